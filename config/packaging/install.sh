@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs Sinew from the folder this script is in. Needs no network, no root, and starts nothing.
+# Installs Sinew from the folder of this script. Needs no network and no root, and starts nothing.
 #
-#   sh install.sh [--prefix DIR]     DIR is ~/.local if not said
+#   sh install.sh [--prefix DIR]     DIR is ~/.local by default
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-# What was changed on the way is not installed.
+# Refuse an archive that was modified.
 if command -v sha256sum >/dev/null 2>&1; then
   sum='sha256sum'
 elif command -v shasum >/dev/null 2>&1; then
@@ -30,7 +30,7 @@ else
 fi
 (cd -- "$here" && $sum -c SHA256SUMS 2>&1 | grep -v ': OK$' >&2) && fail 'files differ from SHA256SUMS: get the archive again'
 
-# One by one, each under another name first: a running daemon keeps the program it has, and nobody sees half a file.
+# Copy each file under a temporary name and rename it: a running daemon keeps its program, and no reader sees a partial file.
 put() {
   target=$prefix/$1
   mkdir -p -- "$(dirname -- "$target")"

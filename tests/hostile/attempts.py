@@ -1,7 +1,7 @@
-"""Attempts to get out, one function each. An attempt that works says `escaped`, one that is stopped says how.
+"""Attempts to escape the sandbox, one function each. A successful attempt prints `escaped`, a stopped one the error.
 
-Started with the attempt's name and a JSON object that says what is outside. Unconfined, every one of them escapes:
-that is what shows that the wall, and not the attempt, is what stopped it.
+Run with the attempt's name and a JSON object that describes the targets outside. Without a sandbox every attempt
+escapes, which shows that the sandbox and not a defect of the attempt stopped it.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ def attempt(function):
 
 
 def probe(function):
-    """Looks at one wall. Says nothing of a run without walls, where a machine may have limits of its own."""
+    """Probes one limit of the sandbox. Not run without a sandbox, because a machine may have limits of its own."""
     PROBES[function.__name__] = function
     return function
 
@@ -69,7 +69,7 @@ def call(name, *arguments):
 
 
 def in_child(work):
-    """Runs something that changes the process in one of its own."""
+    """Runs `work`, which changes its process, in a child process."""
     child = os.fork()
     if child == 0:
         try:
@@ -84,7 +84,7 @@ def in_child(work):
 
 
 def in_children(count, work):
-    """Runs something in several processes at once."""
+    """Runs `work` in several processes concurrently."""
     children = []
     for _ in range(count):
         child = os.fork()
@@ -256,7 +256,7 @@ def rename_folder_of_forbidden_file(at):
 
 @attempt
 def swap_folder_of_forbidden_file(at):
-    # Each takes the other's name in one step.
+    # RENAME_EXCHANGE swaps both names atomically.
     os.mkdir(at["workspace"] + "/other")
     old, new = (os.fsencode(at["workspace"] + name) for name in ("/vault/inner", "/other"))
     call("renameat2", -100, old, -100, new, 2)
@@ -454,7 +454,7 @@ def wait_in_kernel(at):
 
 @attempt
 def fill_pipe_with_pages(at):
-    # They are the pipe's, whatever becomes of the file.
+    # The pages stay in the pipe after the file is gone.
     _, start = os.pipe()
     with open(sys.executable, "rb") as file:
         os.sendfile(start, file.fileno(), 0, 4096)
@@ -484,7 +484,7 @@ def use_keyring(at):
 
 @attempt
 def call_in_another_architecture(at):
-    # Its numbers are past every list of ours. A kernel that does not have them says so: it was asked.
+    # System calls of another architecture bypass a filter by number. ENOSYS means that the filter passed the call.
     if MACHINE == "x86_64":
         child = os.fork()
         if child == 0:
@@ -497,14 +497,14 @@ def call_in_another_architecture(at):
 
 @attempt
 def type_into_terminal(at):
-    # On a pipe the kernel says that it is no terminal: it was asked.
+    # On a pipe the kernel returns ENOTTY, which means that the filter passed the call.
     reader, _ = os.pipe()
     answer = LIBC.ioctl(reader, ctypes.c_ulong(0x5412), ctypes.create_string_buffer(b"x"))
     if answer < 0 and ctypes.get_errno() != errno.ENOTTY:
         raise OSError(ctypes.get_errno(), "TIOCSTI")
 
 
-# What the kernel has once for all of a user's programs, or holds and counts for nobody.
+# Kernel resources that all programs of a user share, or that are not accounted to a process.
 
 
 @attempt
@@ -559,7 +559,7 @@ def resize_pipe(at):
 
 @attempt
 def lock_open_file(at):
-    # It would stay for as long as the file is mapped, and no descriptor shows it.
+    # The lock would last as long as the file is mapped, and no descriptor shows it.
     import fcntl
 
     with open(at["workspace"] + "/locked", "w") as file:
@@ -568,7 +568,7 @@ def lock_open_file(at):
 
 @attempt
 def lease_file(at):
-    # Whoever else opens it waits.
+    # Every other process that opens the file would have to wait.
     import fcntl
 
     with open(at["workspace"] + "/leased", "w") as file:
@@ -577,7 +577,7 @@ def lease_file(at):
 
 @attempt
 def change_discipline_of_terminal(at):
-    # On a pipe the kernel says that it is no terminal: it was asked.
+    # On a pipe the kernel returns ENOTTY, which means that the filter passed the call.
     reader, _ = os.pipe()
     answer = LIBC.ioctl(reader, ctypes.c_ulong(0x5423), ctypes.create_string_buffer(4))
     if answer < 0 and ctypes.get_errno() != errno.ENOTTY:
@@ -598,7 +598,7 @@ def hide_descriptors(at):
 
 @attempt
 def start_thread_with_own_descriptors(at):
-    # Without sharing its memory it cannot be a thread, and the kernel says so: it was asked.
+    # A thread without shared memory is invalid. EINVAL means that the filter passed the call.
     try:
         call("clone", 0x10000, 0, 0, 0, 0)
     except OSError as error:
@@ -634,7 +634,7 @@ def open_inet6(at):
 
 @attempt
 def open_pair_of_inet(at):
-    # The kernel has no such pairs and says so: it was asked.
+    # The kernel has no such pairs. Its error means that the filter passed the call.
     try:
         socket.socketpair(socket.AF_INET)
     except OSError as error:
@@ -644,7 +644,7 @@ def open_pair_of_inet(at):
 
 @attempt
 def pair_of_datagrams(at):
-    # Either end could be sent from to any name.
+    # Either end could send to any socket name.
     for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
         end.close()
 
@@ -663,7 +663,7 @@ def send_ping(at):
     try:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP).close()
     except OSError as error:
-        # Which groups may is a setting of the machine, and it was asked.
+        # EACCES comes from net.ipv4.ping_group_range of this machine, so the filter passed the call.
         if error.errno != errno.EACCES:
             raise
 
@@ -705,12 +705,12 @@ def connect_abstract(at):
         stream.connect("\0" + at["abstract"])
 
 
-# Powers and leftovers.
+# Privileges and leftover files.
 
 
 @attempt
 def give_away_powers(at):
-    # Whoever else can reach the file would run it as its owner.
+    # Another user that can reach the file would run it as its owner.
     path = os.path.join(at["workspace"], "powerful")
     with open(path, "w"):
         os.chmod(path, 0o4755)
@@ -789,7 +789,7 @@ def stay_in_session(at):
         raise OSError(errno.EPERM, "it leads a session of its own")
 
 
-# Single limits.
+# Resource limits.
 
 
 @probe
@@ -911,7 +911,7 @@ def fill_shared_memory(at):
 
 @probe
 def fill_page_tables(at):
-    # What is read and was never written is one page, everywhere.
+    # Reading untouched memory maps the shared zero page, so only page tables grow.
     import time
 
     size, step = 128 << 30, 2 << 20
@@ -944,7 +944,7 @@ def fill_send_buffers(at):
 
 @probe
 def run_unreadable_program(at):
-    # The system lets nobody look into a process whose program its user may not read.
+    # The kernel makes a process undumpable if its user cannot read the program, so its memory cannot be inspected.
     import shutil
     import subprocess
 
@@ -956,7 +956,7 @@ def run_unreadable_program(at):
 
 @probe
 def poll_many(at):
-    # A file is watched once for each number it had, though it has them no more.
+    # epoll keeps one watch per descriptor number the file had, after the descriptors are closed.
     import select
     import time
 
@@ -985,7 +985,7 @@ def lock_many(at):
 
 @probe
 def map_many(at):
-    # Each holds an open file, which may have a lock, and no descriptor leads there.
+    # Each mapping holds an open file, which may carry a lock, without a descriptor.
     import time
 
     def work():
@@ -1040,7 +1040,7 @@ def fill_memory_in_children(at):
 
 
 def hop_by_fork():
-    """Goes on in a child, and in a child of that, without end, while each parent ends."""
+    """Continues in a child for ever, while each parent exits."""
     while True:
         try:
             if os.fork():
@@ -1050,12 +1050,13 @@ def hop_by_fork():
 
 
 def hop(flags):
-    """The same as fast as can be, in the same memory, with what else the kernel is asked for."""
+    """Like `hop_by_fork`, in machine code that shares memory, with these additional clone flags."""
     import mmap
 
     if MACHINE != "x86_64":
         hop_by_fork()
-    # clone, and go on in who was made, or if none was; exit in who made it. No stack is used, which both have.
+    # Calls clone; the child continues (the parent too if clone failed), the parent exits. Both share one stack,
+    # so the code uses none.
     code = b"\xbf" + struct.pack("<I", 0x111 | flags) + bytes.fromhex(
         "31f6" "31d2" "4d31d2" "4d31c0" "b838000000" "0f05" "85c0" "7ee6" "b83c000000" "31ff" "0f05"
     )
@@ -1065,10 +1066,10 @@ def hop(flags):
 
 
 def hop_with_memory(hop):
-    """Holds more than is granted in processes of which none lives long enough to be looked at."""
+    """Holds more memory than the limit, in processes that exit before they can be measured."""
     import time
 
-    # They begin together, once all are ready: the first one takes all the processes there are.
+    # All start together once they are ready, because the first one uses up the process limit.
     waits, begins = os.pipe()
     hears, says = os.pipe()
     for _ in range(3):
@@ -1113,7 +1114,7 @@ def hop_for_a_second(at):
 
 @probe
 def hop_among_siblings(at):
-    # All of them are children of one who need not bury them.
+    # Their parent ignores SIGCHLD, so the kernel reaps them.
     import signal
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -1132,7 +1133,7 @@ def hop_below_one_who_adopts(at):
 
 @probe
 def hop_past_the_end(at):
-    # The program ends, and what it left is never the same process for long.
+    # The program exits, and its descendants keep changing their process id.
     if os.fork() == 0:
         os.setsid()
         hop(0)
@@ -1140,7 +1141,7 @@ def hop_past_the_end(at):
 
 @probe
 def raise_limits_of_group(at):
-    # Where the kernel holds a run to its limits, by its own files.
+    # Writes to the cgroup files that limit the run.
     group = next(line[3:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))
     mounts = (line.split() for line in open("/proc/self/mountinfo") if " - cgroup2 " in line)
     folder = next(words[4] for words in mounts) + group

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 
 use nix::unistd::geteuid;
 
-/// The user a root process turns into: `nobody`.
+/// User id of `nobody`, to which a root process changes.
 #[cfg(target_os = "linux")]
 const NOBODY: u32 = 65534;
 
-/// A command line for the binary under test, with an environment made from nothing.
+/// Returns a command for the binary under test, with an empty environment except for `PATH` and `NO_COLOR`.
 pub fn sinew() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let binary = BINARY.get_or_init(prepare);
@@ -20,15 +20,15 @@ pub fn sinew() -> Command {
     command
 }
 
-/// The same for a test whose peers only this user can start: nothing is given up.
+/// Like `sinew`, without dropping root: for tests whose peers only root can start.
 pub fn sinew_as_we_are() -> Command {
     let mut command = Command::new(locate());
     command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
     command
 }
 
-/// Makes this process one of an unprivileged user. A test binary that root alone can reach is started again from a
-/// copy that everybody can, because it may have to start itself.
+/// Makes this process unprivileged. A test binary that only root can reach is restarted from a copy that
+/// every user can reach, because it may have to start itself.
 pub fn give_up_root_for_good() {
     use std::os::unix::process::CommandExt;
     if !geteuid().is_root() {
@@ -38,12 +38,12 @@ pub fn give_up_root_for_good() {
     if !open_to_all(&binary) {
         let words = std::env::args_os().skip(1);
         let error = Command::new(copy_for_all(&binary)).args(words).exec();
-        panic!("start again from a copy: {error}");
+        panic!("cannot restart from a copy: {error}");
     }
     give_up_root();
 }
 
-/// Locates the binary while we may still look anywhere, then gives up root.
+/// Locates the binary while root can still read every folder, then drops root.
 fn prepare() -> PathBuf {
     let binary = locate();
     if !geteuid().is_root() {
@@ -61,13 +61,14 @@ fn give_up_root() {
     setgroups(&[group]).expect("drop groups");
     setresgid(group, group, group).expect("drop group");
     setresuid(user, user, user).expect("drop user");
-    // As in a process that was never root: others of the user can look at it.
+    // The uid change cleared the dumpable flag. Sets it again, so that processes of the same user can inspect
+    // this one.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).expect("dumpable");
 }
 
 #[cfg(not(target_os = "linux"))]
 fn give_up_root() {
-    panic!("run the suite as yourself: root hides failures");
+    panic!("run the suite as an unprivileged user: root hides permission failures");
 }
 
 fn locate() -> PathBuf {
@@ -88,7 +89,8 @@ fn open_to_all(binary: &Path) -> bool {
         .all(|dir| dir.metadata().is_ok_and(|facts| facts.permissions().mode() & 0o001 != 0))
 }
 
-/// Below a private folder, such as root's home: one copy for the whole run, named by what it is a copy of.
+/// Copies a binary out of a private folder such as root's home. The name identifies the original, so that one
+/// copy serves the whole run.
 fn copy_for_all(binary: &Path) -> PathBuf {
     let facts = binary.metadata().expect("facts of the binary");
     let name = format!("sinew-under-test-{}-{}-{}", facts.ino(), facts.size(), facts.mtime_nsec());

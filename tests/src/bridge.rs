@@ -1,4 +1,4 @@
-//! A running `sinew mcp`, as a host that starts a command has it.
+//! A running `sinew mcp`, as a host starts it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Home, sinew};
 
-/// A running bridge, ended with the test.
+/// A running bridge, killed when dropped.
 pub struct Bridge {
     child: Child,
     input: Option<ChildStdin>,
@@ -16,7 +16,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Starts one with these words.
+    /// Starts a bridge with these arguments.
     pub fn start(home: &Home, words: &[&str]) -> Bridge {
         let mut command = sinew();
         command.arg("mcp").args(words).env("SINEW_HOME", home.root()).env("HOME", home.user());
@@ -31,14 +31,14 @@ impl Bridge {
         writeln!(self.input.as_mut().expect("it is open"), "{line}").expect("the bridge reads");
     }
 
-    /// The next line.
+    /// Receives the next line.
     pub fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("the bridge writes");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
     }
 
-    /// A request with an id of its own; returns the whole response.
+    /// Sends a request with a new id, and returns the whole response.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         self.asked += 1;
         let message = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
@@ -48,7 +48,7 @@ impl Bridge {
         answer
     }
 
-    /// The handshake, both sides of it.
+    /// Completes the MCP handshake.
     pub fn shake(&mut self) {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host"}});
@@ -57,7 +57,7 @@ impl Bridge {
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     }
 
-    /// Says nothing more, and waits for its end.
+    /// Closes the input and waits for the exit code.
     pub fn finish(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().expect("the bridge ends").code()

@@ -1,4 +1,4 @@
-//! A client that speaks raw bytes, so that a test can send what no library would.
+//! A client that sends raw bytes, so that a test can send input that no library would produce.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Long enough for a loaded machine; only a failure ever waits for it.
+/// Timeout for a loaded machine; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One connection.
@@ -22,35 +22,36 @@ impl Client {
         Client::over(UnixStream::connect(socket).unwrap_or_else(|e| panic!("{}: {e}", socket.display())))
     }
 
-    /// Talks over a connection that is there.
+    /// Uses an existing connection.
     pub fn over(stream: UnixStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a write timeout");
         Client { reader: BufReader::new(stream), next_id: 1 }
     }
 
-    /// `sinew/execute` on a daemon that may go away: the response, or nothing if it did.
+    /// Calls `sinew/execute` on a daemon that may be killed; returns the response, or nothing if the
+    /// connection ended.
     pub fn try_execute(&mut self, tool: &str, arguments: &Value) -> Option<Value> {
         let params = json!({"tool_name": tool, "arguments": arguments});
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "sinew/execute", "params": params});
         self.send(format!("{message}\n").as_bytes());
         let mut line = String::new();
         let read = self.reader.read_line(&mut line).unwrap_or(0);
-        // A line without its end was cut off by the daemon's death: nobody was answered.
+        // A line without a newline was cut off when the daemon was killed, so it is no response.
         (read > 0 && line.ends_with('\n')).then(|| serde_json::from_str(&line).expect("a response is JSON"))
     }
 
-    /// Sends bytes as they are. A peer that hung up is for the reader to notice.
+    /// Sends bytes unchanged. Errors are ignored, because the next read reports a closed connection.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.reader.get_mut().write_all(bytes);
     }
 
-    /// A second hand on the connection, to send with while answers are received.
+    /// Returns a second handle of the connection, to send while responses are received.
     pub fn sender(&self) -> UnixStream {
         self.reader.get_ref().try_clone().expect("a second handle")
     }
 
-    /// The next message, or nothing when the peer hung up.
+    /// Receives the next message, or nothing if the peer closed the connection.
     pub fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -65,10 +66,10 @@ impl Client {
     pub fn exchange(&mut self, line: &str) -> Value {
         self.send(line.as_bytes());
         self.send(b"\n");
-        self.receive().unwrap_or_else(|| panic!("hung up on {line:.200}"))
+        self.receive().unwrap_or_else(|| panic!("the peer closed the connection after {line:.200}"))
     }
 
-    /// A request with an id of its own; returns the whole response.
+    /// Sends a request with a new id, and returns the whole response.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         let id = self.next_id;
         self.next_id += 1;
@@ -78,14 +79,14 @@ impl Client {
         response
     }
 
-    /// `sinew/execute`; returns the tool result.
+    /// Calls `sinew/execute`; returns the tool result.
     pub fn execute(&mut self, tool: &str, arguments: &Value) -> Value {
         let response = self.request("sinew/execute", &json!({"tool_name": tool, "arguments": arguments}));
         assert!(response["result"].is_object(), "{response}");
         response["result"].clone()
     }
 
-    /// `sinew/execute` with more to say than the call; returns the tool result.
+    /// Calls `sinew/execute` with more parameters; returns the tool result.
     pub fn execute_with(&mut self, tool: &str, arguments: &Value, more: &Value) -> Value {
         let mut params = json!({"tool_name": tool, "arguments": arguments});
         let more = more.as_object().expect("an object").clone();
@@ -95,12 +96,12 @@ impl Client {
         response["result"].clone()
     }
 
-    /// Reads until the peer hangs up. One that does not fails the test.
+    /// Reads until the peer closes the connection. A peer that keeps it open fails the test.
     pub fn until_closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         if let Err(error) = self.reader.read_to_end(&mut rest) {
             let waited = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-            assert!(!waited, "it does not hang up: {error}");
+            assert!(!waited, "the peer does not close the connection: {error}");
         }
         rest
     }

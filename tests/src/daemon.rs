@@ -1,4 +1,4 @@
-//! A real daemon in a child process, ended when the test is over.
+//! A real daemon in a child process, killed when the test ends.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::{Client, Home, sinew};
 
-/// Long enough for a loaded machine; only a failure ever waits for it.
+/// Timeout for a loaded machine; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running `sinew serve`.
@@ -19,7 +19,7 @@ pub struct Daemon {
     home: Home,
 }
 
-/// A child that does not outlive the test.
+/// Child process that is killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -30,22 +30,22 @@ impl Drop for Process {
 }
 
 impl Daemon {
-    /// A daemon in an initialised home.
+    /// Starts a daemon in an initialised home.
     pub fn start() -> Daemon {
         Daemon::start_in(Home::initialised())
     }
 
-    /// A daemon in this home. Returns once it answers.
+    /// Starts a daemon in this home. Returns once it answers.
     pub fn start_in(home: Home) -> Daemon {
         Daemon::start_with(home, &[])
     }
 
-    /// A daemon in this home that can be traced.
+    /// Starts a daemon in this home that can be traced.
     pub fn start_debuggable(home: Home) -> Daemon {
         Daemon::spawn(home, &["--debuggable"], &[])
     }
 
-    /// A daemon in this home, with these variables in its environment.
+    /// Starts a daemon in this home, with these environment variables.
     pub fn start_with(home: Home, variables: &[(&str, &str)]) -> Daemon {
         Daemon::spawn(home, &[], variables)
     }
@@ -72,70 +72,70 @@ impl Daemon {
         let deadline = Instant::now() + PATIENCE;
         while !self.listens_at("control.sock") || !self.listens_at("agent.sock") {
             if let Some(status) = self.process.0.try_wait().expect("ask for the child") {
-                panic!("the daemon ended with {status}: {}", self.log());
+                panic!("the daemon exited with {status}: {}", self.log());
             }
             assert!(Instant::now() < deadline, "the daemon does not answer: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Whether this very process listens there. A predecessor that was killed while it started another process leaves its
-    /// sockets open in that one for a moment.
+    /// Returns true if this very process listens there. The sockets of a killed predecessor stay open for a
+    /// moment in a child that it was starting.
     fn listens_at(&self, socket: &str) -> bool {
         let Ok(stream) = UnixStream::connect(self.home.socket(socket)) else { return false };
         listener(&stream).is_none_or(|listener| listener == self.pid())
     }
 
-    /// What it wrote to its terminal.
+    /// Returns the standard output and error of the daemon.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.home.workspace().with_file_name("serve.log")).unwrap_or_default()
     }
 
-    /// Where it lives.
+    /// Returns the home of the daemon.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// A connection to the agents' door.
+    /// Connects to the agent socket.
     pub fn agent(&self) -> Client {
         Client::connect(&self.home.socket("agent.sock"))
     }
 
-    /// A connection to the human's door.
+    /// Connects to the control socket.
     pub fn control(&self) -> Client {
         Client::connect(&self.home.socket("control.sock"))
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.process.0.id()).expect("a process id"))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the daemon.
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).expect("the daemon is ours");
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for the daemon to exit by itself.
     pub fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.process.0.try_wait().expect("ask for the child") {
                 return status;
             }
-            assert!(Instant::now() < deadline, "the daemon does not end: {}", self.log());
+            assert!(Instant::now() < deadline, "the daemon does not exit: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Ends it without warning and keeps its home.
+    /// Kills the daemon and returns its home.
     pub fn crash(mut self) -> Home {
         self.signal(Signal::SIGKILL);
         self.wait();
         self.home
     }
 
-    /// Ends it politely and keeps its home.
+    /// Stops the daemon with SIGTERM and returns its home.
     pub fn stop(mut self) -> Home {
         self.signal(Signal::SIGTERM);
         let status = self.wait();
@@ -144,7 +144,7 @@ impl Daemon {
     }
 }
 
-/// Who listens at the other end, where the system tells.
+/// Returns the process that listens at the other end, if the system reports it.
 #[cfg(target_os = "linux")]
 fn listener(stream: &UnixStream) -> Option<Pid> {
     use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};

@@ -1,4 +1,4 @@
-//! A temporary Sinew home with a workspace in it, and the command line run against it.
+//! A temporary Sinew home with a workspace, and the command line run against it.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use tempfile::TempDir;
 
 use crate::sinew;
 
-/// A home of its own, removed when dropped.
+/// A temporary home, removed when dropped.
 pub struct Home {
     folder: TempDir,
 }
 
-#[allow(clippy::new_without_default)] // making one touches the disk
+#[allow(clippy::new_without_default)] // creating a home writes to the disk
 impl Home {
-    /// A fresh home; nothing in it is configured.
+    /// Creates a home without any configuration.
     pub fn new() -> Home {
-        let _ = sinew(); // give up root before anything is created
+        let _ = sinew(); // drops root before anything is created
         let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("work")).expect("a workspace");
         Home { folder }
     }
 
-    /// A home whose configuration, state and sockets are on a disk of this size, or nothing where this process may
-    /// not make one: only root can, before it gives up root. The disk goes with the process.
+    /// Creates a home whose configuration, state and sockets are on a tmpfs of this size. Returns nothing
+    /// without root, which the mount needs. The mount ends with the process.
     #[cfg(target_os = "linux")]
     pub fn on_small_disk(bytes: u64) -> Option<Home> {
         use nix::mount::{MsFlags, mount};
@@ -47,8 +47,8 @@ impl Home {
         Some(home)
     }
 
-    /// A home in whose workspace something is mounted: a volume of its own at `volume`, and at `bound` a folder from outside
-    /// that has a file `there.txt`. Nothing where that cannot be made.
+    /// Creates a home with mounts in its workspace: a tmpfs at `volume`, and a bind mount at `bound` of an
+    /// outside folder that contains `there.txt`. Returns nothing without root.
     #[cfg(target_os = "linux")]
     pub fn with_mounts() -> Option<Home> {
         use nix::mount::{MsFlags, mount};
@@ -74,7 +74,7 @@ impl Home {
         Some(home)
     }
 
-    /// A home that was initialised, with its workspace added.
+    /// Creates an initialised home, with its workspace added.
     pub fn initialised() -> Home {
         let home = Home::new();
         home.prepare();
@@ -87,29 +87,29 @@ impl Home {
         self.run(&["workspace", "add", &workspace]).must_exit(0);
     }
 
-    /// The user's own folder, above all the others.
+    /// Returns the home folder of the user, which contains all the others.
     pub fn user(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The folder `SINEW_HOME` names.
+    /// Returns the folder that `SINEW_HOME` names.
     pub fn root(&self) -> PathBuf {
         self.folder.path().canonicalize().expect("the home exists").join("home")
     }
 
-    /// The folder calls work in.
+    /// Returns the workspace.
     pub fn workspace(&self) -> PathBuf {
         self.folder.path().canonicalize().expect("the home exists").join("work")
     }
 
-    /// A file below the workspace, with this content.
+    /// Creates a file below the workspace.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.workspace().join(name);
         std::fs::write(&path, content).expect("write a test file");
         path
     }
 
-    /// A configuration file, replaced whole: a daemon that watches must not find it half written.
+    /// Replaces a configuration file atomically, because a watching daemon must not read half of it.
     pub fn configure(&self, name: &str, content: &str) {
         let draft = self.root().join("configuration.draft");
         std::fs::write(&draft, content).expect("write configuration");
@@ -118,7 +118,7 @@ impl Home {
         std::fs::rename(draft, self.root().join("config").join(name)).expect("replace configuration");
     }
 
-    /// A manifest, or a file that one runs, among the tools of this home.
+    /// Creates a manifest, or a file that one runs, among the tools of this home.
     pub fn put_tool(&self, name: &str, text: &str) {
         let folder = self.root().join("tools");
         std::fs::create_dir_all(&folder).expect("a folder of tools");
@@ -128,8 +128,8 @@ impl Home {
         }
     }
 
-    /// No rule changes the mode: what a test does in a row would raise an alarm. Without the key the built-in rules would
-    /// hold, so the table is there and empty.
+    /// Disables all automatic mode changes, which repeated refusals in a test would trigger. The table is
+    /// empty and not absent, because without the key the built-in rules would apply.
     pub fn without_alarms(self) -> Home {
         let file = self.root().join("config/governance/modes.yaml");
         let modes = std::fs::read_to_string(file).expect("the shipped modes");
@@ -138,29 +138,29 @@ impl Home {
         self
     }
 
-    /// One of the sockets.
+    /// Returns the path of a socket.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.root().join("run").join(name)
     }
 
-    /// Runs `sinew` with these words, in the workspace.
+    /// Runs `sinew` with these arguments, in the workspace.
     pub fn run(&self, words: &[&str]) -> Run {
         self.run_in(&self.workspace(), words)
     }
 
-    /// Runs `sinew` with these words, in a folder.
+    /// Runs `sinew` with these arguments, in a folder.
     pub fn run_in(&self, folder: &Path, words: &[&str]) -> Run {
         let mut command = sinew();
         command.args(words).current_dir(folder).env("SINEW_HOME", self.root()).env("HOME", self.user());
         Run { words: words.join(" "), output: command.output().expect("run sinew") }
     }
 
-    /// All records in the ledger, oldest first, straight from its files.
+    /// Returns all records of the ledger, oldest first, read from its files.
     pub fn records(&self) -> Vec<Value> {
         self.lines().iter().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
     }
 
-    /// The same after a crash, which may have cut the last line short.
+    /// Like `records`, and skips lines that a crash cut short.
     pub fn records_so_far(&self) -> Vec<Value> {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
@@ -175,36 +175,36 @@ impl Home {
         segments.sort();
         let text: String =
             segments.iter().map(|path| std::fs::read_to_string(path).expect("read a segment")).collect();
-        // Behind the last record of an open segment there is room.
+        // The open segment is preallocated, so blank padding follows its last record.
         text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
     }
 }
 
 /// A finished run of `sinew`.
 pub struct Run {
-    /// The words it was run with.
+    /// The arguments.
     pub words: String,
-    /// What it left behind.
+    /// Exit status and output.
     pub output: Output,
 }
 
 impl Run {
-    /// Standard output as text.
+    /// Returns standard output as text.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
 
-    /// Standard error as text.
+    /// Returns standard error as text.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// Standard output as JSON.
+    /// Returns standard output as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.output.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
     }
 
-    /// Fails the test, showing everything, unless the exit code is this one.
+    /// Fails the test and shows the whole run, unless the exit code is this one.
     pub fn must_exit(self, code: i32) -> Run {
         assert_eq!(self.output.status.code(), Some(code), "{self}");
         self
@@ -218,7 +218,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// Mounts that end with this process, and that nobody else sees.
+/// Enters a private mount namespace, so that mounts end with this process and no other process sees them.
 #[cfg(target_os = "linux")]
 fn private_mounts() {
     use nix::mount::{MsFlags, mount};

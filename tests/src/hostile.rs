@@ -1,5 +1,5 @@
-//! What hostile programs are aimed at: files, processes, sockets and memory outside, and names inside that are hidden
-//! or protected. The programs themselves are in `tests/hostile/`.
+//! Targets of the hostile programs: files, processes, sockets and memory outside the sandbox, and hidden or
+//! protected names inside. The programs themselves are in `tests/hostile/`.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -10,30 +10,31 @@ use std::process::{Child, Command};
 
 use serde_json::json;
 
-/// The interpreter of the attempts.
+/// Interpreter of the attempts.
 pub const PYTHON: &str = "/usr/bin/python3";
 
-/// What is outside, and what the attempts are made on. Made anew for each of them: some leave nothing as it was.
+/// Targets outside the sandbox. Created anew for each attempt, because some attempts destroy them.
 pub struct Outside {
     folder: tempfile::TempDir,
-    /// Beside the scratch folders, which a run has of its own: here only rules and read-only mounts are in the way.
+    /// Folder outside the scratch folders, which a run has copies of: only rules and read-only mounts protect
+    /// this one.
     visible: tempfile::TempDir,
     strays: Vec<PathBuf>,
     victim: Child,
-    /// Memory that anybody of this user may attach, by its number.
+    /// Id of a shared memory segment that every process of this user may attach.
     memory: String,
-    /// Listens on the loopback of the machine.
+    /// Listener on the loopback interface of the machine.
     pub tcp: TcpListener,
     udp: UdpSocket,
     _unix: UnixListener,
     _hidden: UnixListener,
-    /// The two ends of a terminal that another program has.
+    /// Both ends of a terminal that belongs to another program.
     _terminal: nix::pty::OpenptyResult,
     terminal: PathBuf,
 }
 
 impl Outside {
-    /// Makes it.
+    /// Creates all targets.
     pub fn make() -> Outside {
         let folder = tempfile::Builder::new().prefix("sinew-outside-").tempdir().expect("a folder");
         std::fs::write(folder.path().join("secret"), "secret").expect("a secret");
@@ -65,7 +66,7 @@ impl Outside {
         }
     }
 
-    /// What an attempt is told.
+    /// Returns the description of the targets that an attempt receives, as JSON.
     pub fn described(&self, workspace: &Path, read_only: &Path) -> String {
         let folder = self.folder.path();
         json!({
@@ -98,7 +99,7 @@ impl Drop for Outside {
     }
 }
 
-/// A workspace with everything in it that must be hidden or kept, and a folder that may only be read.
+/// Fills a workspace with names that must stay hidden or unchanged, and creates a read-only file.
 pub fn furnish(workspace: &Path, read_only: &Path) {
     for name in std::fs::read_dir(workspace).expect("the workspace").flatten().map(|entry| entry.path()) {
         let removed =
@@ -117,7 +118,7 @@ pub fn furnish(workspace: &Path, read_only: &Path) {
     std::fs::write(read_only.join("given"), "given").expect("a file that may be read");
 }
 
-/// A segment of memory in the namespace of this process.
+/// Creates a System V shared memory segment in the IPC namespace of this process.
 fn shared_memory() -> String {
     let made = Command::new("/usr/bin/ipcmk").args(["-M", "4096"]).output().expect("ipcmk, which makes it");
     let said = String::from_utf8_lossy(&made.stdout).into_owned();

@@ -1,9 +1,9 @@
-//! What the suite drives the product with: the real binary, real homes, real sockets.
+//! Test harness of the suite: runs the real binary with real homes and real sockets.
 //!
-//! People run Sinew as themselves, and root hides failures, so a process that starts as root first becomes an
-//! unprivileged user, for good.
+//! Root hides permission failures, so a process that starts as root first becomes an unprivileged user,
+//! permanently.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // a harness that cannot go on fails its test
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // a harness failure fails the test
 
 mod binary;
 mod bridge;
@@ -12,7 +12,8 @@ mod daemon;
 mod home;
 #[cfg(target_os = "linux")]
 pub mod hostile;
-mod patience;
+mod left_out;
+mod polling;
 mod programs;
 mod terminal;
 
@@ -21,6 +22,7 @@ pub use bridge::Bridge;
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};
-pub use patience::{found, until};
+pub use left_out::left_out;
+pub use polling::{found, until};
 pub use programs::programs;
 pub use terminal::Terminal;

@@ -1,4 +1,4 @@
-//! A terminal with `sinew` at it: what a person would see, byte by byte, and the keys they would press.
+//! `sinew` at a pseudo-terminal: the bytes a person would see, and the keys they would press.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use nix::pty::{Winsize, openpty};
 
 use crate::{Home, sinew};
 
-/// Long enough for a loaded machine; only a failure ever waits for it.
+/// Timeout for a loaded machine; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A terminal of 100 columns and 40 rows. What runs at it ends with the test.
+/// A terminal of 100 columns and 40 rows. Its process is killed when it is dropped.
 pub struct Terminal {
     keys: File,
     pieces: Receiver<Vec<u8>>,
@@ -22,7 +22,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Runs `sinew` with these words in the workspace of this home.
+    /// Runs `sinew` with these arguments in the workspace of this home.
     pub fn run(home: &Home, words: &[&str]) -> Terminal {
         let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = openpty(Some(&size), None).expect("a terminal");
@@ -37,7 +37,7 @@ impl Terminal {
         let (sender, pieces) = channel();
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            // The end of the terminal is an error on some systems and an end on others.
+            // The end of the terminal is an error on some systems and an end of file on others.
             while let Ok(read @ 1..) = screen.read(&mut piece) {
                 if sender.send(piece[..read].to_vec()).is_err() {
                     break;
@@ -53,7 +53,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }
 
-    /// Waits until this was on the screen since the last call, and takes what was.
+    /// Waits until the screen showed this text since the last call, and returns everything it showed.
     pub fn until(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -65,20 +65,20 @@ impl Terminal {
             match self.pieces.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(piece) => self.seen.extend(piece),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("`{text}` does not come: {seen}")
+                    panic!("`{text}` was not printed: {seen}")
                 }
             }
         }
     }
 
-    /// Waits for its end: the exit code, and what was on the screen since the last call.
+    /// Waits for the process to exit; returns the exit code and everything shown since the last call.
     pub fn end(mut self) -> (Option<i32>, String) {
         let deadline = Instant::now() + PATIENCE;
         let code = loop {
             if let Some(status) = self.child.try_wait().expect("ask for the child") {
                 break status.code();
             }
-            assert!(Instant::now() < deadline, "it does not end: {}", String::from_utf8_lossy(&self.seen));
+            assert!(Instant::now() < deadline, "it does not exit: {}", String::from_utf8_lossy(&self.seen));
             while let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(10)) {
                 self.seen.extend(piece);
             }

@@ -1,17 +1,18 @@
-//! A human decides: what is asked, who may answer, and that an answer is for one call and nothing else.
+//! Approvals: when approval is required, which caller may use a decision, and that a decision covers exactly
+//! one call.
 
 mod answers;
 mod asking;
-mod cards;
+mod callers;
 mod effects;
-mod foretold;
+mod explanation;
 mod grants;
 mod notify;
-mod parties;
 mod pin;
 #[cfg(target_os = "linux")]
 mod programs;
 mod replays;
+mod requests;
 mod roles;
 mod screen;
 mod terminal;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
-/// A policy by which every write is asked about, and a short patience where a test wants one.
+/// Returns a home whose policy requires approval for every `write_file`, with the given approval timeout.
 fn asking_home(timeout_seconds: u64) -> Home {
     let home = Home::initialised();
     home.configure(
@@ -39,7 +40,7 @@ fn asking_daemon() -> Daemon {
     Daemon::start_in(asking_home(300))
 }
 
-/// A call that waits in a thread of its own.
+/// Starts a `write_file` call that waits for approval in its own thread.
 fn suspend(daemon: &Daemon, arguments: Value) -> JoinHandle<Value> {
     suspend_with(daemon, arguments, json!({}))
 }
@@ -49,7 +50,7 @@ fn suspend_with(daemon: &Daemon, arguments: Value, more: Value) -> JoinHandle<Va
     std::thread::spawn(move || agent.execute_with("write_file", &arguments, &more))
 }
 
-/// The open questions, once there are so many.
+/// Waits until exactly `count` approvals are pending, and returns them.
 fn questions(control: &mut Client, count: usize) -> Vec<Value> {
     let deadline = Instant::now() + Duration::from_secs(15);
     loop {
@@ -63,7 +64,7 @@ fn questions(control: &mut Client, count: usize) -> Vec<Value> {
     }
 }
 
-/// The id of the one open question.
+/// Returns the id of the only pending approval.
 fn question(control: &mut Client) -> String {
     id_of(&questions(control, 1)[0])
 }
@@ -76,7 +77,7 @@ fn decide(control: &mut Client, id: &str, answer: &str) -> Value {
     control.request("control/approvals.decide", &json!({"id": id, "answer": answer}))
 }
 
-/// What a write in the workspace asks, without waiting for the answer.
+/// Requests approval for a `write_file` call without waiting for the decision, and returns the approval id.
 fn ask(agent: &mut Client, arguments: &Value) -> String {
     let pending = agent.execute_with("write_file", arguments, &json!({"approval": "async"}));
     let refusal = &pending["metadata"]["refusal"];
@@ -96,7 +97,7 @@ fn detail(result: &Value) -> &str {
     result["metadata"]["refusal"]["detail"].as_str().unwrap_or_else(|| panic!("no detail: {result}"))
 }
 
-/// How often a call that changes something was let through, by the record.
+/// Counts the completed calls of a tool in the ledger.
 fn executions(home: &Home, tool: &str) -> usize {
     let records = home.records_so_far();
     let ran = |record: &&Value| {

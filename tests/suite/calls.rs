@@ -1,4 +1,4 @@
-//! Real calls along the whole road: results, refusals, failures, and what the ledger keeps of them.
+//! Real calls through the whole pipeline: results, refusals, failures, and their ledger records.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn kinds(home: &Home, call_id: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_read_listed_and_written() {
+fn file_is_read_listed_and_written() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "hello\n");
     let mut agent = daemon.agent();
@@ -38,7 +38,7 @@ fn a_file_is_read_listed_and_written() {
 }
 
 #[test]
-fn metadata_says_where_and_under_what_it_ran() {
+fn metadata_reports_workspace_mode_and_ids() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let result = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
@@ -58,7 +58,7 @@ fn metadata_says_where_and_under_what_it_ran() {
 }
 
 #[test]
-fn a_malformed_call_is_refused_with_the_way_out_and_the_corrected_one_works() {
+fn malformed_call_is_refused_and_its_repair_works() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     let refused = agent.execute("write_file", &json!({"path": "new.txt", "contnet": "hello"}));
@@ -84,7 +84,7 @@ fn a_malformed_call_is_refused_with_the_way_out_and_the_corrected_one_works() {
 }
 
 #[test]
-fn an_unknown_tool_is_not_found_and_the_nearest_is_named() {
+fn unknown_tool_is_not_found_and_the_nearest_is_named() {
     let daemon = Daemon::start();
     let result = daemon.agent().execute("raed_file", &json!({}));
     assert_eq!((code(&result), &result["error"]), ("unknown_tool", &json!("Tool raed_file not found")));
@@ -93,7 +93,7 @@ fn an_unknown_tool_is_not_found_and_the_nearest_is_named() {
 }
 
 #[test]
-fn t046_t047_t048_what_lies_outside_is_refused_whether_it_exists_or_not() {
+fn path_outside_is_refused_whether_it_exists_or_not() {
     let daemon = Daemon::start();
     let outside = daemon.home().workspace().with_file_name("secret.txt");
     std::fs::write(&outside, "secret").unwrap();
@@ -123,7 +123,7 @@ fn t046_t047_t048_what_lies_outside_is_refused_whether_it_exists_or_not() {
 }
 
 #[test]
-fn t029_sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
+fn control_plane_files_are_refused_in_any_workspace() {
     let home = Home::initialised();
     let root = home.root().display().to_string();
     let refused = home.run(&["workspace", "add", &root]).must_exit(2);
@@ -147,7 +147,7 @@ fn t029_sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
 }
 
 #[test]
-fn t029_protected_names_cannot_be_written_even_where_they_do_not_exist() {
+fn protected_names_cannot_be_written_even_if_missing() {
     let daemon = Daemon::start();
     let git = daemon.home().workspace().join(".git/hooks");
     std::fs::create_dir_all(git).unwrap();
@@ -160,7 +160,7 @@ fn t029_protected_names_cannot_be_written_even_where_they_do_not_exist() {
 }
 
 #[test]
-fn a_refusal_names_the_rule_by_file_and_line() {
+fn refusal_names_the_rule_by_file_and_line() {
     let daemon = Daemon::start();
     let result = daemon.agent().execute("read_file", &json!({"path": ".env"}));
     assert_eq!(code(&result), "path_forbidden", "{result}");
@@ -173,7 +173,7 @@ fn a_refusal_names_the_rule_by_file_and_line() {
 }
 
 #[test]
-fn four_ways_a_read_can_fail_are_four_answers() {
+fn read_failures_have_distinct_kinds() {
     let daemon = Daemon::start();
     let work = daemon.home().workspace();
     std::fs::create_dir(work.join("dir")).unwrap();
@@ -196,7 +196,7 @@ fn four_ways_a_read_can_fail_are_four_answers() {
 }
 
 #[test]
-fn a_failed_call_says_whose_fault_it_is_and_whether_to_retry() {
+fn failed_call_reports_fault_and_retryability() {
     let daemon = Daemon::start();
     let result = daemon.agent().execute("read_file", &json!({"path": "missing"}));
     let failure = &result["metadata"]["failure"];
@@ -205,7 +205,7 @@ fn a_failed_call_says_whose_fault_it_is_and_whether_to_retry() {
 }
 
 #[test]
-fn a_mode_forbids_and_a_restart_does_not_leave_it() {
+fn restart_does_not_leave_lockdown() {
     let daemon = Daemon::start();
     let response =
         daemon.control().request("control/mode.set", &json!({"mode": "LOCKDOWN", "reason": "test"}));
@@ -221,7 +221,7 @@ fn a_mode_forbids_and_a_restart_does_not_leave_it() {
 }
 
 #[test]
-fn a_lost_update_is_refused_and_the_file_stays() {
+fn lost_update_is_refused_and_the_file_is_unchanged() {
     let daemon = Daemon::start();
     let path = daemon.home().file("a.txt", "one");
     let mut agent = daemon.agent();
@@ -235,7 +235,7 @@ fn a_lost_update_is_refused_and_the_file_stays() {
 }
 
 #[test]
-fn trace_context_is_taken_over() {
+fn trace_context_is_adopted() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -245,7 +245,7 @@ fn trace_context_is_taken_over() {
 }
 
 #[test]
-fn a_long_file_is_read_in_parts_that_make_the_whole() {
+fn long_file_is_read_in_parts_that_make_the_whole() {
     let daemon = Daemon::start();
     let content: String = (0..300_000).map(|n| if n % 7 == 0 { "é\n" } else { "ab\"" }).collect();
     daemon.home().file("long.txt", &content);
@@ -269,9 +269,9 @@ fn a_long_file_is_read_in_parts_that_make_the_whole() {
     assert!(parts > 1 && read == content, "{parts} parts, {} of {} bytes", read.len(), content.len());
 }
 
-/// To a schema `1.0` is an integer, and to the tool it is one too.
+/// JSON Schema accepts `1.0` as an integer, so the tool accepts it as well.
 #[test]
-fn t015_a_whole_number_is_taken_however_it_is_written() {
+fn whole_number_is_accepted_in_any_notation() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "one\ntwo\n");
     let mut agent = daemon.agent();
@@ -293,10 +293,10 @@ fn forbidden_entries_are_not_listed() {
     assert_eq!(listed["output"]["total"], 1, "a count would tell that something is hidden");
 }
 
-/// A pattern with a wildcard matches folders too, and who forbids a folder means what is in it: for tools, and for the
+/// A wildcard pattern matches folders too. A forbidden folder includes its content, for tools and for the
 /// programs they start.
 #[test]
-fn what_lies_in_a_folder_with_a_forbidden_name_is_forbidden() {
+fn content_of_a_folder_with_a_forbidden_name_is_forbidden() {
     let daemon = Daemon::start();
     let folders = [".env.d", "keys/id_rsa", "keys/id_rsa/deep"];
     for folder in folders {
@@ -323,7 +323,7 @@ fn what_lies_in_a_folder_with_a_forbidden_name_is_forbidden() {
 }
 
 #[test]
-fn going_through_a_folder_does_not_tell_whether_it_is_there() {
+fn path_through_a_folder_does_not_reveal_its_existence() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let outside = daemon.home().workspace().with_file_name("private");
@@ -343,9 +343,9 @@ fn going_through_a_folder_does_not_tell_whether_it_is_there() {
     assert_eq!(inside["success"], true, "within the workspace `..` is fine: {inside}");
 }
 
-/// T071: neither the words nor the time of a denial tell whether something is there.
+/// Neither the message nor the response time of a denial reveals if a file exists.
 #[test]
-fn t071_the_clock_does_not_tell_what_is_there() {
+fn response_time_does_not_reveal_existence() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     let mut ask = |path: &str| {
@@ -360,24 +360,24 @@ fn t071_the_clock_does_not_tell_what_is_there() {
     let (there, absent) = ("/etc/passwd", "/etc/passwe");
     let mut later = 0;
     for pair in 0..PAIRS {
-        // In turns, so that coming second is nobody's burden.
+        // The order alternates, so that being second does not favour one of the paths.
         let (first, second) = if pair % 2 == 0 { (there, absent) } else { (absent, there) };
         let (first, second) = (ask(first), ask(second));
         assert_eq!(first.1, second.1);
         let (there, absent) = if pair % 2 == 0 { (first.0, second.0) } else { (second.0, first.0) };
         later += usize::from(absent > there);
     }
-    // A coin that is thrown so often is not so far from half by chance: that is five times its spread.
+    // The tolerance is five standard deviations of a fair coin over `PAIRS` throws.
     let spread = PAIRS.isqrt() / 2;
     assert!(later.abs_diff(PAIRS / 2) <= 5 * spread, "absent was later {later} of {PAIRS} times");
 }
 
-/// T065: what is mounted in a workspace is part of it and judged by its name there; by the name it has elsewhere it is not.
+/// A mount inside a workspace belongs to it and is judged by its path there. Its path outside stays refused.
 #[cfg(target_os = "linux")]
 #[test]
-fn t065_what_is_mounted_in_a_workspace_is_judged_by_its_name() {
+fn mount_in_a_workspace_is_judged_by_its_path_there() {
     let Some(home) = Home::with_mounts() else {
-        eprintln!("skipped: only root can mount");
+        tests::left_out("only root can mount");
         return;
     };
     for name in ["volume/a.txt", "volume/.env"] {

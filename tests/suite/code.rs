@@ -1,8 +1,8 @@
-//! The tools that run a project's own programs, on real repositories and real projects.
+//! Tools that run a project's own programs, on real repositories and real projects.
 
-mod git;
+pub(crate) mod git;
 mod hostile_git;
 mod linter;
 mod runner;
 mod toolchains;
-mod venv;
+pub(crate) mod venv;

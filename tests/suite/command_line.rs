@@ -1,4 +1,4 @@
-//! What a person types and sees.
+//! The command line: input, output and exit codes.
 
 mod configuration;
 mod doctor;
@@ -10,7 +10,7 @@ use serde_json::json;
 use tests::{Daemon, Home, sinew};
 
 #[test]
-fn a_first_call_needs_no_set_up() {
+fn first_call_needs_no_setup() {
     let home = Home::new();
     home.file("notes.txt", "remember\n");
     let run = home.run(&["call", "read_file", "path=notes.txt"]).must_exit(0);
@@ -22,7 +22,7 @@ fn a_first_call_needs_no_set_up() {
 }
 
 #[test]
-fn status_says_how_to_start_it() {
+fn status_says_how_to_start_the_daemon() {
     let home = Home::initialised();
     let absent = home.run(&["status"]).must_exit(6);
     assert!(absent.stderr().contains("agent.sock") || absent.stderr().contains("control.sock"), "{absent}");
@@ -34,7 +34,7 @@ fn status_says_how_to_start_it() {
 }
 
 #[test]
-fn a_script_waits_until_the_daemon_answers() {
+fn script_can_wait_until_the_daemon_answers() {
     let home = Home::initialised();
     let absent = home.run(&["wait", "--ready", "--timeout", "0"]).must_exit(6);
     assert!(absent.stderr().contains("control.sock") && absent.stderr().contains("sinew serve"), "{absent}");
@@ -89,7 +89,7 @@ fn tools_are_listed_and_shown() {
 }
 
 #[test]
-fn exit_codes_tell_the_ends_apart() {
+fn exit_codes_distinguish_the_outcomes() {
     let home = Home::initialised();
     home.file("a.txt", "x");
     home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
@@ -121,7 +121,7 @@ fn schemas_and_completions_are_printed() {
 }
 
 #[test]
-fn control_characters_of_a_file_name_do_not_reach_the_terminal() {
+fn control_characters_of_a_file_name_are_escaped() {
     let home = Home::initialised();
     let run = home.run(&["call", "read_file", "path=\u{1b}[2Jevil\u{202e}"]).must_exit(1);
     let shown = run.stdout() + &run.stderr();
@@ -129,7 +129,7 @@ fn control_characters_of_a_file_name_do_not_reach_the_terminal() {
 }
 
 #[test]
-fn a_deadline_is_at_least_a_millisecond() {
+fn deadline_is_at_least_one_millisecond() {
     let home = Home::initialised();
     home.file("a.txt", "x");
     let refused = home.run(&["call", "--deadline-ms", "0", "read_file", "path=a.txt"]).must_exit(2);
@@ -137,9 +137,9 @@ fn a_deadline_is_at_least_a_millisecond() {
     home.run(&["call", "--deadline-ms", "20000", "read_file", "path=a.txt"]).must_exit(0);
 }
 
-/// A number that arrives as text is refused, so a definition that was not found shows.
+/// A number that arrives as text is refused, so the test detects a tool definition that was not found.
 #[test]
-fn a_tool_is_found_by_every_name_it_answers_to() {
+fn tool_is_found_by_every_alias() {
     let home = Home::initialised();
     home.file("a.txt", "x");
     let names = ["read_file", "READ_FILE", "read_file@1"];
@@ -156,7 +156,7 @@ fn a_tool_is_found_by_every_name_it_answers_to() {
 }
 
 #[test]
-fn what_the_daemon_calls_a_wrong_parameter_is_wrong_usage() {
+fn invalid_parameter_from_the_daemon_is_a_usage_error() {
     let daemon = Daemon::start();
     let long = "x".repeat(300);
     let refused = daemon.home().run(&["call", &long]).must_exit(2);
@@ -164,7 +164,7 @@ fn what_the_daemon_calls_a_wrong_parameter_is_wrong_usage() {
 }
 
 #[test]
-fn a_ledger_that_is_not_there_is_named() {
+fn missing_ledger_is_named() {
     let home = Home::new();
     let folder = home.root().join("state/ledger").display().to_string();
     for words in
@@ -181,7 +181,7 @@ fn a_ledger_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_demo_shows_the_product_at_work() {
+fn demo_runs_to_its_end() {
     let home = Home::new();
     let run = home.run(&["demo"]).must_exit(0);
     let shown = run.stdout();

@@ -1,4 +1,5 @@
-//! What the documentation says is tried: the blocks of the cookbook load, their examples hold, and commands do what is said.
+//! Tests of the documentation: the blocks of the cookbook load, their examples hold, and the documented
+//! commands work.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,14 +11,14 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The fenced blocks of a language.
+/// Returns the fenced blocks of one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).filter_map(|rest| rest.split_once("\n```").map(|(block, _)| block)).collect()
 }
 
 #[test]
-fn every_recipe_of_the_cookbook_loads_and_keeps_its_examples() {
+fn every_cookbook_recipe_loads_and_keeps_its_examples() {
     let page = page("docs/cookbook.md");
     let recipes = blocks(&page, "yaml");
     assert!(recipes.len() >= 8, "{}", recipes.len());
@@ -32,7 +33,7 @@ fn every_recipe_of_the_cookbook_loads_and_keeps_its_examples() {
 }
 
 #[test]
-fn an_example_that_does_not_hold_is_found() {
+fn wrong_example_is_detected() {
     let page = page("docs/cookbook.md");
     let recipe = blocks(&page, "yaml").remove(0).replacen("expect: deny", "expect: allow", 1);
     let home = Home::initialised();
@@ -41,7 +42,7 @@ fn an_example_that_does_not_hold_is_found() {
 }
 
 #[test]
-fn the_commands_of_the_cookbook_work_as_they_stand() {
+fn cookbook_commands_work_as_written() {
     let page = page("docs/cookbook.md");
     let home = Home::initialised();
     for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
@@ -55,7 +56,7 @@ fn the_commands_of_the_cookbook_work_as_they_stand() {
     }
 }
 
-/// Types a line into a shell, in the workspace.
+/// Runs a line in a shell, in the workspace.
 fn type_in(home: &Home, line: &str) -> Run {
     let programs = home.user().join("programs");
     if !programs.exists() {
@@ -69,7 +70,7 @@ fn type_in(home: &Home, line: &str) -> Run {
     Run { words: line.to_owned(), output: shell.output().expect("a shell") }
 }
 
-/// The lines of a block of commands, each with what is said of it.
+/// Returns the lines of a block of commands, each with its remark.
 fn lines(block: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = block.lines().filter(|line| !line.is_empty());
     lines.map(|line| {
@@ -77,7 +78,8 @@ fn lines(block: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What a line of the tour ends with: a refusal is said to be one, and the verdict of `explain` is what it is asked for.
+/// Returns the expected exit code of a line of the tour: 3 for a call the remark calls refused, and for
+/// `explain`, whose example is a denial.
 fn expected_of_the_tour(command: &str, remark: &str) -> i32 {
     match remark.starts_with("refused") || command.starts_with("sinew explain") {
         true => 3,
@@ -86,7 +88,7 @@ fn expected_of_the_tour(command: &str, remark: &str) -> i32 {
 }
 
 #[test]
-fn the_tour_of_the_readme_works_as_it_stands() {
+fn readme_tour_works_as_written() {
     let readme = page("README.md");
     let tour =
         blocks(&readme, "sh").into_iter().find(|block| block.contains("sinew serve &")).expect("a tour");
@@ -96,7 +98,8 @@ fn the_tour_of_the_readme_works_as_it_stands() {
     let mut typed = 0;
     let mut walk = |home: &Home, part: &str| {
         for (command, remark) in lines(part).filter(|(command, _)| !command.is_empty()) {
-            // The program is there already; two of them need a person who looks at them; and a call has a name.
+            // Skips the build, because the binary exists, and the watch, which needs a terminal. `CALL_ID`
+            // stands for the newest call.
             if command.starts_with("cargo ") || command == "sinew approvals watch" {
                 continue;
             }
@@ -120,7 +123,7 @@ fn the_tour_of_the_readme_works_as_it_stands() {
 }
 
 #[test]
-fn the_commands_of_other_pages_work_as_they_stand() {
+fn commands_of_other_pages_work_as_written() {
     for name in ["docs/connect.md", "docs/hooks.md"] {
         let (page, home) = (page(name), Home::initialised());
         let blocks = blocks(&page, "sh");
@@ -131,14 +134,14 @@ fn the_commands_of_other_pages_work_as_they_stand() {
     }
 }
 
-/// The words of a command that stand for themselves: up to the first that stands for something else.
+/// Returns the literal words of a command, up to the first placeholder.
 fn plain_words(command: &str) -> Vec<&str> {
     let is_plain = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || "-_.".contains(c));
     command.split_whitespace().take_while(is_plain).collect()
 }
 
 #[test]
-fn every_command_that_a_page_names_is_one() {
+fn every_command_named_on_a_page_exists() {
     let home = Home::new();
     let mut seen = std::collections::BTreeSet::new();
     let pages = ["README", "SECURITY", "docs/troubleshooting", "docs/connect", "docs/cookbook", "docs/hooks"];

@@ -1,9 +1,9 @@
-//! `explain` says what `call` would do, by the same rules, and leaves nothing behind.
+//! `explain` predicts the result of `call` by the same rules, and leaves no trace.
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-/// Calls, and how each ends: 0 it runs, 3 it is refused.
+/// Returns calls with the expected exit code: 0 runs, 3 is refused.
 fn cases(home: &Home) -> Vec<(&'static str, Value, i32)> {
     home.file("README.md", "# Hello\n");
     home.file(".env", "TOKEN=x\n");
@@ -23,7 +23,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, i32)> {
     ]
 }
 
-/// What a refusal says to a program.
+/// Returns the fields of a refusal that programs read.
 fn facts(refusal: &Value) -> [&Value; 4] {
     ["code", "detail", "reason", "rule"].map(|key| &refusal[key])
 }
@@ -38,7 +38,7 @@ fn explain(home: &Home, tool: &str, arguments: &Value, exit: i32) -> Value {
 }
 
 #[test]
-fn it_agrees_with_the_call_at_both_doors() {
+fn explain_agrees_with_the_call_with_and_without_a_daemon() {
     let home = Home::initialised();
     let cases = cases(&home);
     let alone: Vec<Value> =
@@ -56,7 +56,7 @@ fn it_agrees_with_the_call_at_both_doors() {
 }
 
 #[test]
-fn nothing_runs_and_nothing_is_recorded() {
+fn explain_runs_nothing_and_records_nothing() {
     let daemon = Daemon::start();
     let before = daemon.home().records().len();
     let mut client = daemon.agent();
@@ -70,23 +70,23 @@ fn nothing_runs_and_nothing_is_recorded() {
 }
 
 #[test]
-fn a_person_is_told_the_rule_and_the_way_out() {
+fn explain_names_the_rule_and_the_remedy() {
     let home = Home::initialised();
     let cases = [
         ("NORMAL", 0, "permit write_file would run in NORMAL mode", "write_file.allowed_in_modes", ""),
         (
             "ALERT",
             4,
-            "ask a human is asked before write_file runs",
+            "ask write_file would need approval",
             "ALERT.require_approval_for",
-            "a human is asked by",
+            "approval is required by",
         ),
         (
             "LOCKDOWN",
             3,
             "deny write_file would be refused",
             "write_file.forbidden_in_modes",
-            "it runs in NORMAL",
+            "it is allowed in NORMAL",
         ),
     ];
     for (mode, exit, verdict, rule, change) in cases {
@@ -103,7 +103,7 @@ fn a_person_is_told_the_rule_and_the_way_out() {
 }
 
 #[test]
-fn the_message_is_read_as_strictly_as_a_call() {
+fn explain_validates_its_parameters_as_strictly_as_a_call() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     let mut field =

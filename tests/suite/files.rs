@@ -1,21 +1,22 @@
-//! The tools that read, search and change files, and taking their changes back.
+//! Tools that read, search and change files, and the undo of their changes.
 
 mod changing;
 mod crashes;
 mod folders;
+mod git_directories;
 mod reading;
 mod undoing;
 
 use serde_json::Value;
 use tests::{Client, Daemon};
 
-/// A daemon and a caller.
+/// A daemon and a client of it.
 struct Scene {
     daemon: Daemon,
     agent: Client,
 }
 
-#[allow(clippy::needless_pass_by_value)] // a call is written where it is made
+#[allow(clippy::needless_pass_by_value)] // arguments are written inline at each call
 impl Scene {
     fn new() -> Scene {
         let daemon = Daemon::start();
@@ -41,21 +42,21 @@ impl Scene {
         names
     }
 
-    /// The output of a call that must succeed.
+    /// Returns the output of a call that must succeed.
     fn done(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.agent.execute(tool, &arguments);
         assert_eq!(result["success"], true, "{arguments}: {result}");
         result["output"].clone()
     }
 
-    /// The whole result of a call that must succeed.
+    /// Returns the whole result of a call that must succeed.
     fn result(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.agent.execute(tool, &arguments);
         assert_eq!(result["success"], true, "{arguments}: {result}");
         result
     }
 
-    /// The kind and the sentence of a call that must fail.
+    /// Returns the kind and the message of a call that must fail.
     fn failed(&mut self, tool: &str, arguments: Value) -> (String, String) {
         let result = self.agent.execute(tool, &arguments);
         let kind = result["metadata"]["failure"]["kind"].as_str();
@@ -63,7 +64,7 @@ impl Scene {
         (kind, result["error"].as_str().unwrap().to_owned())
     }
 
-    /// The code and the detail of a call that must be refused.
+    /// Returns the code and the detail of a call that must be refused.
     fn refused(&mut self, tool: &str, arguments: Value) -> (String, String) {
         let result = self.agent.execute(tool, &arguments);
         let refusal = &result["metadata"]["refusal"];

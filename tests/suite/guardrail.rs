@@ -1,5 +1,5 @@
-//! The guardrail before every call, from outside. `bNN` is the number of the behaviour in the documents; what needs no
-//! daemon is in the crate's own tests under the same numbers.
+//! The guardrail before every call, from outside. Cases that need no daemon are in the tests of the
+//! `guardrail` crate.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
@@ -18,7 +18,7 @@ fn watch(daemon: &Daemon) -> Client {
 }
 
 #[test]
-fn b01_no_door_leads_around_it() {
+fn every_endpoint_applies_the_guardrail() {
     let daemon = Daemon::start();
     let home = daemon.home();
     let by_socket = daemon.agent().execute("write_file", &json!({"path": "", "content": "x"}));
@@ -37,7 +37,7 @@ fn b01_no_door_leads_around_it() {
 }
 
 #[test]
-fn b10_b19_an_old_name_is_answered_with_schema_error_example_and_replacement() {
+fn old_tool_name_gets_error_example_and_replacement() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     for (name, arguments) in [
@@ -62,7 +62,7 @@ fn b10_b19_an_old_name_is_answered_with_schema_error_example_and_replacement() {
 }
 
 #[test]
-fn b18_b35_one_event_names_the_tool_and_the_fields_and_nothing_is_announced_as_started() {
+fn one_event_names_the_fields_and_no_start_is_announced() {
     let daemon = Daemon::start();
     let mut events = watch(&daemon);
     let mut agent = daemon.agent();
@@ -88,13 +88,13 @@ fn b18_b35_one_event_names_the_tool_and_the_fields_and_nothing_is_announced_as_s
 }
 
 #[test]
-fn b31_b32_a_refusal_does_nothing_and_its_repair_succeeds_at_once() {
+fn refusal_has_no_effect_and_its_repair_succeeds() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     let refused = agent.execute("write_file", &json!({"file_path": "new.txt", "text": "hello"}));
     let offered = &refusal(&refused)["repair"];
     assert_eq!(offered["arguments"], json!({"path": "new.txt", "content": "hello"}), "{refused}");
-    assert_eq!(offered["note"], "`file_path` is called `path`; `text` is called `content`");
+    assert_eq!(offered["note"], "rename `file_path` to `path`; rename `text` to `content`");
     let file = daemon.home().workspace().join("new.txt");
     assert!(!file.exists(), "no side effect");
     let call = &refused["metadata"]["call_id"];
@@ -108,7 +108,7 @@ fn b31_b32_a_refusal_does_nothing_and_its_repair_succeeds_at_once() {
 }
 
 #[test]
-fn a_repair_tells_nothing_of_what_is_forbidden() {
+fn repair_reveals_nothing_about_forbidden_paths() {
     let daemon = Daemon::start();
     let outside = daemon.home().workspace().with_file_name("outside.txt");
     std::fs::write(&outside, "secret").unwrap();
@@ -133,7 +133,7 @@ fn a_repair_tells_nothing_of_what_is_forbidden() {
 }
 
 #[test]
-fn b33_the_map_is_a_file_and_a_broken_one_stops_the_start() {
+fn map_is_a_file_and_a_broken_one_stops_the_start() {
     let home = Home::initialised();
     let file = home.root().join("config/governance/guardrails.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -165,7 +165,7 @@ fn b33_the_map_is_a_file_and_a_broken_one_stops_the_start() {
 }
 
 #[test]
-fn an_empty_file_may_be_written() {
+fn empty_file_may_be_written() {
     let daemon = Daemon::start();
     let result = daemon.agent().execute("write_file", &json!({"path": "empty.txt", "content": ""}));
     assert_eq!(result["success"], true, "{result}");
@@ -174,7 +174,7 @@ fn an_empty_file_may_be_written() {
 }
 
 #[test]
-fn b145_b156_the_arguments_are_looked_at_before_the_rules_and_all_refusals_have_one_shape() {
+fn schema_comes_before_policy_and_refusals_have_one_shape() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     let malformed = agent.execute("read_file", &json!({"path": "/etc/shadow", "more": 1}));
@@ -195,7 +195,7 @@ fn b145_b156_the_arguments_are_looked_at_before_the_rules_and_all_refusals_have_
 }
 
 #[test]
-fn b155_after_a_malformed_call_only_the_good_one_runs() {
+fn after_a_malformed_call_only_the_good_one_runs() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let mut agent = daemon.agent();
@@ -206,7 +206,7 @@ fn b155_after_a_malformed_call_only_the_good_one_runs() {
     assert_eq!(ran.len(), 1, "{records:?}");
 }
 
-/// A home whose map demands more of `write_file` than its schema does.
+/// Returns a home whose curated map demands more of `write_file` than its schema does.
 fn demanding() -> Home {
     let home = Home::initialised();
     let map = "tools:\n  write_file:\n    required: [path]\n    min_length: {content: 11}\n";
@@ -215,7 +215,7 @@ fn demanding() -> Home {
 }
 
 #[test]
-fn b34_a_human_may_leave_the_map_out_and_it_is_seen() {
+fn operator_may_skip_the_map_and_it_is_recorded() {
     let daemon = Daemon::start_in(demanding());
     let (home, mut watching) = (daemon.home(), watch(&daemon));
     let words = ["call", "write_file", "path=a.txt", "content=short"];
@@ -237,7 +237,7 @@ fn b34_a_human_may_leave_the_map_out_and_it_is_seen() {
         (&json!("left_out"), &json!("control")),
         "{decision}"
     );
-    // The schema and the judge are asked all the same.
+    // The schema and the policy still apply.
     let told = home.run(&["call", "write_file", "path=b.txt", "--skip-guardrail"]).must_exit(3);
     assert!(told.stderr().contains("content"), "{told}");
     let key = home.user().join(".ssh/id").display().to_string();
@@ -248,7 +248,7 @@ fn b34_a_human_may_leave_the_map_out_and_it_is_seen() {
 }
 
 #[test]
-fn b34_nobody_else_may() {
+fn only_the_operator_may_skip_the_map() {
     let daemon = Daemon::start_in(demanding());
     let mut agent = daemon.agent();
     let call = json!({"tool_name": "write_file", "arguments": {"path": "a.txt", "content": "short"}, "skip_guardrail": true});
@@ -267,7 +267,7 @@ fn b34_nobody_else_may() {
 }
 
 #[test]
-fn what_the_map_says_of_our_tools_it_says_of_no_other_servers() {
+fn map_does_not_apply_to_tools_of_other_servers() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     for arguments in [json!({"uri": "a"}), json!({})] {

@@ -1,4 +1,4 @@
-//! The hook as a host runs it: a process, JSON in, one JSON object out, and an exit code.
+//! The hook as a host runs it: a process with JSON input, one JSON object as output, and an exit code.
 
 mod input;
 mod settings;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tests::{Daemon, Home, sinew};
 
-/// What a hook left behind.
+/// Output and exit code of a hook.
 struct Told {
     code: Option<i32>,
     object: Value,
@@ -18,7 +18,7 @@ struct Told {
 }
 
 impl Told {
-    /// `none`, `allow`, `ask` or `deny`, where the hook came to a verdict.
+    /// Returns the decision of the hook: `none`, `allow`, `ask` or `deny`.
     fn decision(&self) -> &str {
         assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
         let output = &self.object["hookSpecificOutput"];
@@ -38,7 +38,7 @@ impl Told {
         self.object["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap_or_default()
     }
 
-    /// Blocked, with an object that says so too.
+    /// Checks that the hook blocked, by exit code and by its object.
     fn must_block(&self) {
         assert_eq!(self.code, Some(2), "{}{}", self.stdout, self.stderr);
         assert_eq!(self.object["hookSpecificOutput"]["permissionDecision"], "deny", "{}", self.object);
@@ -46,7 +46,7 @@ impl Told {
     }
 }
 
-/// Runs a hook on these bytes. Whatever happens, there is exactly one JSON object on standard output.
+/// Runs a hook with this input. Standard output must be exactly one JSON object in every case.
 fn run(home: &Home, words: &[&str], stdin: &[u8]) -> Told {
     let mut command = sinew();
     command.arg("hook").args(words).current_dir("/").env("SINEW_HOME", home.root()).env("HOME", home.user());
@@ -54,7 +54,7 @@ fn run(home: &Home, words: &[&str], stdin: &[u8]) -> Told {
     let mut child = command.spawn().expect("start the hook");
     let mut pipe = child.stdin.take().expect("its input");
     let bytes = stdin.to_vec();
-    // It may have its answer before it has read everything.
+    // The hook may answer before it has read all of its input, so a failed write is no error.
     let writer = std::thread::spawn(move || drop(pipe.write_all(&bytes)));
     let output = child.wait_with_output().expect("wait for the hook");
     writer.join().expect("the writer");
@@ -66,7 +66,7 @@ fn run(home: &Home, words: &[&str], stdin: &[u8]) -> Told {
     Told { code: output.status.code(), object, stdout, stderr }
 }
 
-/// The event of a tool call, standing in this home's workspace.
+/// Returns the event of a tool call whose working directory is the workspace.
 fn event(home: &Home, tool: &str, input: &Value) -> Value {
     json!({"session_id": "s-1", "prompt_id": "p-1", "transcript_path": "/x.jsonl", "cwd": home.workspace(),
         "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input,
@@ -77,7 +77,7 @@ fn ask(home: &Home, tool: &str, input: &Value) -> Told {
     run(home, &["pre-tool-use"], event(home, tool, input).to_string().as_bytes())
 }
 
-/// Calls, the decision on each, and a part of the reason.
+/// Returns calls with the expected decision and a part of the reason.
 fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let inside = |name: &str| home.workspace().join(name).display().to_string();
     let ssh = home.user().join(".ssh/authorized_keys").display().to_string();
@@ -88,9 +88,9 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
     vec![
         ("Read", json!({"file_path": inside("README.md")}), "allow", "Sinew permits `"),
         ("Read", json!({"file_path": inside("missing.md")}), "allow", "Sinew permits `"),
-        ("Read", json!({"file_path": inside(".env")}), "deny", "rule: read_file.forbidden_paths ("),
-        ("Read", json!({"file_path": "/etc/hostname"}), "deny", "hint: work inside"),
-        ("Read", json!({"file_path": " /etc/hostname"}), "deny", "could mean two files"),
+        ("Read", json!({"file_path": inside(".env")}), "deny", "rule: forbidden_paths ("),
+        ("Read", json!({"file_path": "/etc/hostname"}), "deny", "hint: use a path inside"),
+        ("Read", json!({"file_path": " /etc/hostname"}), "deny", "could name two different files"),
         ("Read", json!({"file_path": "~/.ssh/id_rsa"}), "deny", "is forbidden"),
         ("Read", json!({"file_path": 5}), "deny", "README.md"),
         ("Read", json!({}), "deny", "file_path"),
@@ -127,19 +127,19 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
             "allow",
             "Sinew permits `",
         ),
-        ("LS", json!({}), "deny", "rule: list_directory.forbidden_paths ("),
+        ("LS", json!({}), "deny", "rule: forbidden_paths ("),
         ("LS", json!({"path": inside("src")}), "allow", "Sinew permits `"),
         ("Glob", json!({"pattern": "**/*.md"}), "allow", "Sinew permits `"),
         ("Glob", json!({"pattern": "/etc/*"}), "deny", "not in allowed paths"),
         ("Glob", json!({"pattern": "~/.ssh/*"}), "deny", "is forbidden"),
-        ("Glob", json!({"pattern": "*/../../*"}), "deny", "goes up by `..`"),
+        ("Glob", json!({"pattern": "*/../../*"}), "deny", "contains `..`"),
         ("Glob", json!({"pattern": "*", "path": "/etc"}), "deny", "/etc"),
-        ("Glob", json!({"pattern": "**/*"}), "deny", "holds something that is forbidden"),
+        ("Glob", json!({"pattern": "**/*"}), "deny", "contains a forbidden path"),
         ("Glob", json!({"pattern": "src/*"}), "allow", "Sinew permits `"),
-        ("Grep", json!({"pattern": "x"}), "deny", "rule: read_file.forbidden_paths ("),
+        ("Grep", json!({"pattern": "x"}), "deny", "rule: forbidden_paths ("),
         ("Grep", json!({"pattern": "x", "glob": "*.{rs,md}"}), "allow", "Sinew permits `"),
         ("Grep", json!({"pattern": "x", "path": inside("src")}), "allow", "Sinew permits `"),
-        ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "goes up by `..`"),
+        ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "contains `..`"),
         ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval"),
         ("Bash", json!({}), "deny", "command"),
         ("WebFetch", json!({"url": "https://example.org/", "prompt": "x"}), "allow", "Sinew permits `"),
@@ -150,7 +150,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
         ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
-        // Of a server called `sinew__x` or `sinew_`, for all one can tell.
+        // The server may be called `sinew__x` or `sinew_`; the name alone does not tell.
         ("mcp__sinew__x__write_file", json!({"title": "x"}), "ask", "mcp"),
         ("mcp__sinew___read_file", json!({"title": "x"}), "ask", "mcp"),
         ("Task", json!({"prompt": "x"}), "none", ""),
@@ -163,7 +163,7 @@ fn refusals(home: &Home) -> Vec<Value> {
 }
 
 #[test]
-fn every_verdict_is_given_and_every_denial_is_on_record() {
+fn every_verdict_is_given_and_denials_are_recorded() {
     let daemon = Daemon::start_in(Home::initialised().without_alarms());
     let cases = cases(daemon.home());
     for (tool, input, decision, reason) in &cases {
@@ -188,7 +188,7 @@ fn every_verdict_is_given_and_every_denial_is_on_record() {
 }
 
 #[test]
-fn without_a_daemon_the_answer_and_the_record_are_the_same() {
+fn decision_and_record_are_the_same_without_a_daemon() {
     let home = Home::initialised().without_alarms();
     let cases: Vec<_> = cases(&home).into_iter().step_by(4).collect();
     let told = |home: &Home| -> Vec<Value> {
@@ -210,7 +210,7 @@ fn without_a_daemon_the_answer_and_the_record_are_the_same() {
 }
 
 #[test]
-fn the_mode_holds_for_the_hosts_tools() {
+fn mode_applies_to_host_tools() {
     let daemon = Daemon::start();
     let home = daemon.home();
     let file = json!({"file_path": home.workspace().join("a.txt"), "content": "twelve words"});
@@ -236,7 +236,7 @@ fn the_mode_holds_for_the_hosts_tools() {
 }
 
 #[test]
-fn the_policy_files_govern_the_hosts_tools_too() {
+fn policy_files_apply_to_host_tools() {
     let home = Home::initialised();
     let replace = |file: &str, from: &str, to: &str| {
         let text = std::fs::read_to_string(home.root().join("config").join(file)).unwrap();
@@ -282,7 +282,7 @@ fn the_policy_files_govern_the_hosts_tools_too() {
 }
 
 #[test]
-fn what_must_run_confined_is_not_the_hosts_to_run() {
+fn host_may_not_run_what_must_be_sandboxed() {
     let home = Home::initialised().without_alarms();
     let text = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
     let check = |home: &Home, rule: &str| {
@@ -292,21 +292,21 @@ fn what_must_run_confined_is_not_the_hosts_to_run() {
         assert_eq!(told.decision(), "deny", "{rule}: {}", told.object);
         let key = rule.split(':').next().unwrap();
         assert!(told.reason().contains(&format!("rule: bash.{key} (")), "{}", told.object);
-        assert!(told.reason().contains("Sinew's own"), "{}", told.object);
+        assert!(told.reason().contains("Sinew has no tool for this"), "{}", told.object);
     };
     for rule in ["requires_sandbox: true", "min_isolation: reduced", "memory_mb: 512", "network: off"] {
         check(&home, rule);
     }
     let last = refusals(&home).pop().unwrap();
     assert_eq!(last["code"], "sandbox_unavailable", "{last}");
-    // A daemon has tried what the machine can do, and says the same.
+    // The daemon has probed what the machine supports, and decides the same.
     let daemon = Daemon::start_in(home);
     let told = ask(daemon.home(), "Bash", &json!({"command": "ls"}));
     assert!(told.decision() == "deny" && told.reason().contains("bash.network"), "{}", told.object);
 }
 
 #[test]
-fn where_the_host_stands_opens_nothing() {
+fn host_working_directory_opens_nothing() {
     let home = Home::new();
     let file = home.file("README.md", "x");
     let told = ask(&home, "Read", &json!({"file_path": file}));
@@ -320,7 +320,7 @@ fn where_the_host_stands_opens_nothing() {
 }
 
 #[test]
-fn a_hosts_tool_cannot_be_run() {
+fn host_tool_cannot_be_executed() {
     let daemon = Daemon::start();
     for tool in ["Bash", "bash", "Read", "mcp", "webfetch"] {
         let result =

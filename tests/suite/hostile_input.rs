@@ -1,14 +1,14 @@
-//! Bad input gets a clear error and the daemon lives. Each case on the real socket, each followed by a good call.
+//! Hostile input on the real socket: each case gets a clear error, and the daemon then serves a good call.
 //!
-//! | case | what must hold | where it is shown |
-//! |---|---|---|
-//! | T001 | no other user can connect while the sockets are made | `strangers` |
-//! | T002 | another user is dropped before a byte is read | `strangers`; the server's `a_foreign_user_gets_no_byte` |
-//! | T003 | a confined program reaches no door | `sandbox::worker_door` |
-//! | T007 | a line too long, or without end | here; the server's `frame` |
-//! | T011 | nesting | here |
-//! | T012 | a key twice | here |
-//! | T016 | an idempotency key again | `repeats`; the layer's `repeats` |
+//! | property | test |
+//! |---|---|
+//! | no other user can connect while the sockets are created | `strangers` |
+//! | another user is dropped before a byte is read | `strangers`; `server`: `foreign_user_gets_no_byte` |
+//! | a sandboxed program reaches no socket | `sandbox` |
+//! | a line that is too long or endless | here; `server`: `frame` |
+//! | nesting | here |
+//! | a duplicate key | here |
+//! | a repeated idempotency key | `repeats`; `execution`: `repeats` |
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use serde_json::{Value, json};
 use tests::Daemon;
 
-/// The same daemon must still serve an ordinary client.
+/// Checks that the daemon still serves an ordinary client.
 fn must_live(daemon: &Daemon) {
     let result = daemon.agent().execute("read_file", &json!({"path": "alive.txt"}));
     assert_eq!(result["output"]["content"], "yes", "{result}");
@@ -28,7 +28,7 @@ fn daemon() -> Daemon {
     daemon
 }
 
-/// Resident memory of the daemon, in bytes.
+/// Returns the resident memory of the daemon, in bytes.
 fn resident(daemon: &Daemon) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
     let pages: u64 = text.split(' ').nth(1).expect("resident").parse().expect("a number");
@@ -40,7 +40,7 @@ fn error_code(response: &Value) -> i64 {
 }
 
 #[test]
-fn t007_a_line_of_ten_megabytes_is_refused_with_the_limit() {
+fn line_of_ten_megabytes_is_refused_with_the_limit() {
     let daemon = daemon();
     let mut client = daemon.agent();
     let mut line = br#"{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":""#.to_vec();
@@ -53,7 +53,7 @@ fn t007_a_line_of_ten_megabytes_is_refused_with_the_limit() {
 }
 
 #[test]
-fn t007_a_line_that_never_ends_costs_no_memory() {
+fn endless_line_costs_no_memory() {
     let daemon = daemon();
     must_live(&daemon);
     let before = resident(&daemon);
@@ -61,7 +61,7 @@ fn t007_a_line_that_never_ends_costs_no_memory() {
     stream.set_write_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
     let chunk = vec![b'['; 1 << 20];
     let mut sent = 0_u64;
-    // Bounded: 256 MiB, or until the daemon hangs up.
+    // Bounded: 256 MiB, or until the daemon closes the connection.
     while sent < 256 && stream.write_all(&chunk).is_ok() {
         sent += 1;
     }
@@ -97,9 +97,9 @@ fn deep_nesting_duplicate_keys_and_nul_are_parse_errors() {
     must_live(&daemon);
 }
 
-/// T011: up to the limit it is a value like any other; beyond it nothing is built, dropped or written deeper.
+/// Up to the limit, nesting is accepted. Beyond it, no deeper value is built, dropped or written.
 #[test]
-fn t011_nesting_has_a_limit_and_no_depth_a_cost() {
+fn nesting_is_limited_and_depth_costs_nothing() {
     let daemon = daemon();
     let mut client = daemon.agent();
     // The message, its parameters and the arguments are three levels.
@@ -122,9 +122,9 @@ fn t011_nesting_has_a_limit_and_no_depth_a_cost() {
     must_live(&daemon);
 }
 
-/// T012: what could mean two calls is none.
+/// A message with a duplicate key is ambiguous, so it is refused.
 #[test]
-fn t012_a_key_that_stands_twice_refuses_the_whole_message() {
+fn duplicate_key_refuses_the_whole_message() {
     let daemon = daemon();
     let mut client = daemon.agent();
     let before = daemon.home().records().len();
@@ -146,7 +146,7 @@ fn t012_a_key_that_stands_twice_refuses_the_whole_message() {
 }
 
 #[test]
-fn invalid_utf8_is_a_parse_error_and_the_connection_lives() {
+fn invalid_utf8_is_a_parse_error_and_keeps_the_connection() {
     let daemon = daemon();
     let mut client = daemon.agent();
     client.send(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}\n");
@@ -178,7 +178,7 @@ fn wrong_shapes_are_invalid_requests() {
 }
 
 #[test]
-fn an_unknown_method_names_the_nearest() {
+fn unknown_method_names_the_nearest() {
     let daemon = daemon();
     let response = daemon.agent().request("sinew/exceute", &json!({}));
     assert_eq!(error_code(&response), -32601);
@@ -206,7 +206,7 @@ fn wrong_parameters_name_the_field() {
 }
 
 #[test]
-fn a_client_that_dies_in_mid_call_still_has_its_record() {
+fn client_that_dies_during_a_call_still_has_its_record() {
     let daemon = daemon();
     let before = daemon.home().records().len();
     for _ in 0..20 {
@@ -225,7 +225,7 @@ fn a_client_that_dies_in_mid_call_still_has_its_record() {
 }
 
 #[test]
-fn half_a_line_and_then_nothing_is_no_request() {
+fn incomplete_line_is_no_request() {
     let daemon = daemon();
     let before = daemon.home().records().len();
     let mut client = daemon.agent();
@@ -247,7 +247,7 @@ fn another_protocol_is_answered_with_an_error() {
 }
 
 #[test]
-fn many_requests_in_one_breath_are_all_answered() {
+fn pipelined_requests_are_all_answered() {
     let daemon = daemon();
     let mut client = daemon.agent();
     let mut lines = String::new();
@@ -263,7 +263,7 @@ fn many_requests_in_one_breath_are_all_answered() {
 }
 
 #[test]
-fn a_client_that_never_reads_does_not_hold_the_daemon() {
+fn client_that_never_reads_does_not_block_the_daemon() {
     let daemon = daemon();
     must_live(&daemon);
     let before = resident(&daemon);
@@ -271,7 +271,8 @@ fn a_client_that_never_reads_does_not_hold_the_daemon() {
     deaf.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
     let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/tools", "params": {}}));
     let burst = line.repeat(1000);
-    // Bounded: 20,000 requests whose answers nobody takes, or until the daemon stops reading or hangs up.
+    // Bounded: 20,000 requests whose responses are never read, or until the daemon stops reading or closes
+    // the connection.
     for _ in 0..20 {
         if deaf.write_all(burst.as_bytes()).is_err() {
             break;

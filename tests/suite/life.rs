@@ -1,4 +1,4 @@
-//! Start, stop, crash, restart: one daemon, its own sockets, nothing lost.
+//! Lifecycle of the daemon: start, stop, crash and restart lose nothing, and one daemon owns its sockets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -25,20 +25,20 @@ fn folders_and_sockets_are_private() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn t245_nobody_looks_into_its_memory_and_no_core_is_written() {
+fn memory_is_not_readable_and_no_core_is_dumped() {
     let look = |daemon: &Daemon| std::fs::File::open(format!("/proc/{}/mem", daemon.pid())).map(drop);
     let daemon = Daemon::start();
     assert_eq!(look(&daemon).unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
-    // Where it is asked for: what is refused above is refused by the daemon, not by this machine.
+    // With `--debuggable` the memory is readable, so the daemon and not this machine refused it above.
     let debuggable = Daemon::start_debuggable(Home::initialised());
     look(&debuggable).unwrap();
 }
 
 #[test]
-fn a_run_folder_open_to_others_is_refused_with_the_remedy() {
+fn run_folder_open_to_others_is_refused_with_the_remedy() {
     let home = Home::initialised();
     let run = home.root().join("run");
     std::fs::create_dir_all(&run).unwrap();
@@ -48,7 +48,7 @@ fn a_run_folder_open_to_others_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_second_daemon_is_refused_and_the_first_goes_on() {
+fn second_daemon_is_refused_and_the_first_continues() {
     let daemon = Daemon::start();
     let second = daemon.home().run(&["serve"]);
     assert_eq!(second.output.status.code(), Some(7), "{second}");
@@ -57,7 +57,7 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced() {
+fn stale_socket_is_replaced() {
     let home = Home::initialised();
     let daemon = Daemon::start_in(home);
     let home = daemon.crash();
@@ -72,7 +72,7 @@ fn a_stale_socket_is_replaced() {
 }
 
 #[test]
-fn someone_elses_live_socket_is_never_taken_away() {
+fn live_socket_of_another_process_is_never_removed() {
     let home = Home::initialised();
     let run = home.root().join("run");
     std::fs::create_dir_all(&run).unwrap();
@@ -84,7 +84,7 @@ fn someone_elses_live_socket_is_never_taken_away() {
 }
 
 #[test]
-fn a_path_too_long_for_a_socket_is_refused_with_the_number() {
+fn path_too_long_for_a_socket_is_refused_with_the_limit() {
     let home = Home::new();
     let long = home.workspace().join("x".repeat(120));
     let mut command = sinew();
@@ -118,7 +118,7 @@ fn calls_in_flight_are_drained_on_sigterm() {
 }
 
 #[test]
-fn control_can_stop_it_and_agents_cannot() {
+fn control_socket_can_stop_it_and_agent_socket_cannot() {
     let mut daemon = Daemon::start();
     let refused = daemon.agent().request("control/shutdown", &json!({}));
     assert_eq!(refused["error"]["code"], -32601, "{refused}");
@@ -130,7 +130,7 @@ fn control_can_stop_it_and_agents_cannot() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn second_signal_ends_it_at_once() {
     let mut daemon = Daemon::start();
     daemon.signal(Signal::SIGTERM);
     daemon.signal(Signal::SIGTERM);
@@ -138,7 +138,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn after_a_crash_every_open_call_is_closed_and_the_chain_goes_on() {
+fn after_a_crash_open_calls_are_closed_and_the_chain_continues() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let result = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
@@ -153,7 +153,7 @@ fn after_a_crash_every_open_call_is_closed_and_the_chain_goes_on() {
 }
 
 #[test]
-fn bad_configuration_is_refused_with_its_place() {
+fn bad_configuration_is_refused_with_file_and_line() {
     for (file, content, part) in [
         ("governance/tools.yaml", "tools:\n  read_file:\n    categroy: read_only\n", "categroy"),
         ("governance/modes.yaml", "", "modes.yaml"),
@@ -168,7 +168,7 @@ fn bad_configuration_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_file_that_went_missing_after_init_is_an_error() {
+fn file_missing_after_init_is_an_error() {
     let home = Home::initialised();
     std::fs::remove_file(home.root().join("config/governance/safety.yaml")).unwrap();
     let refused = home.run(&["serve"]).must_exit(7);
@@ -176,7 +176,7 @@ fn a_file_that_went_missing_after_init_is_an_error() {
 }
 
 #[test]
-fn a_policy_others_can_write_is_refused() {
+fn policy_that_others_can_write_is_refused() {
     let home = Home::initialised();
     let file = home.root().join("config/governance/tools.yaml");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();

@@ -1,4 +1,5 @@
-//! Rates from outside: one bucket for one tool however it is spelt, advice, and a memory longer than the daemon's.
+//! Rate limits from outside: one bucket per tool under all its names, hints, and counts that survive the
+//! daemon.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ fn refusal(result: &Value) -> &Value {
 }
 
 #[test]
-fn t175_one_tool_is_one_bucket_however_it_is_spelt_and_whoever_asks() {
+fn all_names_and_callers_of_a_tool_share_one_bucket() {
     let daemon = Daemon::start_in(limited(4));
     let read = json!({"path": "a.txt"});
     for name in ["read_file", "READ_FILE", "Read_File", "read_file@1"] {
@@ -49,7 +50,7 @@ fn t175_one_tool_is_one_bucket_however_it_is_spelt_and_whoever_asks() {
 }
 
 #[test]
-fn refused_calls_use_nothing_up_and_none_means_none() {
+fn refused_calls_are_not_counted_and_zero_means_none() {
     let daemon = Daemon::start_in(limited(1));
     let mut agent = daemon.agent();
     for _ in 0..5 {
@@ -71,9 +72,9 @@ fn refused_calls_use_nothing_up_and_none_means_none() {
     assert_eq!(refusal(&never)["retry_after_ms"], Value::Null, "waiting cannot help: {never}");
 }
 
-/// T176: however many come at once, by however many doors, as many run as may.
+/// Concurrent calls on several endpoints never exceed the limit.
 #[test]
-fn t176_a_crowd_gets_exactly_what_there_is() {
+fn concurrent_calls_get_exactly_the_limit() {
     let daemon = Daemon::start_in(limited(10));
     let read = json!({"tool_name": "read_file", "arguments": {"path": "a.txt"}});
     let ask = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": read});
@@ -102,9 +103,9 @@ fn t176_a_crowd_gets_exactly_what_there_is() {
     assert_eq!(daemon.stop().records().iter().filter(|record| ran(record)).count(), 10, "on record");
 }
 
-/// T179: whoever can make the daemon start again and again gains nothing by it.
+/// Restarting the daemon repeatedly does not refill the window.
 #[test]
-fn t179_no_number_of_restarts_refills_a_window() {
+fn restarts_do_not_refill_the_window() {
     let mut daemon = Daemon::start_in(limited(2));
     let read = json!({"path": "a.txt"});
     let mut done = 0;
@@ -115,10 +116,10 @@ fn t179_no_number_of_restarts_refills_a_window() {
     assert_eq!(done, 2);
 }
 
-/// T183: what ran is counted from the record. Where the record was changed nobody knows how much that was, so an hour
-/// counts as full; and the mode is one in which nothing is changed.
+/// Earlier calls are counted from the ledger. If the ledger was changed, the count is unknown, so the last
+/// hour counts as full, and the mode allows no changes.
 #[test]
-fn t183_a_record_that_was_changed_frees_nothing() {
+fn changed_ledger_frees_no_budget() {
     let home = limited(4);
     let tools =
         "tools:\n  read_file:\n    allowed_in_modes: [NORMAL, LOCKDOWN]\n    rate_limit_per_hour: 4\n";

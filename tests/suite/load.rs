@@ -1,5 +1,6 @@
-//! An ordinary client beside the worst neighbours: a crowd that sends a byte now and then, one that asks thousands of things
-//! in one breath, one that never reads what it asked for. Everybody who reads is answered, and nobody waits for the others.
+//! An ordinary client beside hostile ones: many that send a byte now and then, one that pipelines thousands
+//! of requests, one that never reads its responses. Every client that reads is answered, and no client waits
+//! for another.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -9,18 +10,18 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
-/// How bad it gets.
+/// Intensity of the load.
 struct Weather {
     slow: usize,
-    /// The time between two bytes of one of the slow.
+    /// The time between two bytes of a slow client.
     between_bytes: Duration,
     pipelined: usize,
     calls: usize,
-    /// Whether what the calls took counts: it does on a machine that does nothing else.
+    /// True if the latencies are checked, which needs an otherwise idle machine.
     timed: bool,
 }
 
-/// A storm in `cargo xtask soak`, a breeze in the ordinary run.
+/// Returns a heavy load in `cargo xtask soak`, and a light one in the ordinary run.
 fn weather() -> Weather {
     match std::env::var_os("SINEW_SOAK_MINUTES") {
         Some(_) => Weather {
@@ -40,7 +41,8 @@ fn weather() -> Weather {
     }
 }
 
-/// A daemon with places for the crowd, and no limit of calls a minute: that would be what is measured.
+/// Starts a daemon with enough connections for all clients and without a rate limit, which would be measured
+/// instead.
 fn daemon(weather: &Weather) -> Daemon {
     let home = Home::initialised();
     home.file("kib.txt", &"x".repeat(1024));
@@ -59,14 +61,14 @@ fn read(id: usize) -> String {
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params}))
 }
 
-/// Resident memory of the daemon, in bytes.
+/// Returns the resident memory of the daemon, in bytes.
 fn resident(daemon: &Daemon) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
     let pages: u64 = text.split(' ').nth(1).expect("resident").parse().expect("a number");
     pages * 4096
 }
 
-/// A request that takes for ever to be said, on each of many connections.
+/// Many connections that each send one request byte by byte.
 struct Slow {
     streams: Vec<UnixStream>,
     line: Vec<u8>,
@@ -81,7 +83,7 @@ impl Slow {
         Slow { streams: (0..count).map(connect).collect(), line: line.into_bytes(), said: 0 }
     }
 
-    /// One more byte of each, and never the last one.
+    /// Sends one more byte on each connection, and never the last one.
     fn say_a_byte(&mut self) {
         if self.said + 1 < self.line.len() {
             let byte = [self.line[self.said]];
@@ -90,7 +92,7 @@ impl Slow {
         }
     }
 
-    /// All of them come to the point, and are answered.
+    /// Sends the rest of each request and checks the responses.
     fn finish(mut self) {
         let rest = self.line.split_off(self.said);
         for stream in &mut self.streams {
@@ -103,7 +105,7 @@ impl Slow {
     }
 }
 
-/// Says a byte of each now and then until it is over, then comes to the point.
+/// Sends a byte on each connection at intervals until `over` is set, then completes the requests.
 fn dawdle(daemon: &Daemon, weather: &Weather, over: &AtomicBool) {
     let mut slow = Slow::gather(daemon, weather.slow);
     while !over.load(Ordering::Relaxed) {
@@ -116,7 +118,7 @@ fn dawdle(daemon: &Daemon, weather: &Weather, over: &AtomicBool) {
     slow.finish();
 }
 
-/// Asks so many things in one breath, again and again; returns how many were answered.
+/// Pipelines `count` requests repeatedly; returns the number of responses.
 fn gush(daemon: &Daemon, count: usize, over: &AtomicBool) -> usize {
     let mut answered = 0;
     while !over.load(Ordering::Relaxed) || answered == 0 {
@@ -138,7 +140,7 @@ fn gush(daemon: &Daemon, count: usize, over: &AtomicBool) -> usize {
     answered
 }
 
-/// Asks for much and takes nothing, and comes again when it is cut off.
+/// Sends requests without reading the responses, and reconnects when the daemon closes the connection.
 fn ignore(daemon: &Daemon, over: &AtomicBool) {
     let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/tools", "params": {}}));
     let burst = line.repeat(100);
@@ -156,7 +158,7 @@ fn ignore(daemon: &Daemon, over: &AtomicBool) {
     }
 }
 
-/// What an ordinary client's calls took, one after the other.
+/// Returns the sorted latencies of an ordinary client's consecutive calls.
 fn ordinary(daemon: &Daemon, calls: usize) -> Vec<Duration> {
     let mut client = daemon.agent();
     let mut times = Vec::with_capacity(calls);
@@ -165,7 +167,7 @@ fn ordinary(daemon: &Daemon, calls: usize) -> Vec<Duration> {
         let result = client.execute("read_file", &json!({"path": "kib.txt"}));
         times.push(began.elapsed());
         assert_eq!(result["success"], true, "{result}");
-        // A client thinks between its calls; and so the calls see the whole of the bad weather.
+        // The pause of a real client; it also spreads the calls over the whole load.
         std::thread::sleep(Duration::from_millis(2));
     }
     times.sort_unstable();
@@ -173,7 +175,7 @@ fn ordinary(daemon: &Daemon, calls: usize) -> Vec<Duration> {
 }
 
 #[test]
-fn soak_an_ordinary_client_is_served_beside_the_worst() {
+fn soak_ordinary_client_is_served_beside_hostile_ones() {
     let weather = weather();
     let daemon = daemon(&weather);
     let quiet = ordinary(&daemon, weather.calls / 10);

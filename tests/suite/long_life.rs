@@ -1,5 +1,6 @@
-//! A long life in short: a steady load while things go wrong around it. Every call is answered, memory and descriptors stay
-//! what they were, and the record is whole. Each fault once in the ordinary run; minutes in `cargo xtask soak`.
+//! Soak test: a steady load with injected faults. Every call is answered, memory and descriptors do not grow,
+//! and the ledger stays intact. The ordinary run injects each quick fault once; `cargo xtask soak` runs for
+//! minutes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -13,21 +14,21 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tests::{Client, Daemon, Home};
 
-/// Long enough for what the daemon looks after three times a minute; only a failure waits for it.
+/// Timeout for tasks that the daemon runs three times a minute; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What memory and descriptors may gain between the moment the daemon has found its size and the end.
+/// Allowed growth of memory and descriptors after the daemon has settled.
 const TOLERANCE_PERCENT: u64 = 5;
-/// A handful of descriptors come and go with whoever is being served.
+/// Descriptors that come and go with active connections.
 const PASSING_DESCRIPTORS: u64 = 4;
-/// A disk with room for the record of twenty minutes, and one for a single round.
+/// Disk sizes for a ledger of twenty minutes, and for a single round.
 const DISK: u64 = 768 << 20;
 const SMALL_DISK: u64 = 16 << 20;
 
-/// How long it goes on.
+/// Duration of the test.
 enum Span {
-    /// Each fault that is quickly over.
+    /// Every quick fault once.
     Once,
-    /// So long, a fault a second, with somebody who counts descriptors.
+    /// One fault per second for this long, with an optional counter of descriptors.
     For(Duration, Option<Onlooker>),
 }
 
@@ -41,7 +42,8 @@ fn span() -> Span {
     }
 }
 
-/// A home with the shipped rules, in which neither the load nor the faults raise an alarm or run into a rate.
+/// Returns a home with the shipped rules, in which neither the load nor the faults raise the mode or reach a
+/// rate limit.
 fn home(span: &Span) -> Home {
     let disk = if matches!(span, Span::For(..)) { DISK } else { SMALL_DISK };
     let home = Home::on_small_disk(disk).unwrap_or_else(Home::initialised).without_alarms();
@@ -57,7 +59,7 @@ fn home(span: &Span) -> Home {
     home
 }
 
-/// What the clients of the load count together.
+/// Counters shared by the clients of the load.
 #[derive(Default)]
 struct Counts {
     asked: AtomicU64,
@@ -65,7 +67,7 @@ struct Counts {
     done: AtomicU64,
 }
 
-/// One client of the load: its connection is its own from the first call to the last.
+/// Runs one client of the load on a single connection.
 fn work(daemon: &Daemon, name: usize, counts: &Counts, over: &AtomicBool) {
     let mut client = daemon.agent();
     for round in 0.. {
@@ -87,15 +89,15 @@ fn work(daemon: &Daemon, name: usize, counts: &Counts, over: &AtomicBool) {
         assert!(result["metadata"]["call_id"].is_string(), "{result}");
         counts.answered.fetch_add(1, Ordering::Relaxed);
         counts.done.fetch_add(u64::from(result["success"] == true), Ordering::Relaxed);
-        // A steady load, and more than the agents of one person make: forty calls a second.
+        // A steady load of forty calls per second, more than the agents of one person make.
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// What goes wrong, and how. It returns once the daemon has taken it.
+/// Name and injection of a fault. The function returns once the daemon has handled the fault.
 type Fault = (&'static str, fn(&Daemon));
 
-/// Everything that goes wrong, one after the other.
+/// All faults in order.
 const FAULTS: [Fault; 6] = [
     ("confined processes are killed", kill_confined),
     ("the mode changes", change_mode),
@@ -104,10 +106,10 @@ const FAULTS: [Fault; 6] = [
     ("the disk is full", fill_disk),
     ("a socket's file is removed", unlink),
 ];
-/// The last one takes a while to be noticed, and is left to the long run.
+/// The last fault takes long to be detected, so only the long run injects it.
 const QUICK: usize = FAULTS.len() - 1;
 
-/// The processes below the daemon.
+/// Returns all descendant processes.
 fn descendants(of: Pid) -> Vec<Pid> {
     let processes = std::fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok());
     let parents: Vec<(i32, i32)> = processes
@@ -128,7 +130,7 @@ fn descendants(of: Pid) -> Vec<Pid> {
 
 fn kill_confined(daemon: &Daemon) {
     for pid in descendants(daemon.pid()) {
-        // It may have ended by itself since.
+        // The process may have exited already.
         let _ = kill(pid, Signal::SIGKILL);
     }
 }
@@ -139,7 +141,7 @@ fn change_mode(daemon: &Daemon) {
         let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "a fault"}));
         assert!(set["result"].is_object(), "{set}");
     }
-    // What was asked meanwhile is answered, as a person would.
+    // Decides the requests that were created meanwhile, as the operator would.
     let open = control.request("control/approvals.list", &json!({}));
     for question in open["result"]["approvals"].as_array().expect("a list") {
         control.request("control/approvals.decide", &json!({"id": question["id"], "answer": "deny"}));
@@ -175,7 +177,7 @@ fn unlink(daemon: &Daemon) {
     until("the socket is bound again", || UnixStream::connect(&socket).is_ok());
 }
 
-/// Only where the home has a disk of its own.
+/// Fills the disk, if the home has a disk of its own.
 fn fill_disk(daemon: &Daemon) {
     let root = daemon.home().root();
     if !on_a_disk_of_its_own(&root) {
@@ -189,7 +191,7 @@ fn fill_disk(daemon: &Daemon) {
     let write =
         |client: &mut Client| client.execute("write_file", &json!({"path": "full.txt", "content": "x\n"}));
     let mut client = daemon.agent();
-    // Whatever it says meanwhile: it says something, and it works again when there is room.
+    // Any result is accepted while the disk is full; after that, writes must work again.
     assert!(write(&mut client)["metadata"]["call_id"].is_string());
     drop(file);
     std::fs::remove_file(filler).expect("it goes");
@@ -202,7 +204,7 @@ fn on_a_disk_of_its_own(root: &std::path::Path) -> bool {
     device(root) != device(root.parent().expect("a parent"))
 }
 
-/// Waits until it is so; only a failure waits for long.
+/// Polls until the condition holds; only a failing test reaches the timeout.
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
@@ -211,13 +213,13 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Nobody may look into the daemon but root, which this process is not for long: a shell stays root instead.
+/// Root shell that counts the daemon's descriptors. Only root can read them, and this process drops root.
 struct Onlooker(Mutex<(Child, BufReader<ChildStdout>)>);
 
 impl Onlooker {
     fn stay() -> Option<Onlooker> {
         if !nix::unistd::geteuid().is_root() {
-            println!("only root can count the descriptors of the daemon: they are not looked at");
+            tests::left_out("only root can count the descriptors of the daemon");
             return None;
         }
         let mut shell = Command::new("sh");
@@ -239,18 +241,18 @@ impl Onlooker {
 impl Drop for Onlooker {
     fn drop(&mut self) {
         if let Ok(onlooker) = self.0.get_mut() {
-            // It ends with its input; root's process is not ours to kill any more.
+            // The shell exits when its input closes; this process can no longer signal a process of root.
             drop(onlooker.0.stdin.take());
             let _ = onlooker.0.wait();
         }
     }
 }
 
-/// What the daemon holds.
+/// Resource usage of the daemon.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     resident: u64,
-    /// None are seen where nobody may look.
+    /// Zero if this process cannot count them.
     descriptors: u64,
 }
 
@@ -262,7 +264,7 @@ impl Size {
         Size { resident: pages * 4096, descriptors }
     }
 
-    /// The middle of what was seen: a single look may fall into the middle of a fault.
+    /// Returns the median, because a single sample may fall into a fault.
     fn median(seen: &[Size]) -> Size {
         let middle = |of: fn(&Size) -> u64| {
             let mut all: Vec<u64> = seen.iter().map(of).collect();
@@ -273,7 +275,7 @@ impl Size {
     }
 }
 
-/// Lets things go wrong for as long as it should, and looks at the daemon meanwhile.
+/// Injects faults for the whole duration, and samples the resource usage of the daemon.
 fn trouble(daemon: &Daemon, span: &Span) -> Vec<(Duration, Size)> {
     let began = Instant::now();
     let mut seen = Vec::new();
@@ -299,7 +301,7 @@ fn trouble(daemon: &Daemon, span: &Span) -> Vec<(Duration, Size)> {
 }
 
 #[test]
-fn soak_a_long_life_with_faults_loses_nothing_and_gains_no_weight() {
+fn soak_with_faults_loses_nothing_and_does_not_grow() {
     let span = span();
     let daemon = Daemon::start_in(home(&span));
     let (counts, over) = (Counts::default(), AtomicBool::new(false));
@@ -312,7 +314,8 @@ fn soak_a_long_life_with_faults_loses_nothing_and_gains_no_weight() {
                 })
             })
             .collect();
-        // Without this a fault that fails would leave the clients working for ever.
+        // The join happens before `over` is set, so that a failing fault does not leave the clients running
+        // for ever.
         let trouble = scope.spawn(|| trouble(&daemon, &span)).join();
         over.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().expect("every call was answered"));
@@ -331,7 +334,7 @@ fn soak_a_long_life_with_faults_loses_nothing_and_gains_no_weight() {
     println!("{asked} calls asked, {answered} answered, {done} done; {} records, intact", records.len());
 }
 
-/// From a quarter of the time on, the daemon is as large as it will be.
+/// Checks that memory and descriptors do not grow after a quarter of the time.
 fn flat(seen: &[(Duration, Size)]) {
     let Some((end, _)) = seen.last() else { return };
     let sizes = |from: f64, to: f64| -> Vec<Size> {

@@ -1,4 +1,4 @@
-//! The product from outside: one binary, one module an area.
+//! End-to-end tests of the real binary, one module per area.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // a test may fail
 
@@ -8,7 +8,7 @@ mod calls;
 mod code;
 mod command_line;
 mod documents;
-mod doors;
+mod endpoints;
 mod explain;
 mod files;
 mod guardrail;
@@ -32,6 +32,7 @@ mod repeats;
 mod restart;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod secret_locations;
 mod secrets;
 #[cfg(target_os = "linux")]
 mod service;

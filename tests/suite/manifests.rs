@@ -1,4 +1,5 @@
-//! Manifests from outside: what `sinew manifest` says of files, with the real parser behind its walls.
+//! Manifests end to end: checks by `sinew manifest`, with the real parser in the sandbox, and tools run from
+//! manifests.
 
 mod answers;
 mod check;

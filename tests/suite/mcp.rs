@@ -1,6 +1,8 @@
-//! The Model Context Protocol on the agent socket; here with a handshake.
+//! Model Context Protocol on the agent socket. This file covers the revisions with a handshake.
 
 mod bridge;
+#[cfg(target_os = "linux")]
+mod output_schemas;
 mod sdk;
 mod stateless;
 
@@ -17,7 +19,7 @@ fn shake(client: &mut Client, version: &str) -> Value {
 }
 
 #[test]
-fn each_handshake_era_is_answered_in_kind() {
+fn each_handshake_revision_is_answered_in_kind() {
     let daemon = Daemon::start();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let answer = shake(&mut daemon.agent(), version);
@@ -49,9 +51,9 @@ fn tools_are_listed_with_schemas_and_hints() {
     assert_eq!(bad["error"]["code"], -32602, "{bad}");
 }
 
-/// A tool comes with a manifest, and whoever spoke to the daemon before hears of it.
+/// A new manifest adds a tool, and clients that are connected already are notified.
 #[test]
-fn clients_are_told_when_there_are_other_tools() {
+fn clients_are_notified_when_the_tools_change() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     shake(&mut client, "2025-11-25");
@@ -76,7 +78,7 @@ fn clients_are_told_when_there_are_other_tools() {
 }
 
 #[test]
-fn a_call_has_text_and_structure() {
+fn call_returns_text_and_structured_content() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "hello");
     let mut client = daemon.agent();
@@ -94,8 +96,68 @@ fn a_call_has_text_and_structure() {
     assert!(decision.to_string().contains("suite"), "the client's name is on record: {decision}");
 }
 
+/// The openai-agents SDK sends the `_meta` of a tool back with every call of it.
 #[test]
-fn a_refusal_is_a_result_the_model_can_read() {
+fn meta_of_a_listed_tool_is_accepted_in_its_calls() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "hello");
+    let mut client = daemon.agent();
+    shake(&mut client, "2025-11-25");
+    let listed = client.request("tools/list", &json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let announced = &tools.iter().find(|tool| tool["name"] == "read_file").unwrap()["_meta"];
+    assert!(announced["sinew/category"].is_string(), "{announced}");
+    let mut call = |meta: &Value| {
+        let params = json!({"name": "read_file", "arguments": {"path": "a.txt"}, "_meta": meta});
+        client.request("tools/call", &params)
+    };
+    let response = call(announced);
+    assert_eq!(response["result"]["structuredContent"]["content"], "hello", "{response}");
+    for tool in tools {
+        assert_eq!(call(&tool["_meta"])["result"]["isError"], false, "{tool}");
+    }
+    for malformed in [
+        json!({"sinew/approval": 5}),
+        json!({"sinew/approval": "someday"}),
+        json!({"sinew/approval_id": {}}),
+        json!({"sinew/idempotency_key": 5}),
+        json!([]),
+    ] {
+        assert_eq!(call(&malformed)["error"]["code"], -32602, "{malformed}");
+    }
+}
+
+#[test]
+fn unknown_meta_keys_are_ignored_on_every_method() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "hello");
+    let stateless = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    for stateless in [json!({}), stateless] {
+        let mut meta = json!({"sinew/category": "read_only", "sinew/unknown": {}, "com.example/key": [1]});
+        meta.as_object_mut().unwrap().extend(stateless.as_object().unwrap().clone());
+        let mut client = daemon.agent();
+        let handshake =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "suite"}});
+        let call = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
+        for (method, mut params) in
+            [("initialize", handshake), ("ping", json!({})), ("tools/list", json!({})), ("tools/call", call)]
+        {
+            params["_meta"] = meta.clone();
+            let response = client.request(method, &params);
+            assert!(response["result"].is_object(), "{method}: {response}");
+        }
+    }
+    let meta = json!({"sinew/unknown": 1, "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let discovered = daemon.agent().request("server/discover", &json!({"_meta": meta}));
+    assert!(discovered["result"].is_object(), "{discovered}");
+}
+
+#[test]
+fn refusal_is_a_result_the_model_can_read() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     shake(&mut client, "2025-11-25");
@@ -107,7 +169,7 @@ fn a_refusal_is_a_result_the_model_can_read() {
 }
 
 #[test]
-fn an_unknown_tool_is_a_protocol_error_and_on_record() {
+fn unknown_tool_is_a_protocol_error_and_recorded() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     shake(&mut client, "2025-11-25");

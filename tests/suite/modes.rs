@@ -1,11 +1,11 @@
-//! The mode changes by itself, for real causes, and every change can be found again.
+//! Automatic mode changes: the daemon changes the mode for real causes, and every change is recorded.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
-/// Waits for a mode, as a person would see it.
+/// Waits for a mode, polling the control socket as an operator would.
 fn wait_for(control: &mut Client, mode: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -28,7 +28,7 @@ fn history(home: &Home) -> Vec<Value> {
 }
 
 #[test]
-fn refused_calls_raise_the_alarm_and_a_human_ends_it() {
+fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let daemon = Daemon::start();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let forbidden = json!({"path": daemon.home().user().join(".ssh/authorized_keys"), "content": "x"});
@@ -81,7 +81,7 @@ fn refused_calls_raise_the_alarm_and_a_human_ends_it() {
 }
 
 #[test]
-fn a_way_that_does_not_exist_is_refused_on_the_command_line_too() {
+fn undefined_transition_is_refused_on_the_command_line() {
     let daemon = Daemon::start();
     let refused = daemon.home().run(&["mode", "set", "RECOVERY"]).must_exit(1);
     assert!(refused.stderr().contains("ALERT or DEGRADED or LOCKDOWN"), "{refused}");
@@ -94,9 +94,9 @@ fn a_way_that_does_not_exist_is_refused_on_the_command_line_too() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_degrades_and_the_change_is_recorded_when_there_is_room() {
+fn full_disk_degrades_and_the_change_is_recorded_later() {
     let Some(home) = Home::on_small_disk(4 << 20) else {
-        eprintln!("skipped: only root can make a small disk");
+        tests::left_out("only root can make a small disk");
         return;
     };
     let daemon = Daemon::start_in(home);
@@ -109,14 +109,14 @@ fn a_full_disk_degrades_and_the_change_is_recorded_when_there_is_room() {
     let refused = (0..2000).map(|_| agent.execute("write_file", &write)).find(|end| end["success"] == false);
     assert!(refused.is_some(), "a full disk must refuse");
     wait_for(&mut control, "DEGRADED");
-    // The ledger has room for some more records.
+    // The ledger has preallocated space for some more records.
     let read = json!({"path": "b.txt"});
     let is_refused = |end: &Value| end["metadata"]["refusal"]["code"] == "ledger_unavailable";
     assert!(
         (0..2000).map(|_| agent.execute("read_file", &read)).any(|end| is_refused(&end)),
         "no room is left"
     );
-    // Stricter is possible, in the space that is kept back for last words; looser is not.
+    // A stricter mode is possible, in the reserve for final records; a looser one is not.
     let looser = set(&mut control, "NORMAL");
     assert!(looser["error"].is_object(), "{looser}");
     let stricter = set(&mut control, "LOCKDOWN");
@@ -148,12 +148,12 @@ fn running_out_of_descriptors_degrades() {
     daemon.home().file("a.txt", "x");
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     wait_for(&mut control, "NORMAL");
-    // A connection that is not accepted yet could not be any more.
+    // A connection that is not accepted before the limit drops could not be accepted after it.
     agent.request("sinew/status", &json!({}));
     let pid = Pid::from_raw(daemon.pid().as_raw());
     let maximum = getrlimit(Resource::Nofile).maximum;
     let limit = |most: u64| Rlimit { current: Some(most), maximum };
-    // Less than is open already: nothing more can be.
+    // The limit is below the number of open descriptors, so no more can be opened.
     prlimit(pid, Resource::Nofile, limit(4)).expect("a lower limit");
     let failed = agent.execute("read_file", &json!({"path": "a.txt"}));
     assert_eq!(failed["success"], false, "{failed}");

@@ -1,4 +1,4 @@
-//! Policies checked and tried out before they decide: `sinew check` and `sinew policy`.
+//! Policies checked and tried out before they take effect: `sinew check` and `sinew policy`.
 
 mod allow;
 mod between;
@@ -15,7 +15,7 @@ fn governance(home: &Home, name: &str) -> PathBuf {
     home.root().join("config/governance").join(name)
 }
 
-/// The policy of this home in a folder of its own, with one text replaced by another.
+/// Copy of this home's policy in a folder of its own, with one text replaced by another.
 fn candidate(home: &Home, part: &str, by: &str) -> String {
     let folder = home.user().join("candidate");
     let _ = fs::remove_dir_all(&folder);
@@ -28,7 +28,7 @@ fn candidate(home: &Home, part: &str, by: &str) -> String {
 }
 
 #[test]
-fn what_ships_passes_its_own_check() {
+fn shipped_configuration_passes_its_own_check() {
     for home in [Home::new(), Home::initialised()] {
         let found = home.run(&["check", "--json"]).must_exit(0).json();
         assert_eq!(
@@ -41,7 +41,7 @@ fn what_ships_passes_its_own_check() {
 }
 
 #[test]
-fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
+fn check_reports_every_mistake_with_position_and_fix() {
     let home = Home::initialised();
     let tools = "tools:
   read_file:
@@ -66,7 +66,7 @@ fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
         assert!(one["suggestion"].is_string() && one["file"].as_str().unwrap().ends_with(".yaml"), "{one}");
     };
     told("errors", 6, "no tool is called `write_fil`");
-    told("errors", 1, "`wriet_file` is no word");
+    told("errors", 1, "`wriet_file` is not a keyword");
     told("warnings", 3, "allows every path of the machine");
     told("warnings", 3, "`/srv/**` never matches");
     told("warnings", 3, "`/srv/x` changes nothing");
@@ -87,9 +87,10 @@ fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
     );
 }
 
-/// T041: a pattern for everything is a slip until somebody has written that it is meant, and then it is said at each start.
+/// A pattern for every path is an error unless the file states that it is intended, and then the daemon warns
+/// at each start.
 #[test]
-fn t041_nobody_allows_every_path_by_a_slip() {
+fn allowing_every_path_needs_an_explicit_statement() {
     let home = Home::initialised();
     for all in ["/**", "**", "/"] {
         let tools = format!("tools:\n  read_file:\n    allowed_paths: [\"{all}\"]\n");
@@ -113,7 +114,7 @@ fn t041_nobody_allows_every_path_by_a_slip() {
 }
 
 #[test]
-fn a_policy_that_breaks_its_own_example_stops_the_daemon() {
+fn policy_that_breaks_its_own_example_stops_the_daemon() {
     let home = Home::initialised();
     let example = "{arguments: {path: .env}, mode: NORMAL, expect: allow}";
     let tools = format!(
@@ -143,7 +144,7 @@ fn cases_are_tried_without_running_anything() {
 ",
     );
     let run = home.run(&["policy", "test", &good]).must_exit(0);
-    assert!(run.stdout().contains("3 of 3 hold"), "{run}");
+    assert!(run.stdout().contains("3 of 3 passed"), "{run}");
     assert!(!home.workspace().join("notes.txt").exists(), "nothing was run");
     let bad = write(
         "workspaces: [/elsewhere]
@@ -166,7 +167,7 @@ cases:
 }
 
 #[test]
-fn reach_is_what_runs_without_a_human() {
+fn reach_lists_what_runs_without_approval() {
     let home = Home::initialised();
     let reach =
         |words: &[&str]| home.run(&[&["policy", "reach", "--json"], words].concat()).must_exit(0).json();
@@ -194,7 +195,7 @@ fn reach_is_what_runs_without_a_human() {
 }
 
 #[test]
-fn a_candidate_is_held_against_what_was_done() {
+fn candidate_policy_is_replayed_against_recorded_calls() {
     let home = Home::initialised();
     home.file("a.txt", "x");
     for words in [["call", "read_file", "path=a.txt"], ["call", "read_file", "path=a.txt"]] {
@@ -204,15 +205,14 @@ fn a_candidate_is_held_against_what_was_done() {
     home.run(&["call", "read_file", "path=/etc/hostname"]).must_exit(3);
     let replay =
         |folder: &str| home.run(&["policy", "replay", "--against", folder, "--json"]).must_exit(0).json();
-    let same = replay(&candidate(&home, "# What each tool", "# Which each tool"));
+    let same = replay(&candidate(&home, "# Rules of each tool", "# The rules of each tool"));
     assert_eq!(
         (&same["same"], &same["changed"], &same["refusals"]),
         (&json!(4), &json!([]), &json!(1)),
         "{same:#}"
     );
     assert_eq!(same["differences"][0]["effect"], "neutral", "{same:#}");
-    let strict =
-        replay(&candidate(&home, "      - \"**/.env\"\n", "      - \"**/.env\"\n      - \"**/a.txt\"\n"));
+    let strict = replay(&candidate(&home, "  - \"**/.env\"\n", "  - \"**/.env\"\n  - \"**/a.txt\"\n"));
     assert_eq!((&strict["same"], &strict["changed"][0]["calls"]), (&json!(2), &json!(2)), "{strict:#}");
     assert_eq!(strict["changed"][0]["becomes"], "deny");
     assert!(strict["changed"][0]["samples"][0]["rule"]["line"].as_u64().unwrap() > 0, "{strict:#}");

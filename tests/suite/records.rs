@@ -1,7 +1,8 @@
-//! What happened is on record, stays there, and shows when it was touched.
+//! The ledger: calls are recorded, records stay, and tampering is detected.
 
 mod control;
 mod crashes;
+mod erasure;
 #[cfg(target_os = "linux")]
 mod faults;
 
@@ -31,7 +32,7 @@ fn segment(home: &Home) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_ledger_is_read_in_every_way_it_can_be_asked() {
+fn ledger_answers_every_kind_of_query() {
     let home = home_with_records();
     let lines = |words: &[&str]| home.run(words).must_exit(0).stdout().lines().count();
     assert_eq!(lines(&["ledger", "query", "--tool", "read_file", "--outcome", "done", "--json"]), 5);
@@ -72,7 +73,7 @@ fn one_call_is_shown_with_the_time_of_its_stages() {
 }
 
 #[test]
-fn whatever_is_done_to_the_record_is_found_with_its_place() {
+fn every_change_to_the_ledger_is_found_with_its_position() {
     let home = home_with_records();
     assert_eq!(verify(&home)["intact"], true);
     let file = segment(&home);
@@ -97,7 +98,7 @@ fn whatever_is_done_to_the_record_is_found_with_its_place() {
         ("half a line cut", good[..good.len() - 7].to_owned(), Some(end)),
         ("appended", format!("{good}{}\n", lines[3]), Some(end + 1)),
         ("a byte appended", format!("{good} "), Some(end + 1)),
-        // Nothing is left to point at but the count that was kept apart.
+        // No line is left to point at, only the count in the anchor.
         ("tail cut", joined(&lines[..end - 1]), None),
         ("emptied", String::new(), None),
     ] {
@@ -137,7 +138,7 @@ fn two_commands_at_once_share_one_ledger() {
 }
 
 #[test]
-fn the_log_is_one_object_a_line_whatever_is_said() {
+fn log_is_one_object_per_line_for_any_text() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     for path in ["a\nb", "\u{1b}[2J", "\"},{\"event\":\"forged\"", "\u{2028}x"] {
@@ -156,7 +157,7 @@ fn the_log_is_one_object_a_line_whatever_is_said() {
 }
 
 #[test]
-fn a_ledger_that_was_taken_away_does_not_lift_a_lockdown() {
+fn removed_ledger_does_not_lift_a_lockdown() {
     let daemon = Daemon::start();
     daemon.control().request("control/mode.set", &json!({"mode": "LOCKDOWN", "reason": "test"}));
     let home = daemon.stop();

@@ -1,5 +1,5 @@
-//! The configuration changes while the daemon runs: what tightens holds at once, what loosens waits, what is wrong
-//! changes nothing.
+//! Changes of the configuration while the daemon runs: a tighter rule holds at once, a looser one waits for
+//! acceptance, and an invalid file changes nothing.
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home, until};
@@ -8,8 +8,8 @@ pub(crate) const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}
 pub(crate) const SHUT: &str =
     "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [\"$HOME/work/shut/**\"]\n";
 
-/// A home with a folder that the second policy shuts.
-/// Whoever waits for a rule to hold is refused until it does, which must raise no alarm.
+/// Home with a folder that `SHUT` forbids. Alarms are off, because a test that polls for a rule causes
+/// refusals.
 pub(crate) fn home(tools: &str) -> Home {
     let home = Home::initialised().without_alarms();
     std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
@@ -33,7 +33,7 @@ fn reloads(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn what_tightens_holds_at_once_and_what_loosens_waits_for_a_human() {
+fn tighter_rules_hold_at_once_and_looser_ones_wait() {
     let daemon = Daemon::start_in(home(OPEN));
     assert!(reads(&daemon));
     daemon.home().configure("governance/tools.yaml", SHUT);
@@ -56,25 +56,29 @@ fn what_tightens_holds_at_once_and_what_loosens_waits_for_a_human() {
     assert_eq!(reloads(&daemon.stop()), ["applied", "waiting", "applied"]);
 }
 
-/// What the curated map demands is a bound like others: dropping any of it waits, adding to it does not.
+/// A requirement of the guardrails is a bound like others: dropping it waits for acceptance, adding one does
+/// not.
 #[test]
-fn a_demand_that_the_guardrails_drop_waits_for_a_human() {
+fn dropped_guardrail_requirement_waits_for_acceptance() {
     let daemon = Daemon::start_in(home(OPEN));
     let lax = "tools:\n  read_file: {required: [path]}\n";
     daemon.home().configure("governance/guardrails.yaml", lax);
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     for (strict, row) in [
-        ("read_file: {required: [path, head]}", "no longer demands `head`"),
-        ("read_file: {required: [path], required_any: [[head, tail]]}", "no longer demands `head` or `tail`"),
+        ("read_file: {required: [path, head]}", "no longer requires `head`"),
+        (
+            "read_file: {required: [path], required_any: [[head, tail]]}",
+            "no longer requires `head` or `tail`",
+        ),
         (
             "read_file: {required: [path], min_length: {path: 20}}",
-            "no longer demands at least 20 characters in `path`",
+            "no longer requires at least 20 characters in `path`",
         ),
     ] {
         daemon.home().configure("governance/guardrails.yaml", &format!("tools:\n  {strict}\n"));
         daemon.home().run(&["reload"]).must_exit(0);
         assert!(!reads(&daemon), "what is demanded holds at once: {strict}");
-        // Whoever came first, this command or the watch over the files: what was taken is told.
+        // This command and the file watcher race; either way the status shows what was applied.
         let told = reload_state(&daemon)["changes"].to_string();
         assert!(told.contains("tightens") && !told.contains("loosens"), "{strict}: {told}");
         for less in [lax, "tools:\n  other: {required: [x]}\n"] {
@@ -96,7 +100,7 @@ fn a_demand_that_the_guardrails_drop_waits_for_a_human() {
 }
 
 #[test]
-fn what_is_wrong_changes_nothing_and_says_where() {
+fn invalid_configuration_changes_nothing_and_is_located() {
     let daemon = Daemon::start_in(home(SHUT));
     assert!(!reads(&daemon));
     daemon.home().configure("governance/tools.yaml", "tools:\n  read_file:\n    alowed_in_modes: [NORMAL]\n");
@@ -108,7 +112,7 @@ fn what_is_wrong_changes_nothing_and_says_where() {
     );
     let refused = daemon.home().run(&["reload"]).must_exit(7);
     assert!(refused.stderr().contains("3:") || refused.stderr().contains("line 3"), "{refused}");
-    assert!(refused.stderr().contains("last good"), "{refused}");
+    assert!(refused.stderr().contains("last valid"), "{refused}");
     assert!(!reads(&daemon), "the last good rules hold");
     assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true);
     daemon.home().configure("governance/tools.yaml", SHUT);
@@ -116,9 +120,9 @@ fn what_is_wrong_changes_nothing_and_says_where() {
     assert_eq!(reloads(&daemon.stop()), ["rejected"], "once, however often it was looked at");
 }
 
-/// A file that is cut off, empty, a bomb or misspelt never takes the place of the rules that hold.
+/// A file that is truncated, empty, an alias bomb or misspelt never replaces the rules in force.
 #[test]
-fn t024_t025_t026_t027_no_broken_file_becomes_no_rules() {
+fn no_broken_file_becomes_an_empty_policy() {
     let daemon = Daemon::start_in(home(SHUT));
     let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..9 {
@@ -148,7 +152,7 @@ fn t024_t025_t026_t027_no_broken_file_becomes_no_rules() {
 }
 
 #[test]
-fn workspaces_come_when_accepted_and_go_at_once() {
+fn workspaces_appear_when_accepted_and_go_at_once() {
     let daemon = Daemon::start_in(home(OPEN));
     let other = daemon.home().user().canonicalize().unwrap().join("other");
     std::fs::create_dir(&other).unwrap();
@@ -165,7 +169,7 @@ fn workspaces_come_when_accepted_and_go_at_once() {
 }
 
 #[test]
-fn who_wants_no_questions_says_so_once() {
+fn automatic_reload_is_a_setting_that_needs_acceptance() {
     let home = home(SHUT);
     let settings = home.root().join("config/sinew.yaml");
     let asks = std::fs::read_to_string(&settings).unwrap();
@@ -184,18 +188,18 @@ fn who_wants_no_questions_says_so_once() {
 }
 
 #[test]
-fn a_hangup_reads_the_files_and_ends_nothing() {
+fn sighup_reads_the_files_and_ends_nothing() {
     let daemon = Daemon::start_in(home(OPEN));
     daemon.signal(nix::sys::signal::Signal::SIGHUP);
     until("it is heard", || daemon.log().contains("SIGHUP received"));
     assert!(reads(&daemon));
 }
 
-/// T033: however often the rules change, each call is judged by one whole policy and says by which.
+/// However often the rules change, each call is judged by one whole policy and reports its hash.
 #[test]
 fn every_call_sees_one_whole_policy_and_names_it() {
     const RELOADS: usize = 12;
-    // So many refusals raise an alarm, which is not what is looked at here.
+    // So many refusals would raise an alarm, which this test does not cover.
     let [open_rules, shut_rules] =
         [OPEN, SHUT].map(|rules| rules.replace("[NORMAL]", "[NORMAL, ALERT, DEGRADED]"));
     let home = home(&open_rules);

@@ -1,9 +1,9 @@
-//! Calls with an idempotency key, from outside: whoever repeats one, and whenever, it ran once.
+//! Calls with an idempotency key: a repeated call runs once, on any connection and after a restart.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
-/// A command that leaves one line for each time it runs.
+/// Home whose rules allow any command.
 fn home() -> Home {
     let home = Home::initialised();
     let rules = "tools:\n  run_command:\n    allowed_in_modes: [NORMAL]\n    allowed_commands: [\"*\"]\n";
@@ -27,7 +27,7 @@ fn runs(home: &Home) -> usize {
 }
 
 #[test]
-fn t016_a_key_runs_once_on_two_connections_after_its_end_and_after_a_restart() {
+fn idempotency_key_runs_once_over_connections_and_restart() {
     let daemon = Daemon::start_in(home());
     let call = marked("k", 0.3);
     let ends: Vec<Value> = std::thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn t016_a_key_runs_once_on_two_connections_after_its_end_and_after_a_restart() {
 }
 
 #[test]
-fn t016_a_call_that_a_crash_cut_short_is_not_run_again_by_itself() {
+fn call_cut_short_by_a_crash_is_not_run_again() {
     let daemon = Daemon::start_in(home());
     let call = marked("k", 30.0);
     let mut agent = daemon.agent();
@@ -87,7 +87,7 @@ fn t016_a_call_that_a_crash_cut_short_is_not_run_again_by_itself() {
 }
 
 #[test]
-fn a_repeat_in_mcp_says_that_it_is_one() {
+fn repeat_in_mcp_is_marked_as_one() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "m"}});
@@ -108,7 +108,7 @@ fn a_repeat_in_mcp_says_that_it_is_one() {
 }
 
 #[test]
-fn a_call_that_a_human_changed_is_repeated_by_what_its_caller_sent() {
+fn edited_call_is_matched_by_its_original_arguments() {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", "tools:\n  write_file: {requires_approval: true}\n");
     let daemon = Daemon::start_in(home);
@@ -135,7 +135,7 @@ fn a_call_that_a_human_changed_is_repeated_by_what_its_caller_sent() {
     let again = execute(&mut agent, &call);
     assert_eq!(again["metadata"]["repeat"]["of"], done["metadata"]["call_id"], "a fair repeat: {again}");
     assert_eq!(again["metadata"]["repeat"]["edited"], true, "and told what became of it: {again}");
-    // What the human made of it is another call, and so is the same words in another folder.
+    // The edited call counts as another call, and so do the same arguments in another folder.
     let mut other = call.clone();
     other["arguments"]["path"] = json!("b.txt");
     let mut elsewhere = call;

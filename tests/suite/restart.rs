@@ -1,4 +1,4 @@
-//! What loosens waits over a restart too: a daemon that starts holds to what was accepted.
+//! Looser configuration waits across restarts too: a starting daemon uses the accepted configuration.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn reads(daemon: &Daemon) -> bool {
     daemon.agent().execute("read_file", &json!({"path": "shut/a.txt"}))["success"] == true
 }
 
-/// What the starts so far found of the configuration.
+/// State of the configuration that each start so far recorded.
 fn starts(home: &Home) -> Vec<String> {
     let records = home.records_so_far();
     let starts = records.iter().filter(|record| record["kind"] == "start");
@@ -24,13 +24,13 @@ fn reload_state(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn a_restart_is_no_way_around_the_question() {
+fn restart_does_not_accept_looser_rules() {
     let home = Daemon::start_in(home(SHUT)).stop();
     home.configure("governance/tools.yaml", OPEN);
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon), "what was accepted holds");
     assert_eq!(reload_state(&daemon)["result"], "waiting");
-    // Neither does a crash help, nor a second restart.
+    // Neither a crash nor a second restart accepts it.
     let daemon = Daemon::start_in(daemon.crash());
     assert!(!reads(&daemon));
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
@@ -41,13 +41,13 @@ fn a_restart_is_no_way_around_the_question() {
 }
 
 #[test]
-fn what_tightens_holds_from_the_first_call_after_a_start() {
+fn tighter_rules_hold_from_the_first_call_after_a_start() {
     let home = Daemon::start_in(home(OPEN)).stop();
     home.configure("governance/tools.yaml", SHUT);
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon));
     assert_eq!(starts(daemon.home()), ["first", "taken"]);
-    // And it is what the next change is compared with.
+    // The next change is compared with the tighter rules.
     let home = daemon.stop();
     home.configure("governance/tools.yaml", OPEN);
     let daemon = Daemon::start_in(home);
@@ -73,7 +73,7 @@ fn settings_and_workspaces_wait_as_rules_do() {
 }
 
 #[test]
-fn whoever_wants_no_questions_has_none_at_a_start_either() {
+fn automatic_reload_applies_at_a_start_too() {
     let home = home(SHUT);
     let settings = home.root().join("config/sinew.yaml");
     let asks = std::fs::read_to_string(&settings).expect("settings");
@@ -84,16 +84,16 @@ fn whoever_wants_no_questions_has_none_at_a_start_either() {
 }
 
 #[test]
-fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
+fn unknown_accepted_configuration_is_logged() {
     let home = Daemon::start_in(home(SHUT)).stop();
     let copy = home.root().join("state/accepted");
     let rules = copy.join("config/governance/tools.yaml");
     assert_eq!(std::fs::read_to_string(&rules).expect("a copy"), SHUT);
-    // Whoever edits the copy has not accepted anything.
+    // Editing the copy does not accept anything.
     std::fs::write(&rules, OPEN).expect("written");
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon), "the files are taken, not the copy");
-    until("the log says so", || daemon.log().contains("what was accepted is not known"));
+    until("the log says so", || daemon.log().contains("the accepted configuration is unknown"));
     let home = daemon.stop();
     std::fs::remove_dir_all(&copy).expect("removed");
     let daemon = Daemon::start_in(home);
@@ -102,7 +102,7 @@ fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
 }
 
 #[test]
-fn calls_that_were_made_before_there_was_a_daemon_accept_nothing_and_leave_no_doubt() {
+fn calls_before_the_first_daemon_accept_nothing() {
     let home = home(SHUT);
     let path = format!("path={}", home.workspace().join("shut/a.txt").display());
     home.run(&["call", "read_file", &path]).must_exit(3);
@@ -115,7 +115,7 @@ fn calls_that_were_made_before_there_was_a_daemon_accept_nothing_and_leave_no_do
     assert_eq!(starts(Daemon::start_in(home).home()), ["first", "unknown"], "there was one");
 }
 
-/// What was accepted is known to the next start, with this in the folder of the manifests.
+/// Checks that the next start knows the accepted configuration although these files are among the manifests.
 fn is_kept_beside(put: impl Fn(&Path)) {
     let home = home(SHUT);
     let tools = home.root().join("tools");
@@ -129,7 +129,7 @@ fn is_kept_beside(put: impl Fn(&Path)) {
 }
 
 #[test]
-fn what_leads_nowhere_does_not_keep_the_rest_from_being_kept() {
+fn dangling_links_do_not_prevent_the_accepted_copy() {
     is_kept_beside(|tools| {
         for name in ["loop.yaml", "nowhere.yaml"] {
             std::os::unix::fs::symlink(tools.join("loop.yaml"), tools.join(name)).unwrap();
@@ -137,17 +137,17 @@ fn what_leads_nowhere_does_not_keep_the_rest_from_being_kept() {
     });
 }
 
-/// As a home with very many manifests has.
+/// Corresponds to a home with very many manifests.
 #[test]
-fn thousands_of_files_are_kept_for_the_next_start() {
+fn thousands_of_files_are_stored_for_the_next_start() {
     is_kept_beside(|tools| {
         (0..4_200).for_each(|n| std::fs::write(tools.join(format!("{n}.txt")), "a note").unwrap());
     });
 }
 
-/// As manifests that explain themselves have: a few KiB each, ten thousand times.
+/// Corresponds to manifests with long documentation: a few KiB each, ten thousand times.
 #[test]
-fn many_megabytes_in_short_files_are_kept_for_the_next_start() {
+fn many_megabytes_in_short_files_are_stored() {
     let note = "n".repeat(512 << 10);
     is_kept_beside(|tools| {
         (0..40).for_each(|n| std::fs::write(tools.join(format!("{n}.txt")), &note).unwrap());
@@ -155,16 +155,16 @@ fn many_megabytes_in_short_files_are_kept_for_the_next_start() {
 }
 
 #[test]
-fn what_could_not_be_kept_for_the_next_start_does_not_hold() {
+fn configuration_that_cannot_be_stored_does_not_hold() {
     let daemon = Daemon::start_in(home(OPEN));
-    // A file that is all hole: it says that it is long, and takes no room.
+    // A sparse file: it has a large size and takes no space.
     let large = daemon.home().root().join("tools/large.bin");
     std::fs::create_dir_all(large.parent().unwrap()).unwrap();
     std::fs::File::create(&large).unwrap().set_len(64 << 30).unwrap();
     daemon.home().configure("governance/tools.yaml", SHUT);
     let refused = daemon.home().run(&["reload", "--accept"]);
     let said = refused.stderr();
-    assert!(said.contains("could not be kept for the next start") && said.contains("16 MiB"), "{refused}");
+    assert!(said.contains("cannot be stored for the next start") && said.contains("16 MiB"), "{refused}");
     assert!(reads(&daemon), "nothing was said to hold that a restart would undo");
     std::fs::remove_file(&large).unwrap();
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
@@ -174,7 +174,7 @@ fn what_could_not_be_kept_for_the_next_start_does_not_hold() {
 }
 
 #[test]
-fn where_nobody_knows_what_was_accepted_the_tools_of_manifests_wait() {
+fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     const ECHO: &str = "tool:\n  schema_version: 2.0\n  id: speaker\n  type: cli\n  name: Speaker\n  version: 1.0.0\n  \
                         description: Says it again\n  cli_specific: {executable: echo}\n  commands:\n    - name: say\n      \
                         description: Says it\n      category: read_only\n      risk_level: low\n      argv: [hello]\n";

@@ -1,4 +1,4 @@
-//! Confined commands from outside: hostile programs, each with a run that shows what it does without walls.
+//! Sandboxed commands end to end: hostile programs, each also run without a sandbox to show its effect.
 
 mod attempts;
 mod bounds;
@@ -11,7 +11,7 @@ mod ordinary;
 mod outputs;
 mod programs;
 mod tiers;
-mod worker_door;
+mod worker_endpoint;
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn rules(more: &str) -> String {
     )
 }
 
-fn home(more: &str) -> Home {
+pub(crate) fn home(more: &str) -> Home {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", &rules(more));
     home
@@ -36,13 +36,13 @@ fn run(daemon: &Daemon, words: &[&str]) -> Value {
     daemon.agent().execute("run_command", &json!({"command": words}))
 }
 
-/// What a command that must have run wrote.
+/// Standard output of a command that must have run in the full sandbox.
 fn output(result: &Value) -> String {
     assert_eq!(result["output"]["sandbox"]["tier"], "full", "{result}");
     result["output"]["stdout"].as_str().expect("text").to_owned()
 }
 
-/// What was set aside in a folder, under which name it had there.
+/// Quarantined file in a folder, by its original name.
 fn aside_of(folder: &Path, name: &str) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     let start = format!("{name}.quarantined-");

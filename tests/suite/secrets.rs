@@ -1,12 +1,12 @@
-//! A secret that passes through leaves no trace: not in the log at its loudest, not in the ledger, not on a screen, not in
-//! what is exported.
+//! Secrets in calls are stored nowhere: not in the log at its most verbose level, not in the ledger, not in
+//! command output, and not in exported telemetry.
 
 use serde_json::json;
 use tests::Daemon;
 
 use crate::telemetry::collector::{Collector, capture_content};
 
-/// Secrets of the kinds people have, no two of them alike.
+/// Secrets of common kinds, all different.
 fn secrets() -> Vec<String> {
     let mut state = 1_u64;
     let mut word = || {
@@ -34,7 +34,7 @@ fn secrets() -> Vec<String> {
         .collect()
 }
 
-/// The part that must not be found: what is left when the recognisable beginning is gone.
+/// Part of a secret that must not be found: the rest after its recognisable prefix.
 fn core(secret: &str) -> &str {
     let line = secret.lines().nth(1).unwrap_or(secret);
     let end = line.len();
@@ -69,7 +69,7 @@ fn plant(daemon: &Daemon, secrets: &[String]) {
         let params = json!({"tool_name": "read_file", "arguments": {"path": "out.txt"}, "trace_ctx": trace});
         agent.request("sinew/execute", &params);
     }
-    // One of each kind: these tools take their time.
+    // One of each kind, because these tools are slow.
     for secret in secrets.iter().take(5) {
         let line = secret.lines().next().unwrap_or_default();
         agent.execute("check_process_health", &json!({"name": line, "started_at": secret}));
@@ -96,8 +96,8 @@ fn plant(daemon: &Daemon, secrets: &[String]) {
     }
 }
 
-/// What every command shows that shows what happened. Where it only hands on what stands in a file that is looked through
-/// anyway, a part of it will do.
+/// Output of every command that shows past calls. Where a command only prints a file that is searched anyway,
+/// a part of it suffices.
 fn shown(home: &tests::Home) -> String {
     let mut records = home.records().into_iter();
     let trace =
@@ -117,10 +117,10 @@ fn shown(home: &tests::Home) -> String {
 }
 
 #[test]
-fn b102_a_thousand_planted_secrets_are_found_nowhere() {
+fn a_thousand_planted_secrets_are_found_nowhere() {
     let collector = Collector::start();
     let home = tests::Home::initialised().without_alarms();
-    // Whatever may be written is: each secret meets every way out.
+    // All logging and capture is on, so that each secret passes every sink.
     capture_content(&home);
     let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace"), collector.variable()]);
     let secrets = secrets();
@@ -144,7 +144,8 @@ fn b102_a_thousand_planted_secrets_are_found_nowhere() {
     }
     let mut kept = [terminal, status, shown].concat().into_bytes();
     kept.extend(exported.everything());
-    // What a change replaced is kept whole, as private as the file was: it could not be undone otherwise.
+    // A replaced file is stored whole for undo, as private as the file was; without it the change could not
+    // be undone.
     std::fs::remove_dir_all(home.root().join("state/undo")).expect("changes were kept");
     for folder in ["state", "log", "config"] {
         everything_below(&home.root().join(folder), &mut kept);

@@ -1,4 +1,4 @@
-//! The daemon as a service: the files that managers read, what managers are told, and sockets they hand over.
+//! The daemon as a service: files of service managers, commands to them, and socket activation.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use tests::{Home, Run, sinew};
 
-/// Runs `sinew` with a `systemctl` that writes down what it is told and answers with this code.
+/// Runs `sinew` with a fake `systemctl` that logs its arguments and exits with this code.
 fn run_managed(home: &Home, code: i32, words: &[&str]) -> (Run, String) {
     run_answered(home, (code, ""), words)
 }
 
-/// The same with one that also says something.
+/// Like `run_managed`, with a `systemctl` that also prints this text.
 fn run_answered(home: &Home, (code, says): (i32, &str), words: &[&str]) -> (Run, String) {
     let programs = home.user().join("programs");
     let told = home.user().join("told");
@@ -33,7 +33,7 @@ fn unit(home: &Home, name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_service_is_installed_once_and_removed_without_a_trace_of_it() {
+fn service_is_installed_once_and_removed_completely() {
     let home = Home::initialised();
     let (first, told) = run_managed(&home, 0, &["service", "install"]);
     assert!(first.must_exit(0).stdout().contains("written"));
@@ -43,9 +43,9 @@ fn a_service_is_installed_once_and_removed_without_a_trace_of_it() {
     assert!(again.must_exit(0).stdout().contains("unchanged"), "a second time changes nothing");
     std::fs::write(unit(&home, "sinew.service"), "of another version").unwrap();
     let (status, _) = run_managed(&home, 0, &["service", "status"]);
-    assert!(status.must_exit(6).stdout().contains("brings it up to date"));
+    assert!(status.must_exit(6).stdout().contains("to update it"));
     let (refreshed, _) = run_managed(&home, 0, &["service", "install"]);
-    assert!(refreshed.must_exit(0).stdout().contains("brought up to date"));
+    assert!(refreshed.must_exit(0).stdout().contains("updated"));
     assert_eq!(std::fs::read_to_string(unit(&home, "sinew.service")).unwrap(), text);
     for (verb, word) in [("start", "start"), ("stop", "stop"), ("restart", "restart")] {
         let (run, told) = run_managed(&home, 0, &["service", verb]);
@@ -63,7 +63,7 @@ fn a_service_is_installed_once_and_removed_without_a_trace_of_it() {
 }
 
 #[test]
-fn a_manager_that_fails_is_quoted_with_a_way_out() {
+fn failure_of_a_manager_is_quoted_with_a_remedy() {
     let home = Home::initialised();
     let (failed, _) = run_managed(&home, 1, &["service", "install"]);
     let failed = failed.must_exit(1);
@@ -72,7 +72,7 @@ fn a_manager_that_fails_is_quoted_with_a_way_out() {
 }
 
 #[test]
-fn the_files_of_both_managers_can_be_seen_anywhere_and_read_by_their_parsers() {
+fn service_files_are_valid_for_both_managers() {
     let home = Home::initialised();
     let list = home.run(&["service", "install", "--platform", "launchd", "--print"]).must_exit(0).stdout();
     let check = "import plistlib,sys; p=plistlib.loads(sys.stdin.buffer.read()); \
@@ -100,7 +100,7 @@ fn the_files_of_both_managers_can_be_seen_anywhere_and_read_by_their_parsers() {
     verify_units(&home, &units);
 }
 
-/// `systemd-analyze verify` finds unknown keys and words that do not hang together.
+/// Checks units with `systemd-analyze verify`, which finds unknown keys and invalid values.
 fn verify_units(home: &Home, units: &str) {
     let folder = home.user().join("units");
     std::fs::create_dir(&folder).unwrap();
@@ -123,9 +123,10 @@ fn verify_units(home: &Home, units: &str) {
     }
 }
 
-/// Where a shell says by variables where things are, a manager must hear of it: it does not read what a shell reads.
+/// A service manager does not read the shell's variables, so the unit has to contain those that set
+/// directories.
 #[test]
-fn a_service_lives_where_the_shell_that_installed_it_does() {
+fn service_uses_the_directories_of_the_installing_shell() {
     let home = Home::new();
     let mut command = sinew();
     command.args(["service", "install", "--platform", "systemd", "--print"]).env("HOME", home.user());
@@ -137,7 +138,7 @@ fn a_service_lives_where_the_shell_that_installed_it_does() {
 }
 
 #[test]
-fn no_service_is_made_beside_a_daemon_that_was_started_by_hand() {
+fn no_service_is_installed_beside_a_manual_daemon() {
     let daemon = tests::Daemon::start();
     let (refused, told) = run_managed(daemon.home(), 0, &["service", "install"]);
     let refused = refused.must_exit(1);
@@ -152,7 +153,7 @@ fn no_service_is_made_beside_a_daemon_that_was_started_by_hand() {
     let (again, _) = run_managed(daemon.home(), 0, &["service", "install"]);
     assert!(again.must_exit(0).stdout().contains("unchanged"), "its own daemon is no other");
     for verb in ["start", "restart"] {
-        // A number somewhere in what a manager says is not its word.
+        // A number elsewhere in the output of the manager is not its answer.
         for said in ["0", "", "1", &format!("Tasks: {} (limit: 99)", daemon.pid())] {
             let (refused, told) = run_answered(daemon.home(), (0, said), &["service", verb]);
             let refused = refused.must_exit(1);
@@ -166,9 +167,9 @@ fn no_service_is_made_beside_a_daemon_that_was_started_by_hand() {
     }
 }
 
-/// A manager's socket lets everybody in, and starts the daemon for whoever knocks.
+/// A socket of a service manager accepts every connection, and a connection starts the daemon.
 #[test]
-fn who_only_looks_does_not_knock_at_a_managers_socket() {
+fn read_only_commands_do_not_activate_the_socket() {
     let home = Home::initialised();
     let sockets = managed_sockets(&home);
     for words in [&["status"][..], &["wait", "--ready", "--timeout", "0"], &["service", "status"]] {
@@ -183,7 +184,7 @@ fn who_only_looks_does_not_knock_at_a_managers_socket() {
     }
 }
 
-/// The sockets as a manager opens them.
+/// Sockets as a service manager opens them.
 fn managed_sockets(home: &Home) -> [UnixListener; 2] {
     std::fs::create_dir_all(home.root().join("run")).unwrap();
     std::fs::set_permissions(home.root().join("run"), PermissionsExt::from_mode(0o700)).unwrap();
@@ -195,11 +196,11 @@ fn managed_sockets(home: &Home) -> [UnixListener; 2] {
 }
 
 #[test]
-fn sockets_of_a_manager_are_taken_over_and_left_to_it() {
+fn activated_sockets_are_used_and_left_to_the_manager() {
     use std::os::fd::AsRawFd;
     let home = Home::initialised();
     let sockets = managed_sockets(&home);
-    // What systemd does: descriptors from 3 on, and a pid that only the started process has.
+    // As systemd does: descriptors from 3 on, and a `LISTEN_PID` that only the started process has.
     let mut shell = Command::new("/bin/sh");
     let redirect = format!("exec 3<&{} 4<&{}", sockets[0].as_raw_fd(), sockets[1].as_raw_fd());
     shell.arg("-c").arg(format!("{redirect}; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" serve"));
@@ -209,7 +210,7 @@ fn sockets_of_a_manager_are_taken_over_and_left_to_it() {
     }
     let mut daemon = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     drop(sockets);
-    // The connection is made before the daemon is there, and is answered all the same.
+    // The client connects before the daemon runs, and is answered all the same.
     let mut client = tests::Client::connect(&home.socket("agent.sock"));
     assert!(client.request("ping", &serde_json::json!({}))["result"].is_object());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(daemon.id() as i32), nix::sys::signal::Signal::SIGTERM)

@@ -1,7 +1,8 @@
-//! Worker sessions from outside: an orchestrator opens a door, a worker uses it, and stays in its lane.
+//! Worker sessions end to end: an orchestrator opens a session, and a worker uses its socket within the
+//! session's terms.
 
 mod budgets;
-mod doors;
+mod endpoints;
 #[cfg(target_os = "linux")]
 mod handed;
 mod operator;
@@ -10,20 +11,20 @@ mod refusals;
 use serde_json::{Value, json};
 use tests::{Client, Daemon};
 
-/// A session with these terms, as its orchestrator is told.
+/// Session with these terms, as reported to its orchestrator.
 fn open(orchestrator: &mut Client, terms: &Value) -> Value {
     let reply = orchestrator.request("sinew/session.open", terms);
     assert!(reply["result"]["session_id"].is_string(), "{reply}");
     reply["result"].clone()
 }
 
-/// A worker at the door of a session.
+/// Worker connected to the socket of a session.
 fn worker(session: &Value) -> Client {
     Client::connect(session["socket"].as_str().expect("a path").as_ref())
 }
 
-/// The events of a session in the daemon's log, by name. The log is written beside the calls, but in order: once a later
-/// call is in it, whatever came before is. Every line of it is one JSON object.
+/// Events of a session in the daemon's log, by name. The log is written asynchronously but in order: once a
+/// later call is in it, everything before it is too. Every line of it is one JSON object.
 fn events(daemon: &Daemon, session: &Value, name: &str) -> Vec<Value> {
     let mark =
         daemon.agent().execute("list_directory", &json!({"path": "."}))["metadata"]["trace_id"].clone();
@@ -37,7 +38,7 @@ fn events(daemon: &Daemon, session: &Value, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn b145_b153_b155_an_invalid_call_is_put_right_within_the_budget() {
+fn invalid_call_can_be_corrected_within_the_budget() {
     let daemon = Daemon::start();
     let mut orchestrator = daemon.agent();
     let session = open(&mut orchestrator, &json!({"allowlist": ["write_file"]}));
@@ -86,7 +87,7 @@ fn b145_b153_b155_an_invalid_call_is_put_right_within_the_budget() {
 }
 
 #[test]
-fn b165_every_line_of_the_log_is_one_object_whatever_workers_write_at_once() {
+fn log_stays_one_object_per_line_with_parallel_workers() {
     let daemon = Daemon::start();
     let mut orchestrator = daemon.agent();
     let session = open(&mut orchestrator, &json!({"allowlist": ["read_file"], "hop_budget": 400}));
@@ -102,7 +103,7 @@ fn b165_every_line_of_the_log_is_one_object_whatever_workers_write_at_once() {
             });
         }
     });
-    // The helper reads every line as JSON, and fails at the first that is none.
+    // `events` parses every line as JSON, and fails at the first that is invalid.
     assert_eq!(events(&daemon, &session, "worker_inner_validation_fail").len(), 200);
     assert_eq!(events(&daemon, &session, "worker_inner_call").len(), 400);
     assert!(events(&daemon, &session, "forged").is_empty());

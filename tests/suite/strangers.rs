@@ -1,5 +1,6 @@
-//! Another user of the machine: kept out by the kernel while the sockets are made and after, and by the daemon where the
-//! kernel would let it in. Only root can be somebody else, so that elsewhere there is nothing to see.
+//! Another user of the machine: refused by the kernel while the sockets are created and after, and by the
+//! daemon where the kernel would admit it. Only root can start a process of another user, so without root
+//! these tests are skipped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::stat::{Mode, umask};
 use tests::{Daemon, Home, until};
 
-/// Neither root nor the user that the daemon runs as.
+/// User id that is neither root nor the user of the daemon.
 const STRANGER: u32 = 65533;
 
-/// Connects to the sockets that it is told of, until it is told to stop; or to one, and says what that one said.
+/// Connects to the given sockets until it is stopped, or once to one socket, and reports the result.
 const SCRIPT: &str = r#"
 import select, socket, sys
 
@@ -49,14 +50,14 @@ for line in sys.stdin:
         print(said, flush=True)
 "#;
 
-/// Another user, ended with the test.
+/// Process of another user, ended with the test.
 struct Stranger {
     process: Child,
     answers: BufReader<std::process::ChildStdout>,
 }
 
 impl Stranger {
-    /// Only while this process is still root.
+    /// Starts the process, only while this process is still root.
     fn come() -> Option<Stranger> {
         if !nix::unistd::geteuid().is_root() {
             return None;
@@ -91,11 +92,12 @@ fn sockets(home: &Home) -> String {
     ["agent.sock", "control.sock"].map(|name| home.socket(name).display().to_string()).join(" ")
 }
 
-/// T001: whatever permissions new files get, and at every moment from before the start on. What is above the folders of the
-/// daemon is open to everybody here, so that they are all that keeps anybody out.
+/// Checks that another user cannot connect under this umask, at any moment from before the start on. The
+/// parents of the daemon's folders are open to all users here, so that only those folders keep the other user
+/// out.
 fn nobody_connects_under(mask: u32) {
     let Some(mut stranger) = Stranger::come() else {
-        return eprintln!("skipped: only root can be two users");
+        return tests::left_out("only root can be two users");
     };
     let home = Home::initialised();
     open_to_all(home.user());
@@ -103,7 +105,7 @@ fn nobody_connects_under(mask: u32) {
     umask(Mode::from_bits_truncate(mask));
     stranger.tell(&format!("poll {}", sockets(&home)));
     assert_eq!(stranger.hear(), "polling");
-    // The first start makes the folders, the second finds them.
+    // The first start creates the folders, the second finds them.
     let home = Daemon::start_in(home).stop();
     let _daemon = Daemon::start_in(home);
     stranger.tell("stop");
@@ -113,12 +115,12 @@ fn nobody_connects_under(mask: u32) {
 }
 
 #[test]
-fn t001_nobody_else_can_connect_while_the_sockets_are_made_open_to_all() {
+fn no_other_user_connects_during_a_start_with_umask_000() {
     nobody_connects_under(0o000);
 }
 
 #[test]
-fn t001_nobody_else_can_connect_while_the_sockets_are_made_as_usual() {
+fn no_other_user_connects_during_a_start_with_umask_022() {
     nobody_connects_under(0o022);
 }
 
@@ -126,11 +128,11 @@ fn open_to_all(folder: &Path) {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("ours to open");
 }
 
-/// T002: where every permission was given away by mistake, the daemon itself looks who comes.
+/// If the permissions were opened by mistake, the daemon itself checks the peer credentials.
 #[test]
-fn t002_another_user_is_dropped_before_a_word() {
+fn another_user_is_dropped_before_any_data_is_sent() {
     let Some(mut stranger) = Stranger::come() else {
-        return eprintln!("skipped: only root can be two users");
+        return tests::left_out("only root can be two users");
     };
     let daemon = Daemon::start();
     let home = daemon.home();
@@ -146,7 +148,7 @@ fn t002_another_user_is_dropped_before_a_word() {
         assert_eq!(stranger.hear(), "heard 0", "{name}: no greeting, no version");
     }
     let told = |log: &str| log.lines().filter(|line| line.contains("foreign_user_dropped")).count();
-    // The log is written beside the work.
+    // The log is written asynchronously.
     until("both are in the log", || told(&home.run(&["logs"]).must_exit(0).stdout()) >= 2);
     let log = home.run(&["logs"]).must_exit(0).stdout();
     assert!(log.contains(&STRANGER.to_string()), "by its number: {log}");

@@ -1,4 +1,4 @@
-//! The tools that look at the machine, on this machine: its real load, processes, sockets and logs.
+//! System tools on this machine: its real load, processes, sockets and logs.
 
 mod introspection;
 mod logs;

@@ -1,4 +1,4 @@
-//! OpenTelemetry from the real daemon to a real collector on loopback, and to one that is not there.
+//! OpenTelemetry from the real daemon to a real collector on loopback, and to a missing one.
 
 pub(crate) mod collector;
 mod events;
@@ -56,7 +56,7 @@ fn spans_metrics_and_logs_arrive_under_their_documented_names() {
 }
 
 #[test]
-fn the_callers_trace_state_goes_on_and_its_sampling_is_respected() {
+fn trace_state_is_passed_on_and_sampling_is_respected() {
     let collector = Collector::start();
     let daemon = Daemon::start_with(Home::initialised(), &[collector.variable()]);
     daemon.home().file("a.txt", "x");
@@ -74,7 +74,7 @@ fn the_callers_trace_state_goes_on_and_its_sampling_is_respected() {
 }
 
 #[test]
-fn content_that_is_captured_reaches_spans_redacted() {
+fn captured_content_reaches_spans_redacted() {
     let collector = Collector::start();
     let home = Home::initialised();
     collector::capture_content(&home);
@@ -90,8 +90,8 @@ fn content_that_is_captured_reaches_spans_redacted() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_delays_nobody() {
-    // A port that was just free, and where nobody listens.
+fn missing_collector_delays_no_call() {
+    // A port that was just free and has no listener.
     let address = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let daemon = Daemon::start_with(Home::initialised(), &[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)]);
     daemon.home().file("a.txt", "x");

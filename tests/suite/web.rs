@@ -1,4 +1,4 @@
-//! The web tools from outside: real servers on this machine, and a listener that counts what must not arrive.
+//! Web tools end to end: real servers on this machine, and listeners that count forbidden connections.
 
 mod bounds;
 mod fetch;
@@ -9,7 +9,7 @@ pub(crate) mod server;
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-/// A home whose gateway has these lines instead of its own.
+/// Home whose gateway has these lines instead of its own.
 pub(crate) fn home(gateway: &str) -> Home {
     let home = Home::initialised();
     let file = home.root().join("config/governance/safety.yaml");
@@ -20,7 +20,7 @@ pub(crate) fn home(gateway: &str) -> Home {
     home
 }
 
-/// A gateway that lets tests reach the servers they start.
+/// Gateway that lets tests reach the servers they start.
 pub(crate) const OPEN: &str =
     "{allowed_domains: [\"*\"], allow_private_addresses: true, max_response_kb: 1024}";
 
@@ -28,8 +28,8 @@ fn fetch(daemon: &Daemon, url: &str) -> Value {
     daemon.agent().execute("fetch_url", &json!({"url": url}))
 }
 
-/// Adds this to the settings.
-fn with_settings(home: Home, web: &str) -> Home {
+/// Replaces the `web` part of the settings.
+pub(crate) fn with_settings(home: Home, web: &str) -> Home {
     let file = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&file).expect("the settings");
     let (before, rest) = text.split_once("\nweb:\n").expect("the web part");
@@ -38,7 +38,7 @@ fn with_settings(home: Home, web: &str) -> Home {
     home
 }
 
-/// Everything Sinew keeps, as one text.
+/// Content of all files of a home, as one text.
 pub(crate) fn everything_kept(home: &Home) -> String {
     let (mut folders, mut found) = (vec![home.root()], Vec::new());
     while let Some(folder) = folders.pop() {

@@ -1,4 +1,4 @@
-// Sorts the keys of a JSON value, all the way down, or lists of values. JSON in, JSON out.
+// Sorts the keys of a JSON value at every level, or the values of a list. Reads and writes JSON.
 const { readFileSync } = require("fs");
 const { command, arguments: given } = JSON.parse(readFileSync(0, "utf8"));
 

@@ -1,4 +1,4 @@
-"""Counts lines, words and the commonest words of a text. JSON in, JSON out."""
+"""Counts lines, words and the most common words of a text. Reads and writes JSON."""
 
 import collections
 import json

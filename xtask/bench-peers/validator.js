@@ -1,5 +1,5 @@
-// A validator in a fresh context for each line of arguments, as a tool's own would be: by `node:vm`, or by `isolated-vm`
-// in an isolate of its own with 8 MB. What comes back is the verdict, on one line.
+// Runs a validator in a fresh context for each line of arguments, as Sinew does: by `node:vm`, or by
+// `isolated-vm` in an isolate of its own with 8 MB. Writes the verdict as one line.
 "use strict";
 const source = process.argv[3];
 const call = `${source}; JSON.stringify(validate(JSON.parse(input)))`;

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: what a governed call costs, on the build that people install, all checks on.
+//! `cargo xtask bench`: measures the cost of a governed call, on the shipped build with all checks on.
 //!
-//! Times of one run on one machine: compare them with each other, not with another day's. What is compared is
-//! measured in turns, so that a noisy moment hits all alike.
+//! The times belong to one run on one machine: compare them with each other, not with those of another day.
+//! Programs that are compared are measured in alternating rounds, so that a noisy moment affects all of them.
 
 mod baseline;
 mod chart;
@@ -45,12 +45,12 @@ pub(crate) use wish::Wish;
 
 /// The crates whose own cost has a bound, each with an example that measures it.
 const MEASURED: [&str; 5] = ["guardrail", "governance", "ledger", "telemetry", "knowledge"];
-/// What a change is compared with.
+/// Committed figures that `--check` compares a run with.
 const BASELINE: &str = "docs/benchmarks/baseline.json";
 const PAGE: &str = "docs/benchmarks.md";
 const CHART: &str = "docs/benchmarks/chart.svg";
 
-/// Names another build of the program to measure instead of this tree's.
+/// Variable that names another build of the program to measure instead of this tree's.
 const OTHER_BUILD: &str = "SINEW_BIN";
 
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
@@ -96,7 +96,7 @@ fn measure(root: &Root, binary: &Path, folder: &Path, wish: &Wish) -> Result<Res
     Ok(results)
 }
 
-/// One stage of the road by itself.
+/// Runs the example that measures one stage of the pipeline by itself.
 fn stage(root: &Root, name: &str) -> Result<()> {
     println!();
     process::run(&mut root.cargo(&["run", "--quiet", "--release", "-p", name, "--example", "measure"]))

@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: everything that must hold before a change is merged. The first step that fails ends the run and
-//! says how to repeat it alone.
+//! `cargo xtask ci`: every check that must pass before a change is merged. Stops at the first step that fails
+//! and prints how to repeat that step alone.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::test::{self, Counts};
 use crate::tree::Root;
 use crate::{macos, process, tidy};
 
-/// One thing to check, under the name that `--only` takes.
+/// One check, with the name that `--only` takes.
 struct Step {
     name: &'static str,
     run: fn(&Root) -> Result<Outcome>,
 }
 
-/// How a step that could be carried out came to its end.
+/// Result of a step that could run.
 enum Outcome {
     Held,
     Skipped(&'static str),
@@ -36,7 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "macos", run: |root| macos::check(root).map(|()| Outcome::Held) },
 ];
 
-/// Which steps to run.
+/// Selection of the steps to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     All,
@@ -44,7 +44,7 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// Reads `--only STEP`.
+    /// Parses `--only STEP`.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
@@ -69,7 +69,7 @@ fn names() -> String {
     STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The task. The last line is that of the tests, if they ran, whether all held or not.
+/// Runs the selected steps. The last line has the counts of the tests, if they ran, also after a failure.
 pub(crate) fn command(root: &Root, selection: &Selection) -> Result<()> {
     let mut report = Report::default();
     for step in STEPS.iter().filter(|step| selection.takes(step)) {
@@ -90,7 +90,7 @@ pub(crate) fn command(root: &Root, selection: &Selection) -> Result<()> {
     Ok(())
 }
 
-/// What is known so far.
+/// Results of the steps so far.
 #[derive(Default)]
 struct Report {
     rows: Vec<String>,
@@ -105,7 +105,11 @@ impl Report {
             Ok(Outcome::Skipped(why)) => (format!("skipped: {why}"), None),
             Ok(Outcome::Tested(counts, ended)) => {
                 self.counts = Some(counts);
-                (counts.to_string(), test::verdict(counts, ended).err())
+                let left_out = match counts.left_out {
+                    0 => String::new(),
+                    count => format!(" (LEFT OUT, whole or in part: {count}; their names are above)"),
+                };
+                (format!("{counts}{left_out}"), test::verdict(counts, ended).err())
             }
             Err(error) => ("failed".to_owned(), Some(error)),
         };
@@ -138,7 +142,8 @@ fn doc(root: &Root) -> Result<Outcome> {
     Ok(Outcome::Held)
 }
 
-/// Licences, sources and banned names among what we depend on. Advisories need a fetched database: not here.
+/// Checks licences, sources and banned names of dependencies. Advisories need a fetched database, so not
+/// here.
 fn deny(root: &Root) -> Result<Outcome> {
     if !process::works(&mut root.cargo(&["deny", "--version"])) {
         return Ok(Outcome::Skipped("cargo-deny is not installed"));
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_held_or_was_skipped_goes_on() {
+    fn a_step_that_passed_or_was_skipped_is_no_failure() {
         let held = report(Ok(Outcome::Held));
         assert!(held.failure.is_none() && held.rows == ["step        1.5 s  ok"], "{:?}", held.rows);
         assert!(report(Ok(Outcome::Skipped("why"))).failure.is_none());
@@ -192,10 +197,12 @@ mod tests {
 
     #[test]
     fn failing_tests_stop_the_run_and_keep_their_numbers() {
-        let (good, bad) = (Counts { passed: 3, failed: 0 }, Counts { passed: 3, failed: 1 });
+        let (good, bad) =
+            (Counts { passed: 3, ..Counts::default() }, Counts { passed: 3, failed: 1, left_out: 2 });
         assert!(report(Ok(Outcome::Tested(good, Ended::Well))).failure.is_none());
         let failed = report(Ok(Outcome::Tested(bad, Ended::Badly)));
         assert!(failed.failure.is_some() && failed.counts == Some(bad));
+        assert!(failed.rows[0].contains("LEFT OUT, whole or in part: 2"), "{:?}", failed.rows);
         assert!(report(Ok(Outcome::Tested(Counts::default(), Ended::Well))).failure.is_some(), "nothing ran");
     }
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask dist`: what people install, as one archive with its checksum. The same input gives the same bytes: entries
-//! are sorted, have no times and no owners, and the compiler is told to forget where it was run.
+//! `cargo xtask dist`: packs the program for installation into one archive with a checksum. Equal input gives
+//! equal bytes: entries are sorted and have no times and owners, and the compiler keeps local paths out of
+//! the program.
 //!
-//! For another system than this one the program is linked by zig, which has no frameworks of Apple's: without an SDK
-//! (`SDKROOT`) that ends with what the linker misses.
+//! On other systems than a Mac, zig links the program for macOS. Zig has no Apple frameworks, so without an
+//! SDK (`SDKROOT`) the build fails with the symbols that the linker misses.
 
 mod archive;
 mod contents;
@@ -22,17 +23,17 @@ use crate::tree::Root;
 
 const FOLDER: &str = "target/dist";
 
-/// For which system.
+/// Target system of the archive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// This one.
+    /// This system.
     Host,
-    /// Apple silicon, from wherever this is.
+    /// Apple silicon, built on any system.
     AppleSilicon,
 }
 
 impl Wish {
-    /// From the words after `dist`.
+    /// Parses the arguments of `dist`.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             [] => Ok(Wish::Host),
@@ -50,14 +51,15 @@ pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
         Wish::Host => (host, program.clone()),
         Wish::AppleSilicon => (macos::TARGET.to_owned(), build_for_apple_silicon(root)?),
     };
-    // What the program says of itself is asked of one that runs here: both are made of the same source.
+    // A build that runs here generates the documents, because the shipped one may be for another system. Both
+    // have the same source.
     let entries = contents::gather(root.path(), &program, &shipped)?;
     let folder = root.path().join(FOLDER);
     let name = format!("sinew-{}-{target}", contents::version(&program)?);
     write(&folder, &name, &entries)
 }
 
-/// Writes the archive and its checksum, and says where.
+/// Writes the archive and its checksum, and prints the path.
 fn write(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
     let bytes = archive::pack(name, entries)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
@@ -72,12 +74,13 @@ fn write(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
     Ok(())
 }
 
-/// The program that people install on this system.
+/// Builds the program for installation on this system.
 pub(crate) fn program(root: &Root) -> Result<PathBuf> {
     build(root, &project::host_target(root)?)
 }
 
-/// A stripped build. In a folder of its own: its flags differ from those of everyday builds.
+/// Makes a stripped build in a target directory of its own, because its flags differ from those of everyday
+/// builds.
 fn build(root: &Root, target: &str) -> Result<PathBuf> {
     run_build(root, &mut project::shipped_build(root, target), target, Vec::new())
 }
@@ -90,7 +93,7 @@ fn build_for_apple_silicon(root: &Root) -> Result<PathBuf> {
     )
 }
 
-/// Where the linker finds Apple's frameworks, if somebody says where they are.
+/// Linker flags for Apple's frameworks, if `SDKROOT` names an SDK.
 fn frameworks() -> Vec<String> {
     let Ok(sdk) = std::env::var("SDKROOT") else { return Vec::new() };
     vec![format!("-Clink-arg=-F{sdk}/System/Library/Frameworks"), format!("-Clink-arg=-L{sdk}/usr/lib")]
@@ -109,7 +112,7 @@ fn run_build(root: &Root, cargo: &mut Command, target: &str, more: Vec<String>) 
     Ok(program)
 }
 
-/// Flags by which no path of this machine gets into the program.
+/// Compiler flags that keep paths of this machine out of the program.
 fn forgetful(root: &Root) -> Vec<String> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home =

@@ -1,5 +1,5 @@
-//! `cargo xtask docs`: the tool reference, the JSON Schemas and the command line, written down from what the built
-//! program says of itself. `tidy` compares; nothing here is edited by hand.
+//! `cargo xtask docs`: generates the tool reference, the JSON Schemas and the command-line page from the
+//! output of the built program. `tidy` reports pages that differ; none of them is edited by hand.
 
 mod cli_page;
 mod tool_page;
@@ -22,7 +22,7 @@ const CLI: &str = "docs/cli.md";
 /// Pages by their path.
 pub(crate) type Pages = BTreeMap<String, String>;
 
-/// The task.
+/// Writes the pages that changed, and removes stale ones.
 pub(crate) fn command(root: &Root) -> Result<()> {
     let pages = generate(root, &project::build_binary(root, project::Profile::Dev)?)?;
     for stale in stale(&pages, &root.read_tree()?) {
@@ -43,7 +43,7 @@ pub(crate) fn command(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Asks the program for everything it documents.
+/// Generates every page from the output of the program.
 pub(crate) fn generate(root: &Root, binary: &Path) -> Result<Pages> {
     let sinew = Sinew::prepare(root, binary)?;
     let mut pages = Pages::new();
@@ -70,14 +70,14 @@ pub(crate) fn generate(root: &Root, binary: &Path) -> Result<Pages> {
     Ok(pages)
 }
 
-/// The program, asked in a way that gives the same answer on every machine.
+/// The program, run with an environment that gives equal output on every machine.
 struct Sinew<'a> {
     binary: &'a Path,
     home: std::path::PathBuf,
 }
 
 impl<'a> Sinew<'a> {
-    /// An empty home: neither a running daemon nor anyone's configuration may show in the pages.
+    /// Creates an empty home, so that neither a running daemon nor a user's configuration affects the pages.
     fn prepare(root: &Root, binary: &'a Path) -> Result<Self> {
         let home = root.path().join("target/docs-home");
         if home.exists() {
@@ -89,7 +89,7 @@ impl<'a> Sinew<'a> {
 
     fn says(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(self.binary);
-        // Help shows the value of a variable it reads, so help is asked without any.
+        // Help shows the values of the variables it reads, so it is generated without `SINEW_HOME`.
         command.args(words).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
         command.env("NO_COLOR", "1").env("COLUMNS", "100").current_dir(&self.home);
         if words.first() != Some(&"help") {
@@ -99,7 +99,7 @@ impl<'a> Sinew<'a> {
     }
 }
 
-/// Where the pages of the repository differ from the generated ones.
+/// Reports pages of the repository that differ from the generated ones.
 pub(crate) fn drift(pages: &Pages, tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in pages {

@@ -1,5 +1,6 @@
-//! Type-checks and lints the whole workspace for Apple silicon, from any machine. Nothing is linked, so no Apple SDK
-//! is needed; the C code of dependencies (SQLite, ring) is compiled by zig, because the host compiler cannot.
+//! Type-checks and lints the whole workspace for Apple silicon, from any machine. Nothing is linked, so no
+//! Apple SDK is needed; the C code of dependencies (SQLite, ring) is compiled by zig, because the host
+//! compiler cannot.
 
 mod zig;
 
@@ -12,7 +13,7 @@ use crate::tree::Root;
 
 pub(crate) const TARGET: &str = "aarch64-apple-darwin";
 
-/// The step: `cargo check` and `cargo clippy` for macOS.
+/// Runs `cargo check` and `cargo clippy` for macOS.
 pub(crate) fn check(root: &Root) -> Result<()> {
     add_target(root)?;
     let compiler =
@@ -28,8 +29,7 @@ pub(crate) fn check(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Makes a build for Apple silicon link: with zig elsewhere than on a Mac, and with the frameworks of the SDK that `SDKROOT`
-/// names, if it names one.
+/// Prepares a build for Apple silicon to be linked, which zig does on other systems than a Mac.
 pub(crate) fn prepare_link(root: &Root, cargo: &mut Command) -> Result<()> {
     add_target(root)?;
     if cfg!(target_os = "macos") {
@@ -41,9 +41,9 @@ pub(crate) fn prepare_link(root: &Root, cargo: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What compiles the C code of dependencies.
+/// Compiler of the C code of dependencies.
 enum Compiler {
-    /// On a Mac, the one that is there.
+    /// The compiler of the system, on a Mac.
     System,
     Zig(zig::Wrappers),
 }

@@ -1,12 +1,14 @@
-//! Every developer task of the repository, as `cargo xtask TASK`. Only reads the words of the command line and
-//! hands them to the file of that task.
+//! Developer tasks of the repository, as `cargo xtask TASK`. Only parses the command line and calls the
+//! module of the task.
 
 mod bench;
 mod ci;
 mod dist;
 mod docs;
+mod left_out;
 mod macos;
 mod node;
+mod ordinary_user;
 mod process;
 mod profile;
 mod programs;
@@ -42,7 +44,7 @@ usage: cargo xtask TASK
   help              this text
 ";
 
-/// What the developer asked for.
+/// Task that the command line selects.
 #[derive(Debug, PartialEq, Eq)]
 enum Task {
     Test(Vec<String>),
@@ -50,7 +52,7 @@ enum Task {
     Tidy,
     Docs,
     Bench(bench::Wish),
-    /// Not for people: the other end of a measurement.
+    /// Internal: the other end of a measurement.
     Echo(bench::OtherEnd),
     Soak(soak::Wish),
     Profile,
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_tasks() {
+    fn arguments_select_tasks() {
         check("", Ok(Task::Help));
         check("--help", Ok(Task::Help));
         check("test -p ledger", Ok(Task::Test(vec!["-p".into(), "ledger".into()])));

@@ -1,12 +1,13 @@
-//! The packages of the npm registry that tests talk to: the official TypeScript client, the MCP Inspector, and two servers
-//! of tools. They are installed below `target/node`; where that does not work those tests are left out, and that is said.
+//! npm packages that tests talk to: the official TypeScript client, the MCP Inspector, and two MCP servers.
+//! They are installed below `target/node`. If that fails, this module prints it, and those tests are left
+//! out.
 
 use std::process::Command;
 
 use crate::process;
 use crate::tree::Root;
 
-/// Where the tests find them: the folder that holds `node_modules`.
+/// Variable by which tests find the folder that contains `node_modules`.
 pub(crate) const VARIABLE: &str = "SINEW_NODE";
 const PACKAGES: [&str; 4] = [
     "@modelcontextprotocol/client@2.4.0",
@@ -14,11 +15,11 @@ const PACKAGES: [&str; 4] = [
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
 ];
-/// What is there once all of them are.
+/// Programs that exist once all packages are installed.
 const PROGRAMS: [&str; 3] = ["mcp-inspector", "mcp-server-everything", "mcp-server-filesystem"];
 const QUIETLY: [&str; 5] = ["install", "--silent", "--no-audit", "--no-fund", "--no-save"];
 
-/// The folder with the packages, if it is there or can be made.
+/// Returns the folder with the packages and installs them if needed, or `None` if that fails.
 pub(crate) fn with_packages(root: &Root) -> Option<String> {
     let folder = root.path().join("target/node");
     let shown = folder.to_string_lossy().into_owned();

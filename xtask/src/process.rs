@@ -1,4 +1,5 @@
-//! Running other programs: shown before they start, and repeatable by hand when they fail.
+//! Runs other programs: prints the command before it starts, and again with an error, so that it can be
+//! repeated by hand.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -8,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// How long a line may take to come through the pipe once it was written.
+/// Time for a written line to come through the pipe.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The command as one would type it, with the variables that were set for it.
+/// Formats the command as one would type it, with the variables that were set for it.
 pub(crate) fn shown(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
@@ -20,7 +21,7 @@ pub(crate) fn shown(command: &Command) -> String {
         }
     }
     let program = std::path::Path::new(command.get_program());
-    // Rustup hands over the full path of its cargo; what one types is the name.
+    // Rustup passes the full path of its cargo, but one types the name.
     let is_cargo = program.file_stem() == Some(OsStr::new("cargo"));
     words.push(if is_cargo { "cargo".to_owned() } else { quoted(program.as_os_str()) });
     words.extend(command.get_args().map(quoted));
@@ -36,7 +37,7 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Prints the command and runs it with our own input and output.
+/// Prints the command and runs it with the input and output of this process.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));
     let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
@@ -46,7 +47,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command silently and returns what it wrote to its standard output.
+/// Runs the command silently and returns its standard output.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     command.stdin(Stdio::null());
     let output = command.output().with_context(|| format!("cannot start `{}`", shown(command)))?;
@@ -58,20 +59,27 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
         .with_context(|| format!("`{}` wrote bytes that are not UTF-8", shown(command)))
 }
 
-/// Whether the program starts and ends well; what it writes is not shown.
+/// Returns true if the program starts and exits with success. Its output is discarded.
 pub(crate) fn works(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// How a watched command ended.
+/// Exit result of a watched command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Well,
     Badly,
 }
 
-/// Prints the command, runs it, shows all it writes, and hands each line to `see` as well, without its colours.
+impl Ended {
+    /// Combines the results of two commands: `Well` if both are.
+    pub(crate) fn and(self, other: Ended) -> Ended {
+        if self == Ended::Well { other } else { self }
+    }
+}
+
+/// Prints the command, runs it, shows its output, and also passes each line without colours to `see`.
 pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<Ended> {
     println!("$ {}", shown(command));
     if std::io::stdout().is_terminal() {
@@ -80,7 +88,7 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer).stdin(Stdio::null());
     let mut child = command.spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
-    // The command keeps our ends of the pipe open, and the reader would wait for them.
+    // The command holds write ends of the pipe open, and the reader would wait until they are closed.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let lines = pass_on(reader);
@@ -88,7 +96,7 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<
         match lines.recv_timeout(PATIENCE) {
             Ok(line) => see(&line),
             Err(RecvTimeoutError::Disconnected) => break,
-            // A stray grandchild may hold the pipe for ever; it must not hold us.
+            // A stray grandchild may keep the pipe open for ever; the task must not wait for it.
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -106,7 +114,7 @@ fn pass_on(reader: std::io::PipeReader) -> mpsc::Receiver<String> {
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
             let mut out = std::io::stdout().lock();
-            // A closed terminal is no reason to stop counting.
+            // Lines are still counted if the terminal is closed.
             let _ = out.write_all(&line).and_then(|()| out.flush());
             if sender.send(without_colours(&String::from_utf8_lossy(&line))).is_err() {
                 return;
@@ -117,7 +125,7 @@ fn pass_on(reader: std::io::PipeReader) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// Takes the `ESC [ … letter` sequences out of a line.
+/// Removes the `ESC [ … letter` sequences from a line.
 pub(crate) fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut rest = line;
@@ -143,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_taken_out() {
+    fn colours_are_removed() {
         let coloured = "\u{1b}[32;1m     Summary\u{1b}[0m [ 0.1s] \u{1b}[1m3\u{1b}[0m tests run";
         assert_eq!(without_colours(coloured), "     Summary [ 0.1s] 3 tests run");
     }
@@ -158,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grandchild_that_keeps_the_pipe_does_not_keep_us() {
+    fn a_grandchild_with_the_pipe_does_not_block_the_task() {
         let started = std::time::Instant::now();
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 6 & echo done"]);
@@ -167,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_command_names_itself() {
+    fn the_error_names_the_failed_command() {
         let failed = run(Command::new("sh").args(["-c", "exit 4"])).unwrap_err().to_string();
         assert_eq!(failed, "`sh -c 'exit 4'` ended with exit status: 4");
         let silent =

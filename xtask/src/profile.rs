@@ -1,8 +1,8 @@
-//! `cargo xtask profile`: has the product do what people do with it, and writes down which of its code that runs through.
-//! What people install is compiled by that: what a call needs lies together, and what it does not need lies elsewhere.
+//! `cargo xtask profile`: records an optimisation profile while the product runs typical work. The shipped binary is
+//! compiled with it.
 //!
-//! The profile is in the repository, so that the same source gives the same program. Functions that changed since are compiled
-//! without it, so an old one is no danger; it only does less.
+//! The profile is in the repository, so that the same source gives the same binary. Functions that changed since are
+//! compiled without it, so an old profile does no harm.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,15 +15,15 @@ use crate::process;
 use crate::project;
 use crate::tree::Root;
 
-/// One for each system: the names of functions differ between them.
+/// Folder of the profiles, one per target: the names of functions differ between targets.
 const FOLDER: &str = "xtask/profile";
-/// Where it is made.
+/// Working folder of the recording.
 const WORKSHOP: &str = "target/profile";
 
-/// What tells the compiler to use the profile of a system, where there is one.
+/// Returns the compiler flags that use the profile of a target, if there is one.
 ///
-/// It is used under a name made of what is in it: cargo asks of most crates only whether their flags are the same, and would
-/// leave them as another profile had them.
+/// The copy is named by its digest: cargo compares only the flags of most crates, and would keep objects that were compiled
+/// with another profile.
 pub(crate) fn flags(root: &Root, target: &str) -> Result<Vec<String>> {
     let Some(copy) = named_by_content(&file(root, target), &root.path().join(WORKSHOP))? else {
         println!("there is no profile for {target}: it is compiled without");

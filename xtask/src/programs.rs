@@ -1,6 +1,7 @@
-//! Programs that tests run behind walls as a user with nothing of their own: cargo with rustc and clippy; ruff, mypy,
-//! pytest and a server of tools. Where they are installed only for somebody else they are linked, copied or installed
-//! below `target/programs`; where that does not work those tests are left out, and that is said.
+//! Programs that tests run in the sandbox as a user without programs of its own: cargo with rustc and clippy;
+//! ruff, mypy, pytest and an MCP server. They may be installed for another user only, so they are linked,
+//! copied or installed below `target/programs`. If that fails, this module prints it, and those tests are
+//! left out.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,19 +11,18 @@ use anyhow::{Context, Result};
 use crate::process;
 use crate::tree::Root;
 
-/// Where the tests find them: a folder with `rust` and `python` in it.
+/// Variable by which tests find the folder that contains `rust` and `python`.
 pub(crate) const VARIABLE: &str = "SINEW_PROGRAMS";
 const PACKAGES: [&str; 4] = ["ruff==0.17.4", "mypy==2.4.1", "pytest==9.2.0", "mcp-server-time==2026.10.19"];
-/// The interpreter that everybody can run, where there is one.
+/// Interpreter of the system, which every user can run. It may be missing.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// The folder with the programs. What could not be put there is missing from it.
+/// Prepares the folder with the programs and returns its path. It lacks the programs that could not be
+/// prepared.
 pub(crate) fn for_everybody(root: &Root) -> String {
     let folder = root.path().join("target/programs");
     let (rust, python) = (folder.join("rust"), folder.join("python"));
-    if !rust.join("bin/cargo-clippy").exists()
-        && let Err(error) = with_rust(&rust)
-    {
+    if let Err(error) = with_rust(&rust) {
         println!("a toolchain for everybody is not to be had: {error:#}");
     }
     if !["mypy", "mcp-server-time"].iter().all(|name| python.join("bin").join(name).exists())
@@ -33,7 +33,7 @@ pub(crate) fn for_everybody(root: &Root) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// As much of this toolchain as builds for this machine.
+/// Links the part of this toolchain that builds for this machine.
 fn with_rust(folder: &Path) -> Result<()> {
     let said = process::capture(Command::new("rustc").args(["--version", "--verbose"]))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("no host")?;
@@ -53,21 +53,100 @@ fn with_rust(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A second name where it can have one, which takes no room, else a copy.
+/// Makes hard links to a file or the files of a directory, or copies them where the kernel refuses links: to
+/// files of another owner, or across file systems.
 fn link(from: &Path, to: &Path) -> Result<()> {
-    if to.exists() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(to.parent().unwrap_or(to))?;
-    let copy = |how: &str| process::capture(Command::new("cp").arg(how).arg(from).arg(to));
-    copy("-al").or_else(|_| copy("-a")).map(drop)
+    link_by(from, to, |option, to| {
+        process::capture(Command::new("cp").arg(option).arg(from).arg(to)).map(drop)
+    })
 }
 
-/// A virtual environment of the system's interpreter, filled by whichever has a pip.
+fn link_by(from: &Path, to: &Path, cp: impl Fn(&str, &Path) -> Result<()>) -> Result<()> {
+    if to.exists() && !is_nested_copy(from, to) {
+        return Ok(());
+    }
+    remove(to)?;
+    let name = to.file_name().context("a path without a name")?.to_string_lossy();
+    // Complete or absent: a failed or interrupted `cp` must not pass for a finished one.
+    let partial = to.with_file_name(format!("{name}.partial"));
+    remove(&partial)?;
+    std::fs::create_dir_all(to.parent().unwrap_or(to))?;
+    if cp("-al", &partial).is_err() {
+        // `cp -al` has made the directories by then, and `cp -a` would copy into them, one level too deep.
+        remove(&partial)?;
+        cp("-a", &partial)?;
+    }
+    Ok(std::fs::rename(&partial, to)?)
+}
+
+/// Returns true if an earlier version of this task copied the directory one level too deep.
+fn is_nested_copy(from: &Path, to: &Path) -> bool {
+    from.is_dir() && from.file_name().is_some_and(|name| to.join(name).exists())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(_) => Ok(()),
+        Ok(facts) if facts.is_dir() => Ok(std::fs::remove_dir_all(path)?),
+        Ok(_) => Ok(std::fs::remove_file(path)?),
+    }
+}
+
+/// Creates a virtual environment of the system's interpreter. The `python3` on the PATH fills it, because it
+/// has pip.
 fn with_python(folder: &Path) -> Result<()> {
     let python = if Path::new(PYTHON).exists() { PYTHON } else { "python3" };
     process::run(Command::new(python).args(["-m", "venv", "--without-pip"]).arg(folder))?;
     let mut install = Command::new("python3");
     install.args(["-m", "pip", "--python"]).arg(folder.join("bin/python"));
     process::run(install.args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use anyhow::bail;
+
+    use super::*;
+
+    /// Runs the real `cp`, but refuses hard links the way the kernel does: after the directories were made.
+    fn refusing_links(from: &Path) -> impl Fn(&str, &Path) -> Result<()> + '_ {
+        move |option, to| {
+            if option == "-al" {
+                fs::create_dir_all(to.join("lib"))?;
+                bail!("Operation not permitted");
+            }
+            process::capture(Command::new("cp").arg(option).arg(from).arg(to)).map(drop)
+        }
+    }
+
+    #[test]
+    fn files_that_cannot_be_linked_are_copied_to_the_same_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("host"), folder.path().join("programs/host"));
+        fs::create_dir_all(from.join("lib")).unwrap();
+        fs::write(from.join("lib/std"), "std").unwrap();
+        link_by(&from, &to, refusing_links(&from)).unwrap();
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+            entries.collect::<Vec<_>>()
+        };
+        assert_eq!((names(&to), names(&to.join("lib"))), (vec!["lib".into()], vec!["std".into()]));
+        assert_eq!(names(to.parent().unwrap()), ["host"], "nothing partial is left");
+
+        fs::create_dir_all(to.join("host/lib")).unwrap();
+        fs::remove_file(to.join("lib/std")).unwrap();
+        link(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("lib/std")).unwrap(), "std", "a nested copy is replaced");
+        assert!(!to.join("host").exists());
+    }
+
+    #[test]
+    fn a_failed_copy_leaves_no_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("absent"), folder.path().join("to"));
+        assert!(link(&from, &to).is_err());
+        assert!(!to.exists());
+    }
 }

@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace, and the product built from it.
+//! Package graph of the workspace, as cargo reports it, and builds of the product.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::process;
 use crate::tree::Root;
 
-/// One dependency of one of our packages on another of ours.
+/// Dependency of one package of the workspace on another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     /// The package that imports.
@@ -20,7 +20,7 @@ pub(crate) struct Edge {
     pub(crate) to: String,
 }
 
-/// The packages of the workspace and the edges between them, dev-dependencies aside.
+/// Packages of the workspace and the edges between them, without dev-dependencies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
     pub(crate) packages: Vec<String>,
@@ -28,13 +28,14 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Asks cargo. A renamed dependency or one for a single platform is in its answer like any other.
+    /// Reads the graph from cargo, which lists renamed dependencies and those for a single platform like any
+    /// other.
     pub(crate) fn read(root: &Root) -> Result<Self> {
         let text = process::capture(&mut root.cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
         Self::parse(&serde_json::from_str(&text).context("cargo metadata is not JSON")?)
     }
 
-    /// Reads the answer of `cargo metadata --no-deps`.
+    /// Parses the output of `cargo metadata --no-deps`.
     pub(crate) fn parse(metadata: &Value) -> Result<Self> {
         let root = text(metadata, "workspace_root")?;
         let mut graph = Graph::default();
@@ -62,17 +63,17 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
-/// How the product is built.
+/// Cargo profile of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
     /// For tests.
     Dev,
-    /// As people run it who build it.
+    /// For people who build the product themselves.
     Release,
 }
 
 impl Profile {
-    /// Its name for cargo.
+    /// Name that cargo uses.
     fn name(self) -> &'static str {
         match self {
             Profile::Dev => "dev",
@@ -81,20 +82,21 @@ impl Profile {
     }
 }
 
-/// The system this is, as the compiler calls it.
+/// Target triple of this system.
 pub(crate) fn host_target(root: &Root) -> Result<String> {
     let said = process::capture(&mut root.command("rustc", &["-vV"]))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc does not say what it runs on")?.to_owned())
 }
 
-/// What builds the product as people install it. Always for a system by its name, so that functions have the same names in
-/// a build that is profiled and in one that uses the profile.
+/// Command that builds the product for installation. It always names the target, so that functions have the
+/// same names in a build that is profiled and in one that uses the profile.
 pub(crate) fn shipped_build(root: &Root, target: &str) -> Command {
     root.cargo(&["build", "--profile", "shipped", "--locked", "-p", "sinew", "--target", target])
 }
 
-/// Builds `sinew` and returns where it is. Whole-workspace features, so that the tests reuse what was compiled.
+/// Builds `sinew` with the features of the whole workspace, so that the tests reuse the result. Returns its
+/// path.
 pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
     let mut build = root.cargo(&["build", "--workspace", "--bin", "sinew"]);
     build.args(["--profile", profile.name()]);
@@ -111,7 +113,7 @@ pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
         .context("cargo did not say where it put `sinew`")
 }
 
-/// Builds the example of a package that measures it, and returns where it is.
+/// Builds the `measure` example of a package and returns its path.
 pub(crate) fn build_measure(root: &Root, package: &str) -> Result<PathBuf> {
     let words = ["build", "--release", "--quiet", "-p", package, "--example", "measure"];
     let messages = process::capture(root.cargo(&words).arg("--message-format=json-render-diagnostics"))?;
@@ -119,7 +121,7 @@ pub(crate) fn build_measure(root: &Root, package: &str) -> Result<PathBuf> {
         .with_context(|| format!("cargo did not say where it put what measures `{package}`"))
 }
 
-/// The path of a program in cargo's messages, one JSON object per line, by its kind and name.
+/// Finds the path of a program by kind and name in cargo's messages, which are one JSON object per line.
 fn executable(messages: &str, (kind, name): (&str, &str)) -> Option<PathBuf> {
     let parsed = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_it = |target: &Value| target["name"] == name && list(target, "kind").any(|found| found == kind);
@@ -133,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn edges_are_ours_and_not_for_tests_only() {
+    fn edges_exclude_foreign_and_dev_dependencies() {
         let metadata = json!({"workspace_root": "/repo", "packages": [
             {"name": "ledger", "manifest_path": "/repo/crates/ledger/Cargo.toml", "dependencies": [
                 {"name": "tool", "path": "/repo/crates/tool", "kind": null},

@@ -1,20 +1,21 @@
-//! Pythons with the packages that tests talk to: `jsonschema`, the second validator that the guardrail is compared
-//! with, and `mcp`, the official library; and its first version, which has servers that speak by web sockets. Each is found,
-//! or installed below `target`; where neither works those tests are left out, and that is said.
+//! Python interpreters with the packages that tests use: `jsonschema`, the second validator that the
+//! guardrail is compared with; `mcp`, the official library; and version 1 of `mcp`, which has WebSocket
+//! servers. Each is found, or installed below `target`. If neither works, this module prints it, and those
+//! tests are left out.
 
 use std::process::Command;
 
 use crate::process;
 use crate::tree::Root;
 
-/// A Python, by what it has.
+/// Python interpreter with certain packages.
 struct Python {
-    /// Where the tests find it.
+    /// Variable by which tests find it.
     variable: &'static str,
-    /// Where it is made, below `target`.
+    /// Name of its folder below `target`.
     folder: &'static str,
     packages: &'static [&'static str],
-    /// What works where they are.
+    /// Code that works only if the packages are installed.
     proof: &'static str,
 }
 
@@ -33,7 +34,7 @@ const ALL: [Python; 2] = [
     },
 ];
 
-/// The Pythons to talk to that there are or that can be made, each with the variable by which tests find it.
+/// Interpreters that are found or can be installed, each with the variable by which tests find it.
 pub(crate) fn with_packages(root: &Root) -> Vec<(&'static str, String)> {
     ALL.iter().filter_map(|python| Some((python.variable, python.find(root)?))).collect()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the long campaigns, on a release build. Not part of ci.
+//! `cargo xtask soak`: long test campaigns on a release build. Not part of ci.
 
 use std::process::Command;
 
@@ -8,18 +8,18 @@ use crate::process;
 use crate::project::{self, Profile};
 use crate::tree::Root;
 
-/// How often the daemon is killed.
+/// Number of times the daemon is killed.
 const CRASHES: &str = "1000";
-/// How many cases the judge and its model are compared on.
+/// Number of cases on which the judge is compared with its model.
 const JUDGEMENTS: &str = "100000000";
-/// How many things that a human is asked about each campaign of their schedules has.
+/// Number of test objects in each campaign of approval schedules.
 const SCHEDULES: &str = "100000";
-/// How many records are asked questions about.
+/// Number of records in the ledger that is queried.
 const RECORDS: &str = "1000000";
-/// How long the daemon lives with faults around it.
+/// Default duration of the run with injected faults, in minutes.
 const MINUTES: u32 = 20;
 
-/// Which campaigns, and how long.
+/// Selected campaigns and their duration.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     minutes: u32,
@@ -29,12 +29,12 @@ pub(crate) struct Wish {
 #[derive(Debug, PartialEq, Eq)]
 enum Which {
     All,
-    /// Only those that take the minutes they are given: the load and the long life.
+    /// Only the campaigns whose duration can be set: load and long life.
     Life,
 }
 
 impl Wish {
-    /// From the words after `soak`.
+    /// Parses the arguments of `soak`.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let mut wish = Wish { minutes: MINUTES, which: Which::All };
         let mut words = words.iter();
@@ -53,8 +53,9 @@ impl Wish {
     }
 }
 
-/// Runs the tests whose names begin with `soak`, each with its full number of rounds, then the deadlines of confined programs,
-/// then the judge against its model and approvals under every order of events, then the questions to a ledger of a million records, each of which must be answered within its time.
+/// Runs the tests whose names begin with `soak`, each with its full number of rounds. Then tests the
+/// deadlines of confined programs, the judge against its model, and approvals under random orders of events.
+/// At last queries a ledger of a million records; each query has a time limit.
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let binary = project::build_binary(root, Profile::Release)?;
     let minutes = wish.minutes.to_string();
@@ -80,7 +81,7 @@ pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     ]))
 }
 
-/// Tests of the suite by a part of their name, one campaign at a time: they share the machine, and times are taken.
+/// Command for the tests with `part` in their name. They run one at a time, because they measure times.
 fn suite(root: &Root, part: &str) -> Command {
     root.cargo(&[
         "test",
@@ -96,24 +97,33 @@ fn suite(root: &Root, part: &str) -> Command {
     ])
 }
 
-/// A thousand programs that do not want to end, with the machine for themselves: all are answered for a tenth of a second
-/// after their deadlines.
+/// Tests that each of a thousand programs that resist termination is reported within a tenth of a second
+/// after its deadline. The tests run one at a time, so the strict time limit applies.
 fn deadlines(root: &Root) -> Result<()> {
     let words =
         ["test", "--release", "-p", "sandbox", "--test", "walls", "--", "--test-threads=1", "a_hundred_that"];
     process::run(root.cargo(&words).env("SINEW_STRICT_TIMES", "1"))
 }
 
-/// Compares the judge with the model of its tests, and every verdict with its explanation. `SINEW_JUDGE_CASES` changes how
-/// often, `SINEW_JUDGE_SEED` on what.
+/// Compares the judge with the model of its tests, and every verdict with its explanation.
+/// `SINEW_JUDGE_CASES` sets the number of cases, `SINEW_JUDGE_SEED` their seed.
 fn judge(root: &Root) -> Result<()> {
     let cases = std::env::var("SINEW_JUDGE_CASES").unwrap_or_else(|_| JUDGEMENTS.to_owned());
-    let words = ["test", "--release", "-p", "governance", "--lib", "t030", "--", "--nocapture"];
+    let words = [
+        "test",
+        "--release",
+        "-p",
+        "governance",
+        "--lib",
+        "judge_explanation_and_model_agree",
+        "--",
+        "--nocapture",
+    ];
     process::run(root.cargo(&words).env("SINEW_JUDGE_CASES", cases).env("SINEW_JUDGE_EXPLAINED", "1"))
 }
 
-/// Takes calls that a human is asked about through orders of events that chance comes up with. `SINEW_APPROVAL_SCHEDULES`
-/// changes how many, `SINEW_APPROVAL_SEED` which.
+/// Runs calls that need approval through random orders of events. `SINEW_APPROVAL_SCHEDULES` sets the number
+/// of test objects in each campaign, `SINEW_APPROVAL_SEED` the seed.
 fn approvals(root: &Root) -> Result<()> {
     let schedules = std::env::var("SINEW_APPROVAL_SCHEDULES").unwrap_or_else(|_| SCHEDULES.to_owned());
     let words =
@@ -132,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_which_and_how_long() {
+    fn arguments_select_campaigns_and_minutes() {
         check("", Ok((20, Which::All)));
         check("--minutes 3 --life", Ok((3, Which::Life)));
         check("--minutes", Err("`--minutes` needs a number"));

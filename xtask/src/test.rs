@@ -1,28 +1,35 @@
-//! `cargo xtask test`: builds the product, runs every test against it, and says in one line how that went.
+//! `cargo xtask test`: builds the product, runs every test against it, and prints the counts in the last
+//! line.
 
 use std::ops::AddAssign;
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::left_out::{self, Reports};
+use crate::ordinary_user::OrdinaryUser;
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
 use crate::{node, programs, project, python, tidy::rust_source};
 
-/// Where the tests that drive the real program find it.
+/// Variable by which tests that run the real program find it.
 const BINARY: &str = "SINEW_BIN";
 
-/// How many tests ended which way.
+/// Numbers of tests by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
+    /// Tests that passed, but were left out in whole or in part.
+    pub(crate) left_out: u64,
 }
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.left_out += other.left_out;
     }
 }
 
@@ -32,7 +39,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// The task: all tests, or those that `arguments` select. The numbers are the last line, good or bad.
+/// Runs all tests, or those that `arguments` select. The last line has the counts, also after a failure.
 pub(crate) fn command(root: &Root, arguments: &[String]) -> Result<()> {
     let (counts, ended) = run(root, arguments)?;
     if let Err(error) = verdict(counts, ended) {
@@ -54,15 +61,33 @@ pub(crate) fn verdict(counts: Counts, ended: Ended) -> Result<()> {
     }
 }
 
-/// Runs them and counts.
+/// Runs the tests and counts the results. If the task runs as root, it runs them as an ordinary user, and
+/// then as root those that report that they were left out.
 pub(crate) fn run(root: &Root, arguments: &[String]) -> Result<(Counts, Ended)> {
     let binary = project::build_binary(root, project::Profile::Dev)?;
-    let runner = Runner::find(root);
+    let (runner, user) = (Runner::find(root), OrdinaryUser::if_root(root, &binary)?);
+    let suite = Suite { root, binary, reports: Reports::create()? };
     let mut counts = Counts::default();
-    let mut ended = execute(root, runner, arguments, &binary, &mut counts)?;
+    let mut tests = suite.command(&runner.command_line(arguments));
+    if let Some(user) = &user {
+        tests = user.runs_tests_of(&tests);
+    }
+    let mut ended = watch(&mut tests, &mut counts)?;
+    let mut left_out = suite.reports.take()?;
+    if user.is_some() && !left_out.is_empty() {
+        // A test that leaves itself out was already counted as passed.
+        counts.passed = counts.passed.saturating_sub(left_out.len() as u64);
+        let words = runner.command_line_for(arguments, left_out.keys());
+        ended = ended.and(watch(&mut suite.command(&words), &mut counts)?);
+        left_out = suite.reports.take()?;
+    }
     if arguments.is_empty() && has_doctests(&root.read_tree()?) {
-        let documented = execute(root, Runner::Doctest, &[], &binary, &mut counts)?;
-        ended = if documented == Ended::Badly { documented } else { ended };
+        let doctests = Runner::Doctest.command_line(&[]);
+        ended = ended.and(watch(&mut suite.command(&doctests), &mut counts)?);
+    }
+    if !left_out.is_empty() {
+        println!("\n{}", left_out::summary(&left_out));
+        counts.left_out = left_out.len() as u64;
     }
     Ok((counts, ended))
 }
@@ -91,35 +116,66 @@ impl Runner {
         }
     }
 
-    /// The whole command line: all packages, unless `extra` names some.
-    fn command_line(self, extra: &[String]) -> Vec<&str> {
+    /// Complete command line: all packages, unless `extra` names some.
+    fn command_line(self, extra: &[String]) -> Vec<String> {
         let names_packages = extra.iter().any(|word| word.starts_with("-p") || word.starts_with("--package"));
         let all = if names_packages { None } else { Some("--workspace") };
-        self.words().iter().copied().chain(all).chain(extra.iter().map(String::as_str)).collect()
+        let words = self.words().iter().copied().chain(all).map(str::to_owned);
+        words.chain(extra.iter().cloned()).collect()
+    }
+
+    /// Command line for only these tests among those that `extra` selects.
+    fn command_line_for<'a>(self, extra: &[String], tests: impl Iterator<Item = &'a String>) -> Vec<String> {
+        // A second filter expression would add tests instead of leaving some out.
+        let has_expression =
+            |word: &String| word == "--" || word.starts_with("-E") || word.starts_with("--filter");
+        let extra = if extra.iter().any(has_expression) { &[] } else { extra };
+        let mut words = self.command_line(extra);
+        match self {
+            Runner::Nextest => {
+                let tests: Vec<String> = tests.map(|test| format!("test(={test})")).collect();
+                words.extend(["-E".to_owned(), tests.join(" | ")]);
+            }
+            Runner::CargoTest | Runner::Doctest => {
+                words.extend(["--".to_owned(), "--exact".to_owned()]);
+                words.extend(tests.cloned());
+            }
+        }
+        words
     }
 }
 
-fn execute(
-    root: &Root,
-    runner: Runner,
-    extra: &[String],
-    binary: &Path,
-    counts: &mut Counts,
-) -> Result<Ended> {
-    let mut tests = root.cargo(&runner.command_line(extra));
-    tests.env(BINARY, binary);
-    tests.envs(python::with_packages(root));
-    if let Some(folder) = node::with_packages(root) {
-        tests.env(node::VARIABLE, folder);
-    }
-    tests.env(programs::VARIABLE, programs::for_everybody(root));
-    process::watch(&mut tests, |line| *counts += counts_in(line))
+/// Data that all tests of one run share.
+struct Suite<'a> {
+    root: &'a Root,
+    binary: PathBuf,
+    reports: Reports,
 }
 
-/// The numbers of a summary line, of nextest or of cargo test; zero for any other line.
+impl Suite<'_> {
+    /// Cargo command with the variables by which tests find programs and packages.
+    fn command(&self, words: &[String]) -> Command {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut tests = self.root.cargo(&words);
+        tests.env(BINARY, &self.binary);
+        tests.envs(python::with_packages(self.root));
+        if let Some(folder) = node::with_packages(self.root) {
+            tests.env(node::VARIABLE, folder);
+        }
+        tests.env(programs::VARIABLE, programs::for_everybody(self.root));
+        tests.env(left_out::VARIABLE, self.reports.path());
+        tests
+    }
+}
+
+fn watch(tests: &mut Command, counts: &mut Counts) -> Result<Ended> {
+    process::watch(tests, |line| *counts += counts_in(line))
+}
+
+/// Parses a summary line of nextest or of cargo test; any other line counts as zero.
 fn counts_in(line: &str) -> Counts {
     let nextest = line.trim().strip_prefix("Summary [").and_then(|rest| rest.split_once(" run: "));
-    // Indented, it is the output of a failed test that nextest shows and has counted itself.
+    // An indented line is the output of a failed test that nextest shows and has counted itself.
     let harness = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
     let mut counts = Counts::default();
     let Some((_, list)) = nextest.or(harness) else { return counts };
@@ -135,7 +191,7 @@ fn counts_in(line: &str) -> Counts {
     counts
 }
 
-/// `17 passed (1 slow, 2 leaky), 1 failed` counts the slow ones twice unless the remark goes.
+/// Removes remarks in brackets: `17 passed (1 slow, 2 leaky), 1 failed` would count the slow ones twice.
 fn without_remarks(list: &str) -> String {
     let mut depth = 0_i32;
     let outside = |c: &char| {
@@ -149,7 +205,7 @@ fn without_remarks(list: &str) -> String {
     list.chars().filter(outside).collect()
 }
 
-/// Whether some documentation holds code that rustdoc would run.
+/// Returns true if the documentation of a crate contains code that rustdoc would run.
 fn has_doctests(tree: &Tree) -> bool {
     tree.ending(".rs").any(|file| file.path.starts_with("crates/") && rust_source::has_doctest(&file.text))
 }
@@ -159,7 +215,7 @@ mod tests {
     use super::*;
 
     fn check(line: &str, passed: u64, failed: u64) {
-        assert_eq!(counts_in(line), Counts { passed, failed }, "{line}");
+        assert_eq!(counts_in(line), Counts { passed, failed, left_out: 0 }, "{line}");
     }
 
     #[test]
@@ -191,17 +247,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_run_is_not_success() {
-        let (none, good) = (Counts::default(), Counts { passed: 2, failed: 0 });
+    fn tests_left_out_by_an_ordinary_user_are_selected_by_name() {
+        let line = |runner: Runner, extra: &[&str]| {
+            let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
+            runner.command_line_for(&extra, ["a::b".to_owned(), "c".to_owned()].iter()).join(" ")
+        };
+        let nextest = "nextest run --no-fail-fast";
+        assert_eq!(line(Runner::Nextest, &[]), format!("{nextest} --workspace -E test(=a::b) | test(=c)"));
+        assert_eq!(line(Runner::Nextest, &["-p", "x"]), format!("{nextest} -p x -E test(=a::b) | test(=c)"));
+        assert_eq!(line(Runner::Nextest, &["-E", "all()"]), line(Runner::Nextest, &[]));
+        assert!(line(Runner::CargoTest, &[]).ends_with("--workspace -- --exact a::b c"));
+    }
+
+    #[test]
+    fn a_run_without_tests_fails() {
+        let (none, good) = (Counts::default(), Counts { passed: 2, ..Counts::default() });
         assert!(verdict(good, Ended::Well).is_ok());
         assert_eq!(verdict(none, Ended::Well).unwrap_err().to_string(), "no test ran");
         assert!(verdict(good, Ended::Badly).is_err());
-        let bad = Counts { passed: 1, failed: 2 };
+        let bad = Counts { passed: 1, failed: 2, left_out: 0 };
         assert_eq!(verdict(bad, Ended::Badly).unwrap_err().to_string(), "2 failing; their names are above");
     }
 
     #[test]
-    fn doctests_are_looked_for_in_the_crates() {
+    fn doctests_are_searched_in_the_crates_only() {
         let documented = "/// ```\n/// let x = 1;\n/// ```\npub fn f() {}\n";
         assert!(has_doctests(&Tree::of(&[("crates/a/src/lib.rs", documented)])));
         assert!(!has_doctests(&Tree::of(&[("xtask/src/main.rs", documented)])));

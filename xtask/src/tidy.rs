@@ -1,10 +1,12 @@
-//! `cargo xtask tidy`: the rules of the house that neither rustc nor clippy checks. One file per rule; each takes the
-//! [`Tree`] and returns what it found, so that it can be shown to fail on a few lines of text.
+//! `cargo xtask tidy`: project rules that neither rustc nor clippy checks. One file per rule; each check
+//! takes the [`Tree`] and returns its findings, so that a test can show it fail on a few lines of text.
 
 mod changelog;
 mod decisions;
 mod dependencies;
+mod doc_comments;
 mod edges;
+mod exports;
 mod file_heads;
 mod forbidden_code;
 mod leaks;
@@ -15,6 +17,8 @@ mod names;
 pub(crate) mod rust_source;
 mod sizes;
 mod tool_lists;
+mod type_names;
+mod words;
 
 use anyhow::{Result, bail};
 
@@ -22,7 +26,7 @@ use crate::docs;
 use crate::project::{self, Graph};
 use crate::tree::{Root, Tree};
 
-/// Whether a finding stops the build.
+/// Severity of a finding; only an error fails the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Warning,
@@ -62,6 +66,8 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     changelog::check,
     decisions::check,
     dependencies::check,
+    doc_comments::check,
+    exports::check,
     file_heads::check,
     forbidden_code::check,
     leaks::check,
@@ -71,9 +77,11 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     names::check,
     sizes::check,
     tool_lists::check,
+    type_names::check,
+    words::check,
 ];
 
-/// The task. What can be said from the sources is said first, also where the program does not build.
+/// Runs all checks. Those of the sources report first, so that they do so even if the program does not build.
 pub(crate) fn command(root: &Root) -> Result<()> {
     let tree = root.read_tree()?;
     let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
@@ -98,7 +106,7 @@ fn report(mut findings: Vec<Finding>) -> usize {
     findings.iter().filter(|finding| finding.severity == Severity::Error).count()
 }
 
-/// For tests of the checks: `path:line` of everything found, with the part of the message that must be there.
+/// Asserts the path, line and a part of the message of every finding. For tests of the checks.
 #[cfg(test)]
 pub(crate) fn assert_findings(findings: &[Finding], expect: &[(&str, usize, &str)]) {
     let shown: Vec<String> = findings.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The files of the repository, read once. Checks work on this value and never touch the disk, so that each can be
+//! Files of the repository, read once. Checks work on this value and never read the disk, so that each can be
 //! tested on a few lines of text.
 
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The folder that holds the workspace.
+/// Root folder of the workspace.
 pub(crate) struct Root(PathBuf);
 
 impl Root {
-    /// Cargo says where this package is; the workspace is its parent.
+    /// Finds the workspace: the parent of the folder that cargo names for this package.
     pub(crate) fn find() -> Result<Self> {
         let package = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -20,22 +20,22 @@ impl Root {
         Ok(Root(root.to_owned()))
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A command that runs there.
+    /// Command with this folder as its working directory.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.0);
         command
     }
 
-    /// Cargo, the one that runs us, in that folder.
+    /// Command for the cargo that runs this task, in this folder.
     ///
-    /// What cargo told us about this very package is kept from it: build scripts watch some of these variables, and
-    /// would compile their C code anew each time they change.
+    /// Removes the variables that cargo set for this package: build scripts watch some of them and would
+    /// compile their C code again each time they change.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = self.command(&cargo, arguments);
@@ -51,7 +51,7 @@ impl Root {
         command
     }
 
-    /// Every text file that is in git or would be by `git add`.
+    /// Reads every text file that is in git or that `git add` would add.
     pub(crate) fn read_tree(&self) -> Result<Tree> {
         let mut list = self.command("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let names = process::capture(&mut list).context("tidy reads the list of files from git")?;
@@ -91,13 +91,13 @@ impl File {
     }
 }
 
-/// All of them, in order of their paths.
+/// All files, in order of their paths.
 pub(crate) struct Tree {
     files: Vec<File>,
 }
 
 impl Tree {
-    /// A tree made of literal files.
+    /// Creates a tree of literal files.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let file = |(path, text): &(&str, &str)| File { path: (*path).to_owned(), text: (*text).to_owned() };
@@ -108,7 +108,7 @@ impl Tree {
         self.files.iter()
     }
 
-    /// Files whose path ends so.
+    /// Files whose path ends with `end`.
     pub(crate) fn ending(&self, end: &'static str) -> impl Iterator<Item = &File> {
         self.files.iter().filter(move |file| file.path.ends_with(end))
     }
@@ -117,7 +117,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether a file or a folder has this path.
+    /// Returns true if a file or a folder has this path.
     pub(crate) fn holds(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         path.is_empty() || self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))

@@ -1,10 +1,10 @@
-//! The arguments of a call in the form that a tool of a manifest takes them.
+//! Arguments of a call in the form that a tool of a manifest receives.
 
 use governance::Permit;
 use serde_json::Value;
 use tool::Arguments;
 
-/// What the tool is handed, with every path as it was opened, not as it was typed.
+/// Returns the arguments with every path replaced by the canonical path that was opened.
 pub(crate) fn as_opened(permit: &Permit) -> Arguments {
     let mut arguments = permit.call().handed_over();
     for (key, value) in &mut arguments {

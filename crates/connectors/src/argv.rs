@@ -1,4 +1,5 @@
-//! A command line from its template: one placeholder, one argument. Nothing is joined, split or quoted.
+//! Builds a command line from its template: one placeholder is one argument. Nothing is joined, split or
+//! quoted.
 
 use std::ffi::OsString;
 
@@ -7,16 +8,16 @@ use manifest::ArgvPart;
 use serde_json::Value;
 use tool::{Arguments, Failure, FailureKind};
 
-/// After this word a program takes nothing for an option.
+/// Separator after which a program treats no argument as an option.
 const END_OF_OPTIONS: &str = "--";
 
-/// The name of an argument that a word stands for.
+/// Returns the argument name of a placeholder word.
 pub(crate) fn placeholder(word: &str) -> Option<&str> {
     word.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// The arguments that come where a program looks for options: a value there that begins with `-` would be one. What may be
-/// left out ends the options for itself only.
+/// Returns the arguments placed where a program parses options: a value there that begins with `-` would be
+/// one. A `--` in an optional part counts only for that part, because it may be absent.
 pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
     let mut exposed = Vec::new();
     for part in template {
@@ -31,7 +32,7 @@ pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
     exposed
 }
 
-/// The words of a call. A path is named as it was opened, not as it was typed; of a list, every one.
+/// Builds the words of a call. Paths are the canonical paths that were opened, for every item of a list.
 pub(crate) fn words(
     template: &[ArgvPart],
     permit: &Permit,
@@ -72,17 +73,17 @@ fn fill(
                 Some(value) => push(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
                 None => {
                     let message =
-                        format!("the argument `{name}` is not given, and its command line needs it");
+                        format!("the argument `{name}` is missing, but the command line requires it");
                     return Err(Failure::new(FailureKind::Crashed, message)
-                        .hint("its manifest should require it, or put it in a list"));
+                        .hint("its manifest must require the argument or put it in an optional part"));
                 }
             }
-            // Looked at again, as it stands now: a processor has had it since it was checked.
+            // Checked again, because a processor may have changed the value since the validators ran.
             let mut added = words.iter().skip(before);
             if !has_ended && added.any(|word| word.as_encoded_bytes().starts_with(b"-")) {
                 let message = format!("nothing was run: the argument `{name}` would be taken for an option");
                 return Err(Failure::new(FailureKind::WrongKind, message)
-                    .hint("it must not begin with `-` once its processor has made it what it is"));
+                    .hint("the value must not begin with `-` after the manifest's processor has run"));
             }
         }
     }
@@ -93,14 +94,14 @@ fn push(words: &mut Vec<OsString>, name: &str, value: &Value, is_optional: bool)
     match value {
         Value::String(text) => words.push(text.into()),
         Value::Number(number) => words.push(number.to_string().into()),
-        // It has decided whether the words around it are there.
+        // The value has already decided whether the part is present.
         Value::Bool(_) if is_optional => {}
         Value::Bool(value) => words.push(value.to_string().into()),
         Value::Array(items) => items.iter().try_for_each(|item| push(words, name, item, false))?,
         Value::Null | Value::Object(_) => {
-            let message = format!("the argument `{name}` cannot stand on a command line");
+            let message = format!("the argument `{name}` cannot be passed on a command line");
             return Err(
-                Failure::new(FailureKind::WrongKind, message).hint("text, a number, or a list of them")
+                Failure::new(FailureKind::WrongKind, message).hint("use text, a number, or a list of them")
             );
         }
     }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_one_word_whatever_it_says() {
+    fn an_argument_is_always_one_word() {
         check(
             json!({"pattern": "a b; rm -rf / $(x) `y` 'z'", "files": ["f"]}),
             &["-e", "a b; rm -rf / $(x) `y` 'z'", "--", "f"],
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_and_not_given_or_no_word_is_an_error() {
+    fn missing_and_nested_arguments_are_errors() {
         let nothing = |_: &str| Vec::new();
         assert!(fill(&template(), &Arguments::new(), &nothing).is_err());
         let Value::Object(nested) = json!({"pattern": {"a": 1}, "files": []}) else { panic!("an object") };
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_of_a_list_is_named_as_it_was_opened() {
+    fn paths_of_a_list_are_replaced_by_opened_paths() {
         let Value::Object(arguments) = json!({"pattern": "p", "files": ["a", "b"]}) else {
             panic!("an object")
         };
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn options_end_where_the_template_says() {
+    fn arguments_before_the_separator_are_exposed() {
         assert_eq!(before_the_end_of_options(&template()), ["ignore_case", "glob", "pattern"]);
         let (word, list) = (
             |word: &str| ArgvPart::Word(word.to_owned()),
@@ -179,9 +180,9 @@ mod tests {
         assert_eq!(before_the_end_of_options(&[list(&["--"]), word("{it}")]), Vec::<String>::new());
     }
 
-    /// Whatever was checked before: what a program would take for an option is not run.
+    /// Checks the final words, independently of the earlier validators.
     #[test]
-    fn an_option_that_came_up_since_is_not_handed_over() {
+    fn a_value_that_becomes_an_option_is_refused() {
         let list = |words: &[&str]| ArgvPart::Optional(words.iter().map(|word| (*word).to_owned()).collect());
         let template = [list(&["--", "{first}"]), ArgvPart::Word("{second}".to_owned())];
         let check = |arguments: Value, expect: Option<&[&str]>| {

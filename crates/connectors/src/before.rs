@@ -1,6 +1,6 @@
-//! What the arguments of a call go through before its tool gets them: the processor that its manifest names. What was
-//! judged stays as it was: paths, commands and addresses are not the processor's to change. What a human was shown is what
-//! the tool gets: the processor is not asked again.
+//! Input processing: runs the processor that a manifest names on the arguments before the tool receives them.
+//! A processor cannot change values that were judged (paths, commands, URLs). If the operator approved a
+//! preview, the tool receives exactly the previewed arguments and the processor does not run again.
 
 use governance::Permit;
 use knowledge::{Function, Workers};
@@ -11,7 +11,7 @@ use tool::{Arguments, Failure, FailureKind, SESSION_ARGUMENT};
 
 use crate::parsed;
 
-/// What arguments go through.
+/// Input processor of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     pub(crate) processor: Option<Function>,
@@ -19,7 +19,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// The arguments as the tool gets them.
+    /// Returns the arguments that the tool receives.
     pub(crate) async fn process(&self, arguments: Arguments, permit: &Permit) -> Result<Arguments, Failure> {
         let Some(processor) = &self.processor else { return Ok(arguments) };
         match permit.foretold() {
@@ -36,27 +36,24 @@ impl Before {
     ) -> Result<Arguments, Failure> {
         let failed = |why: String| {
             let message = format!("nothing was run: the arguments could not be processed: {why}");
-            Failure::new(FailureKind::Crashed, message)
-                .hint("the tool's processor is at fault: its manifest must be mended")
+            Failure::new(FailureKind::Crashed, message).hint("the tool's processor failed: fix its manifest")
         };
         let input = Value::Object(arguments);
         let made = parsed::computed(&self.workers, processor, &input).await;
         let made = made.map_err(|error| failed(error.to_string()))?;
         let (Value::Object(given), Value::Object(made)) = (input, made) else {
-            return Err(failed(format!("`{}` did not answer with an object", processor.id)));
+            return Err(failed(format!("`{}` did not return an object", processor.id)));
         };
         let definition = permit.call().definition();
         let paths = definition.path_arguments().iter().map(|argument| argument.key.as_str());
         let outward = definition.outward_arguments().iter().map(|argument| argument.key.as_str());
         match paths.chain(outward).chain([SESSION_ARGUMENT]).find(|key| given.get(*key) != made.get(*key)) {
-            Some(key) => {
-                Err(failed(format!("`{}` changed `{key}`, which was judged as it was", processor.id)))
-            }
+            Some(key) => Err(failed(format!("`{}` changed `{key}`, which was judged already", processor.id))),
             None => Ok(made),
         }
     }
 
-    /// The same before the call runs, for the person who is asked about it. On a thread that may block.
+    /// Processes the arguments for a preview, before the call is approved. Blocking.
     pub(crate) fn foresee(&self, arguments: Arguments, permit: &Permit) -> Result<Foreseen, Failure> {
         let Some(processor) = &self.processor else { return Ok(Foreseen { arguments, by: None }) };
         let runtime =
@@ -66,20 +63,20 @@ impl Before {
     }
 }
 
-/// The arguments as the tool would get them.
+/// Arguments that the tool would receive.
 pub(crate) struct Foreseen {
     pub(crate) arguments: Arguments,
-    /// The processor that rewrote them.
+    /// Id of the processor that rewrote them.
     by: Option<String>,
 }
 
 impl Foreseen {
-    /// A preview of these arguments.
+    /// Builds the preview shown with an approval request.
     pub(crate) fn preview(self, mut facts: Vec<(String, String)>, at_work: AtWork) -> Preview {
         let Foreseen { arguments, by } = self;
         let Some(by) = by else { return Preview { facts, at_work, ..Preview::default() } };
         let given =
-            format!("what the processor `{by}` makes of its arguments: {}", Value::Object(arguments.clone()));
+            format!("arguments rewritten by the processor `{by}`: {}", Value::Object(arguments.clone()));
         facts.push(("gets".to_owned(), given));
         Preview { facts, rewritten: Some(arguments), at_work, ..Preview::default() }
     }

@@ -1,4 +1,4 @@
-//! Runs a tool's program behind walls, and turns what became of it into an answer.
+//! Runs a tool's program in the sandbox and converts the run report into an output.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use tool::{Failure, FailureKind, Output, Usage};
 use crate::parsed::{self, Unfit};
 use crate::pinned::Pin;
 
-/// More than this of a program's output is cut in the middle, whatever policy would grant.
+/// Upper bound of the captured output, regardless of policy. The middle of a longer output is omitted.
 const MOST_OUTPUT: u64 = 8 << 20;
 
-/// A program of a tool.
+/// Program of a tool.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) sandbox: Sandbox,
     pub(crate) pin: Pin,
     pub(crate) output: OutputForm,
-    /// How to get it, where it is not there.
+    /// Installation instructions, shown if the program is missing.
     pub(crate) guide: Option<String>,
 }
 
 impl Program {
-    /// Runs what `command` makes of the permit, to its end.
+    /// Runs the command to completion.
     pub(crate) async fn run(
         &self,
         order: Arc<Order>,
@@ -43,7 +43,7 @@ impl Program {
         self.answer(&report)
     }
 
-    /// What `command` makes of the permit, ready to be run. A program that is not the one that was accepted is not.
+    /// Prepares the command. Fails if the program is not the accepted one.
     pub(crate) async fn prepare(
         &self,
         order: &Arc<Order>,
@@ -52,7 +52,8 @@ impl Program {
         self.prepare_and(order, command, |confined| confined).await
     }
 
-    /// The same for one that may be kept, with what is then around it. One that could change something is not.
+    /// Like `prepare`, and returns the sandbox fingerprint if the process can be reused. A process that can
+    /// write is not reused.
     pub(crate) async fn prepare_to_keep(
         &self,
         order: &Arc<Order>,
@@ -65,7 +66,7 @@ impl Program {
         self.prepare_and(order, command, look).await
     }
 
-    /// Prepares on a thread that may block, and looks at it there.
+    /// Prepares the command on the blocking pool and applies `look` there.
     async fn prepare_and<T: Send + 'static>(
         &self,
         order: &Arc<Order>,
@@ -88,8 +89,8 @@ impl Program {
         }
     }
 
-    /// What a command would run, for the person who is asked about it: the file behind the name, each word, where, with
-    /// which variables, and what it reads. `words` stand for its arguments on the screen.
+    /// Describes what a command would run, for an approval request: program file, arguments, folder,
+    /// variables and standard input. `words` replaces the arguments in the display.
     pub(crate) fn foresee(
         &self,
         permit: &Permit,
@@ -116,16 +117,15 @@ impl Program {
     fn not_run(&self, error: &SandboxError) -> Failure {
         match error {
             SandboxError::NoProgram { .. } => {
-                let guide =
-                    self.guide.as_deref().unwrap_or("install it where programs are looked for").trim();
+                let guide = self.guide.as_deref().unwrap_or("install it on the program search path").trim();
                 Failure::new(FailureKind::NotFound, error.to_string()).hint(guide)
             }
             SandboxError::NotBuilt { .. } | SandboxError::NeedsFull(_) | SandboxError::Launcher(_) => {
                 Failure::new(FailureKind::Io, error.to_string())
-                    .hint("nothing was run; `sinew doctor` says what this machine lacks")
+                    .hint("nothing was run; `sinew doctor` shows what is missing on this machine")
             }
             SandboxError::Lost => Failure::new(FailureKind::Crashed, error.to_string())
-                .hint("what it did so far may have had an effect"),
+                .hint("the program may already have had an effect"),
             _ => Failure::new(FailureKind::Unreadable, error.to_string()),
         }
     }
@@ -162,25 +162,25 @@ impl Program {
                     let most = parsed::MOST_VALUES;
                     return failed(
                         FailureKind::TooLarge,
-                        &format!("the tool's answer has more than {most} values"),
+                        &format!("the tool's output has more than {most} values"),
                     );
                 }
                 _ => {
                     return failed(
                         FailureKind::Crashed,
-                        "the tool's answer is not JSON (tool_protocol_error)",
+                        "the tool's output is not JSON (tool_protocol_error)",
                     );
                 }
             },
             (OutputForm::Json, code) => {
-                return failed(FailureKind::Crashed, &format!("the tool ended with code {code}"));
+                return failed(FailureKind::Crashed, &format!("the tool exited with code {code}"));
             }
         };
         Ok(Output { value, usage, sandbox: report.tier, ..Output::default() })
     }
 }
 
-/// What a program wrote and how it ended.
+/// Returns the captured output and exit status as JSON.
 fn raw(report: &Report) -> Value {
     let (exit_code, timed_out) = match report.end {
         End::Exited(code) => (code, false),
@@ -190,7 +190,7 @@ fn raw(report: &Report) -> Value {
     json!({"exit_code": exit_code, "timed_out": timed_out, "stdout": text(&report.stdout), "stderr": text(&report.stderr)})
 }
 
-/// Text as far as it is text. What was left out is said so.
+/// Converts captured output to text, with a marker for omitted bytes.
 fn text(captured: &Captured) -> String {
     let head = String::from_utf8_lossy(&captured.head);
     match captured.omitted {

@@ -1,4 +1,4 @@
-//! Programs with a command line, by the words their manifest puts together.
+//! Executor for `cli` tools: a program with a command line from its manifest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::behind_walls::Program;
 use crate::payload::After;
 use crate::pinned::Pin;
 
-/// The body of a `cli` tool.
+/// Executor of a `cli` tool.
 #[derive(Clone)]
 pub(crate) struct Cli {
     program: Program,
@@ -26,12 +26,12 @@ pub(crate) struct Cli {
     after: After,
 }
 
-/// A command line and what its program may do.
+/// Command line and write permission of a program.
 struct Line {
     executable: String,
     argv: Vec<ArgvPart>,
     grant: Grant,
-    /// The words after the program that show whether it works here.
+    /// Arguments of the installation check.
     check: Option<Vec<String>>,
     is_checked: AtomicBool,
 }
@@ -69,7 +69,7 @@ impl Cli {
         self.after.process(self.program.run(order, command).await?).await
     }
 
-    /// Whether the program works here, as its manifest finds that out. Once it has, that is believed.
+    /// Runs the installation check of the manifest until it has succeeded once.
     async fn check(&self, order: &Arc<Order>) -> Result<(), Failure> {
         let Some(words) = self.line.check.clone().filter(|_| !self.line.is_checked.load(Ordering::Relaxed))
         else {
@@ -83,13 +83,13 @@ impl Cli {
             self.line.is_checked.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        let message = format!("`{} {shown}` does not work here, so nothing was run", self.line.executable);
+        let message = format!("nothing was run: the check `{} {shown}` failed", self.line.executable);
         let guide = self.program.guide.as_deref().unwrap_or("install it again").trim().to_owned();
         Err(Failure { output: Some(tried.value), ..Failure::new(FailureKind::NotFound, message).hint(guide) })
     }
 }
 
-/// A program with words of its own, which can only look.
+/// Builds the read-only command of the installation check.
 fn alone(executable: &str, words: &[String], deadline: Instant) -> Command {
     Command {
         program: executable.into(),
@@ -103,16 +103,17 @@ fn alone(executable: &str, words: &[String], deadline: Instant) -> Command {
     }
 }
 
-/// A tool that says it only reads, or only asks elsewhere, is taken at its word: it cannot change anything here.
+/// Returns the write permission for a category. A read-only or network tool is confined to reading: its
+/// declaration is enforced.
 pub(crate) fn grant_of(category: Option<&Category>) -> Grant {
     let only_looks = [Category::READ_ONLY, Category::NETWORK].iter().any(|one| category == Some(one));
     if only_looks { Grant::ReadOnly } else { Grant::AsPermitted }
 }
 
-/// What a program may take to show that it works.
+/// Timeout of the installation check.
 const TIME_TO_CHECK: Duration = Duration::from_secs(10);
 
-/// The argument that names the folder a tool runs in, if it has one.
+/// Argument that names the working directory of a tool.
 const FOLDER: &str = "cwd";
 
 impl Line {

@@ -1,45 +1,45 @@
-//! What can go wrong between Sinew and a server that speaks the Model Context Protocol.
+//! Errors of the connection to an MCP server.
 
 use outbound::{Credential, OutboundError};
 use sandbox::SandboxError;
 use tool::{Failure, FailureKind};
 
-/// Why a server gave no answer that can be used.
+/// Reason why a server gave no usable response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum McpError {
-    /// It ended, closed its output or broke the rules by which messages are told apart.
-    #[error("the server is gone: {0}")]
+    /// The server exited, closed its output or violated the message framing.
+    #[error("the connection to the server was lost: {0}")]
     Lost(String),
-    /// One message was longer than anything it could have to say.
+    /// A message exceeds the size limit.
     #[error("the server sent a message of more than {0} bytes")]
     TooLong(usize),
-    /// One message had more values than anybody reads.
+    /// A message has more values than the limit.
     #[error("the server sent a message of more than {0} values")]
     TooMany(usize),
-    /// It asked or told without end instead of answering.
-    #[error("the server sent {0} and no answer")]
+    /// The server sent messages without end instead of a response.
+    #[error("the server sent {0} and no response")]
     Endless(&'static str),
-    /// It answered with an error of the protocol.
-    #[error("the server refused: {message} ({code})")]
+    /// The server returned a JSON-RPC error.
+    #[error("the server returned an error: {message} ({code})")]
     Refused {
-        /// The number of the error.
+        /// JSON-RPC error code.
         code: i64,
-        /// Its words.
+        /// Error message of the server.
         message: String,
     },
-    /// It answered something that is no answer to what it was asked.
-    #[error("the server's answer is not what the protocol says: {0}")]
+    /// The response violates the protocol.
+    #[error("the server's response violates the protocol: {0}")]
     Garbled(String),
-    /// It answered with a status of HTTP that is no success.
-    #[error("the server answered with status {0}")]
+    /// The server returned an HTTP status that is not a success.
+    #[error("the server returned HTTP status {0}")]
     Status(u16),
-    /// It does not do what its manifest says it does when it works.
-    #[error("the server does not pass its own health check: {0}")]
+    /// The health check of the manifest failed.
+    #[error("the server failed its health check: {0}")]
     Unwell(String),
-    /// No walls, or no program in them.
+    /// The sandbox or the program is not available.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The way out is closed, or leads nowhere.
+    /// The outbound request was refused or failed.
     #[error(transparent)]
     Outbound(Box<OutboundError>),
 }
@@ -51,7 +51,7 @@ impl From<OutboundError> for McpError {
 }
 
 impl McpError {
-    /// The same without a key, where the server repeats it in its own words.
+    /// Removes a key from text that comes from the server.
     pub(crate) fn masked(self, credential: &Credential) -> McpError {
         let text = |said: String| credential.masked(&said).unwrap_or(said);
         match self {
@@ -62,12 +62,12 @@ impl McpError {
         }
     }
 
-    /// Whether the connection can be used no more.
+    /// Returns true if the connection cannot be used again.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, McpError::Refused { .. })
     }
 
-    /// Whether what was asked for may have happened all the same: it was sent, or nobody can say that it was not.
+    /// Returns true if the request may have taken effect: it was sent, or that cannot be excluded.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
             McpError::Refused { .. } | McpError::Sandbox(_) | McpError::Unwell(_) => false,
@@ -90,26 +90,28 @@ impl McpError {
         }
     }
 
-    /// What the caller is told. `said` is the end of what the server wrote to its standard error.
+    /// Converts the error into a tool failure. `said` is the end of the server's standard error.
     pub(crate) fn into_failure(self, said: &str) -> Failure {
         let hint = match said.trim() {
-            "" => "its manifest names the server; try that command by hand".to_owned(),
-            said => format!("it last said: {said}"),
+            "" => "run the server command of the manifest by hand to see the problem".to_owned(),
+            said => format!("its last output: {said}"),
         };
         let failed = |kind, error: &McpError| Failure::new(kind, error.to_string());
         match self {
             McpError::Outbound(error) => (*error).into(),
-            McpError::Refused { .. } => failed(FailureKind::Crashed, &self).hint("the server's own words"),
+            McpError::Refused { .. } => {
+                failed(FailureKind::Crashed, &self).hint("the message comes from the server")
+            }
             McpError::Sandbox(SandboxError::NoProgram { .. }) => {
-                failed(FailureKind::NotFound, &self).hint("install the server where programs are looked for")
+                failed(FailureKind::NotFound, &self).hint("install the server on the program search path")
             }
             McpError::Sandbox(_) => failed(FailureKind::Io, &self)
-                .hint("nothing was run; `sinew doctor` says what this machine lacks"),
+                .hint("nothing was run; `sinew doctor` shows what is missing on this machine"),
             McpError::TooLong(_) | McpError::TooMany(_) => {
-                failed(FailureKind::TooLarge, &self).hint("ask for less")
+                failed(FailureKind::TooLarge, &self).hint("request less data")
             }
             McpError::Status(401 | 403) => failed(FailureKind::Unreadable, &self).hint(
-                "it wants a key, or another one: `key` in its manifest names which; `sinew doctor` says whether it is there",
+                "the server needs a valid key: its manifest names the key; `sinew doctor` shows its state",
             ),
             McpError::Lost(_) | McpError::Status(_) | McpError::Unwell(_) => {
                 failed(FailureKind::Transient, &self).hint(hint)

@@ -1,9 +1,9 @@
-//! How the tools of manifests run: programs by their command line, scripts by JSON, and servers by the Model Context
-//! Protocol, each behind walls or behind the gatekeeper; and tools made of other tools, whose calls take the road.
+//! Executors for the tools of manifests: command-line programs, JSON scripts, MCP servers (sandboxed, or over
+//! the network through the outbound gateway), and meta tools, whose inner calls run through the pipeline.
 //!
-//! [`Connectors::register`] turns checked manifests into tools of a registry, with their validators and what they teach. A
-//! manifest whose type cannot be run here, or that lacks the section of its type, is listed and not callable. Nothing here
-//! judges a call: an executor gets an order that was judged, and runs what its manifest says and nothing the caller says.
+//! [`Connectors::register`] adds the tools of checked manifests to a registry, with their validators and
+//! guidance. A tool whose manifest does not state how it runs is listed but cannot be called. Nothing here
+//! judges a call: an executor receives a permitted call and runs only what its manifest states.
 
 mod arguments;
 mod argv;

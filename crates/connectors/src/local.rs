@@ -1,19 +1,20 @@
-//! Scripts of one's own: JSON on standard input, JSON on standard output.
+//! Executor for `local` tools: scripts with JSON on standard input and standard output.
 //!
-//! A script's text is read once, with its manifest, and handed to its interpreter as it was then: what was hashed is what
-//! runs, and the folder of manifests, which no tool may reach, need not be shown to it. So a script is one file.
+//! The text of a script is read once with its manifest and passed to the interpreter on the command line. So
+//! the hashed text is the text that runs, and the manifest folder, which no tool may access, stays hidden in
+//! the sandbox. A script is therefore a single file.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use document::Document;
 use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox, Workplace};
 use serde_json::json;
+use strict_yaml::Document;
 use tool::{Arguments, Failure, FailureKind, canonical};
 
 use crate::arguments::as_opened;
@@ -23,24 +24,25 @@ use crate::cli::grant_of;
 use crate::payload::After;
 use crate::pinned::Pin;
 
-/// The kernel takes no longer word.
+/// Below the kernel limit of 128 KiB for one argument.
 const LONGEST_SCRIPT: usize = 120 * 1024;
 
-/// What is started, and the words before the input.
+/// Interpreter and the arguments that carry the script.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     interpreter: String,
     words: Vec<String>,
-    /// Everything that decides what it does.
+    /// Text that determines the behaviour of the script, for the origin digest.
     pub(crate) pinned: String,
 }
 
 impl Script {
-    /// Reads the entry point of a manifest that stands in `folder`. Only a file that nobody else can have changed is taken.
+    /// Reads the entry point of a manifest in `folder`. A file that another user could have changed is
+    /// refused.
     pub(crate) fn read(section: &LocalSection, folder: &Path) -> Result<Self, String> {
         let path = folder.join(&section.entry_point);
         if section.runtime == LocalRuntime::Binary {
-            document::check_trusted(&path).map_err(|error| error.to_string())?;
+            strict_yaml::check_trusted(&path).map_err(|error| error.to_string())?;
             let interpreter = path.display().to_string();
             return Ok(Script { interpreter, words: Vec::new(), pinned: String::new() });
         }
@@ -51,7 +53,7 @@ impl Script {
         }
         let (interpreter, flags): (_, &[&str]) = match section.runtime {
             LocalRuntime::Node => ("node", &["-e"]),
-            // By itself: no code from where it runs, nor from its user's own packages.
+            // Isolated mode: no modules from the working directory or from the user's packages.
             LocalRuntime::Python | LocalRuntime::Binary => ("python3", &["-I", "-c"]),
         };
         let words = flags.iter().map(ToString::to_string).chain([source.clone()]).collect();
@@ -62,7 +64,7 @@ impl Script {
         Pin::of(self.interpreter.as_ref())
     }
 
-    /// Its words as a person is shown them: the text of the script by its size and digest.
+    /// Returns the arguments for display, with the script replaced by its size and digest.
     fn shown_words(&self) -> Vec<String> {
         let is_source = |word: &String| !self.pinned.is_empty() && *word == self.pinned;
         let shown = |word: &String| match is_source(word) {
@@ -77,7 +79,7 @@ impl Script {
     }
 }
 
-/// A package that is missing is told before the script fails of it.
+/// Prepends a check that reports a missing package by name before the script starts.
 fn with_dependencies(section: &LocalSection, source: &str) -> String {
     if section.dependencies.is_empty() {
         return source.to_owned();
@@ -96,7 +98,7 @@ fn with_dependencies(section: &LocalSection, source: &str) -> String {
     }
 }
 
-/// The body of a `local` tool.
+/// Executor of a `local` tool.
 pub(crate) struct Local {
     program: Program,
     feed: Arc<Feed>,
@@ -104,7 +106,7 @@ pub(crate) struct Local {
     after: After,
 }
 
-/// What is started, and what it is told on its input.
+/// Script and the command that it receives on standard input.
 struct Feed {
     script: Arc<Script>,
     command: String,
@@ -152,7 +154,8 @@ impl ToolExecutor for Local {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
         let foreseen = self.before.foresee(as_opened(permit), permit)?;
         let command = self.feed.command(&foreseen.arguments, Instant::now())?;
-        // The script itself was looked at when it was accepted, and is what it was then: its digest stands for it.
+        // The operator reviewed the script when accepting it, and it has not changed, so its digest
+        // identifies it.
         let words: Vec<OsString> = self.feed.script.shown_words().into_iter().map(Into::into).collect();
         let facts = self.program.foresee(permit, &command, &words)?;
         Ok(foreseen.preview(facts, AtWork::AsDefined))

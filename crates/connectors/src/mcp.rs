@@ -1,7 +1,8 @@
-//! Tools of servers that speak the Model Context Protocol: a process behind walls, or an address behind the gatekeeper.
+//! Executor for `mcp` tools: a sandboxed server process, or a server on the network behind the outbound
+//! gateway.
 //!
-//! A tool is what its manifest says, not what the server says: name, parameters, category and risk are the manifest's,
-//! and every call has walked the whole road before the server hears of it. What the server says of its tools is pinned.
+//! The manifest, not the server, defines name, parameters, category and risk of a tool, and every call runs
+//! through the whole pipeline before it is sent. The tool definitions of the server are pinned.
 
 mod answer;
 mod backoff;
@@ -51,28 +52,28 @@ use answer::Answer;
 use upstream::Place;
 use waiting::Owner;
 
-/// How long a server that only looks may live. One that is needed longer is replaced.
+/// Maximum lifetime of a reusable read-only server process. A server needed for longer is restarted.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// How the server of a manifest is come by.
+/// Way to reach the server of a manifest.
 #[derive(Clone)]
 pub(crate) enum Reach {
-    /// It is started.
+    /// Process started from a command.
     Started(Arc<ServerCommand>, Program),
-    /// It is somewhere.
+    /// Streamable HTTP endpoint.
     Address(String),
-    /// It is somewhere, and says what it says by a stream.
+    /// HTTP endpoint with server-sent events (2024-11-05 transport).
     Stream(String),
-    /// It is somewhere, and is spoken to by a web socket.
+    /// WebSocket endpoint.
     Socket(String),
 }
 
-/// The body of an `mcp` tool.
+/// Executor of an `mcp` tool.
 #[derive(Clone)]
 pub(crate) struct Mcp {
     upstream: Arc<Upstream>,
     reach: Reach,
-    /// As the server calls it.
+    /// Tool name on the server.
     tool: String,
     form: OutputForm,
     grant: Grant,
@@ -129,14 +130,15 @@ impl Mcp {
             Answer::Gave(value) => {
                 self.after.process(Output { value, sandbox: tier, ..Output::default() }).await
             }
-            // Its own words about what it could not do are the answer, as a program's exit code is.
+            // A tool error is a result, like the exit code of a program.
             Answer::Complained(value) => Ok(Output { value, sandbox: tier, ..Output::default() }),
         }
     }
 }
 
 impl ServerCommand {
-    /// What is started by this permit: for one call where it could change something, else to be kept.
+    /// Builds the command of the server process. A process that can write lives for one call; others are
+    /// reused.
     fn command(&self, permit: &Permit, grant: Grant, deadline: Instant) -> Result<Command, Failure> {
         self.hold()?;
         let writes = permit.folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
@@ -156,7 +158,8 @@ impl ServerCommand {
 
 impl ToolExecutor for Mcp {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        // Nobody is asked about a call that could not be made. The key itself is for the call alone to read.
+        // A call without a configured key would fail, so no approval is requested. The key itself is read by
+        // the call.
         self.upstream.key.as_ref().map_or(Ok(()), |key| key.check())?;
         let foreseen = self.before.foresee(as_opened(permit), permit)?;
         let (mut facts, at_work) = match &self.reach {
@@ -167,11 +170,11 @@ impl ToolExecutor for Mcp {
             }
             Reach::Address(url) => (vec![("server".to_owned(), format!("POST {url}"))], AtWork::Far),
             Reach::Stream(url) => {
-                let told = format!("GET {url}, and POST to the address there that it names");
+                let told = format!("GET {url}, then POST to the endpoint that it names");
                 (vec![("server".to_owned(), told)], AtWork::Far)
             }
             Reach::Socket(url) => {
-                (vec![("server".to_owned(), format!("GET {url}, to open a web socket"))], AtWork::Far)
+                (vec![("server".to_owned(), format!("GET {url}, upgraded to a WebSocket"))], AtWork::Far)
             }
         };
         facts.extend(self.upstream.key.as_ref().map(|key| ("key".to_owned(), key.told())));

@@ -1,5 +1,6 @@
-//! Tools made of other tools. A helper says which calls, in what order; each takes the whole road in the name of who
-//! called, one after the other, on the place that the meta tool holds. What is refused there is refused here.
+//! Executor for `meta` tools, which call other tools. A helper plans the calls; each runs through the whole
+//! pipeline on behalf of the original caller, one after the other, in the slot of the meta tool. A refused
+//! inner call is refused.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,13 +17,13 @@ use crate::payload::After;
 use crate::plan::{Given, Plan, Step};
 use crate::road::{InnerCall, Road};
 
-/// The body of a `meta` tool.
+/// Executor of a `meta` tool.
 #[derive(Clone)]
 pub(crate) struct Meta {
     pub(crate) road: Road,
-    /// Tools, or manifests whose tools, it may call.
+    /// Names of callable tools, or of manifests whose tools are callable.
     pub(crate) aggregates: Arc<[String]>,
-    /// Says which calls are made; each of them in turn where there is none.
+    /// Helper that plans the calls. Without one, each aggregate is called in turn.
     pub(crate) orchestration: Option<Function>,
     pub(crate) workers: Workers,
     pub(crate) after: After,
@@ -84,7 +85,7 @@ impl Meta {
         Ok(self.road.walk(call)?.await)
     }
 
-    /// By the tool's own name, or by the manifest it belongs to.
+    /// Returns true if the tool or its manifest is among the aggregates.
     fn may_call(&self, tool: &str) -> bool {
         let of = |listed: &String| {
             tool.strip_prefix(listed.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -93,13 +94,13 @@ impl Meta {
     }
 }
 
-/// The helper, or what it answered, is at fault.
+/// Builds the failure for an invalid plan of the helper.
 fn no_plan(why: &str) -> Failure {
-    let message = format!("the plan of this tool cannot be carried out: {why}");
-    Failure::new(FailureKind::Crashed, message).hint("this is a fault in its manifest, not in the call")
+    let message = format!("the plan of this tool cannot be executed: {why}");
+    Failure::new(FailureKind::Crashed, message).hint("this is an error in its manifest, not in the call")
 }
 
-/// A step did not succeed. Why is for the road to say; a refusal is handed on as it is.
+/// Builds the failure for a failed step. A refusal of the inner call is passed on unchanged.
 fn failed(step: &Step, result: ToolResult) -> Failure {
     let error = result.error.unwrap_or_else(|| "it failed".to_owned());
     let message = format!("the step `{}` ({}) did not succeed: {error}", step.id, result.tool_name);
@@ -110,14 +111,14 @@ fn failed(step: &Step, result: ToolResult) -> Failure {
     Failure { hint, refusal: metadata.refusal.map(Box::new), ..Failure::new(kind, message) }
 }
 
-/// With what the steps before gave: what they did is done.
+/// Adds the results of the completed steps, whose effects remain.
 fn stopped(failure: Failure, given: &Given) -> Failure {
     Failure { output: Some(json!({"steps": given})), ..failure }
 }
 
 impl ToolExecutor for Meta {
     fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
-        let calls = format!("{}; each is judged by itself when it comes to it", self.aggregates.join(", "));
+        let calls = format!("{}; each call is judged on its own", self.aggregates.join(", "));
         Ok(Preview { facts: vec![("may call".to_owned(), calls)], ..Preview::default() })
     }
 

@@ -1,23 +1,23 @@
-//! JSON that a stranger wrote, into a value, as far as that is not too much. A few bytes of text become many of memory: a
-//! list of zeros takes twenty times its length, so values are counted before any is made.
+//! Bounded parsing of untrusted JSON. A short text can need much memory (an array of zeros takes twenty times
+//! its length), so values are counted before parsing.
 
 use knowledge::{Function, KnowledgeError, Workers};
 use serde_json::Value;
 use tool::strict_json;
 
-/// More values than this nobody reads, and no answer that is meant well has.
+/// Limit of values in a JSON text.
 pub(crate) const MOST_VALUES: usize = 128 * 1024;
 
-/// Why a text is no value.
+/// Reason why a text is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is something else than JSON.
+    /// The text is not valid JSON.
     NotJson,
-    /// It has more values than [`MOST_VALUES`].
+    /// The text has more values than the limit.
     TooMany,
 }
 
-/// The value that a text is.
+/// Parses a text within the limit.
 pub(crate) fn value(text: &[u8]) -> Result<Value, Unfit> {
     if values(text) > MOST_VALUES {
         return Err(Unfit::TooMany);
@@ -25,7 +25,7 @@ pub(crate) fn value(text: &[u8]) -> Result<Value, Unfit> {
     strict_json::parse_answer(text).map_err(|_| Unfit::NotJson)
 }
 
-/// What a function makes of its input.
+/// Runs a function and parses its output.
 pub(crate) async fn computed(
     workers: &Workers,
     function: &Function,
@@ -41,7 +41,7 @@ pub(crate) async fn computed(
     })
 }
 
-/// How many values a text has, at least. Of text that is no JSON it says nothing.
+/// Returns a lower bound of the number of values in a JSON text.
 pub(crate) fn values(text: &[u8]) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (1, false, false);
     for byte in text {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_counted_outside_of_texts() {
+    fn values_are_counted_outside_of_strings() {
         let check = |text: &str, expect: usize| assert_eq!(values(text.as_bytes()), expect, "{text}");
         check("0", 1);
         check("[0,0,0]", 4);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_values_are_none_and_one_long_text_is() {
+    fn many_values_are_refused_and_long_text_is_parsed() {
         let zeros = |count: usize| format!("[{}0]", "0,".repeat(count - 1));
         assert!(value(zeros(MOST_VALUES - 1).as_bytes()).is_ok());
         assert_eq!(value(zeros(MOST_VALUES + 1).as_bytes()), Err(Unfit::TooMany));
@@ -80,6 +80,6 @@ mod tests {
         assert_eq!(value(long.to_string().as_bytes()), Ok(long));
         assert_eq!(value(b"{"), Err(Unfit::NotJson));
         let wrapped = json!({"$serde_json::private::RawValue": zeros(MOST_VALUES + 1)}).to_string();
-        assert_eq!(value(wrapped.as_bytes()), Err(Unfit::NotJson), "no text within becomes values");
+        assert_eq!(value(wrapped.as_bytes()), Err(Unfit::NotJson), "text inside is not parsed as values");
     }
 }

@@ -1,5 +1,5 @@
-//! What an answer goes through before the caller gets it: the payload is taken out of its wrapping, fields of their own
-//! kind out of the payload, the manifest's processor makes of it what it says, and it must be what was promised.
+//! Output processing: extracts the payload from its envelope and mapped fields from the payload, runs the
+//! manifest's processor, and validates the result against the output schema.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use tool::{Failure, FailureKind, Output};
 
 use crate::parsed;
 
-/// What an answer goes through.
+/// Output processor of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct After {
     pub(crate) api: Arc<ApiComplexity>,
-    /// The fields of their own kind, each with the helper that takes it out.
+    /// Field mappings, each with its extraction helper.
     pub(crate) fields: Arc<[(FieldMapping, Option<Function>)]>,
     pub(crate) processor: Option<Function>,
-    /// What was promised.
+    /// Output schema of the manifest.
     pub(crate) schema: Option<Arc<InputSchema>>,
     pub(crate) workers: Workers,
 }
@@ -27,7 +27,7 @@ impl After {
     pub(crate) async fn process(&self, output: Output) -> Result<Output, Failure> {
         let raw = output.value.clone();
         let failed = |error: KnowledgeError| {
-            let message = format!("the tool ran, and its answer could not be processed: {error}");
+            let message = format!("the tool ran, but its output could not be processed: {error}");
             Failure { output: Some(raw.clone()), ..Failure::new(FailureKind::Crashed, message) }
         };
         let (kind, payload) = match self.api.payload_of(&output.value) {
@@ -51,14 +51,14 @@ impl After {
             None => Ok(Output { value, ..output }),
             Some(objection) => {
                 let message = format!(
-                    "the tool's answer is not what its manifest promises (tool_protocol_error): {objection}"
+                    "the tool's output does not match its manifest (tool_protocol_error): {objection}"
                 );
                 Err(Failure { output: Some(raw), ..Failure::new(FailureKind::Crashed, message) })
             }
         }
     }
 
-    /// The fields of their own kind that a payload has, and what is wrong with them.
+    /// Extracts the mapped fields of a payload and the problems found in them.
     async fn fields_of(&self, payload: &Value) -> Result<Map<String, Value>, KnowledgeError> {
         let (mut found, mut problems) = (Map::new(), Vec::new());
         for (mapping, helper) in self.fields.iter() {
@@ -93,7 +93,7 @@ impl After {
     }
 }
 
-/// An output is an object.
+/// Wraps a value that is not an object.
 fn wrapped(value: Value) -> Value {
     if value.is_object() { value } else { json!({"value": value}) }
 }

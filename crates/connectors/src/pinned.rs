@@ -1,5 +1,4 @@
-//! What stands behind a tool, by its digest: the manifest it was read from and the file that is run. A tool whose file is
-//! another one than was accepted does not run.
+//! Pins of programs and files by digest. A tool whose program differs from the accepted one does not run.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -12,25 +11,25 @@ use std::sync::{Mutex, PoisonError};
 use sandbox::Executable;
 use tool::{Failure, FailureKind, canonical};
 
-/// A file that a command names and that is larger than this is nothing that a person has looked at.
+/// Size limit of a pinned file.
 const LARGEST: u64 = 64 << 20;
 
-/// A program or a file that it is told to run, as it was when its tool was registered.
+/// Digest of a program or file when its tool was registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// This file, by its digest.
+    /// SHA-256 digest.
     File(String),
-    /// It was not there. Once it is, the configuration has to be read again.
+    /// The file did not exist. If it is created later, the configuration must be reloaded.
     Absent,
 }
 
 impl Pin {
-    /// A program by its name on the search path or its path. Reads the whole file.
+    /// Pins a program by path or by name on the search path. Reads the whole file.
     pub(crate) fn of(program: &OsStr) -> Self {
         sandbox::find_program(program).map_or(Pin::Absent, |found| Pin::File(found.sha256))
     }
 
-    /// A file by its path, which reads the whole file. None for what is no file, such as a folder.
+    /// Pins a file by path. Reads the whole file. Returns `None` if the path is not a regular file.
     pub(crate) fn of_file(path: &Path) -> io::Result<Option<Self>> {
         let facts = match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Pin::Absent)),
@@ -39,7 +38,7 @@ impl Pin {
         if !facts.is_file() {
             return Ok(None);
         }
-        // A FIFO that has taken its place by now must not be waited for.
+        // Non-blocking: the file may have been replaced by a FIFO since the check.
         let mut options = OpenOptions::new();
         let file =
             options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
@@ -51,7 +50,7 @@ impl Pin {
         }
     }
 
-    /// One word for it.
+    /// Returns the digest, or `absent`.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Pin::File(digest) => digest,
@@ -59,7 +58,7 @@ impl Pin {
         }
     }
 
-    /// Whether this is the program that was accepted.
+    /// Checks that a program is the accepted one.
     pub(crate) fn holds(&self, found: &Executable) -> Result<(), Failure> {
         match self {
             Pin::File(digest) if *digest == found.sha256 => Ok(()),
@@ -67,7 +66,7 @@ impl Pin {
         }
     }
 
-    /// Whether this is the file that was accepted. Reads it again.
+    /// Checks that a file is the accepted one. Reads it again.
     pub(crate) fn holds_file(&self, path: &Path) -> Result<(), Failure> {
         match Pin::of_file(path) {
             Ok(Some(now)) if now == *self => Ok(()),
@@ -78,11 +77,11 @@ impl Pin {
 
 fn another(path: &Path) -> Failure {
     let message = format!("`{}` is not the file that was accepted", path.display());
-    let hint = "it has changed since; look at it, then `sinew reload --accept`";
+    let hint = "it has changed; review it, then run `sinew reload --accept`";
     Failure::new(FailureKind::Conflict, message).hint(hint)
 }
 
-/// Programs that many manifests name, each looked for once while these are registered.
+/// Cache of program pins during registration: many manifests name the same program.
 #[derive(Default)]
 pub(crate) struct Programs(Mutex<HashMap<String, Pin>>);
 
@@ -92,14 +91,14 @@ impl Programs {
         if let Some(pin) = known().get(program) {
             return pin.clone();
         }
-        // Not behind the lock: it may be a large file.
+        // Outside the lock, because the file may be large.
         let pin = Pin::of(program.as_ref());
         known().insert(program.to_owned(), pin.clone());
         pin
     }
 }
 
-/// The digest of everything that stands behind a tool.
+/// Computes the origin digest of a tool from its parts.
 pub(crate) fn origin(parts: &[&str]) -> String {
     let parts: Vec<String> = parts.iter().map(|part| canonical::sha256_hex(part.as_bytes())).collect();
     canonical::sha256_hex(parts.join("\n").as_bytes())

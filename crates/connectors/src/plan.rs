@@ -1,92 +1,93 @@
-//! What an orchestration helper answers: calls in their order, whose arguments may refer to what earlier ones gave.
+//! Plan of an orchestration helper: calls in order, whose arguments may refer to the results of earlier
+//! calls.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// A plan may not have more steps: it is made by a function, and a function can be wrong.
+/// Limit of steps, because a helper may be faulty.
 pub(crate) const MOST_STEPS: usize = 16;
-/// The key of an object that stands for something an earlier step gave.
+/// Key of a reference object, which stands for a part of an earlier result.
 pub(crate) const FROM: &str = "$from";
-/// What the arguments of a step, or the answer of the whole, may hold: a reference of a few bytes stands for a whole output,
-/// and may stand there a thousand times.
+/// Size limit of the resolved arguments of a step or of the final output: a short reference can stand for a
+/// large output and can be repeated many times.
 const LARGEST: usize = 4 << 20;
-/// What a value takes beside its text.
+/// Estimated size of a value besides its text.
 const SLOT: usize = 32;
-/// A longer name of a step nobody writes.
+/// Length limit of a step id.
 const LONGEST_ID: usize = 128;
-/// Deeper than this nobody writes arguments.
+/// Nesting limit of arguments.
 const DEEPEST: usize = 32;
 
-/// Calls, one after the other.
+/// Calls to make one after the other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
-    /// What the whole answers, with references; what each step gave where it is left out.
+    /// Final output with references. Default: the output of each step.
     #[serde(default)]
     output: Option<Value>,
 }
 
-/// One call.
+/// Call in a plan.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// What later steps call it.
+    /// Name for references in later steps.
     pub(crate) id: String,
     pub(crate) tool: String,
     #[serde(default)]
     pub(crate) arguments: Map<String, Value>,
-    /// Whether the plan goes on where it does not succeed.
+    /// True if the plan continues when this step fails.
     #[serde(default)]
     pub(crate) optional: bool,
     #[serde(skip)]
     wording: Wording,
 }
 
-/// Whose words the arguments of a step are.
+/// Author of the arguments of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Wording {
-    /// A helper wrote them: its references are references. What the caller gave it has none in it.
+    /// The helper: its references are resolved. The validators refuse references in the caller's arguments.
     #[default]
     Helpers,
-    /// They are the caller's own, handed on as they are.
+    /// The caller: the arguments are passed on unchanged.
     Callers,
 }
 
-/// What the steps so far gave, by id: `{success, output, error}` each.
+/// Results of the completed steps by id: `{success, output, error}` each.
 pub(crate) type Given = Map<String, Value>;
 
 impl Plan {
-    /// The plan that a helper answered.
+    /// Parses the plan that a helper returned.
     pub(crate) fn read(answer: Value) -> Result<Plan, String> {
         let plan: Plan = serde_json::from_value(answer).map_err(|error| {
             let error = error.to_string();
-            format!("it is no plan: {}", tool::visible_line(&tool::shorten(&error, LONGEST_ID)))
+            format!("it is not a plan: {}", tool::visible_line(&tool::shorten(&error, LONGEST_ID)))
         })?;
         plan.checked()
     }
 
     fn checked(self) -> Result<Plan, String> {
         if self.steps.len() > MOST_STEPS {
-            return Err(format!("it has {} steps; {MOST_STEPS} are the most", self.steps.len()));
+            return Err(format!("it has {} steps; at most {MOST_STEPS} are permitted", self.steps.len()));
         }
         let mut seen = std::collections::HashSet::new();
         for Step { id, .. } in &self.steps {
             let shown = || tool::visible_line(&tool::shorten(id, tool::LONGEST_WORD));
             if id.is_empty() || id.len() > LONGEST_ID || tool::visible_line(id) != *id {
                 return Err(format!(
-                    "`{}` is no name of a step: up to {LONGEST_ID} plain characters",
+                    "`{}` is not a valid step id: use up to {LONGEST_ID} printable characters",
                     shown()
                 ));
             }
             if !seen.insert(id.as_str()) {
-                return Err(format!("it has two steps `{}`", shown()));
+                return Err(format!("it has two steps named `{}`", shown()));
             }
         }
         Ok(self)
     }
 
-    /// Each of these tools in turn, with the same arguments.
+    /// Creates a plan that calls each tool in turn with the same arguments.
     pub(crate) fn of_each(tools: &[String], arguments: &Map<String, Value>) -> Result<Plan, String> {
         let step = |tool: &String| Step {
             id: tool.clone(),
@@ -95,12 +96,12 @@ impl Plan {
             optional: false,
             wording: Wording::Callers,
         };
-        // One more than there may be, so that it is told.
+        // One more than the limit, so that `validate` reports it.
         let steps = tools.iter().take(MOST_STEPS + 1).map(step).collect();
         Plan { steps, output: None }.checked()
     }
 
-    /// What the whole answers.
+    /// Builds the final output.
     pub(crate) fn answer(&self, given: &Given) -> Result<Value, String> {
         match &self.output {
             Some(output) => Filling::of(given).resolved(output, 0),
@@ -113,7 +114,7 @@ impl Plan {
 }
 
 impl Step {
-    /// Its arguments, with what they refer to put in.
+    /// Returns the arguments with references resolved.
     pub(crate) fn arguments(&self, given: &Given) -> Result<Map<String, Value>, String> {
         if self.wording == Wording::Callers {
             return Ok(self.arguments.clone());
@@ -122,7 +123,7 @@ impl Step {
     }
 }
 
-/// Puts in what is referred to, as long as there is room for it.
+/// Resolver of references with a size budget.
 struct Filling<'g> {
     given: &'g Given,
     room: usize,
@@ -168,7 +169,7 @@ impl<'g> Filling<'g> {
         Ok(filled)
     }
 
-    /// Room for a value and all that is in it, before it is copied.
+    /// Charges a value with all its members to the budget, before it is copied.
     fn take_whole(&mut self, value: &Value) -> Result<(), String> {
         self.take(SLOT + value.as_str().map_or(0, str::len))?;
         match value {
@@ -184,16 +185,17 @@ impl<'g> Filling<'g> {
     fn take(&mut self, bytes: usize) -> Result<(), String> {
         let left = self.room.checked_sub(bytes);
         self.room =
-            left.ok_or_else(|| format!("with what it refers to it is larger than {LARGEST} bytes"))?;
+            left.ok_or_else(|| format!("with its references resolved it is larger than {LARGEST} bytes"))?;
         Ok(())
     }
 }
 
-/// What is at `STEP.output.…`, `STEP.success` or `STEP.error`. The id of a step may have dots of its own.
+/// Resolves `STEP.output.…`, `STEP.success` or `STEP.error`. The id of a step may contain dots; the longest
+/// match wins.
 fn at<'g>(path: &str, given: &'g Given) -> Result<&'g Value, String> {
     let missing = || {
         let path = tool::visible_line(&tool::shorten(path, 128));
-        format!("`{path}` refers to nothing that an earlier step gave")
+        format!("`{path}` refers to no result of an earlier step")
     };
     let of = given.iter().filter_map(|(id, one)| {
         let rest = path.strip_prefix(id.as_str())?;
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_put_in_wherever_they_stand() {
+    fn references_are_resolved_at_any_depth() {
         let check = |value: Value, expect: Option<Value>| {
             assert_eq!(Filling::of(&given()).resolved(&value, 0).ok(), expect, "{value}");
         };
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_bounded_and_its_steps_have_names_of_their_own() {
+    fn a_plan_is_bounded_and_its_step_ids_are_unique() {
         let step = |id: usize| json!({"id": id.to_string(), "tool": "t"});
         let steps = |count: usize| json!({"steps": (0..count).map(step).collect::<Vec<_>>()});
         assert!(Plan::read(steps(MOST_STEPS)).is_ok());
@@ -267,9 +269,9 @@ mod tests {
         assert_eq!(each.steps.iter().map(|step| step.tool.as_str()).collect::<Vec<_>>(), ["x", "y"]);
         assert_eq!(each.answer(&given()).unwrap()["a"], json!({"list": [1, {"n": "x"}]}));
     }
-    /// Twenty thousand references to a megabyte are a few hundred kilobytes of plan.
+    /// Twenty thousand references to one megabyte fit into a few hundred kilobytes of plan.
     #[test]
-    fn references_stand_for_no_more_than_there_is_room_for() {
+    fn resolved_references_are_bounded() {
         let mut given = given();
         let large = |bytes: usize| json!({"success": true, "output": "x".repeat(bytes), "error": null});
         given.insert("one".to_owned(), large(900_000));
@@ -285,13 +287,13 @@ mod tests {
             assert!(plan(count).answer(&given).is_err());
         }
         given.insert("one".to_owned(), json!({"output": vec![0; LARGEST / SLOT]}));
-        assert!(plan(1).answer(&given).is_err(), "small values take room too");
+        assert!(plan(1).answer(&given).is_err(), "small values count too");
         let own = Filling::of(&given).resolved(&json!(vec!["x".repeat(1 << 20); 5]), 0);
-        assert!(own.is_err(), "what needs no reference is counted too");
+        assert!(own.is_err(), "values without references count too");
     }
 
     #[test]
-    fn what_the_caller_gave_is_handed_on_as_it_is() {
+    fn caller_arguments_are_passed_on_unchanged() {
         let Value::Object(arguments) = json!({"tags": [{"$from": "a.output"}]}) else { panic!("an object") };
         let each = Plan::of_each(&["x".to_owned()], &arguments).unwrap();
         assert_eq!(each.steps[0].arguments(&given()), Ok(arguments));

@@ -1,4 +1,4 @@
-//! Manifests into a registry, each command a tool.
+//! Registers the commands of manifests as tools.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::road::Road;
 use crate::teaching::{self, Shared};
 use crate::uncallable::Uncallable;
 
-/// What runs the tools of manifests.
+/// Registrar of the tools of manifests.
 #[derive(Clone, Debug)]
 pub struct Connectors {
     sandbox: Sandbox,
@@ -39,21 +39,21 @@ pub struct Connectors {
     keys: Arc<HostKeys>,
 }
 
-/// A tool that was not registered, and why.
+/// Tool that was not registered, with the reason.
 #[derive(Debug)]
 pub struct Skipped {
-    /// The tool.
+    /// Tool name.
     pub name: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// A body, and the digest of what stands behind it.
+/// Executor with the origin digest of its tool.
 type Body = (Arc<dyn ToolExecutor>, String);
 
 impl Connectors {
-    /// Programs run in this sandbox, functions in these workers, what goes out goes through this gatekeeper, and calls of
-    /// other tools take this road.
+    /// Creates a registrar. Programs run in this sandbox, functions in these workers, outbound requests go
+    /// through this gateway, and inner calls enter this pipeline.
     pub fn new(sandbox: &Sandbox, workers: &Workers, gatekeeper: &Gatekeeper, road: &Road) -> Self {
         let (sandbox, workers) = (sandbox.clone(), workers.clone());
         Connectors {
@@ -67,22 +67,23 @@ impl Connectors {
         }
     }
 
-    /// The same, where it is kept what servers say of their tools. Without, it is held for as long as these tools are.
+    /// Sets the store of MCP tool definitions. Without it, pins last only as long as the registered tools.
     pub fn pinning(self, upstreams: Upstreams) -> Self {
         Connectors { upstreams: Some(upstreams), ..self }
     }
 
-    /// The same, where only what stood behind each of these tools before may stand there now.
+    /// Sets the accepted origin digests by tool name. A tool with another origin cannot be called.
     pub fn accepting(self, accepted: HashMap<String, String>) -> Self {
         Connectors { accepted: Arc::new(accepted), ..self }
     }
 
-    /// The same, with the keys that servers on the network may be sent. Without, none is.
+    /// Sets the keys for servers on the network. Without it, no key is sent.
     pub fn with_keys(self, keys: HostKeys) -> Self {
         Connectors { keys: Arc::new(keys), ..self }
     }
 
-    /// Registers every command of every manifest as `id.command`, and as `command` where nothing else has that name.
+    /// Registers every command of every manifest as `id.command`, and as `command` if no other tool has that
+    /// name.
     pub fn register(&self, manifests: &[Manifest], registry: &mut ToolRegistry) -> Vec<Skipped> {
         let mut wanted: HashMap<&str, usize> = HashMap::new();
         for (command, _) in manifests.iter().flat_map(Manifest::tools) {
@@ -95,7 +96,7 @@ impl Connectors {
             let is_new = |name: ToolName| !spelt.contains(&name) && known.get(name.as_str()).is_none();
             wanted.get(name) == Some(&1) && ToolName::new(name).is_ok_and(is_new)
         };
-        // Reading and checking is most of the work; only adding must be done one after the other.
+        // Reading and checking takes most of the time and runs in parallel; only adding is sequential.
         let programs = Programs::default();
         let made = manifest::spread(manifests, |manifest| self.tools((manifest, &programs), is_free));
         let mut skipped = Vec::new();
@@ -106,7 +107,7 @@ impl Connectors {
         skipped
     }
 
-    /// The tools of one manifest, each with its name; a short name where it is free.
+    /// Builds the tools of one manifest, with the short name as an alias if it is free.
     fn tools(
         &self,
         (manifest, programs): (&Manifest, &Programs),
@@ -120,7 +121,7 @@ impl Connectors {
         manifest.tools().map(|(command, tool)| (tool.name().to_string(), one(command))).collect()
     }
 
-    /// What all commands of a manifest run, read once.
+    /// Reads the program, script, server or tools that all commands of a manifest share.
     fn behind(&self, manifest: &Manifest, programs: &Programs) -> Result<Behind, String> {
         if let Some(section) = manifest.cli() {
             return Ok(Behind::Program(programs.pin(&section.executable)));
@@ -142,7 +143,7 @@ impl Connectors {
         }
     }
 
-    /// The server of a manifest, which is not started before it is needed.
+    /// Prepares the server of a manifest. It is started on demand.
     fn server(
         &self,
         (manifest, section): (&Manifest, &McpSection),
@@ -200,12 +201,12 @@ impl Connectors {
         tool.map_err(|error| error.to_string())
     }
 
-    /// The body of a tool, if it is what was accepted; else one that says so.
+    /// Replaces the executor of a tool whose origin differs from the accepted one by one that fails.
     fn accepted(&self, tool: &str, executor: Arc<dyn ToolExecutor>, origin: String) -> Body {
         match self.accepted.get(tool) {
             Some(accepted) if *accepted != origin => {
-                let why = format!("what `{tool}` runs is another program than was accepted");
-                let hint = "it was replaced while no daemon ran; look at it, then `sinew reload --accept`"
+                let why = format!("the program of `{tool}` is not the accepted one");
+                let hint = "it was replaced while no daemon ran; review it, then run `sinew reload --accept`"
                     .to_owned();
                 (Arc::new(Uncallable { why, hint }), format!("not {origin}"))
             }
@@ -263,12 +264,12 @@ impl Connectors {
     }
 }
 
-/// The helper that says what a meta tool calls. That it is there was checked.
+/// Returns the orchestration helper of a meta tool. The manifest loader has checked that it exists.
 fn orchestration(manifest: &Manifest, shared: &Shared) -> Option<Function> {
     shared.helper(manifest.meta()?.orchestration.as_deref()?.strip_prefix("helpers.")?)
 }
 
-/// What the commands of manifests would be left out for, whatever machine they are on.
+/// Finds the commands of manifests that could not be registered on any machine.
 pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
     let mut registry = ToolRegistry::new();
     let mut found = Vec::new();
@@ -289,7 +290,7 @@ pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
     found
 }
 
-/// What the commands of a manifest run.
+/// Implementation that the commands of a manifest share.
 enum Behind {
     Program(Pin),
     Script(Arc<Script>, Pin),
@@ -307,5 +308,5 @@ fn uncallable(manifest: &Manifest) -> Uncallable {
         }
         None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
     };
-    Uncallable { why: format!("`{id}` does not say how it is run"), hint }
+    Uncallable { why: format!("the manifest `{id}` does not state how the tool runs"), hint }
 }

@@ -1,5 +1,5 @@
-//! The road that the calls of a meta tool take: the same as everybody's. Tools are registered before there is one, so
-//! whoever puts the parts together says later where it begins.
+//! Entry of the pipeline for the inner calls of meta tools. Tools are registered before the execution layer
+//! exists, so the composition root connects the entry later.
 
 use std::fmt;
 use std::future::Future;
@@ -9,35 +9,35 @@ use std::time::Duration;
 
 use tool::{Arguments, Caller, Failure, FailureKind, ToolResult, TraceContext};
 
-/// A call that a tool makes in the name of who called it.
+/// Call that a tool makes on behalf of its caller.
 #[derive(Clone, Debug)]
 pub struct InnerCall {
-    /// The tool.
+    /// Tool name.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments of the tool.
     pub arguments: Arguments,
-    /// Who is charged for it: the caller of the tool that makes it.
+    /// Caller of the outer tool, who is charged for the call.
     pub caller: Caller,
-    /// Below the span of the tool that makes it.
+    /// Trace context below the span of the outer tool.
     pub trace: TraceContext,
-    /// What is left of the time of the tool that makes it.
+    /// Remaining time of the outer tool.
     pub deadline: Duration,
 }
 
-/// A call on its way. Whoever drops it takes it back.
+/// Future of an inner call. Dropping it cancels the call.
 pub type Walking = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
 
 type Walk = Box<dyn Fn(InnerCall) -> Option<Walking> + Send + Sync>;
 
-/// Where the road begins. Clones share it.
+/// Entry of the pipeline. Clones share it.
 #[derive(Clone, Default)]
 pub struct Road {
     walk: Arc<OnceLock<Walk>>,
 }
 
 impl Road {
-    /// Says where it begins; nothing comes of a call while the process stops. The first word stays: there is one layer to
-    /// lead to.
+    /// Connects the entry to the execution layer. `start_call` returns `None` while the process shuts down. Only
+    /// the first connection counts, because a process has one layer.
     pub fn begins(&self, walk: impl Fn(InnerCall) -> Option<Walking> + Send + Sync + 'static) {
         let _ = self.walk.set(Box::new(walk));
     }
@@ -45,7 +45,7 @@ impl Road {
     pub(crate) fn walk(&self, call: InnerCall) -> Result<Walking, Failure> {
         let walking = self.walk.get().and_then(|walk| walk(call));
         walking.ok_or_else(|| {
-            Failure::new(FailureKind::Transient, "nothing can be called now").hint("try again")
+            Failure::new(FailureKind::Transient, "no tool can be called now").hint("try again")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What a manifest knows, as the guardrail takes it: validators, mistakes, surprises.
+//! Converts the knowledge of a manifest for the guardrail: validators, known mistakes and API quirks.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use manifest::{ApiComplexity, Check, Command, FieldMapping, KnowledgeStrategy, M
 
 use crate::{argv, plan};
 
-/// What all commands of a manifest share: it is there once, however many they are.
+/// Knowledge shared by all commands of a manifest, stored once.
 pub(crate) struct Shared {
     helpers: Arc<[(Arc<str>, Arc<str>)]>,
     helper_functions: Vec<Function>,
@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     mistakes: Arc<[Mistake]>,
     quirks: Arc<[Quirk]>,
     pub(crate) api: Arc<ApiComplexity>,
-    /// The fields of their own kind, each with the helper that takes it out.
+    /// Field mappings, each with its extraction helper.
     pub(crate) fields: Arc<[(FieldMapping, Option<Function>)]>,
 }
 
@@ -70,14 +70,14 @@ fn named(functions: &[Function], id: &str) -> Option<Function> {
     functions.iter().find(|function| &*function.id == id).cloned()
 }
 
-/// A function of a manifest, ready to be run.
+/// Converts a function of a manifest into one that a worker can run.
 fn function(kind: Kind, function: &manifest::Function, helpers: &Arc<[(Arc<str>, Arc<str>)]>) -> Function {
     let (id, source) = (function.id.as_str().into(), function.source.as_str().into());
     Function { kind, id, source, helpers: Arc::clone(helpers) }
 }
 
-/// What refuses a call of a command. A value that a program would take for an option is refused with the rest, and so is
-/// one that a plan would take for a reference to what an earlier step gave.
+/// Returns the validators of a command. Besides those of the manifest, they refuse a value that a program
+/// would treat as an option, and one that a plan would treat as a reference to an earlier result.
 pub(crate) fn rules(manifest: &Manifest, command: &Command, shared: &Shared) -> Vec<Rule> {
     let stated = manifest.validators(&command.name).map(|validator| Rule {
         requirements: validator.checks.iter().flat_map(requirements).collect(),
@@ -100,7 +100,7 @@ fn requirements(check: &Check) -> Vec<Requirement> {
     present.into_iter().chain(form).collect()
 }
 
-/// What is told where a call is wrong. Nothing, where the manifest keeps its knowledge to itself.
+/// Returns the tool guidance for invalid calls. It is empty if the manifest does not share its knowledge.
 pub(crate) fn lore(manifest: &Manifest, command: &Command, shared: &Shared) -> Lore {
     if manifest.strategy() == KnowledgeStrategy::External {
         let reference = format!("see the documentation of {} {}", manifest.name(), manifest.version());
@@ -120,13 +120,13 @@ pub(crate) fn lore(manifest: &Manifest, command: &Command, shared: &Shared) -> L
 
 #[cfg(test)]
 mod tests {
-    use document::Document;
+    use strict_yaml::Document;
 
     use super::*;
 
-    /// A megabyte of names, mistakes and helpers must not be there once for each of the commands.
+    /// A megabyte of names, mistakes and helpers must not be copied for each command.
     #[test]
-    fn what_commands_share_is_there_once() {
+    fn commands_share_the_knowledge_of_their_manifest() {
         let text = "tool:\n  schema_version: 2.0\n  id: t\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n  \
                     cli_specific: {executable: echo}\n  commands:\n    - {name: a, process_input: p}\n    - {name: b, \
                     process_input: p}\n  executable_knowledge:\n    processors:\n      - {id: p, language: javascript, \

@@ -1,11 +1,12 @@
-//! A tool that is listed and cannot be called: its manifest does not say how it runs, or says it in a way not known here.
+//! Executor of a tool that is listed but cannot be called: its manifest does not state how it runs, or the
+//! program behind it is not the accepted one.
 
 use std::sync::Arc;
 
 use registry::{Order, Running, ToolExecutor};
 use tool::{Failure, FailureKind};
 
-/// The body of such a tool.
+/// Executor that always fails with this reason.
 pub(crate) struct Uncallable {
     pub(crate) why: String,
     pub(crate) hint: String,

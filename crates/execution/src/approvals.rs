@@ -1,9 +1,10 @@
-//! A human in charge: questions about calls, their answers, and what is not asked again.
+//! Operator approvals: approval requests, operator decisions and standing rules.
 //!
-//! A call that needs a human waits here, holding no place and no file. A yes is bound to the caller and to what the call
-//! would do, is used up once, and lets the call walk the whole road again. Everything is on record before it holds, in
-//! one order; what is in memory is only ever what the record says. Deciding is for the operator's door alone: nothing
-//! on the road of a call leads to `operator.rs`.
+//! A call that needs approval waits here and holds neither a run reservation nor an open file. An approval is
+//! bound to the caller and to the effect of the call, is used once, and sends the call through the whole
+//! pipeline again. Every change is written to the ledger before it takes effect, one change at a time, so the
+//! state in memory always equals the state in the ledger. Only the control socket can decide: no stage of the
+//! pipeline calls into `operator.rs`.
 
 mod asking;
 mod card;
@@ -57,50 +58,51 @@ use clock::Clock;
 use queue::{Claim, Queue, State, Unusable};
 use rule::Rule;
 
-/// What is kept of a question beside the record, until it is decided.
+/// Part of an approval request that is stored on disk, outside of the ledger, until the request is decided.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     card: Card,
-    /// The narrowest standing rule that would cover the call, if one can.
+    /// The narrowest standing rule that would cover the call, if there is one.
     rule: Option<Rule>,
-    /// The arguments, where a human may change them: not where parts of them are masked.
+    /// The arguments, if the operator may edit them. `None` if parts of them are masked.
     arguments: Option<Arguments>,
 }
 
-/// A change that a human wants to make to the arguments of a call that waits.
+/// Edit of the arguments of a waiting call by the operator.
 struct Edit {
     arguments: Arguments,
     answer: oneshot::Sender<Result<Edited, String>>,
 }
 
-/// What became of it.
+/// Result of an `ArgumentEdit`.
 enum Edited {
-    /// It is a new question.
+    /// The edited call needs approval; holds the id of its new request.
     Asks(String),
-    /// Nobody needs to be asked about it.
+    /// The edited call needs no approval.
     Runs,
 }
 
-/// All questions, on record and in memory.
+/// All approval requests and standing rules, in memory and in the ledger.
 pub(crate) struct Approvals {
     queue: Mutex<Queue>,
-    /// One change at a time: the first that is on disk is the one that counts.
+    /// Serialises changes: the first decision on disk wins.
     turn: tokio::sync::Mutex<()>,
     changes: watch::Sender<u64>,
     clock: Clock,
     cards: Arc<Cards>,
-    /// Names this daemon's life.
+    /// Identifies this run of the daemon.
     life: String,
-    /// The calls that wait, by the question, whoever came first at the head.
+    /// Edit channels of the waiting calls by approval id, in the order in which the calls arrived.
     editors: Mutex<HashMap<String, Vec<mpsc::Sender<Edit>>>>,
     pending: Mutex<HashMap<String, Held>>,
-    /// Fired when no call waits any longer, because the daemon stops.
+    /// Fired at shutdown; ends the wait of every call.
     closing: CancellationToken,
     pin: Pin,
 }
 
 impl Approvals {
-    /// Goes on where the record left off. A question whose card is gone or was changed cannot be decided any more.
+    /// Restores the state from the ledger. A request whose stored file is missing or was modified is
+    /// withdrawn.
     pub(crate) fn restore(ledger: &Ledger, recovery: &Recovery, state: &Path) -> Self {
         let approvals = Approvals {
             queue: Mutex::default(),
@@ -135,21 +137,21 @@ impl Approvals {
         approvals
     }
 
-    /// A question whose card cannot be shown as it was asked.
+    /// Withdraws a request whose stored file is missing or was modified.
     fn lose(&self, ledger: &Ledger, id: &str) {
-        tracing::warn!(approval_id = id, "the card of an approval is gone or was changed: it is withdrawn");
+        tracing::warn!(approval_id = id, "an approval is withdrawn: its file is missing or was modified");
         let mut queue = self.queue();
-        if let Some(void) = queue.void(id, "its card was gone or changed when the daemon started") {
-            // Where that cannot be written the next start finds the same, and does the same.
+        if let Some(void) = queue.void(id, "its file was missing or modified when the daemon started") {
+            // If the append fails, the next start finds the same request and withdraws it again.
             if let Err(error) = ledger.append(&Entry::Approval(void.clone())) {
-                tracing::error!(%error, "a withdrawn approval could not be recorded");
+                tracing::error!(%error, "the withdrawal of an approval could not be recorded");
             }
             queue.apply(&void);
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // The queue is whole after every statement, so a panic elsewhere cannot have broken it.
+        // Every statement leaves the queue consistent, so it is valid even after a panic in another thread.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,29 +163,29 @@ impl Approvals {
         self.clock.now()
     }
 
-    /// Lets every call that waits end, and its question stay.
+    /// Ends the wait of every call. The requests stay open.
     pub(crate) fn close(&self) {
         self.closing.cancel();
     }
 
-    /// Follows what happens to questions.
+    /// Returns a receiver that is notified of every change to approvals.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Whether a yes takes a PIN.
+    /// Returns true if an approval requires the operator PIN.
     pub(crate) fn pin_is_set(&self) -> bool {
         self.pin.is_set()
     }
 
-    /// How many wait for an answer.
+    /// Number of requests that wait for a decision.
     pub(crate) fn pending(&self) -> usize {
         let now = self.now();
         let waits = |asked: &queue::Asked| asked.state == State::Pending && now < asked.terms.expires_at;
         self.queue().asked().iter().filter(|(_, asked)| waits(asked)).count()
     }
 
-    /// Makes a change that was proposed under `turn` hold: on disk first.
+    /// Applies a change that was proposed under `change_lock`: to the disk first, then to the queue.
     async fn record(&self, ledger: &Ledger, approval: Approval) -> Result<(), LedgerError> {
         ledger.append_durably(&Entry::Approval(approval.clone())).await?;
         self.queue().apply(&approval);
@@ -195,29 +197,30 @@ impl Approvals {
         Ok(())
     }
 
-    /// Records whatever has run out. Lazily, by whoever looks: what has run out does not hold, recorded or not.
+    /// Records expired requests and rules. Readers call it lazily: expiry takes effect by time, recorded or
+    /// not.
     async fn sweep(&self, ledger: &Ledger) {
         let _turn = self.turn.lock().await;
         let expired = self.queue().expired(self.now());
         for approval in expired {
             if let Err(error) = self.record(ledger, approval).await {
-                tracing::error!(%error, "an approval ran out, but that could not be recorded");
+                tracing::error!(%error, "the expiry of an approval could not be recorded");
             }
         }
     }
 
-    /// Takes a question back.
+    /// Withdraws a request.
     async fn void(&self, ledger: &Ledger, id: &str, why: &str) {
         let _turn = self.turn.lock().await;
         let proposed = self.queue().void(id, why);
         if let Some(void) = proposed
             && let Err(error) = self.record(ledger, void).await
         {
-            tracing::error!(%error, "an approval was taken back, but that could not be recorded");
+            tracing::error!(%error, "the withdrawal of an approval could not be recorded");
         }
     }
 
-    /// Uses an answer up. What runs after this runs once.
+    /// Consumes an approval, so that it authorises only one run.
     async fn take(
         &self,
         ledger: &Ledger,
@@ -232,7 +235,7 @@ impl Approvals {
         }
     }
 
-    /// How an answer stands for this caller.
+    /// Checks that this caller can use the approval now.
     fn standing(&self, id: &str, caller: &Caller) -> Result<(), Unusable> {
         self.queue().usable(id, caller, self.now()).map(|_| ())
     }
@@ -242,7 +245,7 @@ impl Approvals {
         pending.insert(id.to_owned(), Level::ApprovalsPending.hold());
     }
 
-    /// Tells of an answer, or of a question that ended without one.
+    /// Publishes the event and the metrics of a decision, or of a request that ended without one.
     fn announce(&self, approval: &Approval) {
         let decision = match approval.event {
             ApprovalEvent::Requested => return self.hold(&approval.id),

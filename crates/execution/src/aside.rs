@@ -1,13 +1,16 @@
-//! Work that takes long only for those who make it so: done where nobody else waits for it.
+//! Runs work on large arguments where it cannot stall other connections. Small arguments, the normal case,
+//! are handled directly.
 
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Values, and bytes of text, that are looked at in passing. Who sends thousands of mistakes waits for their list alone.
+/// Limits below which arguments are handled directly. A caller that sends thousands of mistakes alone waits
+/// for the list of problems.
 const MOST_VALUES: usize = 2_000;
 const MOST_BYTES: usize = 64 * 1024;
 
-/// Does the work, away from the threads that others need where the arguments are large.
+/// Runs `work`. If the arguments are large, it first moves the other tasks of this runtime thread to another
+/// thread (`block_in_place`).
 pub(crate) fn aside_if_large<T>(arguments: Value, work: impl FnOnce(Value) -> T) -> T {
     let others_wait =
         Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -59,13 +62,13 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn others_go_on_meanwhile() {
+    async fn large_arguments_do_not_block_other_tasks() {
         let (open, opened) = mpsc::channel();
         let large = json!(vec![0; MOST_VALUES + 1]);
         let waits = tokio::spawn(async move {
             aside_if_large(large, |_| opened.recv_timeout(Duration::from_secs(20)).is_ok())
         });
         tokio::spawn(async move { open.send(()) });
-        assert!(waits.await.unwrap(), "the only thread was not given up");
+        assert!(waits.await.unwrap(), "the only thread was blocked");
     }
 }

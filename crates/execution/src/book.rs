@@ -1,4 +1,4 @@
-//! Reading the record, for whoever may: the human's door. Everything here is blocking work.
+//! Ledger queries for the control socket. All functions block.
 
 use ledger::entry::Note;
 use ledger::{Entry, ExportFormat, ExportPage, Filter, LedgerError, Record, VerifyReport};
@@ -7,26 +7,26 @@ use serde_json::json;
 use crate::layer::ToolExecutionLayer;
 
 impl ToolExecutionLayer {
-    /// Matching records, newest first.
+    /// Returns matching records, newest first.
     pub fn ledger_query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
         self.ledger.query(filter)
     }
 
-    /// Checks every byte of the record. One that is not as it was written says so itself from then on.
+    /// Verifies every byte of the ledger. If it finds damage, it records that in the ledger.
     pub fn ledger_verify(&self) -> Result<VerifyReport, LedgerError> {
         let report = self.ledger.verify()?;
         if !report.is_intact() {
             let problems = report.problems.len();
-            let text = format!("a check found {problems} places that are not as they were written");
+            let text = format!("ledger verification found {problems} problems");
             let note = Note { about: "ledger_verify".to_owned(), text, data: json!(report) };
             if let Err(error) = self.ledger.append(&Entry::Note(note)) {
-                tracing::error!(%error, problems, "the record is damaged, and that could not be recorded");
+                tracing::error!(%error, problems, "the ledger is damaged, and the damage could not be recorded");
             }
         }
         Ok(report)
     }
 
-    /// A page of matching records in a form for other programs, oldest first.
+    /// Returns a page of matching records in an export format, oldest first.
     pub fn ledger_export(
         &self,
         filter: &Filter,

@@ -1,4 +1,4 @@
-//! What a door hands in, and what the road carries along.
+//! Call request as received from an endpoint, and the call state that the pipeline carries.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -22,57 +22,57 @@ use crate::calls::{Stop, StoppedBy, Track};
 use crate::repeats::Claim;
 use crate::sessions::WorkerSession;
 
-/// One call, as a door understood it. Nothing in it has been checked.
+/// One call as parsed by an endpoint. None of its content is checked yet.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The tool, as the caller spelt it.
+    /// Tool name as the caller spelled it.
     pub tool_name: String,
-    /// The arguments, whatever they are.
+    /// Arguments; any JSON value.
     pub arguments: Value,
-    /// Who calls, as the door knows it.
+    /// Caller, as identified by the endpoint.
     pub caller: Caller,
-    /// Where the call stands in a trace.
+    /// Trace context of the call.
     pub trace: TraceContext,
-    /// How long the caller will wait, for everything together. It can only shorten what policy allows.
+    /// Total time the caller will wait. It can only shorten the timeout that policy allows.
     pub deadline: Option<Duration>,
-    /// Where relative paths start. It widens nothing.
+    /// Base for relative paths. It grants no additional access.
     pub cwd: Option<PathBuf>,
-    /// Who hears how far the call has come.
+    /// Receiver of progress notifications.
     pub progress: Progress,
-    /// When the request arrived.
+    /// Time the request arrived.
     pub started: Instant,
-    /// Whether the curated map is asked.
+    /// Use of the curated map for this call.
     pub curated_map: CuratedMap,
-    /// What makes a repeat of this call the same call, by the caller's word.
+    /// Idempotency key given by the caller.
     pub idempotency_key: Option<String>,
-    /// Fired when the caller takes the call back.
+    /// Cancelled when the caller cancels the call.
     pub withdrawn: CancellationToken,
-    /// How it goes about a human, where one must be asked.
+    /// Behaviour when operator approval is required.
     pub asking: Asking,
-    /// The answer of a human that it brings along.
+    /// Id of an approval that the caller presents.
     pub approval_id: Option<String>,
 }
 
-/// Whether a call is checked by the curated map, beside its tool's schema.
+/// Selects if a call is checked against the curated map in addition to the tool's schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CuratedMap {
-    /// It is.
+    /// The curated map is checked.
     #[default]
     Asked,
-    /// A human has it left out, to have a call as it is. That is announced and on record.
+    /// The operator skips the curated map to send a call unchanged. An event and the ledger record that.
     LeftOut,
 }
 
-/// Who made a call.
+/// Origin of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MadeBy {
-    /// Its caller, through a door.
+    /// The caller, through an endpoint.
     Caller,
-    /// A tool at work for its caller, which holds a place already.
+    /// A tool that runs for its caller and already holds a run slot.
     Tool,
 }
 
-/// One call on the road: its identity and the world it is judged in.
+/// One call in the pipeline: its identity and the configuration snapshot that judges it.
 pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) tool_name: SharedText,
@@ -81,37 +81,37 @@ pub(crate) struct Call {
     pub(crate) trace: TraceContext,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
-    /// Stands for the arguments wherever they must not be repeated.
+    /// Digest used wherever the arguments themselves must not appear.
     pub(crate) arguments_digest: SharedText,
-    /// One snapshot for the whole call, whatever is reloaded meanwhile.
+    /// Snapshot for the whole pass through the pipeline; a reload meanwhile does not change it.
     pub(crate) world: Arc<World>,
     pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
     pub(crate) progress: Progress,
     pub(crate) span: CallSpan,
-    /// Where it stands, and whether it must end.
+    /// State in the list of active calls, and the stop request.
     pub(crate) track: Arc<Track>,
     pub(crate) curated_map: CuratedMap,
-    /// What its caller marked it with.
+    /// Idempotency key given by the caller.
     pub(crate) key: Option<Key>,
-    /// Its hold on that key.
+    /// Exclusive claim on that key, held until the outcome is recorded.
     pub(crate) claim: OnceLock<Claim>,
-    /// The worker session it was let in for.
+    /// Worker session that admitted the call.
     pub(crate) worker: OnceLock<Arc<WorkerSession>>,
-    /// What the host said of it, where it is a host's and only judged.
+    /// Facts reported by the host, for a host call that is only judged.
     pub(crate) host: Option<Value>,
-    /// What the judge saw of a call that is not run.
+    /// Facts of the decision that denied the call.
     saw: OnceLock<Value>,
     intended: AtomicBool,
     pub(crate) asking: Asking,
-    /// The question it is about, once there is one.
+    /// Approval that the call refers to, once there is one.
     pub(crate) hand: Option<Hand>,
-    /// The arguments that a human put in the place of its own.
+    /// Arguments that the operator put in place of the original ones.
     pub(crate) edited: Option<Arguments>,
 }
 
 impl Call {
-    /// Splits a request into what identifies the call and what it says.
+    /// Splits a request into the call and its arguments, and starts the call's span.
     pub(crate) fn admit(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
         let id = CallId::fresh();
         let span = CallSpan::start(&Subject {
@@ -124,12 +124,12 @@ impl Call {
         Self::spanned(request, Some(ledger), world, mode, (id, span))
     }
 
-    /// The same for a call that is only judged: nobody collects a span of what never ran.
+    /// Like `receive`, for a call that is only judged: its span is not exported.
     pub(crate) fn suppose(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
         Self::spanned(request, Some(ledger), world, mode, (CallId::fresh(), CallSpan::unexported()))
     }
 
-    /// The same for one that will have no record either.
+    /// Like `judge_only`, for a call that is never recorded: it needs no ledger.
     pub(crate) fn glance(request: Request, world: Arc<World>, mode: Mode) -> (Call, Value) {
         Self::spanned(request, None, world, mode, (CallId::fresh(), CallSpan::unexported()))
     }
@@ -143,7 +143,8 @@ impl Call {
     ) -> (Call, Value) {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
         let tool = name_on_record(&world, &request.tool_name);
-        // Once, before anything is compared or kept: a name that is cut in one place and whole in another is two.
+        // The client name is normalised once, before it is compared or stored. A name that is cut in one
+        // place and whole in another would count as two callers.
         request.caller = nameable(request.caller);
         let key = match (ledger, &request.idempotency_key) {
             (Some(ledger), Some(key)) => Some(Key::of(key, &request, ledger)),
@@ -181,30 +182,30 @@ impl Call {
         (call, request.arguments)
     }
 
-    /// The same call, made by somebody else than its caller.
+    /// Sets the origin of the call.
     pub(crate) fn made_by(self, made_by: MadeBy) -> Call {
         Call { made_by, ..self }
     }
 
-    /// The same call, with what the host says of it for the record.
+    /// Attaches the host's facts, which are recorded with a refusal.
     pub(crate) fn of_host(self, facts: Value) -> Call {
         Call { host: Some(facts), ..self }
     }
 
-    /// The same call under the mode and the rules of now.
+    /// Moves the call to the current snapshot and mode, to be judged again.
     pub(crate) fn renewed(self, world: Arc<World>, mode: Mode, hand: Option<Hand>) -> Call {
         let workspaces = world.workspaces.based_at(self.workspaces.base());
-        // A decision that was on record has its end there too.
+        // The previous decision, if one was recorded, also has its outcome in the ledger.
         Call { workspaces, world, mode, hand, intended: AtomicBool::new(false), ..self }
     }
 
-    /// The same call with the arguments that a human gave it.
+    /// Replaces the arguments by those the operator edited.
     pub(crate) fn edited(self, ledger: &Ledger, arguments: &Arguments) -> Call {
         let digest = ledger.keyed_digest(&canonical::bytes(&Value::Object(arguments.clone())));
         Call { arguments_digest: digest.into(), edited: Some(arguments.clone()), ..self }
     }
 
-    /// Waits for a part of the road, but not past the caller's deadline, nor once the call must end.
+    /// Awaits a stage until the caller's deadline passes or the call is stopped.
     pub(crate) async fn in_time<T>(&self, part: impl Future<Output = T>) -> Result<T, Box<Refusal>> {
         let part = self.unless_stopped(part);
         let Some(deadline) = self.deadline else { return part.await };
@@ -215,7 +216,7 @@ impl Call {
         })
     }
 
-    /// Waits for a part of the road unless somebody ends the call. Nothing of it may have run yet.
+    /// Awaits a stage unless the call is stopped. The tool must not have been started yet.
     pub(crate) async fn unless_stopped<T>(&self, part: impl Future<Output = T>) -> Result<T, Box<Refusal>> {
         tokio::select! {
             biased;
@@ -224,50 +225,50 @@ impl Call {
         }
     }
 
-    /// Who ended it, if anybody did.
+    /// Originator of the stop request, if there is one.
     pub(crate) fn stopped(&self) -> Option<StoppedBy> {
         self.track.stop().by()
     }
 
-    /// Keeps what the judge saw, for the record of the refusal; the caller is told no more than before.
+    /// Keeps the decision facts for the ledger record of the refusal. The caller does not see them.
     pub(crate) fn keep_facts(&self, facts: &Value) {
-        // The first answer is the one that refused.
+        // The first denial is the one that refuses the call.
         let _ = self.saw.set(redact::shared().redact_value(facts));
     }
 
-    /// The refusal of a denied call, once what the judge saw is kept.
+    /// Turns a denial into a refusal and keeps its decision facts.
     pub(crate) fn denied(&self, denial: Denial) -> Box<Refusal> {
         self.keep_facts(denial.facts());
         denial.into()
     }
 
-    /// What the judge saw, where it refused.
+    /// Decision facts of the denial, if the call was denied.
     pub(crate) fn facts(&self) -> Option<&Value> {
         self.saw.get()
     }
 
-    /// Its decision is on record: from here on the call needs an outcome.
+    /// Marks the decision as recorded. From here on the ledger needs an outcome.
     pub(crate) fn mark_intended(&self) {
         self.intended.store(true, Ordering::Release);
     }
 
-    /// Whether its decision is on record.
+    /// Returns true if the decision is recorded in the ledger.
     pub(crate) fn is_intended(&self) -> bool {
         self.intended.load(Ordering::Acquire)
     }
 
-    /// Does a part of the road and notes how long it took.
+    /// Runs a stage and records its duration in the span.
     pub(crate) fn timed<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let _timing = self.span.stage(stage);
         work()
     }
 
-    /// What every record of this call says first.
+    /// Call description that starts every ledger record of this call.
     pub(crate) fn on_record(&self, tool: &str) -> Arc<ledger::Call> {
         self.on_record_as(&name_on_record(&self.world, tool))
     }
 
-    /// The same where the tool was found.
+    /// Like `ledger_call`, for a tool that is in the registry.
     pub(crate) fn on_record_of(&self, definition: &ToolDefinition) -> Arc<ledger::Call> {
         self.on_record_as(definition.name().as_str())
     }
@@ -282,29 +283,31 @@ impl Call {
         })
     }
 
-    /// What the judge is told of the moment.
+    /// Mode, workspaces and counts for the judge.
     pub(crate) fn situation(&self, counts: Counts) -> Situation<'_> {
         Situation { mode: self.mode, workspaces: &self.workspaces, counts }
     }
 
-    /// What is left of the caller's patience, at most `limit`.
+    /// Time until the caller's deadline, at most `limit`.
     pub(crate) fn time_left(&self, limit: Duration) -> Duration {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(limit, |left| left.min(limit))
     }
 
-    /// Since the request arrived.
+    /// Milliseconds since the request arrived.
     pub(crate) fn latency_ms(&self) -> f64 {
         self.started.elapsed().as_secs_f64() * 1000.0
     }
 }
 
-/// What makes a repeat of a call the same call.
+/// Digests that identify a repeated call.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// The key and whose it is, in one: who calls itself otherwise, or is in another session, has another.
+    /// Digest of the key and its party. The same key in another session or under another client name is a
+    /// different key.
     pub(crate) scoped: String,
-    /// What was sent with it: the arguments as the caller gave them, whatever a human made of them, and the folder.
+    /// Digest of the arguments as the caller sent them, before any edit by the operator, and of the working
+    /// directory.
     pub(crate) request: String,
 }
 
@@ -318,7 +321,7 @@ impl Key {
     }
 }
 
-/// A client may call itself anything, a secret included.
+/// Redacts and shortens the client name, which the client chooses freely and which may contain a secret.
 pub(crate) fn nameable(caller: Caller) -> Caller {
     let fit = |name: String| match recordable(&name) {
         Cow::Owned(shown) if shown != name => tool::shortened(&shown, LONGEST_NAME, &name),
@@ -327,7 +330,7 @@ pub(crate) fn nameable(caller: Caller) -> Caller {
     Caller { client: caller.client.map(fit), ..caller }
 }
 
-/// The name of a tool for the record. That of one there is is no secret of anybody's.
+/// Tool name for the ledger. The name of a registered tool is recorded unchanged; any other name is redacted.
 fn name_on_record(world: &World, name: &str) -> SharedText {
     match world.definition(name) {
         Some(definition) if definition.name().as_str() == name => definition.name().shared(),
@@ -335,7 +338,7 @@ fn name_on_record(world: &World, name: &str) -> SharedText {
     }
 }
 
-/// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.
+/// Redacts and shortens an unchecked name, like every other text that a caller controls.
 fn recordable(name: &str) -> Cow<'_, str> {
     match redact::shared().redact_text(name) {
         Cow::Borrowed(name) if name.len() <= LONGEST_NAME => Cow::Borrowed(name),

@@ -1,5 +1,5 @@
-//! The calls that have not answered at once: where each stands, and the way to end one before its time. It starts
-//! nothing and judges nothing; whoever waits on the road for a call waits for its [`Stop`] too.
+//! List of the active calls, with the state of each and a way to stop it. It starts and judges nothing; every
+//! stage that waits for a call also waits for its `StopRequest`.
 
 mod signal;
 mod stop;
@@ -17,81 +17,81 @@ pub(crate) use stop::{Stop, StoppedBy};
 
 use crate::layer::ToolExecutionLayer;
 
-/// What a call that is told to end is given to do so. A process tree takes a tenth of that.
+/// Time to wait for a cancelled call to end. Killing a process tree takes a tenth of that.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
-/// Where a call stands that has not ended.
+/// State of a call that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Standing {
-    /// It is being checked and judged, and what it names is being opened.
+    /// The call is being checked and judged, and its paths are being opened.
     Deciding,
-    /// It waits for a human.
+    /// The call waits for operator approval.
     Suspended {
-        /// The approval it waits for.
+        /// Id of the pending approval.
         approval_id: String,
     },
-    /// It may run, and waits for a place.
+    /// The call is permitted and waits for a run slot.
     Queued,
     /// The tool runs.
     Running,
 }
 
-/// One call that has not ended, as a person sees it.
+/// Status of a call that has not ended, as shown to the operator.
 #[derive(Clone, Debug, Serialize)]
 pub struct CallStanding {
-    /// Names it everywhere.
+    /// Id of the call in the ledger, the logs and the traces.
     pub call_id: CallId,
-    /// The tool, as the caller spelt it.
+    /// Tool name as the caller spelled it.
     pub tool: String,
-    /// Where it stands.
+    /// Current state.
     #[serde(flatten)]
     pub standing: Standing,
-    /// Who asked.
+    /// Caller.
     pub caller: Caller,
-    /// When the request arrived.
+    /// Time the request arrived.
     pub since: Timestamp,
-    /// How long ago that is.
+    /// Milliseconds since the request arrived.
     pub age_ms: u64,
-    /// Whether it was told to end.
+    /// True if a stop was requested.
     pub cancelled: bool,
 }
 
-/// What became of the wish to end a call.
+/// Result of a request to cancel a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It has ended, and how is on record.
+    /// The call has ended and its outcome is recorded.
     Ended,
-    /// It was told to end, and has not yet.
+    /// The stop was requested, but the call has not ended yet.
     Told,
-    /// No such call is under way.
+    /// No active call has this id.
     NotFound,
 }
 
-/// One call's place on the list, which it shares with whoever walks it.
+/// Shared state of one call, used by the list and by the pipeline.
 pub(crate) struct Track {
     id: CallId,
     tool: SharedText,
     caller: Arc<Caller>,
     started: Instant,
     standing: Mutex<Standing>,
-    /// What it turned out to call, once it runs.
+    /// Definition of the tool, set when the tool starts.
     definition: OnceLock<Arc<ToolDefinition>>,
     stop: Stop,
-    /// Given when the call has ended and is off the list.
+    /// Set when the call has ended and is off the list.
     over: Signal,
-    /// Given when nobody waits for the answer any longer.
+    /// Set when the caller no longer waits for the result.
     gone: Signal,
 }
 
-/// All of them, by their ids, which sort by time.
+/// Active calls by id. Ids sort by time.
 #[derive(Clone, Default)]
 pub(crate) struct Calls(Arc<Mutex<BTreeMap<CallId, Arc<Track>>>>);
 
-/// Whoever waits for the answer of a call: gone when this is dropped.
+/// Guard held while the caller waits for the result. Dropping it marks the caller as gone.
 pub(crate) struct Present(Arc<Track>);
 
-/// Takes a call off the list when it is dropped.
+/// Guard that removes a call from the list when it is dropped.
 pub(crate) struct Listed {
     list: Calls,
     track: Arc<Track>,
@@ -122,18 +122,18 @@ impl Track {
         &self.stop
     }
 
-    /// Whoever holds this waits for the answer.
+    /// Returns the guard that the waiting caller holds.
     pub(crate) fn present(self: &Arc<Self>) -> Present {
         Present(Arc::clone(self))
     }
 
-    /// Returns when nobody waits for the answer any longer.
+    /// Returns when the caller no longer waits for the result.
     pub(crate) async fn deserted(&self) {
         self.gone.given().await;
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
-        // A value is put in whole, so a panic elsewhere cannot have broken it.
+        // The value is replaced as a whole, so a panic elsewhere cannot leave it inconsistent.
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,29 +152,29 @@ impl Track {
 }
 
 impl Calls {
-    /// Whoever holds this has the call taken off the list at its end.
+    /// Returns the guard that removes the call from the list at its end.
     pub(crate) fn until_the_end_of(&self, track: &Arc<Track>) -> Listed {
         Listed { list: self.clone(), track: Arc::clone(track) }
     }
 
-    /// Puts a call on the list; one that is there stays.
+    /// Adds a call to the list if it is not there yet.
     pub(crate) fn show(&self, track: &Arc<Track>) {
         self.list().entry(track.id).or_insert_with(|| Arc::clone(track));
     }
 
-    /// Notes where a call stands now. It is on the list from here on.
+    /// Sets the state of a call and adds it to the list.
     pub(crate) fn enter(&self, track: &Arc<Track>, standing: Standing) {
         *track.standing() = standing;
         self.show(track);
     }
 
-    /// Notes that the tool of a call runs.
+    /// Marks a call as running.
     pub(crate) fn run(&self, track: &Arc<Track>, definition: &Arc<ToolDefinition>) {
         let _ = track.definition.set(Arc::clone(definition));
         self.enter(track, Standing::Running);
     }
 
-    /// Tells the running calls of these tools to end.
+    /// Requests a stop of the running calls whose tools are forbidden.
     pub(crate) fn forbid(&self, forbidden: impl Fn(&ToolDefinition) -> bool) {
         let list = self.list();
         let running =
@@ -182,14 +182,14 @@ impl Calls {
         running.for_each(|track| track.stop.order(StoppedBy::Mode));
     }
 
-    /// Tells the calls of a session that is over to end.
+    /// Requests a stop of all calls of a closed session.
     pub(crate) fn end_session(&self, session: &str) {
         let list = self.list();
         let its = list.values().filter(|track| track.caller.session.as_deref() == Some(session));
         its.for_each(|track| track.stop.order(StoppedBy::Session));
     }
 
-    /// All of them, oldest first.
+    /// Status of all calls, oldest first.
     pub(crate) fn all(&self) -> Vec<CallStanding> {
         let mut all: Vec<CallStanding> = self.list().values().map(|track| track.seen()).collect();
         all.sort_by_key(|call| (call.since, call.call_id));
@@ -201,7 +201,7 @@ impl Calls {
     }
 
     fn list(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<Track>>> {
-        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,13 +220,13 @@ impl Drop for Present {
 }
 
 impl ToolExecutionLayer {
-    /// The calls that have not ended, oldest first.
+    /// Calls that have not ended, oldest first.
     pub fn calls(&self) -> Vec<CallStanding> {
         self.calls.all()
     }
 
-    /// Ends a call wherever it stands, because a human says so, and waits for its end as long as a process tree may take.
-    /// The call's own record says who ended it.
+    /// Cancels a call in any state on behalf of the operator, and waits for its end as long as killing a
+    /// process tree may take. The outcome of the call records that the operator cancelled it.
     pub async fn cancel(&self, id: CallId) -> Cancelled {
         let Some(track) = self.calls.find(id) else { return Cancelled::NotFound };
         track.stop.order(StoppedBy::Operator);

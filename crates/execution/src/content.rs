@@ -1,5 +1,5 @@
-//! Secrets that the policy blocks: a call that carries one is refused, and whatever a tool says that carries one is
-//! withheld: its answer, the words of its failure, and what it says while it runs.
+//! Screening for secrets that the policy blocks. A call whose arguments contain one is refused. Tool output,
+//! failure messages and progress notes that contain one are withheld.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,13 +11,13 @@ use tool::{
     Arguments, Failure, FailureKind, Progress, ProgressNote, Refusal, RefusalCode, canonical, shorten,
 };
 
-/// What a tool has to say of its failure, in bytes: others may have put these words into its mouth.
+/// Maximum length in bytes of a failure message or hint. The output of other programs may control that text.
 const MOST_WORDS: usize = 4096;
-/// How much of what was said before is looked at again: a secret may come in two pieces.
+/// Bytes of earlier output that are scanned again, because a secret may be split between two notes.
 const OVERLAP: usize = 4096;
-const WAY_OUT: &str = "safety.yaml blocks it; a human can look at it elsewhere";
+const WAY_OUT: &str = "safety.yaml blocks this secret; the operator can read it outside Sinew";
 
-/// Finds the secrets that the policy describes, and those that are known without it.
+/// Creates a redactor for the secrets that the policy describes, in addition to the built-in patterns.
 pub fn redactor(policy: &Policy) -> Result<Redactor, telemetry::TelemetryError> {
     let pattern = |secret: SecretRule| SecretPattern {
         name: secret.name,
@@ -31,13 +31,14 @@ pub fn redactor(policy: &Policy) -> Result<Redactor, telemetry::TelemetryError> 
     Redactor::new(policy.secrets().map(pattern).collect())
 }
 
-/// Makes the policy's patterns those of this process: from now on they hold for every record, log line and span.
+/// Installs the policy's patterns for this process. From then on they apply to every ledger record, log line
+/// and span.
 pub(crate) fn share_patterns(policy: &Policy) -> Result<(), telemetry::TelemetryError> {
     redact::share(redactor(policy)?);
     Ok(())
 }
 
-/// Refuses arguments that hold a secret of the action `block`, and reports those of the action `warn`.
+/// Refuses arguments that contain a secret with the action `block`, and logs secrets with the action `warn`.
 pub(crate) fn refuse_blocked(policy: &Policy, call: &ValidCall) -> Result<(), Box<Refusal>> {
     let redactor = redact::shared();
     let tool = call.definition().name();
@@ -45,7 +46,7 @@ pub(crate) fn refuse_blocked(policy: &Policy, call: &ValidCall) -> Result<(), Bo
     for_each_text_of(call.arguments(), &mut |text| {
         blocked = blocked.take().or_else(|| redactor.blocked(text).map(str::to_owned));
         if let Some(name) = redactor.warned(text) {
-            tracing::warn!(%tool, secret = name, "the arguments hold what looks like a secret");
+            tracing::warn!(%tool, secret = name, "the arguments contain what looks like a secret");
         }
     });
     let Some(name) = blocked else { return Ok(()) };
@@ -53,30 +54,30 @@ pub(crate) fn refuse_blocked(policy: &Policy, call: &ValidCall) -> Result<(), Bo
     let mut refusal = Refusal::new(tool.as_str(), RefusalCode::ValidatorRejected, reason).detail("secret");
     refusal.retryable = false;
     refusal.rule = policy.secrets().find(|secret| secret.name == name).map(|secret| secret.rule);
-    Err(Box::new(refusal.hint("leave the secret out: name the file or the variable that holds it instead")))
+    Err(Box::new(refusal.hint("remove the secret; name the file or the variable that contains it instead")))
 }
 
-/// The failure of an answer that holds a secret of the action `block`.
+/// Returns the failure for an output that contains a secret with the action `block`.
 pub(crate) fn withheld(answer: &Value) -> Option<Failure> {
     let name = blocked_in(answer)?;
-    let message = format!("the answer is withheld: it contains a {name}");
+    let message = format!("the output is withheld: it contains a {name}");
     Some(Failure::new(FailureKind::Unreadable, message).hint(WAY_OUT))
 }
 
-/// What may be told of a failure: no secret of the action `block`, and no more than an answer may have.
+/// Removes secrets with the action `block` from a failure, and limits it to the size of a regular output.
 pub(crate) fn fit_to_tell(mut failure: Failure, most_output: u64) -> Failure {
     let redactor = redact::shared();
     let words = [Some(failure.message.as_str()), failure.hint.as_deref()];
     let in_words = words.into_iter().flatten().find_map(|text| redactor.blocked(text)).map(str::to_owned);
     if let Some(name) = in_words.or_else(|| failure.output.as_ref().and_then(blocked_in)) {
-        let message = format!("it failed, and what it said is withheld: it contains a {name}");
+        let message = format!("the tool failed, and its message is withheld: it contains a {name}");
         return Failure { message, hint: Some(WAY_OUT.to_owned()), output: None, ..failure };
     }
     let bytes = failure.output.as_ref().map_or(0, |output| canonical::bytes(output).len() as u64);
     if bytes > most_output {
         failure.output = None;
         let left_out =
-            format!("its output is left out: it has {bytes} bytes, and policy allows {most_output}");
+            format!("its output is omitted: it has {bytes} bytes, and policy allows {most_output}");
         failure.hint = Some(failure.hint.map_or(left_out.clone(), |hint| format!("{hint}; {left_out}")));
     }
     failure.message = shorten(&failure.message, MOST_WORDS).into_owned();
@@ -84,20 +85,20 @@ pub(crate) fn fit_to_tell(mut failure: Failure, most_output: u64) -> Failure {
     failure
 }
 
-/// The same listener, who hears no piece of output once a secret of the action `block` has shown in it.
+/// Wraps a progress listener. It forwards no more output once a secret with the action `block` has appeared.
 pub(crate) fn screened(progress: &Progress) -> Progress {
     if !progress.is_heard() {
         return Progress::default();
     }
     let (listener, screen) = (progress.clone(), Mutex::new(Screen::default()));
     Progress::heard_by(move |note| {
-        // A panic elsewhere leaves at worst a shorter overlap behind.
+        // At worst, a panic elsewhere leaves a shorter overlap.
         let passed = screen.lock().unwrap_or_else(PoisonError::into_inner).pass(note);
         listener.tell(passed);
     })
 }
 
-/// The last of the pieces of output, and the secret they held.
+/// Most recent output, and the name of the secret found in it.
 #[derive(Default)]
 struct Screen {
     said: String,
@@ -119,7 +120,7 @@ impl Screen {
         match &self.withheld {
             None => note,
             Some(name) => {
-                let message = format!("what it says is withheld: it contains a {name}");
+                let message = format!("the output is withheld: it contains a {name}");
                 ProgressNote { message, data: None, ..note }
             }
         }
@@ -135,7 +136,8 @@ fn blocked_in(value: &Value) -> Option<String> {
     blocked
 }
 
-/// Every text in a value, keys included: whoever writes the value chooses those too.
+/// Calls `each` for every string in a value, including object keys, which the author of the value also
+/// controls.
 pub(crate) fn for_each_text(value: &Value, each: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => each(text),

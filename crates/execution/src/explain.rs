@@ -1,7 +1,8 @@
-//! What would become of a call, and why, without running it.
+//! Explains how a call would be decided, without running it.
 //!
-//! The judgement is the road's own, so what is explained is what would happen. Nothing is reserved or counted, and no tool
-//! is started. On record is only what an agent was told of what is in files that a call would change.
+//! It uses the judge stages of the pipeline, so the explanation is the decision that the call would get.
+//! Nothing is reserved or counted, and no tool is started. The ledger records only what an explanation told
+//! an agent about the content of files that the call would change.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,38 +22,39 @@ use crate::look_up::look_up;
 use crate::pipeline;
 use crate::repeats::{self, Earlier};
 
-/// What would become of a call.
+/// Explanation of how a call would be decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
-    /// The tool by its own name, or as it was asked for where there is none.
+    /// Registered name of the tool, or the requested name if there is no such tool.
     pub tool_name: String,
-    /// The mode it was judged in.
+    /// Mode that the call was judged in.
     pub mode: Mode,
-    /// What would become of it.
+    /// Verdict.
     #[serde(flatten)]
     pub finding: Finding,
-    /// The rules that led to it, in the order they were looked at.
+    /// Rules that led to the verdict, in the order of evaluation.
     pub rules: Vec<RuleRef>,
-    /// Pins the policy that judged.
+    /// Hash of the policy that judged the call.
     pub policy_hash: String,
 }
 
-/// The three ends a judgement can have.
+/// Verdict of an explained call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Finding {
-    /// It would run; or has run before under its key, and its end would be told again.
+    /// The call would run. If it ran before with the same idempotency key, its recorded outcome would be
+    /// returned.
     Permit,
-    /// A human would be asked.
+    /// The operator would be asked for approval.
     Ask {
-        /// What the caller is told where nobody is there to answer.
+        /// Refusal that the caller gets if the operator does not answer.
         refusal: Box<Refusal>,
-        /// The rules that ask.
+        /// Rules that require the approval.
         asked_by: Vec<RuleRef>,
     },
-    /// It would be refused.
+    /// The call would be refused.
     Deny {
-        /// What the caller is told.
+        /// Refusal that the caller would get.
         refusal: Box<Refusal>,
     },
 }
@@ -67,7 +69,7 @@ impl Finding {
         }
     }
 
-    /// Why it would not simply run.
+    /// Refusal, unless the call would run without approval.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Finding::Permit => None,
@@ -76,23 +78,24 @@ impl Finding {
     }
 }
 
-/// Who hears an explanation.
+/// Recipient of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearer {
-    /// Who would make the call: what a call would tell is told, and leaves a trace as it would.
+    /// The caller. The explanation contains no more than the call itself would reveal, and is recorded in the
+    /// same way.
     Caller,
-    /// The human, who may see what is in the files.
+    /// The operator, who may see the content of the files.
     Operator,
 }
 
 impl ToolExecutionLayer {
-    /// What would become of this call now, or in another mode.
+    /// Explains how this call would be decided now, in the current or another mode.
     pub async fn explain(&self, request: Request, mode: Option<Mode>, hearer: Hearer) -> Explanation {
         let (world, mode) = (self.world.load_full(), mode.unwrap_or_else(|| self.mode()));
         let (call, arguments) = Call::suppose(request, &self.ledger, world, mode);
         let look = match hearer {
             Hearer::Operator => Look::Freely,
-            // A mode that does not hold must not open to an agent what the one that does keeps shut.
+            // An explanation for another mode must not show an agent what the current mode hides.
             Hearer::Caller if mode == self.mode() => Look::OnRecord,
             Hearer::Caller => Look::Not,
         };
@@ -104,7 +107,8 @@ impl ToolExecutionLayer {
     }
 }
 
-/// Walks as far as nothing changes. The tool's own name comes with what was found.
+/// Runs the stages without side effects. Returns the registered name of the tool with the verdict and its
+/// rules.
 async fn suppose(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -127,7 +131,7 @@ async fn suppose(
     }
 }
 
-/// The tool of a call that is let in, and the call that was run under its key, if it has one.
+/// Admits the call and returns its tool, and the earlier call with the same idempotency key, if any.
 async fn known<'a>(
     layer: &ToolExecutionLayer,
     call: &'a Call,
@@ -138,7 +142,8 @@ async fn known<'a>(
     Ok((earlier, look_up(call, arguments)?))
 }
 
-/// What would come of a question: not every call that needs a human can be shown to one, and some have their answer.
+/// Explains a call that requires approval. Some of these calls cannot be shown to the operator and are
+/// refused, and some are already approved.
 async fn asked(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -157,7 +162,8 @@ async fn asked(
     }
 }
 
-/// A verdict as data, with the rules that led to it. Whatever was opened to reach it is closed here.
+/// Converts a verdict to its serialisable form, with the rules that led to it. This closes the paths that
+/// were opened for it.
 pub(crate) fn found(verdict: Result<Verdict, Box<Refusal>>) -> (Finding, Vec<RuleRef>) {
     match verdict {
         Ok(Verdict::Permit(permit)) => (Finding::Permit, permit.rules().to_vec()),
@@ -176,9 +182,9 @@ pub(crate) fn found(verdict: Result<Verdict, Box<Refusal>>) -> (Finding, Vec<Rul
     }
 }
 
-/// A stage of ours panicked: the call could not have run either.
+/// Refusal for a panic in a stage: the call itself would have failed in the same way.
 pub(crate) fn fault(call: &Call) -> Box<Refusal> {
-    let reason = "a fault inside Sinew ended this judgement";
+    let reason = "an internal fault in Sinew ended this decision";
     let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
-    Box::new(refusal.detail("internal_fault").hint("the log has the place"))
+    Box::new(refusal.detail("internal_fault").hint("see the daemon log for details"))
 }

@@ -1,7 +1,7 @@
-//! The tools of another program (a host), judged by our rules and never run by us.
+//! Tools of another program (a host) that Sinew judges and never runs.
 //!
-//! A host asks before it uses a tool of its own. Its tools have definitions here, and no executor: they stand in a
-//! table beside the registry, and nothing that runs a call can find them.
+//! A host asks Sinew before it uses a tool of its own. These tools have definitions but no executor. They are
+//! in a table beside the registry, where nothing that runs a call can find them.
 
 mod arguments;
 mod below;
@@ -25,45 +25,45 @@ pub use glance::HostJudge;
 pub use judged::{HostCall, HostVerdict, Origin, Silence, UnknownHost};
 pub use review::{Advice, HostReview, secrets_in};
 
-/// What a permit says to the host.
+/// Answer to the host for a permitted call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnPermit {
-    /// Run it without asking us again; the host's own rules that deny or ask still hold.
+    /// Run the call without asking Sinew again. The host's own deny and ask rules still apply.
     #[default]
     Allow,
-    /// Nothing: the host's own rules and its user decide, as without us.
+    /// No decision: the host's own rules and its user decide, as without Sinew.
     None,
 }
 
-/// One host and what we know of its tools.
+/// One host and its tools.
 #[derive(Debug)]
 pub struct Host {
-    /// What it is called.
+    /// Name of the host.
     pub name: String,
-    /// What a permit says to it.
+    /// Answer for a permitted call.
     pub on_permit: OnPermit,
-    /// What `~` stands for in the paths it is given.
+    /// Home directory that `~` stands for in the host's paths.
     pub user_home: Option<PathBuf>,
-    /// By name, or by the beginning of one.
+    /// Tools by name or name prefix.
     pub tools: Vec<(HostToolName, HostTool)>,
 }
 
-/// A tool's name in the host's spelling. Compared exactly.
+/// Tool name in the host's spelling. Compared exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostToolName {
-    /// This one.
+    /// The whole name.
     Is(String),
-    /// Every one that begins so.
+    /// Prefix of the name.
     Begins(String),
 }
 
-/// What is to be said of a tool.
+/// Treatment of a host tool.
 #[derive(Debug)]
 pub enum HostTool {
-    /// Our rules decide.
+    /// Judged by Sinew's rules.
     Judged(Box<JudgedTool>),
-    /// Its calls come to us by themselves, and are judged there.
+    /// A tool of Sinew. Its calls reach Sinew through an endpoint and are judged there.
     Ours,
 }
 
@@ -71,18 +71,19 @@ pub enum HostTool {
 #[derive(Debug)]
 pub struct JudgedTool {
     shape: Shape,
-    /// The same tool, whose lines are commands that rules can allow and forbid.
+    /// Shape used if the policy lists commands for this tool: its command lines are arguments that rules can
+    /// allow and forbid.
     with_commands: Option<Shape>,
     arguments: Vec<HostArgument>,
-    /// Whether it shows what is below the folders it is given.
+    /// Set if the tool lists what is below the folders it is given.
     below: Option<Below>,
 }
 
-/// What the rules see of a tool.
+/// Definition of a tool and its compiled schema.
 #[derive(Debug)]
 struct Shape {
     definition: Arc<ToolDefinition>,
-    /// Compiled when the first call needs it: a hook judges one call, and a table has many tools.
+    /// Compiled on first use: a hook process judges one call, and a table has many tools.
     schema: OnceLock<Result<InputSchema, String>>,
 }
 
@@ -95,7 +96,8 @@ impl Shape {
         self.schema.get_or_init(|| self.compile()).as_ref().map_err(String::as_str)
     }
 
-    /// An example that would be refused as malformed is an error, since a refusal shows it as one that is not.
+    /// Compiles the schema. An example that the schema rejects is an error, because refusals show it as a
+    /// valid call.
     fn compile(&self) -> Result<InputSchema, String> {
         let schema =
             InputSchema::compile(self.definition.input_schema()).map_err(|error| error.to_string())?;
@@ -108,29 +110,29 @@ impl Shape {
 }
 
 impl JudgedTool {
-    /// A definition and what its arguments mean.
+    /// Creates a tool from its definition and the meaning of its arguments.
     pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Self {
         JudgedTool { shape: Shape::new(definition), with_commands: None, arguments, below: None }
     }
 
-    /// The same tool with the definition that holds where the policy says which commands it may run. A host has a shell
-    /// to run whole lines with, and those rules know none: where there are none, a line is a text like others.
+    /// Adds the definition for policies that list commands for this tool. A host runs whole lines in a shell,
+    /// which the command rules do not cover. Without such rules a command line is a plain text argument.
     pub fn with_commands(self, definition: ToolDefinition) -> Self {
         JudgedTool { with_commands: Some(Shape::new(definition)), ..self }
     }
 
-    /// The same tool, which shows what is below the folders it is given.
+    /// Marks the tool as one that lists what is below the folders it is given.
     pub fn showing(self, below: Below) -> Self {
         JudgedTool { below: Some(below), ..self }
     }
 
-    /// Whether calls of it can be judged at all. What fails here also refuses every call.
+    /// Checks that calls of the tool can be judged. An error here also refuses every call of it.
     pub fn check(&self) -> Result<(), String> {
         let shapes = [Some(&self.shape), self.with_commands.as_ref()];
         shapes.into_iter().flatten().try_for_each(|shape| shape.schema().map(drop).map_err(str::to_owned))
     }
 
-    /// What the rules see.
+    /// Definition of the tool.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.shape.definition
     }
@@ -146,7 +148,8 @@ impl JudgedTool {
 }
 
 impl Host {
-    /// What is known of a tool: by its whole name, else by the longest beginning. What may be another's is not ours.
+    /// Finds a tool by its whole name, else by the longest matching prefix. A prefix of Sinew's tools matches
+    /// only if the rest of the name is unambiguous.
     pub fn tool(&self, name: &str) -> Option<&HostTool> {
         let fits = |known: &HostToolName, tool: &HostTool| match known {
             HostToolName::Is(whole) => (whole == name).then_some(usize::MAX),
@@ -159,7 +162,7 @@ impl Host {
         fitting.max_by_key(|(length, _)| *length).map(|(_, tool)| tool)
     }
 
-    /// Stands for all that is known of its tools.
+    /// Text that identifies everything in the table of this host.
     pub(crate) fn fingerprint(&self) -> String {
         let tool = |(name, tool): &(HostToolName, HostTool)| match tool {
             HostTool::Judged(judged) => {
@@ -171,7 +174,7 @@ impl Host {
         format!("{} {:?} {:?} {}", self.name, self.on_permit, self.user_home, tools.join("\n"))
     }
 
-    /// What the rules of a policy see of its tools.
+    /// Definitions by which a policy judges this host's tools.
     pub(crate) fn judged(&self, policy: &Policy) -> impl Iterator<Item = &ToolDefinition> {
         self.tools.iter().filter_map(move |(_, tool)| match tool {
             HostTool::Judged(judged) => Some(&*judged.shape(policy).definition),
@@ -179,7 +182,7 @@ impl Host {
         })
     }
 
-    /// The definitions that rules may name.
+    /// Definitions that rules may name.
     pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools.iter().filter_map(|(_, tool)| match tool {
             HostTool::Judged(judged) => Some(judged.definition()),
@@ -188,8 +191,9 @@ impl Host {
     }
 }
 
-/// Whether what follows `mcp__sinew__` can only be a tool's name. Hosts join names by `__`, and `mcp__sinew__x__y` is also
-/// what they call the tool `y` of a server `sinew__x`, as `mcp__sinew___y` is that of a server `sinew_`.
+/// Returns true if `rest`, which follows `mcp__sinew__`, can only be a tool name. Hosts join names with `__`:
+/// `mcp__sinew__x__y` can also be the tool `y` of a server `sinew__x`, and `mcp__sinew___y` that of a server
+/// `sinew_`.
 fn is_one_word(rest: &str) -> bool {
     rest.starts_with(|first: char| first.is_ascii_alphanumeric()) && !rest.contains("__")
 }

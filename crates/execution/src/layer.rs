@@ -1,4 +1,4 @@
-//! The layer every door talks to: one request in, one result out, and exactly one end on record.
+//! The layer that every endpoint calls: one request in, one result out, exactly one outcome recorded.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -9,15 +9,16 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use file_access::UndoStore;
 use futures_util::FutureExt;
 use ledger::{Ledger, LedgerError, Recovery};
-use resources::UndoStore;
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
 use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::approvals::{self, Approvals};
+use crate::bookkeeping::Bookkeeping;
 use crate::call::{Call, MadeBy, Request};
 use crate::calls::Calls;
 use crate::content;
@@ -31,21 +32,22 @@ use crate::repeats::Keys;
 use crate::sessions::{self, Sessions};
 use crate::slots::Slots;
 use crate::status::{ApprovalsStatus, LedgerStatus, ProposalStatus, Status, Tally};
+use crate::throttle::Throttle;
 use crate::transition::OwedChanges;
 use crate::watch::ModeWatch;
 use crate::world::{ToolFilter, World};
 
-/// What a layer is made of.
+/// Components of a `ToolExecutionLayer`.
 pub struct Parts {
     /// Tools, rules and workspaces.
     pub world: World,
-    /// Where everything is recorded.
+    /// Ledger for decisions and outcomes.
     pub ledger: Arc<Ledger>,
-    /// What the ledger remembers of earlier lives.
+    /// State that the ledger recovered from earlier daemon runs.
     pub recovery: Recovery,
-    /// Where questions to a human are kept, and the operator's PIN.
+    /// Directory with the pending approvals and the operator's PIN.
     pub state: PathBuf,
-    /// What calls replaced and removed.
+    /// Backups of the files that calls replaced or removed.
     pub undo: Arc<UndoStore>,
 }
 
@@ -55,7 +57,8 @@ pub struct ToolExecutionLayer {
     pub(crate) approvals: Approvals,
     pub(crate) undo: Arc<UndoStore>,
     pub(crate) limits: Limits,
-    /// What hosts were permitted counts among itself: questions, which run nothing here, use up nobody's calls.
+    /// Rate limits for host calls, which are only judged here and must not use up the limits of calls that
+    /// run.
     pub(crate) host_limits: Limits,
     pub(crate) tally: Tally,
     pub(crate) world: ArcSwap<World>,
@@ -63,17 +66,19 @@ pub struct ToolExecutionLayer {
     pub(crate) watch: ModeWatch,
     pub(crate) sessions: Sessions,
     pub(crate) keys: Keys,
-    /// Those that have not ended, for whoever looks or ends one.
+    /// Calls that have not ended, for listing and cancellation.
     pub(crate) calls: Calls,
     pub(crate) refusals: Pace,
+    pub(crate) throttle: Throttle,
+    pub(crate) bookkeeping: Bookkeeping,
     pub(crate) owed_changes: OwedChanges,
-    /// Counts changes of the mode or of the rules: who waits is judged again.
+    /// Version of the mode and the rules. Waiting calls are judged again when it changes.
     pub(crate) changes: tokio::sync::watch::Sender<u64>,
-    /// Counts changes of the list of tools: who shows it asks again.
+    /// Version of the tool list. Clients that show the list fetch it again when it changes.
     pub(crate) tool_changes: tokio::sync::watch::Sender<u64>,
     pub(crate) reloads: Reloads,
     pub(crate) openings: Slots,
-    /// Callers take turns at the processes that run validators.
+    /// Slots for the processes that run validators, shared fairly between callers.
     pub(crate) validations: Slots,
     pub(crate) mode_turn: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
@@ -82,7 +87,7 @@ pub struct ToolExecutionLayer {
 }
 
 impl ToolExecutionLayer {
-    /// A layer that goes on where the ledger left off: same mode, same rate windows.
+    /// Creates a layer that continues with the mode and the rate windows recovered from the ledger.
     pub fn new(parts: Parts) -> Result<Arc<Self>, TelemetryError> {
         let Parts { world, ledger, recovery, state, undo } = parts;
         content::share_patterns(&world.policy)?;
@@ -91,6 +96,7 @@ impl ToolExecutionLayer {
         let host_limits = Limits::restore(0, &Recovery::default(), |_| false);
         let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
         let approvals = Approvals::restore(&ledger, &recovery, &state);
+        let bookkeeping = Bookkeeping::new(ledger.max_bytes());
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
             approvals,
@@ -102,6 +108,8 @@ impl ToolExecutionLayer {
             sessions: Sessions::default(),
             keys: Keys::default(),
             refusals: Pace::default(),
+            throttle: Throttle::default(),
+            bookkeeping,
             owed_changes: OwedChanges::default(),
             changes: tokio::sync::watch::Sender::new(0),
             tool_changes: tokio::sync::watch::Sender::new(0),
@@ -118,14 +126,14 @@ impl ToolExecutionLayer {
         }))
     }
 
-    /// Runs one call to its end. What cannot be done without waiting is a task of its own: a caller that goes away
-    /// takes neither the tool nor the record with it.
+    /// Runs one call and returns its result. A call that has to wait continues in its own task, so that a
+    /// caller that disconnects aborts neither the tool nor the ledger record.
     pub async fn execute(self: &Arc<Self>, request: Request) -> ToolResult {
         self.execute_for(request, MadeBy::Caller).await
     }
 
-    /// The same for a call that a tool makes in the name of its caller: the same road, charged to the same party. It
-    /// runs beside the place that the tool holds.
+    /// Runs a call that a tool makes on behalf of its caller: same pipeline, charged to the same party. Its
+    /// run slot is granted in addition to the slot that the tool holds.
     pub async fn execute_inner(self: &Arc<Self>, request: Request) -> ToolResult {
         self.execute_for(request, MadeBy::Tool).await
     }
@@ -137,9 +145,10 @@ impl ToolExecutionLayer {
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
         let listed = self.calls.until_the_end_of(&track);
-        // Gone with this future: a call that waits for a human does not run for a caller who has left.
+        // Dropped with this future: a call that waits for the operator does not run after its caller has
+        // left.
         let _present = track.present();
-        // In a box before anything is put around it: it is large, and each wrapping would move it.
+        // Boxed before it is wrapped: the future is large, and each wrapper would move it.
         let work = Box::pin(async move {
             let (call, mut result) = layer.conduct(call, arguments).await;
             sessions::report(&call, &mut result);
@@ -162,11 +171,11 @@ impl ToolExecutionLayer {
     async fn conduct(&self, mut call: Box<Call>, mut arguments: Value) -> (Box<Call>, ToolResult) {
         loop {
             if let Err(refusal) = self.admits(&call) {
-                // No advice here: when the daemon is back nobody knows.
+                // No `retry_after_ms` here: the daemon does not know when it will be restarted.
                 let result = recorder::refused(self, &call, *refusal);
                 return (call, result);
             }
-            // A panic in a stage is ours, not the caller's, and must not cost the record.
+            // A panic in a stage is a fault in Sinew, and the call still needs its ledger record.
             let result = match AssertUnwindSafe(pipeline::walk(self, &call, arguments)).catch_unwind().await {
                 Ok(Ok(ran)) => recorder::ended(self, &call, ran),
                 Ok(Err(Halt::Refused(mut refusal))) => {
@@ -193,31 +202,31 @@ impl ToolExecutionLayer {
         }
     }
 
-    /// What its decisions take from it.
+    /// Context for decisions about calls that run here.
     pub(crate) fn deciding(&self) -> Deciding<'_> {
         Deciding { limits: &self.limits, openings: &self.openings }
     }
 
-    /// Whether calls are still taken in.
+    /// Refuses the call if the daemon is shutting down.
     pub(crate) fn admits(&self, call: &Call) -> Result<(), Box<Refusal>> {
         if !self.draining.load(Ordering::Acquire) {
             return Ok(());
         }
         let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
-        Err(Box::new(refusal.hint("try again when it is back")))
+        Err(Box::new(refusal.hint("try again after the daemon has restarted")))
     }
 
-    /// Whether a call was judged by a mode or rules that hold no more.
+    /// Returns true if the mode or the rules changed since the call was judged.
     pub(crate) fn has_changed_since(&self, call: &Call) -> bool {
         self.mode.get() != call.mode || !Arc::ptr_eq(&self.world.load(), &call.world)
     }
 
-    /// The definitions that pass the filter, by name.
+    /// Definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
         self.world.load().tools(filter)
     }
 
-    /// The state of the layer.
+    /// State of the layer.
     pub fn status(&self) -> Status {
         let (world, mode) = (self.world.load(), self.mode.get());
         Status {
@@ -239,28 +248,30 @@ impl ToolExecutionLayer {
         }
     }
 
-    /// The current mode.
+    /// Current mode.
     pub fn mode(&self) -> Mode {
         self.mode.get()
     }
 
-    /// How many calls may run at once, by the mode and the rules of now.
+    /// Maximum number of concurrent calls for the current mode and rules.
     pub(crate) fn places(&self) -> usize {
         places(&self.world.load(), self.mode.get())
     }
 
-    /// Puts a start on record: from here on this process answers for what the ledger says.
+    /// Records the start of the daemon in the ledger.
     pub fn announce_start(&self, configuration: Configuration) -> Result<(), LedgerError> {
         recorder::start(self, configuration)
     }
 
     /// Records a clean stop and closes the ledger. Blocking.
     pub fn close(&self, reason: &str) {
+        self.write_all_groups();
         recorder::stop(self, reason);
         self.ledger.close();
     }
 
-    /// Admits no more calls and waits for the running ones. Returns how many were still running at the deadline.
+    /// Admits no more calls and waits for the running ones. Returns how many were still running at the
+    /// deadline.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.draining.store(true, Ordering::Release);
         self.approvals.close();
@@ -270,16 +281,17 @@ impl ToolExecutionLayer {
     }
 }
 
-/// Policy may set no limit; the machine always has one.
+/// Maximum number of concurrent calls: the limit of the policy, capped by `MAX_RUNNING`.
 pub(crate) fn places(world: &World, mode: Mode) -> usize {
     let allowed = world.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
     allowed.unwrap_or(MOST_RUNNING).min(MOST_RUNNING)
 }
 
-/// Tools of this process share one pool of threads that may block; beyond its size more would only wait inside.
+/// Cap on concurrent calls. The tools of this process share one blocking pool; calls beyond its size would
+/// only queue inside it.
 const MOST_RUNNING: usize = 256;
-/// Calls whose validators are asked at a time: as many as there are processes for them, so that who waits does so here, where
-/// callers take turns.
+/// Cap on concurrent validations. It equals the number of validator processes, so that calls queue here,
+/// where slots are shared fairly between callers.
 const MOST_VALIDATING: usize = 4;
-/// Paths that are being opened at a time. Opening takes microseconds unless something is stuck.
+/// Cap on concurrent path openings. Opening takes microseconds unless a mount is stuck.
 pub(crate) const MOST_OPENING: usize = 64;

@@ -1,12 +1,12 @@
-//! The road of a call, and the one place where every end of it is recorded.
+//! Pipeline that every tool call runs through, and the single place where every outcome is recorded.
 //!
-//! [`ToolExecutionLayer`] is what the doors (sockets, MCP, command line) talk to: a [`Request`] goes in, a
-//! `ToolResult` comes out, whatever happens in between. The stages themselves live in their own crates;
-//! `pipeline.rs` is their order, top to bottom.
+//! The endpoints (sockets, MCP, command line) call `ToolExecutionLayer`: it takes a `CallRequest` and always
+//! returns a `ToolResult`. The stages are implemented in their own crates; `pipeline.rs` defines their order.
 
 mod approvals;
 mod aside;
 mod book;
+mod bookkeeping;
 mod call;
 mod calls;
 mod content;
@@ -31,6 +31,7 @@ mod slots;
 mod status;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod transition;
 mod undo;
 mod watch;
@@ -40,10 +41,12 @@ pub use approvals::{
     Answer, Asking, Card, CardLine, DecideError, Decided, Fact, Lasting, Listed, OperatorProof, Pin,
     PinError, ShownChange, Side, StandingRule, Tone, shown,
 };
+pub use bookkeeping::Throttled;
 pub use call::{CuratedMap, Request};
 pub use calls::{CallStanding, Cancelled, Standing};
 pub use content::redactor;
 pub use explain::{Explanation, Finding, Hearer};
+pub use file_access::{Reversal, Reverted};
 pub use governance::{Difference, Effect};
 pub use host::{
     Advice, Below, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
@@ -55,8 +58,8 @@ pub use mode::{ModeError, ModeSet};
 pub use offers::Offer;
 pub use recorder::Configuration;
 pub use reload::{Acceptance, ReloadReport, Reloaded, between_maps, loosens};
-pub use resources::{Reversal, Reverted};
 pub use sessions::{OpenedSession, SessionError, SessionStanding, SessionTerms, TermsError};
 pub use status::Status;
+pub use throttle::{CallerKey, RequestCost};
 pub use undo::{UndoError, Undone};
 pub use world::{ToolFilter, World};

@@ -1,4 +1,4 @@
-//! Rate windows and running places. Counting and reserving happen under one lock, so that a burst cannot overshoot.
+//! Rate windows and run slots. Checking and counting happen under one lock, so a burst cannot exceed a limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use crate::slots::{Slot, Slots};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a call waits for a running place when the caller set no deadline.
+/// Longest wait for a run slot when the caller set no deadline.
 const LONGEST_QUEUE: Duration = Duration::from_secs(30);
-/// When a caller that found no place may try again.
+/// Advised delay before a retry when no run slot was free.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What has been run lately, and what is running.
+/// Rate windows of recent calls, and the run slots.
 pub(crate) struct Limits {
     windows: Mutex<Windows>,
     slots: Slots,
@@ -27,14 +27,15 @@ pub(crate) struct Limits {
 
 #[derive(Default)]
 struct Windows {
-    /// When it was found that records are missing: what ran before is not known, and taken for as much as there could be.
+    /// End of the period in which the hourly counts are unknown, because ledger records are missing. Until
+    /// then the hourly windows count as full.
     unknown_until: Option<Instant>,
     by_tool: BTreeMap<ToolName, VecDeque<Instant>>,
     all: VecDeque<Instant>,
     outbound: VecDeque<Instant>,
 }
 
-/// A call that was counted: as what, and when.
+/// Entry of one call in the rate windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     tool: ToolName,
@@ -43,8 +44,8 @@ pub(crate) struct Counted {
 }
 
 impl Limits {
-    /// Limits with this many places, and in the windows what a previous life ran. Whether a tool leaves the machine is
-    /// for the rules of now to say.
+    /// Creates limits with this many run slots, and fills the windows with the calls recovered from the
+    /// ledger. The current rules decide which tools are outbound.
     pub(crate) fn restore(places: usize, recovery: &Recovery, goes_out: impl Fn(&ToolName) -> bool) -> Self {
         let now = Instant::now();
         let unknown_until = (!recorder::is_whole(recovery)).then(|| now + HOUR);
@@ -60,29 +61,30 @@ impl Limits {
         Limits { windows: Mutex::new(windows), slots: Slots::new(places) }
     }
 
-    /// How often this tool ran in the last hour, anything in the last minute, and what left the machine in the last hour.
+    /// Counts of this tool in the last hour, all calls in the last minute, and outbound calls in the last
+    /// hour.
     pub(crate) fn counts(&self, tool: &ToolName) -> Counts {
         self.windows().counts(tool, Instant::now())
     }
 
-    /// How often anything ran in the last minute.
+    /// Count of all calls in the last minute.
     pub(crate) fn counts_of_all(&self) -> Counts {
         let mut windows = self.windows();
         let all_last_minute = slide(&mut windows.all, Instant::now(), MINUTE);
         Counts { all_last_minute, ..Counts::default() }
     }
 
-    /// How many calls are running.
+    /// Number of running calls.
     pub(crate) fn running(&self) -> usize {
         self.slots.taken()
     }
 
-    /// Changes how many may run at once.
+    /// Changes the number of run slots.
     pub(crate) fn set_places(&self, places: usize) {
         self.slots.set_most(places);
     }
 
-    /// A running place, if one is free and nobody waits.
+    /// Returns a run slot if one is free and no call is waiting.
     pub(crate) fn place_at_once(&self, call: &Call) -> Option<Slot> {
         match call.made_by {
             MadeBy::Caller => self.slots.take_at_once(call.caller.connection),
@@ -90,23 +92,23 @@ impl Limits {
         }
     }
 
-    /// Waits for a running place, in turns with other callers.
+    /// Waits for a run slot, in turn with other callers.
     pub(crate) async fn place(&self, call: &Call) -> Result<Slot, Box<Refusal>> {
         let turn = self.slots.take(call.caller.connection);
         tokio::time::timeout(LONGEST_QUEUE, turn).await.map_err(|_| {
             let (taken, most) = (self.slots.taken(), self.slots.most());
             let reason = if taken < most {
                 let held = self.slots.held_by(call.caller.connection);
-                format!("this connection holds {held} of {most} running places; the rest is kept for others")
+                format!("this connection holds {held} of {most} run slots; the rest is reserved for others")
             } else {
-                format!("all {most} running places are taken")
+                format!("all {most} run slots are in use")
             };
             let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason);
             Box::new(refusal.hint("try again when other calls have ended"))
         })
     }
 
-    /// Counts a call against its rates, after asking its permit again with the counts of this very moment.
+    /// Counts a call, after checking its permit against the current counts.
     pub(crate) fn count(&self, permit: &Permit) -> Result<Counted, Denial> {
         let tool = permit.call().definition().name().clone();
         let mut windows = self.windows();
@@ -117,14 +119,14 @@ impl Limits {
         Ok(counted)
     }
 
-    /// Takes back the count of a call that was not run after all: refused calls use nothing up.
+    /// Removes the count of a call that was not run: only calls that run use up a rate limit.
     pub(crate) fn uncount(&self, counted: &Counted) {
         self.windows().forget(counted);
     }
 
-    /// Says when trying again can help, where a limit was the reason.
+    /// Sets `retry_after_ms` on a refusal that a limit caused.
     pub(crate) fn advise(&self, call: &Call, refusal: &mut Refusal) {
-        if !refusal.retryable {
+        if !refusal.retryable || refusal.retry_after_ms.is_some() {
             return;
         }
         refusal.retry_after_ms = match refusal.code {
@@ -134,7 +136,7 @@ impl Limits {
         };
     }
 
-    /// How long until one more call fits into the window that was full.
+    /// Time until the full window admits one more call.
     fn free_again(&self, call: &Call, refusal: &Refusal) -> Option<Duration> {
         let definition = call.world.definition(&refusal.tool)?;
         let limits = call.world.policy.rate_limits(definition, call.mode);
@@ -153,7 +155,7 @@ impl Limits {
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {
-        // The windows are whole after every statement, so a panic elsewhere cannot have broken them.
+        // The windows are consistent after every statement, so a panic elsewhere cannot have broken them.
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,7 +174,7 @@ impl Windows {
         }
     }
 
-    /// How long until an hour is known again.
+    /// Time until the hourly counts are known again.
     fn known_in(&self, now: Instant) -> Option<Duration> {
         self.unknown_until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
@@ -185,7 +187,7 @@ impl Windows {
         }
     }
 
-    /// Another that was counted since keeps its moment: its window ends when it should.
+    /// Removes the exact time of this call, so that later calls still leave the window at their own time.
     fn forget(&mut self, counted: &Counted) {
         let forget = |window: &mut VecDeque<Instant>| {
             if let Some(place) = window.iter().rposition(|at| *at == counted.at) {
@@ -200,7 +202,7 @@ impl Windows {
     }
 }
 
-/// Forgets what has left the window and counts the rest.
+/// Drops the entries that have left the window and returns the number of the others.
 fn slide(window: &mut VecDeque<Instant>, now: Instant, width: Duration) -> u32 {
     while window.front().is_some_and(|at| now.saturating_duration_since(*at) >= width) {
         window.pop_front();
@@ -208,7 +210,7 @@ fn slide(window: &mut VecDeque<Instant>, now: Instant, width: Duration) -> u32 {
     u32::try_from(window.len()).unwrap_or(u32::MAX)
 }
 
-/// How long until fewer than `limit` are left in the window. With fewer in it already there is nothing to wait for.
+/// Time until the window holds fewer than `limit` entries. `None` if it already does, or if `limit` is 0.
 fn frees_in(window: &VecDeque<Instant>, now: Instant, width: Duration, limit: u32) -> Option<Duration> {
     let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0)?;
     let last_in_the_way = window.len().checked_sub(limit)?;
@@ -216,18 +218,18 @@ fn frees_in(window: &VecDeque<Instant>, now: Instant, width: Duration, limit: u3
     Some(leaves.saturating_duration_since(now))
 }
 
-/// Rounded up: whoever comes back then is not too early.
+/// Milliseconds, rounded up so that a retry is never too early.
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
-/// What a previous life ran within the hour before `now`, and how long ago.
+/// Calls that earlier daemon runs executed, each with its age at `now`.
 fn executed(recovery: &Recovery, now: SystemTime) -> impl Iterator<Item = (ToolName, Duration)> {
     recovery.executed.iter().flat_map(move |executed| {
         let tool = ToolName::new(&executed.tool).ok();
         executed.slots.iter().flat_map(move |(end, count)| {
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(*end).unwrap_or(0));
-            // A clock that was set back must not refill a window: the future counts as now.
+            // A time in the future counts as now, so that a clock that was set back does not refill a window.
             let ago = now.duration_since(at).unwrap_or(Duration::ZERO);
             let calls = usize::try_from(*count).unwrap_or(usize::MAX);
             tool.clone().into_iter().flat_map(move |tool| std::iter::repeat_n((tool, ago), calls))
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_the_machine_is_counted_for_an_hour() {
+    fn outbound_calls_are_counted_for_an_hour() {
         let mut windows = Windows::default();
         let (out, home) = (ToolName::new("out").unwrap(), ToolName::new("home").unwrap());
         let start = Instant::now();
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_not_run_takes_back_its_own_moment() {
+    fn uncounting_removes_the_exact_entry() {
         let (tool, start) = (ToolName::new("out").unwrap(), Instant::now());
         let mut windows = Windows::default();
         let at = |seconds| {
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn t179_a_clock_that_was_set_refills_nothing() {
+    fn changed_clock_does_not_refill_a_window() {
         let day = 24 * 3600;
         let ran = |end: i64, count: u32| {
             let slots = vec![(end, count)];
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn t181_no_burst_across_an_edge_is_more_than_the_limit() {
+    fn burst_across_a_window_edge_stays_within_the_limit() {
         const LIMIT: u32 = 10;
         let (tool, start) = (ToolName::new("out").unwrap(), Instant::now());
         let mut windows = Windows::default();
@@ -308,7 +310,7 @@ mod tests {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            // Bursts, pauses, and arrivals to the nanosecond around the end of a window.
+            // Bursts, pauses, and arrivals within nanoseconds of the end of a window.
             at += match seed % 8 {
                 0..5 => Duration::from_nanos(seed % 3),
                 5 => Duration::from_secs(seed % 600),
@@ -327,22 +329,22 @@ mod tests {
     }
 
     #[test]
-    fn t183_where_records_are_missing_an_hour_counts_as_full() {
+    fn missing_records_make_the_hourly_window_full() {
         let lost = Recovery { damage: vec!["line 1".to_owned()], ..Recovery::default() };
         let limits = Limits::restore(1, &lost, |_| true);
         let tool = ToolName::new("out").unwrap();
         let counts = limits.counts(&tool);
         let unknown = (Counts::UNKNOWN, Counts::UNKNOWN);
         assert_eq!((counts.tool_last_hour, counts.outbound_last_hour), unknown);
-        assert_eq!(counts.all_last_minute, 0, "a minute is over before anybody has looked");
+        assert_eq!(counts.all_last_minute, 0, "the minute window is not affected");
         let mut windows = limits.windows();
         let later = Instant::now() + HOUR;
-        assert_eq!(windows.counts(&tool, later).tool_last_hour, 0, "and an hour later it is known again");
+        assert_eq!(windows.counts(&tool, later).tool_last_hour, 0, "an hour later it is known again");
         assert_eq!(windows.known_in(later), None);
     }
 
     #[test]
-    fn a_full_window_says_when_it_is_not() {
+    fn full_window_reports_when_it_frees() {
         let now = Instant::now() + HOUR;
         let ago = |seconds: u64| now - Duration::from_secs(seconds);
         let window = VecDeque::from([ago(50), ago(40), ago(30), ago(20)]);

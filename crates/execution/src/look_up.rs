@@ -1,4 +1,4 @@
-//! The tool a call names; and for a name that no tool has, what may have been meant.
+//! Look-up of the tool that a call names, and suggestions for unknown names.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tool::{LONGEST_WORD, Refusal, RefusalCode, shorten};
 use crate::World;
 use crate::call::{Call, CuratedMap};
 
-/// The tool a call names. Nothing is found by a part of a name; a refusal says what is near.
+/// Finds the tool by its exact name. The refusal of an unknown name suggests the nearest one.
 pub(crate) fn look_up<'c>(call: &'c Call, arguments: &Value) -> Result<&'c Arc<Tool>, Box<Refusal>> {
     let world = &call.world;
     world.registry.get(&call.tool_name).ok_or_else(|| {
@@ -28,17 +28,18 @@ fn not_found(world: &World, name: &str) -> Refusal {
     let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
     if let Some(instead) = world.curated.deprecation(name) {
         let example = world.guarded(|guard| guard.example_of_unknown(name));
-        let hint = format!("`{shown}` is deprecated and not here any more: {instead}");
+        let hint = format!("`{shown}` is deprecated and no longer available: {instead}");
         return Refusal { example, ..refusal.detail("deprecated_tool").hint(hint) };
     }
     let bare = guardrail::without_host(name).and_then(|bare| world.registry.get(bare));
     match bare.map(|tool| tool.definition().name().as_str()).or_else(|| world.registry.nearest(&shown)) {
         Some(near) => refusal.hint(format!("did you mean `{near}`?")),
-        None => refusal.hint("`sinew tools list` shows the tools there are"),
+        None => refusal.hint("run `sinew tools list` to see the available tools"),
     }
 }
 
-/// Markup or arguments were written into the name. They may be anything, a secret included, and are not repeated.
+/// Refusal of a name with markup or arguments attached. The attached text is not repeated, because it may
+/// contain a secret.
 fn glued(world: &World, name: &str) -> Box<Refusal> {
     let shown = shorten(name, LONGEST_WORD);
     let known = world.registry.get(name).map(|tool| tool.definition().name().to_string());
@@ -47,7 +48,7 @@ fn glued(world: &World, name: &str) -> Box<Refusal> {
     let reason =
         format!("⚠️ Invalid tool name: markup or arguments are attached to `{shown}`. Call `{meant}`");
     let refusal = Refusal::new(&format!("{shown}…"), RefusalCode::UnknownTool, reason);
-    let hint = format!("call `{meant}`, with nothing around the name and everything else in `arguments`");
+    let hint = format!("send `{meant}` alone as the name and everything else in `arguments`");
     let example = known.and_then(|name| {
         let tool = world.registry.get(&name)?;
         world.guarded(|guard| guard.example(crate::world::known(tool)))

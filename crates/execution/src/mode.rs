@@ -1,47 +1,47 @@
-//! The current operational mode: one value, and why it was not changed.
+//! Cell with the current mode, and errors of mode changes.
 
 use std::sync::{Mutex, PoisonError};
 
 use tool::Mode;
 
-/// Holds the mode.
+/// Current mode.
 pub(crate) struct ModeCell {
     current: Mutex<Mode>,
 }
 
-/// Why the mode was not changed.
+/// Error of a mode change.
 #[derive(Debug, thiserror::Error)]
 pub enum ModeError {
     /// The change could not be recorded.
     #[error("the mode was not changed: {0}")]
     NotRecorded(String),
-    /// It takes the PIN, in the mode that holds by now.
+    /// The change requires the operator PIN in the mode that is now current.
     #[error("the operator PIN is needed")]
     Unproven,
-    /// There is no such edge.
-    #[error("no way leads from {from} to {to}: from {from} a human can set {}", .ways.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
+    /// There is no such transition.
+    #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .ways.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
     NoWay {
-        /// The mode that holds.
+        /// Current mode.
         from: Mode,
-        /// The mode that was asked for.
+        /// Requested mode.
         to: Mode,
-        /// The modes that can be set.
+        /// Modes that can be set from here.
         ways: Vec<Mode>,
     },
 }
 
-/// A mode that was set.
+/// Result of a mode change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeSet {
-    /// The mode that was left; the same one where nothing changed.
+    /// Previous mode; the current one if nothing changed.
     pub previous: Mode,
-    /// Whether it is on record. What makes the mode stricter holds also while nothing can be recorded, and is recorded
-    /// as soon as that is possible; a crash before then would forget it.
+    /// True if the change is recorded. A stricter mode also takes effect while the ledger is unavailable and
+    /// is recorded as soon as possible; a crash before that loses the change.
     pub recorded: bool,
 }
 
 impl ModeSet {
-    /// Whether a mode lets more happen than where it is entered from.
+    /// Returns true if entering the mode can allow more than before.
     pub fn loosens(to: Mode) -> bool {
         match to {
             Mode::Normal | Mode::Recovery => true,
@@ -49,8 +49,9 @@ impl ModeSet {
         }
     }
 
-    /// Whether a human who sets it shows that it is them. A rule leads from DEGRADED to NORMAL without anybody, and from
-    /// ALERT never: going round by DEGRADED would be a way past the question.
+    /// Returns true if the operator needs the PIN for the change. A rule changes DEGRADED to NORMAL
+    /// automatically, but never ALERT to NORMAL: without the PIN for ALERT to DEGRADED, that detour would
+    /// bypass the PIN for ALERT to NORMAL.
     pub fn needs_pin(from: Mode, to: Mode) -> bool {
         Self::loosens(to) || (from == Mode::Alert && to == Mode::Degraded)
     }

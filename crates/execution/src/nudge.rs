@@ -1,5 +1,5 @@
-//! Advice after the fact: a tool that failed because of its arguments, which no check foresaw, comes back with an
-//! example of a call that is accepted.
+//! Advice after a failure: if a tool fails because of its arguments, its failure gets an example of a valid
+//! call.
 
 use telemetry::{Event, Subject, emit};
 use tool::{Failure, ToolDefinition};
@@ -7,7 +7,7 @@ use tool::{Failure, ToolDefinition};
 use crate::call::Call;
 use crate::world;
 
-/// The failure, with an example where it complains of the arguments and there is one. Anything else stays as it is.
+/// Adds an example to a failure that blames the arguments. Any other failure is returned unchanged.
 pub(crate) fn advised(
     call: &Call,
     subject: Subject<'_>,

@@ -1,4 +1,4 @@
-//! What the policy of now says to each tool's own example, for whoever asks what it may do.
+//! Availability of each tool under the current policy, judged by the tool's example.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use tool::{Category, RiskLevel};
 
 use crate::layer::ToolExecutionLayer;
 
-/// How a tool stands in the current mode.
+/// Availability of a tool in the current mode.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its category.
+    /// Category of the tool.
     pub category: Category,
-    /// The harm it can do.
+    /// Risk level of the tool.
     pub risk_level: RiskLevel,
-    /// What would become of its example, judged by its names alone.
+    /// Verdict for the example of the tool, judged by names alone; no file is opened.
     pub verdict: Expectation,
-    /// Why it is not simply allowed.
+    /// Reason, unless the verdict is allow.
     pub reason: Option<String>,
 }
 
 impl ToolExecutionLayer {
-    /// All tools, by name.
+    /// Returns all tools, by name.
     pub fn offers(&self) -> Vec<Offer> {
         let (world, mode) = (self.world.load(), self.mode());
         let one = |tool: &Arc<Tool>| {
@@ -38,7 +38,7 @@ impl ToolExecutionLayer {
                     let summary = found.summary();
                     (found.verdict, (found.verdict != Expectation::Allow).then_some(summary))
                 }
-                // It has no example that is a call; then its mode is all that can be said.
+                // Without a valid example, only the mode decides.
                 Err(_) if world.policy.offers(definition, mode) => (Expectation::Allow, None),
                 Err(_) => (Expectation::Deny, Some(format!("deny: not in {mode}"))),
             };

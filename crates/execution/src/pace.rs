@@ -1,30 +1,33 @@
-//! How fast refusals are answered. Every refusal is on record, and what is refused costs its caller nothing; so a
-//! caller that is refused on purpose could fill the record until older entries must go. A flood of refusals is
-//! therefore answered, and recorded, at the pace of a person reading along. Nor does the time of a denial tell what is
-//! there. What is permitted never waits here.
+//! Delays of refused calls: a throttle for floods of refusals, and padding against a timing side channel.
+//!
+//! Every refusal is recorded, and a refused call costs its caller nothing. A caller that provokes refusals on
+//! purpose could fill the ledger until older records are pruned. A flood of refusals is therefore answered
+//! and recorded slowly. The response time of a denial is padded so that it does not reveal if a path exists.
+//! Permitted calls are never delayed here.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many refusals in a row are answered at once: bursts happen, and take some megabytes of the record.
+/// Refusals that are answered without delay. Bursts are normal and take a few megabytes of the ledger.
 const FREE: u32 = 16 * 1024;
-/// Beyond them, one in this time.
+/// Interval between refusals beyond the burst.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// What a denial takes that came after something was opened, or a multiple of it.
+/// Granularity of the response time of a denial that follows the open stage.
 const STEP: Duration = Duration::from_millis(2);
 
-/// How something was opened.
+/// Method by which a path was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// At once: the system had it in memory.
+    /// Opened directly, because the kernel had it in memory.
     AtHand,
-    /// On a thread that may block.
+    /// Opened on the blocking pool.
     OnThread,
 }
 
-/// Waits until a denial has taken the same way as any other, and whole steps since it began to open what was named. Both
-/// depend on what is there, and whoever may not see it could read it off the clock.
+/// Pads the response time of a denial. Both the open method and the time depend on what exists at the path,
+/// which a caller without access could otherwise measure. Every denial takes a round trip through the
+/// blocking pool and a whole multiple of `PADDING_STEP` since opening began.
 pub(crate) async fn even_out(began: Instant, way: Way) {
     if way == Way::AtHand {
         let _ = tokio::task::spawn_blocking(|| {}).await;
@@ -37,15 +40,15 @@ fn rounded_up(took: Duration) -> Duration {
     STEP.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
 }
 
-/// The turns of refusals, of all callers together: a caller must not gain any by connecting anew.
+/// Throttle for refusals, shared by all callers: a caller gains nothing by reconnecting.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// When all turns that were given will have been used up.
+    /// Time at which all granted refusals are used up.
     paid_until: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// Waits for the turn of one refusal.
+    /// Waits until one more refusal may be answered.
     pub(crate) async fn turn(&self) {
         let wait = self.wait(Instant::now());
         if !wait.is_zero() {
@@ -66,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denial_takes_whole_steps() {
+    fn denial_takes_whole_padding_steps() {
         for (took, expect) in [(0, 2_000), (1, 2_000), (2_000, 2_000), (2_001, 4_000), (9_999, 10_000)] {
             let rounded = rounded_up(Duration::from_micros(took));
             assert_eq!(rounded, Duration::from_micros(expect), "{took}");
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_slowed_down_and_a_pause_makes_good() {
+    fn refusal_flood_is_slowed_until_a_pause() {
         let (pace, now) = (Pace::default(), Instant::now());
         for n in 0..FREE {
             assert_eq!(pace.wait(now), Duration::ZERO, "refusal {n}");
@@ -82,10 +85,10 @@ mod tests {
         assert_eq!(pace.wait(now), BETWEEN);
         assert_eq!(pace.wait(now), BETWEEN * 2);
         let later = now + BETWEEN * 5;
-        assert_eq!(pace.wait(later), Duration::ZERO, "three turns have come meanwhile");
+        assert_eq!(pace.wait(later), Duration::ZERO, "three intervals have passed");
         let much_later = now + BETWEEN * FREE * 10;
         let at_once = (0..FREE).filter(|_| pace.wait(much_later).is_zero()).count();
-        assert_eq!(at_once, FREE as usize, "no more are saved up than there were");
+        assert_eq!(at_once, FREE as usize, "unused refusals beyond the burst are not saved up");
         assert_eq!(pace.wait(much_later), BETWEEN);
     }
 }

@@ -1,12 +1,13 @@
-//! The road, top to bottom. Each line hands the next a value that only it can make, so a line cannot be left out.
+//! The pipeline, from the first stage to the last. Each stage takes a value that only the stage before it can
+//! construct, so the compiler rejects code that skips a stage.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use file_access::Opened;
 use governance::{Cleared, Permit, Verdict};
 use guardrail::{Fitting, InputSchema, Known, Rejected, ValidCall, Validated};
 use registry::{Order, Tool};
-use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
 use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition, canonical};
@@ -27,54 +28,55 @@ use crate::run::{self, Overtaken};
 use crate::sessions;
 use crate::slots::{Slot, Slots};
 
-/// A call that was started, and how it ended.
+/// Result of the pipeline for a call whose decision is recorded in the ledger.
 pub(crate) struct Ran {
     pub(crate) order: Arc<Order>,
     pub(crate) end: Ending,
 }
 
-/// What a tool answered, within its bounds.
+/// Output of a tool, checked against the size limit and the secret patterns.
 pub(crate) struct Answered {
     pub(crate) output: Output,
-    /// The one byte form of its value: measured once, and what the record's digest is of.
+    /// Canonical JSON of the value. It is computed once, for the size check and for the digest in the ledger.
     pub(crate) canonical: canonical::ForNow,
 }
 
-/// How far a permitted and recorded call came.
+/// Result of the run stage.
 pub(crate) enum Ending {
-    /// The tool ran, to its end or not.
+    /// The tool was started; it succeeded or failed.
     Ran {
-        /// How it ended, the last time.
+        /// Result of the last attempt.
         end: Result<Answered, Failure>,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// It was given up before the tool was started.
+    /// The call was stopped before the tool was started.
     NotStarted(Failure),
 }
 
-/// What a decision takes from whoever makes it: how much has run, and the threads that may block.
+/// Counters and slots that the decision stages need. The daemon and the host hook provide different ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Deciding<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) openings: &'a Slots,
 }
 
-/// A place to run in, and the count of whoever runs in it.
+/// Run slot of a call, together with its entry in the rate windows.
 pub(crate) struct Place {
     pub(crate) slot: Slot,
     pub(crate) counted: Counted,
 }
 
-/// Why a call did not get to the end of the road.
+/// Reason why a call left the pipeline before the end.
 pub(crate) enum Halt {
-    /// It is not run.
+    /// The call is refused.
     Refused(Box<Refusal>),
-    /// The mode, the rules or a human's answer came while it waited: it walks again, with what it has in hand.
+    /// The mode or the rules changed, or the operator decided, while the call waited. It runs through the
+    /// pipeline again with this approval reference.
     Again(Arguments, Option<Hand>),
-    /// A human changed what it asks for: that walks instead.
+    /// The operator edited the arguments. The call runs through the pipeline again with the edited ones.
     Edited(Arguments, Option<Hand>),
-    /// It was run before, and is not run again.
+    /// A call with the same idempotency key was run before; this one is not run.
     Repeated(Box<Earlier>),
 }
 
@@ -84,7 +86,7 @@ impl<R: Into<Box<Refusal>>> From<R> for Halt {
     }
 }
 
-/// Walks one call along the road.
+/// Runs one call through the pipeline.
 pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
     sessions::admit(layer, call)?;
     repeats::stop_repeat(layer, call).await?;
@@ -97,9 +99,9 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
         }
         Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
-    let (permit, place) = reserve(layer, call, permit).await?;
-    let order = Arc::new(intend(layer, call, tool, permit, (approved.as_ref(), &place.counted)).await?);
-    match run::run(layer, call, tool, &order, place).await {
+    let (permit, reservation) = reserve(layer, call, permit).await?;
+    let order = Arc::new(intend(layer, call, tool, permit, (approved.as_ref(), &reservation.counted)).await?);
+    match run::run(layer, call, tool, &order, reservation).await {
         Ok(end) => Ok(Ran { order, end }),
         Err(Overtaken) => {
             recorder::overtaken(layer, call, &order);
@@ -108,8 +110,8 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     }
 }
 
-/// The part of the road that decides and changes nothing. Running a call and explaining one share it, so that what
-/// is explained is what would happen.
+/// Checks and judges a call without side effects. Running a call and explaining a call share this function,
+/// so an explanation describes the decision that the call would get.
 pub(crate) async fn judge(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -135,7 +137,7 @@ pub(crate) async fn judge(
     }
 }
 
-/// The call of this caller, once the tool's own validators have nothing against it, where it has some.
+/// Runs the tool's validators, if it has any, and attaches the caller to the call.
 pub(crate) async fn valid(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -143,13 +145,13 @@ pub(crate) async fn valid(
 ) -> Result<ValidCall, Box<Refusal>> {
     let valid = match fitting.settled() {
         Ok(valid) => valid,
-        // Apart from the rest, like every part that few calls come to: each call carries the room of all others.
+        // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
         Err(unasked) => Box::pin(validate(layer, call, unasked)).await?,
     };
     Ok(valid.made_by(&call.caller))
 }
 
-/// Asks the tool's own validators, which run in a process of their own and may take their time.
+/// Runs the tool's validators, which run in a separate process and may be slow.
 async fn validate(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -157,7 +159,7 @@ async fn validate(
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
-        let _place = layer.validations.take(call.caller.connection).await;
+        let _slot = layer.validations.take(call.caller.connection).await;
         fitting.validated().await
     };
     let Validated { call: valid, slow } = call.in_time(validating).await??;
@@ -173,21 +175,21 @@ async fn validate(
     Ok(valid)
 }
 
-/// What would become of a valid call. It changes nothing, and whatever it opened is closed with the verdict.
+/// Decides a valid call. It has no side effects; the paths it opens are closed when the verdict is dropped.
 pub(crate) async fn decide(
-    deciding: Deciding<'_>,
+    context: Deciding<'_>,
     call: &Call,
     valid: ValidCall,
 ) -> Result<Verdict, Box<Refusal>> {
     let policy = &call.world.policy;
     content::refuse_blocked(policy, &valid)?;
-    let situation = call.situation(deciding.limits.counts(valid.definition().name()));
+    let situation = call.situation(context.limits.counts(valid.definition().name()));
     let cleared = match call.timed(Stage::Judge, || governance::clear(policy, &situation, valid)) {
         Ok(cleared) => cleared,
         Err(denial) => return Ok(Verdict::Denial(denial)),
     };
     let began = Instant::now();
-    let (opened, way) = call.in_time(open(deciding, call, cleared)).await??;
+    let (opened, way) = call.in_time(open(context, call, cleared)).await??;
     let verdict = call.timed(Stage::Judge, || governance::judge(policy, &situation, opened));
     if matches!(verdict, Verdict::Denial(_)) {
         pace::even_out(began, way).await;
@@ -195,16 +197,17 @@ pub(crate) async fn decide(
     Ok(verdict)
 }
 
-/// Opening can block for ever on a dead mount or a permission dialog, so it happens on a thread that can be left
-/// behind. Such threads are few: when all of them are stuck, further calls are refused rather than piled up.
-/// What the kernel has in memory needs none.
+/// Opens the paths that a call names. Opening can block forever on a dead mount or a permission dialog, so it
+/// runs on the blocking pool, where a stuck thread can be abandoned. The number of these threads is limited:
+/// when all of them are stuck, further calls are refused. Paths that are cached in memory are opened
+/// directly.
 async fn open(
-    deciding: Deciding<'_>,
+    context: Deciding<'_>,
     call: &Call,
     cleared: Cleared,
 ) -> Result<(Opened<Cleared>, Way), Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
-    let cleared = match resources::open_at_hand(cleared) {
+    let cleared = match file_access::open_at_hand(cleared) {
         Ok(opened) => return Ok((opened, Way::AtHand)),
         Err(cleared) => cleared,
     };
@@ -212,10 +215,10 @@ async fn open(
     let refuse =
         |code, detail: &str, reason: String| Refusal::new(&call.tool_name, code, reason).detail(detail);
     let opening = async {
-        let place = deciding.openings.take(call.caller.connection).await;
+        let slot = context.openings.take(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
-            let opened = resources::open(cleared);
-            drop(place);
+            let opened = file_access::open(cleared);
+            drop(slot);
             opened
         })
         .await
@@ -226,20 +229,21 @@ async fn open(
         Ok(Err(_)) => {
             let reason = "Sinew failed while opening a path".to_owned();
             let refusal = refuse(RefusalCode::ResourceExhausted, "open_crashed", reason);
-            Err(Box::new(refusal.hint("nothing was run; the log has the place")))
+            Err(Box::new(refusal.hint("nothing was run; see the daemon log for details")))
         }
         Err(_) => {
             let reason =
                 format!("opening a path took longer than {limit:?}: a dead mount or a permission dialog?");
             let refusal = refuse(RefusalCode::ResourceExhausted, "path_unresponsive", reason);
             Err(Box::new(
-                refusal.hint("nothing was run; try a path on another volume, or look at the screen"),
+                refusal.hint("nothing was run; try a path on another volume, or check for an open dialog"),
             ))
         }
     }
 }
 
-/// Waits for a place to run in. What changed meanwhile decides anew: a permit is only as good as its moment.
+/// Waits for a run slot and counts the call. If the mode or the rules change meanwhile, the call is judged
+/// again, because a permit is valid only for the snapshot it was judged by.
 async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Place), Halt> {
     let slot = match layer.limits.place_at_once(call) {
         Some(slot) => Some(slot),
@@ -258,7 +262,7 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
     }
 }
 
-/// Waits in turn. Nobody waits on under a mode or rules that hold no more: whoever does is judged again at once.
+/// Waits for a run slot, and returns `None` as soon as the mode or the rules change.
 async fn place_unless_changed(layer: &ToolExecutionLayer, call: &Call) -> Result<Option<Slot>, Box<Refusal>> {
     let mut changes = layer.changes.subscribe();
     if layer.has_changed_since(call) {
@@ -270,8 +274,8 @@ async fn place_unless_changed(layer: &ToolExecutionLayer, call: &Call) -> Result
     }
 }
 
-/// The decision is on record, as durably as its risk asks, before anything happens; and before it, that the answer of a
-/// human was used up.
+/// Records the decision in the ledger, as durably as the risk of the call requires, before anything runs. If
+/// the call uses an operator approval, that use is recorded first.
 async fn intend(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -289,7 +293,8 @@ async fn intend(
     };
     let _timing = call.span.stage(Stage::Record);
     let decision = recorder::decision(call, &permit, approval_id);
-    // Not within the caller's patience: what is on record must have its end there, and a late call is not started.
+    // The caller's deadline does not apply here: a recorded decision needs a recorded outcome. A call whose
+    // deadline has passed is not started.
     let recorded = layer.ledger.intend(decision, permit).await;
     let order = recorded.map_err(|error| recorder::unavailable(&call.tool_name, &error));
     match &order {

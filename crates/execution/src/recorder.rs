@@ -1,6 +1,6 @@
-//! Every end of a call, written once: to the ledger, to the events, and into the reply.
+//! Records every outcome of a call once: in the ledger, as an event, and in the result.
 //!
-//! The ledger comes first. An end that cannot be recorded is not reported as if it had been.
+//! The ledger is written first. An outcome that could not be recorded is reported as such in the result.
 
 mod ends;
 mod export;
@@ -31,7 +31,7 @@ pub(crate) use refusals::{refused, unavailable};
 pub(crate) use repeats::repeated;
 pub(crate) use sessions::session;
 
-/// The decision that lets a call run, as the ledger keeps it.
+/// Ledger entry of the decision that permits a call.
 pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>) -> Decision {
     let definition = permit.call().definition();
     Decision {
@@ -50,10 +50,11 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
     }
 }
 
-/// What the judge saw, with a word on what was not asked before it.
+/// Decision facts, with a note if the curated map was skipped.
 fn facts(call: &Call, permit: &Permit) -> Facts {
     let (sighting, redactor) = (permit.sighting(), redact::shared());
-    // Most calls name files with plain names: a look at those takes far less than one at all that is written.
+    // Most calls contain only plain file names. Checking those is much cheaper than scanning the whole
+    // serialised text for secrets.
     let is_plain = sighting.chosen_texts().is_some_and(|texts| redactor.are_plain(texts));
     let written = match unasked(call) {
         None => json_text::write(&sighting),
@@ -74,18 +75,19 @@ fn redact_written(written: Written) -> Result<Written, serde_json::Error> {
     redact::shared().redact_written(written.into_raw()?).map(Written::from)
 }
 
-/// In the place of what could not be written. Names, numbers and words always can: whoever finds this has found a fault.
+/// Placeholder for decision facts that could not be serialised. They consist of strings and numbers, which
+/// always can be, so this indicates a bug.
 fn unwritten(error: &serde_json::Error) -> Facts {
-    tracing::error!(%error, "what the judge saw could not be written");
+    tracing::error!(%error, "the decision facts could not be serialised");
     json_text::write(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
 }
 
-/// The word on a curated map that was not asked.
+/// Note for the ledger if the curated map was skipped.
 fn unasked(call: &Call) -> Option<&'static str> {
     (call.curated_map == CuratedMap::LeftOut).then_some("left_out")
 }
 
-/// Announces that a call is checked by its tool's schema alone, because a human says so.
+/// Emits the event that the operator skipped the curated map, so that only the tool's schema is checked.
 pub(crate) fn announce_unguarded(call: &Call, definition: &ToolDefinition) {
     emit(Event::GuardrailSkipped {
         call: subject(call, definition.name().as_str()),
@@ -93,13 +95,13 @@ pub(crate) fn announce_unguarded(call: &Call, definition: &ToolDefinition) {
     });
 }
 
-/// Only a tool of a category that promises to look is taken to change nothing.
+/// Effect of a tool. Only tools of the read-only categories count as reading.
 fn effect(definition: &ToolDefinition) -> Effect {
     let looks = [Category::READ_ONLY, Category::SELF_CHECK].contains(definition.category());
     if looks { Effect::Reads } else { Effect::Changes }
 }
 
-/// Announces that a permitted, recorded call begins.
+/// Emits the event that a permitted and recorded call starts.
 pub(crate) fn announce_start(call: &Call, order: &Order) {
     let captured = telemetry::captures_content();
     let arguments = captured.then(|| Value::Object(order.value().call().arguments().clone()));
@@ -113,12 +115,12 @@ pub(crate) fn announce_start(call: &Call, order: &Order) {
     });
 }
 
-/// A text that may hold what somebody wrote, fit for a record.
+/// Redacts a text that may contain secrets, for the ledger.
 fn redacted(text: &str) -> String {
     redact::shared().redact_text(text).into_owned()
 }
 
-/// The time of each stage, for `sinew trace`.
+/// Durations of the stages, for `sinew trace`.
 fn stages(call: &Call) -> Vec<StageTime> {
     let time = |timing: &StageTiming| StageTime {
         stage: timing.stage.as_str().into(),
@@ -136,7 +138,7 @@ fn metadata(call: &Call) -> Metadata {
     }
 }
 
-/// The call, as events name it.
+/// Describes the call for events.
 pub(crate) fn subject<'a>(call: &'a Call, tool: &'a str) -> Subject<'a> {
     let session = call.caller.session.as_deref();
     Subject { tool, call_id: call.id, trace: &call.trace, mode: call.mode, session }

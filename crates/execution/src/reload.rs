@@ -1,6 +1,7 @@
-//! Replacing the world while calls run: whole or not at all, on record, and what loosens only when a human agrees.
+//! Replaces the configuration snapshot while calls run. A reload is applied as a whole or not at all, and is
+//! recorded. A change that loosens the policy requires confirmation by the operator.
 //!
-//! A call keeps the world it began in; one that waits is judged again by the new one.
+//! A running call keeps its snapshot; a waiting call is judged again by the new one.
 
 mod differences;
 mod drift;
@@ -22,50 +23,50 @@ use crate::world::World;
 
 pub use differences::between_maps;
 
-/// Whether a change that loosens is taken.
+/// Rule for accepting a change that loosens the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acceptance {
-    /// It waits for a human.
+    /// The change waits for the operator.
     Ask,
-    /// A human has seen this very candidate, by its digest.
+    /// The operator has confirmed the candidate with this digest.
     Seen(String),
-    /// The settings say that nobody needs to be asked.
+    /// The settings require no confirmation.
     Always,
 }
 
-/// What became of a reload.
+/// Outcome of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reloaded {
-    /// Nothing had changed.
+    /// Nothing changed.
     Unchanged,
-    /// It holds.
+    /// The new configuration is in effect.
     Applied,
-    /// It loosens something and waits for a human; what held before holds.
+    /// The new configuration loosens the policy and waits for the operator; the previous one stays in effect.
     Waiting,
-    /// It cannot be used; what held before holds.
+    /// The new configuration is invalid; the previous one stays in effect.
     Rejected,
 }
 
-/// What a reload found and did.
+/// Report of a reload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReloadReport {
-    /// What became of it.
+    /// Outcome.
     pub result: Reloaded,
-    /// When.
+    /// Time of the reload.
     pub at: Timestamp,
-    /// Names what was read, so that a human accepts what was shown and nothing else.
+    /// Digest of the candidate and its changes, so that the operator confirms exactly what was shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
-    /// What is different.
+    /// Differences from the configuration in effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Difference>,
-    /// Why it was rejected.
+    /// Reason for a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// One reload at a time, and what became of the last that mattered.
+/// Serialises reloads and keeps the last relevant report.
 #[derive(Default)]
 pub(crate) struct Reloads {
     turn: tokio::sync::Mutex<()>,
@@ -74,17 +75,17 @@ pub(crate) struct Reloads {
 
 impl Reloads {
     fn last(&self) -> MutexGuard<'_, Option<ReloadReport>> {
-        // Replaced whole, so a panic elsewhere cannot have broken it.
+        // The report is replaced as a whole, so a panic elsewhere cannot leave it inconsistent.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last reload that left something to say: it was rejected, it waits, or it holds.
+    /// Report of the last reload that was applied, rejected or is waiting.
     pub(crate) fn report(&self) -> Option<ReloadReport> {
         self.last().clone()
     }
 
-    /// Keeps a report, without the lines of the files: those are for whoever asked for the reload, and for nobody who only
-    /// asks how the daemon is. Whether it says what the last one did not.
+    /// Stores a report without the excerpts of the files, which only the client that requested the reload may
+    /// see. Returns true if the report differs from the last one.
     fn keep(&self, report: &ReloadReport) -> bool {
         let error = report.error.as_deref().map(without_excerpts);
         let report = ReloadReport { error, ..report.clone() };
@@ -97,12 +98,13 @@ impl Reloads {
     }
 }
 
-/// Whether going from one world to the other loosens anything, or nobody can say.
+/// Returns true if the change from `old` to `new` loosens anything, or if that cannot be determined.
 pub fn loosens(old: &World, new: &World) -> bool {
     differences::between(old, new).iter().any(|change| change.effect == Effect::Loosens)
 }
 
-/// What is wrong and where, without the lines of the file: what is kept for long should not have what a person mistyped.
+/// Removes the file excerpts from an error. A stored error must not contain what a person mistyped, which may
+/// be a secret.
 fn without_excerpts(error: &str) -> String {
     let is_excerpt = |line: &&str| {
         let numbered = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
@@ -112,19 +114,20 @@ fn without_excerpts(error: &str) -> String {
 }
 
 impl ToolExecutionLayer {
-    /// Takes a new world, or says why not. `beside` is what changed outside of it, for the report and the decision.
+    /// Applies a new snapshot, or reports why it was not applied. `other_changes` are differences outside the
+    /// snapshot, for the report and the decision.
     pub async fn reload(
         &self,
         candidate: World,
-        beside: Vec<Difference>,
+        other_changes: Vec<Difference>,
         acceptance: &Acceptance,
     ) -> ReloadReport {
         let _turn = self.reloads.turn.lock().await;
         let old = self.world.load_full();
         let mut changes = differences::between(&old, &candidate);
-        changes.extend(beside);
-        // What is read, and all that is shown of it: what changed beside the world, or what it is compared with, makes
-        // it another candidate.
+        changes.extend(other_changes);
+        // The digest covers the candidate and everything shown about it. Other changes outside the snapshot,
+        // or another configuration in effect, make it a different candidate.
         let shown = json!([candidate.fingerprint(), changes]);
         let digest = canonical::sha256_hex(&canonical::bytes(&shown));
         let report = |result| ReloadReport {
@@ -147,7 +150,7 @@ impl ToolExecutionLayer {
             let report = report(Reloaded::Waiting);
             if self.reloads.keep(&report) {
                 tracing::warn!(
-                    "reload_waiting: it loosens something; `sinew reload --accept` shows and takes it"
+                    "reload_waiting: it loosens the policy; run `sinew reload --accept` to review and apply it"
                 );
                 self.record_untaken(&report, ReloadResult::Waiting).await;
             }
@@ -156,7 +159,8 @@ impl ToolExecutionLayer {
         self.take(candidate, report(Reloaded::Applied), loosens).await
     }
 
-    /// What was read cannot be used: what held before holds, and everybody can see why.
+    /// Reports that the configuration files are invalid. The previous configuration stays in effect, and the
+    /// status shows the error.
     pub async fn reject_reload(&self, error: String) -> ReloadReport {
         let _turn = self.reloads.turn.lock().await;
         let report = ReloadReport {
@@ -168,13 +172,14 @@ impl ToolExecutionLayer {
         };
         if self.reloads.keep(&report) {
             let error = report.error.as_deref().map(without_excerpts);
-            tracing::error!(error, "reload_rejected: the last good configuration holds");
+            tracing::error!(error, "reload_rejected: the last valid configuration stays in effect");
             self.record_untaken(&report, ReloadResult::Rejected).await;
         }
         report
     }
 
-    /// The files are again what they were: nothing waits and nothing is wrong any more.
+    /// Reports that nothing changed, and clears a waiting or rejected report: the files match the
+    /// configuration in effect again.
     fn leave_as_is(&self) -> ReloadReport {
         let mut last = self.reloads.last();
         if last.as_ref().is_some_and(|last| last.result != Reloaded::Applied) {
@@ -184,10 +189,12 @@ impl ToolExecutionLayer {
         ReloadReport { result, at, candidate: None, changes: Vec::new(), error: None }
     }
 
-    /// What loosens is on record before it holds; what only tightens does not wait for the record.
+    /// Applies a snapshot. A change that loosens the policy is recorded before it takes effect; a change that
+    /// only tightens it takes effect first.
     async fn take(&self, world: World, report: ReloadReport, loosens: bool) -> ReloadReport {
         let hash = world.policy.hash().to_owned();
-        // Made first and shared last: what is not taken leaves the patterns of secrets as they were.
+        // Created first and installed last, so that a reload that is not applied leaves the secret patterns
+        // unchanged.
         let made = content::redactor(&world.policy).map_err(|error| error.to_string());
         let ready = match made {
             Ok(redactor) if loosens => {
@@ -198,7 +205,7 @@ impl ToolExecutionLayer {
         let redactor = match ready {
             Ok(redactor) => redactor,
             Err(error) => {
-                let error = format!("it could not be taken: {error}");
+                let error = format!("it could not be applied: {error}");
                 let report = ReloadReport { result: Reloaded::Rejected, error: Some(error), ..report };
                 self.reloads.keep(&report);
                 return report;
@@ -218,16 +225,16 @@ impl ToolExecutionLayer {
         self.reloads.keep(&report);
         tracing::info!(changes = report.changes.len(), "reload_applied");
         if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied, &hash).await {
-            tracing::error!(error, "the reload holds, but could not be recorded");
+            tracing::error!(error, "the reload is in effect, but could not be recorded");
         }
         report
     }
 
-    /// A reload that is not taken: the policy that holds after it is the one before it.
+    /// Records a reload that was not applied, with the hash of the policy that stays in effect.
     async fn record_untaken(&self, report: &ReloadReport, result: ReloadResult) {
         let hash = self.world.load().policy.hash().to_owned();
         if let Err(error) = self.record_reload(report, result, &hash).await {
-            tracing::error!(error, "a reload that was not taken could not be recorded");
+            tracing::error!(error, "a reload that was not applied could not be recorded");
         }
     }
 
@@ -245,7 +252,7 @@ impl ToolExecutionLayer {
         written.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Follows changes of the list of tools.
+    /// Subscribes to changes of the tool list.
     pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.tool_changes.subscribe()
     }
@@ -256,7 +263,7 @@ mod tests {
     use super::without_excerpts;
 
     #[test]
-    fn what_is_recorded_has_no_line_of_the_file() {
+    fn recorded_error_has_no_file_excerpts() {
         let error =
             "a.yaml:12:1: unknown key `b`\n 12 | b: secret\n    | ^\n  help: did you mean `c`? (d | e)";
         let expect = "a.yaml:12:1: unknown key `b`\n  help: did you mean `c`? (d | e)";

@@ -1,5 +1,6 @@
-//! A repair is offered only once it is proven: the repaired call walks the road as far as nothing happens, and is
-//! dropped there. It is neither counted nor put on record, and nothing ever runs from it.
+//! Offers a repair of a malformed call only if the repaired call would be permitted. The repaired call runs
+//! through the stages without side effects and is then dropped: it is neither counted nor recorded, and never
+//! runs.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline;
 
-/// A refusal does not wait longer for its repair: a dead mount would hold it up.
+/// Longest time a refusal waits for its repair, which a dead mount could block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The refusal of a malformed call, with its repair where that would be permitted as it stands.
+/// Returns the refusal of a malformed call, with the repair if the repaired call would be permitted.
 ///
-/// Only a permit counts. A call that a human would be asked about, or that is denied, is not offered, so that a repair
-/// tells no more of what lies behind a path than the call itself would have been told.
+/// Only a permit counts. A repaired call that is denied or requires approval is not offered, so that a repair
+/// reveals no more about a path than the call itself would.
 pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: Rejected) -> Box<Refusal> {
     let Rejected { mut refusal, proposal } = rejected;
     if let Some((repaired, offer)) = proposal.map(|proposal| proposal.into_parts())

@@ -1,5 +1,5 @@
-//! Calls that their callers marked with a key: none of them runs twice. Who repeats one is told how it ended, from the
-//! record; what the tool answered then is kept nowhere, and cannot be told again.
+//! Idempotency keys: a call with a key is never run twice. A repeated call gets the recorded outcome of the
+//! first one. The output of the tool is not stored and cannot be returned again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,33 +16,34 @@ use crate::layer::ToolExecutionLayer;
 use crate::pipeline::Halt;
 use crate::recorder;
 
-/// How long a key stands for its call.
+/// Lifetime of a key.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// One key may have been decided on this often without anything being started; more is not looked through.
+/// Maximum number of decisions per key that are searched. A call that is decided again before it starts has
+/// several.
 const MOST_DECISIONS: usize = 64;
 
-/// The keys of calls that are on the road.
+/// Keys of the calls in the pipeline.
 #[derive(Clone, Default)]
 pub(crate) struct Keys(Arc<Mutex<HashMap<String, CancellationToken>>>);
 
-/// A key that is this call's alone until its end is on record.
+/// Exclusive claim of a call on its key, held until the outcome is recorded.
 pub(crate) struct Claim {
     key: String,
     keys: Keys,
     ended: CancellationToken,
 }
 
-/// A call of the same key that was run.
+/// Earlier call with the same key that was run.
 #[derive(Debug)]
 pub(crate) struct Earlier {
     pub(crate) decision: Decision,
-    /// How it ended, as far as anybody knows.
+    /// Recorded outcome, if there is one.
     pub(crate) outcome: Option<Outcome>,
     pub(crate) at: Timestamp,
 }
 
 impl Keys {
-    /// The key, or when whoever has it is through.
+    /// Claims a key, or returns a token that is cancelled when the current holder releases it.
     fn claim(&self, key: &str) -> Result<Claim, CancellationToken> {
         let mut taken = self.list();
         if let Some(ended) = taken.get(key) {
@@ -54,7 +55,7 @@ impl Keys {
     }
 
     fn list(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,8 +67,8 @@ impl Drop for Claim {
     }
 }
 
-/// Stops a call whose key was used before. While another one with the key is on the road, this one waits for its end;
-/// the key is then its own, until its own end is on record.
+/// Claims the key of a call, and halts the call if the key was used before. If another call in the pipeline
+/// holds the key, this one waits for it to end.
 pub(crate) async fn stop_repeat(layer: &ToolExecutionLayer, call: &Call) -> Result<(), Halt> {
     let Some(key) = call.key.as_ref().map(|key| key.scoped.as_str()) else { return Ok(()) };
     if call.claim.get().is_some() {
@@ -85,7 +86,8 @@ pub(crate) async fn stop_repeat(layer: &ToolExecutionLayer, call: &Call) -> Resu
     }
 }
 
-/// The call that was run under the key of this one, if there is one. A key that stands for another call is refused.
+/// Returns the earlier call with the key of this one, if there is one. Refuses a key that was used for a
+/// different call.
 pub(crate) async fn ran_before(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -104,7 +106,7 @@ pub(crate) async fn ran_before(
     }
 }
 
-/// The newest call of this key of which anything may have happened.
+/// Returns the newest call with this key that may have had an effect.
 fn earlier(ledger: &Ledger, key: &str) -> Result<Option<Earlier>, LedgerError> {
     let since = SystemTime::now().checked_sub(KEPT).and_then(|since| Timestamp::try_from(since).ok());
     let filter = Filter {
@@ -122,7 +124,8 @@ fn earlier(ledger: &Ledger, key: &str) -> Result<Option<Earlier>, LedgerError> {
             after_seq: Some(record.seq),
             ..Filter::default()
         };
-        // A call that was overtaken is decided again under the same id: the end of a decision is the first after it.
+        // A call can be decided again under the same id, so the outcome of a decision is the first one after
+        // it.
         let outcome = ledger.query(&ends)?.pop().and_then(|record| match record.entry {
             Entry::Outcome(Concluded { outcome, .. }) => Some(outcome),
             _ => None,
@@ -146,15 +149,15 @@ impl Earlier {
 fn conflict(call: &Call, earlier: &Earlier) -> Box<Refusal> {
     let tool = &earlier.decision.call.tool;
     let reason =
-        format!("This idempotency key stands for another call, of {tool}, with other arguments or elsewhere");
+        format!("This idempotency key was used for another call of {tool}: its arguments or folder differ");
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("duplicate_id");
     let refusal =
-        refusal.hint("nothing was run; use a new key for a new call, and the same only to repeat one");
+        refusal.hint("nothing was run; use a new key for a new call, and the same key only to repeat a call");
     Box::new(Refusal { retryable: false, ..refusal })
 }
 
 fn unreadable(call: &Call) -> Box<Refusal> {
-    let reason = "Permission denied: Sinew failed while looking for an earlier call of this key";
+    let reason = "Permission denied: Sinew failed while looking for an earlier call with this key";
     let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
-    Box::new(refusal.detail("internal_fault").hint("nothing was run; the log has the place"))
+    Box::new(refusal.detail("internal_fault").hint("nothing was run; see the daemon log for details"))
 }

@@ -1,4 +1,4 @@
-//! Running an order: within its deadline and its bounds, and never taking the daemon down.
+//! Run stage: runs the tool within its deadline and output limits, and survives panics of the tool.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -21,19 +21,20 @@ use crate::recorder;
 use crate::sessions;
 use crate::slots::Slot;
 
-/// What a passing fault is given to pass.
+/// Delay before a transient failure is retried.
 const PAUSE_BEFORE_RETRY: Duration = Duration::from_millis(100);
-/// What a launcher is given to end a command and say how it ended. It takes a twentieth of that.
+/// Extra time for the launcher to kill a command that timed out and to report how it ended. It normally takes
+/// a twentieth of that.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
-/// What a task that is ended is given to let go of what it holds.
+/// Time for an aborted task to release its resources.
 const TIME_TO_DIE: Duration = Duration::from_millis(100);
 
-/// The mode or the rules changed before the tool was started, and nothing was run.
+/// The mode or the rules changed after the decision was recorded and before the tool was started.
 pub(crate) struct Overtaken;
 
-/// Runs the tool in a task of its own, so that a panic is a failed call. Past its deadline the task is left to itself:
-/// a thread in a system call cannot be stopped, and until it ends it keeps its place among the running.
+/// Runs the tool. A panic becomes a failed call. A task that exceeds its deadline is abandoned, because a
+/// thread in a system call cannot be stopped; it keeps its run slot until it ends.
 pub(crate) async fn run(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -42,7 +43,7 @@ pub(crate) async fn run(
     place: Place,
 ) -> Result<Ending, Overtaken> {
     let limit = call.time_left(order.value().timeout());
-    // Not started, so not counted: only what ran uses up a rate.
+    // A call that is not started does not count against its rate limits.
     let Place { slot, counted } = place;
     let give_up = || layer.limits.uncount(&counted);
     if limit.is_zero() {
@@ -51,7 +52,7 @@ pub(crate) async fn run(
         return Ok(Ending::NotStarted(late.hint("nothing was run")));
     }
     sessions::end_if_closed(call);
-    // Putting the decision on disk takes time, and a human may have said stop meanwhile.
+    // Writing the decision to disk takes time, and the call may have been cancelled meanwhile.
     if let Some(by) = call.stopped() {
         give_up();
         return Ok(Ending::NotStarted(by.not_started(&call.tool_name, call.mode)));
@@ -82,20 +83,20 @@ pub(crate) async fn run(
     }
 }
 
-/// One order and what each attempt at it needs.
+/// One order, with everything that an attempt to run it needs.
 struct Attempt<'a> {
     layer: &'a ToolExecutionLayer,
     call: &'a Call,
     tool: &'a Tool,
     order: &'a Arc<Order>,
-    /// Shared, so that a task that was left behind keeps the place.
+    /// Shared with the task, so that an abandoned task keeps the slot.
     slot: Arc<Slot>,
     until: Instant,
 }
 
 impl Attempt<'_> {
-    /// Whether the same may be tried again, and after which pause: once, where a fault passes by itself and doing it
-    /// twice is the same as once, and only in the time there is.
+    /// Returns the delay before a retry, or `None` if there must not be one. A call is retried once, only
+    /// after a transient failure of an idempotent tool, and only while its time lasts.
     fn time_for_another(&self, end: &Result<Answered, Failure>) -> Option<Duration> {
         let passing = end.as_ref().is_err_and(|failure| failure.kind == FailureKind::Transient);
         let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
@@ -112,34 +113,36 @@ impl Attempt<'_> {
         let began = Instant::now();
         let running =
             self.tool.executor().run_telling(Arc::clone(self.order), content::screened(&self.call.progress));
-        let place = Arc::clone(&self.slot);
+        let slot = Arc::clone(&self.slot);
         let work = AssertUnwindSafe(async move {
-            let (_place, _counted) = (place, Level::ToolsRunning.hold());
+            let (_slot, _counted) = (slot, Level::ToolsRunning.hold());
             running.await
         });
         let mut work = Box::pin(work.catch_unwind());
         let end = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
-            // Most looks at files end here: a task and a timer would cost them more than they do.
+            // Most read-only file calls complete on the first poll. A task and a timer would cost more than
+            // such a call.
             Poll::Ready(end) => End::Came(Ok(end)),
             Poll::Pending => Box::pin(self.wait_for(tokio::spawn(work), limit)).await,
         };
         match end {
             End::Came(Ok(Ok(end))) => {
                 self.note_walls(began, &end);
-                within_bounds(self.order, end)
+                within_bounds(self.order, end.and_then(|output| conforming(self.tool, output)))
             }
             End::Came(Ok(Err(_panic))) => Err(crashed("panicked")),
             End::Came(Err(_cancelled)) => Err(crashed("was cancelled")),
             End::TimedOut => {
                 let message = format!("{} timed out after {:.1} s", self.call.tool_name, limit.as_secs_f64());
                 Err(Failure::new(FailureKind::TimedOut, message)
-                    .hint("its effect may still happen: look before trying again"))
+                    .hint("its effect may still happen: check before trying again"))
             }
             End::Stopped(by) => Err(by.failure(&self.call.tool_name, self.layer.mode())),
         }
     }
 
-    /// The walls of a tool's programs are the first thing it has built.
+    /// Records the sandbox tier and the time spent on building the sandbox, which is the first part of the
+    /// run.
     fn note_walls(&self, began: Instant, end: &Result<Output, Failure>) {
         let (tier, confining) = match end {
             Ok(output) => (
@@ -158,7 +161,7 @@ impl Attempt<'_> {
         self.layer.calls.run(&self.call.track, self.order.value().call().definition());
         sessions::end_if_closed(self.call);
         if self.layer.has_changed_since(self.call) {
-            // The mode changed before this call was on the list of those it looks through.
+            // The mode changed before this call was on the list that `stop_forbidden_calls` scans.
             self.layer.cancel_forbidden();
         }
         let makes_calls = self.tool.executor().makes_calls();
@@ -167,12 +170,14 @@ impl Attempt<'_> {
             end = &mut task => End::Came(end),
             by = self.ended_early(makes_calls) => {
                 task.abort();
-                // Whoever hears of the end must find it over; a process in walls takes a moment to be.
+                // The call must be over when its end is reported, and a sandboxed process takes a moment to
+                // exit.
                 let _ = tokio::time::timeout(TIME_TO_DIE, &mut task).await;
                 End::Stopped(by)
             }
             () = tokio::time::sleep(self.patience(limit)) => {
-                // A process in walls and a call end with whoever waits for them; a thread would only lose its place.
+                // Aborting the task ends a sandboxed process or an inner call. A plain thread would continue,
+                // but without its run slot.
                 if makes_calls || self.order.value().call().definition().requires_sandbox() {
                     task.abort();
                 }
@@ -181,7 +186,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Somebody ends it; or its caller has left, and it must make no more calls in that name.
+    /// Waits for a stop request. A tool that makes calls is also stopped when its caller disconnects, because
+    /// it must make no more calls on behalf of that caller.
     async fn ended_early(&self, makes_calls: bool) -> StoppedBy {
         tokio::select! {
             by = self.call.track.stop().given() => by,
@@ -189,8 +195,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// A confined command is ended by its launcher when its time is up, and what it wrote until then is still to come.
-    /// A caller who gave it less time than policy does is not kept waiting for that.
+    /// Time to wait for the task. The launcher kills a sandboxed command at its timeout and then still
+    /// delivers the output so far, so the wait is longer. A caller with a shorter deadline than the policy's
+    /// timeout does not wait for that.
     fn patience(&self, limit: Duration) -> Duration {
         let permit = self.order.value();
         let ends_itself = permit.call().definition().requires_sandbox() && limit == permit.timeout();
@@ -198,18 +205,38 @@ impl Attempt<'_> {
     }
 }
 
-/// What the task of a tool gives: its answer, or its panic.
+/// Result of the task of a tool: its output or failure, or its panic.
 type Ended = Result<Result<Output, Failure>, Box<dyn std::any::Any + Send>>;
 
-/// How waiting for a tool ended.
+/// Result of waiting for the task of a tool.
 enum End {
     Came(Result<Ended, tokio::task::JoinError>),
     TimedOut,
-    /// Somebody ended it.
+    /// The call was stopped.
     Stopped(StoppedBy),
 }
 
-/// An answer larger than policy allows is not cut blindly: only the tool knows where that makes sense.
+/// In debug builds, fails a call whose output violates the output schema of its built-in tool, so that every test that
+/// runs a tool also checks its output types. Connectors check the tools of manifests in every build.
+fn conforming(tool: &Tool, output: Output) -> Result<Output, Failure> {
+    let is_built_in = tool.definition().origin().is_none();
+    if !cfg!(debug_assertions) || !is_built_in {
+        return Ok(output);
+    }
+    match tool.output_violation(&output.value) {
+        None => Ok(output),
+        Some(violation) => {
+            let name = tool.definition().name();
+            Err(Failure::new(
+                FailureKind::Crashed,
+                format!("the output of `{name}` violates its schema: {violation}"),
+            ))
+        }
+    }
+}
+
+/// Enforces the output limit and the blocked secrets. Too large an output is not cut, because only the tool
+/// knows where a cut makes sense.
 fn within_bounds(order: &Order, end: Result<Output, Failure>) -> Result<Answered, Failure> {
     let most = order.value().max_output_bytes();
     let output = end.map_err(|failure| content::fit_to_tell(failure, most))?;
@@ -227,8 +254,8 @@ fn within_bounds(order: &Order, end: Result<Output, Failure>) -> Result<Answered
     Ok(Answered { output, canonical })
 }
 
-/// The panic's own words may hold arguments, so they stay in the log of the process, not in the reply.
+/// Failure of a tool that panicked. The panic message may contain arguments, so it goes to the log only.
 fn crashed(how: &str) -> Failure {
     Failure::new(FailureKind::Crashed, format!("the tool {how}"))
-        .hint("this is a fault in the tool, not in the call")
+        .hint("this is a bug in the tool, not in the call")
 }

@@ -1,21 +1,22 @@
-//! What the machine can be asked: processor, memory, and the disk the records are on.
+//! Samples processor, memory and the disk of the ledger for the mode rules.
 //!
-//! The sampler that everybody asks measures it; only the disk is asked here, because only here it is known which. Both
-//! on a thread that may block. One that is stuck is waited for, not joined by another; meanwhile nothing is known.
+//! The sampler of the `system_metrics` crate, shared by the process, measures processor and memory. The disk
+//! is measured here, because only this module knows the folder. Both run on the blocking pool. If a sample is
+//! stuck, no second one is started, and its values are unknown meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use governance::files::Metric;
-use machine::Sampler;
+use system_metrics::Sampler;
 use tokio::task::JoinHandle;
 
-/// A measurement that is older says nothing about now.
+/// Age above which a sample is ignored.
 const FRESH: Duration = Duration::from_secs(12);
-/// What the sampler is given for its first look; later ones are there already.
+/// Timeout for the first snapshot of the sampler; later ones are available at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was measured at one moment. What could not be is absent, and holds no condition.
+/// Values measured at one time. A value that could not be measured is absent, and its condition is not met.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     cpu_load: Option<f64>,
@@ -25,7 +26,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// One measurement.
+    /// Returns one value.
     pub(crate) fn read(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::CpuLoadPercent => self.cpu_load,
@@ -37,14 +38,15 @@ impl Sample {
             | Metric::HighRiskCalls
             | Metric::RefusedHighRiskCalls
             | Metric::RepeatedValidationFailures
-            | Metric::ResourceExhaustion => None,
+            | Metric::ResourceExhaustion
+            | Metric::LedgerPressure => None,
         }
     }
 }
 
-/// Looks at the machine without holding anybody up.
+/// Samples the machine in the background.
 pub(crate) struct Eye {
-    /// At home between two looks.
+    /// Present while no sample is running.
     instruments: Option<Instruments>,
     looking: Option<JoinHandle<(Instruments, Sample)>>,
     latest: Option<(Instant, Sample)>,
@@ -52,13 +54,13 @@ pub(crate) struct Eye {
 }
 
 impl Eye {
-    /// An eye on this machine, and on the disk that holds this folder.
+    /// Creates a sampler for this machine and for the disk of this folder.
     pub(crate) fn on(folder: &Path) -> Self {
         let folder = folder.to_owned();
         Eye { instruments: Some(Instruments { folder: folder.clone() }), looking: None, latest: None, folder }
     }
 
-    /// Begins to measure. While an earlier look has not ended there is no other.
+    /// Starts a sample, unless one is still running.
     pub(crate) fn look(&mut self, wanted: &[Metric]) {
         if wanted.is_empty() {
             return;
@@ -71,7 +73,7 @@ impl Eye {
         }));
     }
 
-    /// Returns when a look has ended; never while there is none.
+    /// Returns when the running sample ends; never if there is none.
     pub(crate) async fn seen(&mut self) {
         let Some(looking) = &mut self.looking else { return std::future::pending().await };
         let seen = looking.await;
@@ -81,18 +83,18 @@ impl Eye {
                 self.instruments = Some(instruments);
                 self.latest = Some((Instant::now(), sample));
             }
-            // It panicked, and the instruments with it.
+            // The task panicked and the probe was lost with it.
             Err(_) => self.instruments = Some(Instruments { folder: self.folder.clone() }),
         }
     }
 
-    /// What was seen last, if that was not long ago.
+    /// Returns the latest sample if it is fresh enough.
     pub(crate) fn latest(&self) -> Option<&Sample> {
         self.latest.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, sample)| sample)
     }
 }
 
-/// What is asked, and of which disk.
+/// Takes the measurements, with the disk of one folder.
 struct Instruments {
     folder: PathBuf,
 }
@@ -116,13 +118,14 @@ impl Instruments {
                 Metric::MemoryPressure => {
                     sample.memory_pressure = machine.and_then(|seen| seen.pressure.memory_level);
                 }
-                Metric::DiskUsedPercent => sample.disk_used = machine::used_percent(&self.folder),
+                Metric::DiskUsedPercent => sample.disk_used = system_metrics::used_percent(&self.folder),
                 Metric::ToolErrorRate
                 | Metric::PolicyViolations
                 | Metric::HighRiskCalls
                 | Metric::RefusedHighRiskCalls
                 | Metric::RepeatedValidationFailures
-                | Metric::ResourceExhaustion => {}
+                | Metric::ResourceExhaustion
+                | Metric::LedgerPressure => {}
             }
         }
         sample
@@ -134,17 +137,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_wanted_is_measured_and_nothing_else() {
+    async fn only_requested_metrics_are_measured() {
         let folder = tempfile::tempdir().unwrap();
         let mut eye = Eye::on(folder.path());
         assert_eq!(eye.latest(), None);
         eye.look(&[]);
-        assert!(eye.looking.is_none(), "nothing is wanted, so nobody looks");
+        assert!(eye.looking.is_none(), "nothing is requested, so nothing is sampled");
         eye.look(&[Metric::DiskUsedPercent]);
         eye.seen().await;
         let first = eye.latest().unwrap().clone();
         assert!(first.disk_used.is_some_and(|used| (0.0..=100.0).contains(&used)), "{first:?}");
-        assert_eq!((first.cpu_load, first.memory_used), (None, None), "nobody wants them");
+        assert_eq!((first.cpu_load, first.memory_used), (None, None), "they are not requested");
         eye.look(&[Metric::CpuLoadPercent, Metric::MemoryUsedPercent, Metric::MemoryPressure]);
         eye.look(&[Metric::DiskUsedPercent]);
         eye.seen().await;

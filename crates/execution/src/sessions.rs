@@ -1,6 +1,6 @@
-//! Worker sessions: what an orchestrator lets a worker do. Each has its allowlist and, turn by turn, a number of calls
-//! and a cap of costs. A worker can neither leave its session out nor raise what it has: which session a call is in is
-//! the door's word, and a session's terms never change.
+//! Worker sessions: what an orchestrator lets a worker do. Each session has an allowlist and, per turn, a hop
+//! budget and a cost cap. A worker can neither omit its session nor raise its limits: the worker socket
+//! determines the session of a call, and the terms of a session never change.
 
 mod admission;
 mod budget;
@@ -26,6 +26,7 @@ pub use standing::SessionStanding;
 pub use terms::{SessionTerms, TermsError};
 
 use crate::approvals::Asking;
+use crate::bookkeeping::{Throttled, size_of};
 use crate::call::{Call, CuratedMap, Request, nameable};
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
@@ -33,20 +34,24 @@ use crate::world::{ToolFilter, World};
 use budget::{Budget, Exhausted, Turn};
 use terms::Terms;
 
-/// Stands for the tool where a message names none.
+/// Tool name in the record of a message that names no tool.
 const MALFORMED: &str = "(malformed)";
-/// Stands for the tool where a cost was reported from outside.
+/// Tool name in the event of a cost that was reported from outside.
 const REPORTED: &str = "sinew/session.spend";
-/// How many may be one user's, whatever its clients call themselves, and how many of those may outlive the connection that
-/// opened them. How many there are at all is for whoever opens their doors.
+/// Method that opens sessions, in records of rate limits.
+const OPEN: &str = "sinew/session.open";
+/// Size of the record of a session's end.
+const CLOSE_BYTES: usize = 512;
+/// Limits per user, regardless of client names: open sessions, and named sessions among them, which outlive
+/// the connection that opened them. The server limits the total number.
 const MOST_OF_USER: usize = 32;
 const MOST_NAMED: usize = 16;
 
-/// Those that are open.
+/// Open sessions by id.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<HashMap<String, Arc<WorkerSession>>>);
 
-/// One worker's session.
+/// Session of one worker.
 pub(crate) struct WorkerSession {
     id: String,
     name: Option<String>,
@@ -54,12 +59,13 @@ pub(crate) struct WorkerSession {
     since: Timestamp,
     terms: Terms,
     turn: Mutex<Turn>,
-    /// Set before its calls are told to end: one that was not on their list yet looks here.
+    /// Set before the calls of the session are cancelled: a call that is not in the list of calls yet checks
+    /// it.
     closed: AtomicBool,
     total: Mutex<Total>,
 }
 
-/// What all turns together have used.
+/// Usage of all turns together.
 #[derive(Clone, Copy, Default)]
 struct Total {
     turns: u32,
@@ -67,37 +73,43 @@ struct Total {
     cost: f64,
 }
 
-/// A session that was opened, as whoever opened it is told.
+/// Opened session, as reported to the client that opened it.
 #[derive(Clone, Debug)]
 pub struct OpenedSession {
-    /// Names it in results and records.
+    /// Id of the session in results and ledger records.
     pub session_id: String,
-    /// What it may do: allowlist, budgets, and which of the names no tool has.
+    /// Effective terms: allowlist, budgets, and the names that match no tool.
     pub terms: Value,
 }
 
-/// Why a session was not opened, or is not there.
+/// Reason why a session was not opened or not found.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// What it asks for cannot be.
+    /// The requested terms are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// One user has enough, by the kernel's word.
-    #[error(
-        "{MOST_OF_USER} sessions of this user are open, whatever its clients call themselves: close one first"
-    )]
+    /// The user, identified by the uid from the kernel, has too many open sessions.
+    #[error("{MOST_OF_USER} sessions are open for this user, over all client names: close one first")]
     TooManyOfUser,
-    /// One user has enough that stay open without a connection.
-    #[error(
-        "{MOST_NAMED} sessions with a name are open for this user: close one, or open one without a name"
-    )]
+    /// The user has too many named sessions, which stay open without a connection.
+    #[error("{MOST_NAMED} named sessions are open for this user: close one, or open one without a name")]
     TooManyNamed,
-    /// It is not open, or was never this caller's.
+    /// It is not open, or belongs to another caller.
     #[error("no such session is open")]
     NotFound,
-    /// It could not be put on record.
+    /// The records of its caller's sessions are over their budget.
+    #[error(
+        "the records of this caller's sessions exceed their budget in the ledger: try again later, or with a shorter allowlist"
+    )]
+    RateLimited(Throttled),
+    /// It could not be recorded.
     #[error("the session could not be recorded: {0}")]
     NotRecorded(#[from] LedgerError),
+}
+
+/// Reports that a call stands for a message that is no call.
+pub(crate) fn is_malformed(call: &Call) -> bool {
+    call.tool_name.as_str() == MALFORMED
 }
 
 impl Sessions {
@@ -105,7 +117,7 @@ impl Sessions {
         self.list().get(id).map(Arc::clone)
     }
 
-    /// Whether one more may be opened. What a client calls itself does not make it another user.
+    /// Checks that one more session may be opened. The user is identified by uid, not by client name.
     fn room_for(&self, by: &Caller, named: bool) -> Result<(), SessionError> {
         let list = self.list();
         let of_user = || list.values().filter(|session| session.by.uid == by.uid);
@@ -119,14 +131,14 @@ impl Sessions {
     }
 
     fn list(&self) -> MutexGuard<'_, HashMap<String, Arc<WorkerSession>>> {
-        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        // Every statement leaves the map consistent, so it is valid even after a panic in another thread.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl WorkerSession {
     fn turn(&self) -> MutexGuard<'_, Turn> {
-        // Numbers are whole after every statement.
+        // Every statement leaves the numbers consistent.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +146,7 @@ impl WorkerSession {
         &self.terms.budget
     }
 
-    /// Spends a call of this turn.
+    /// Counts a call against the hop budget of this turn. Returns its number.
     fn spend_hop(&self) -> Result<u32, Exhausted> {
         let mut turn = self.turn();
         let before = turn.hops;
@@ -143,7 +155,8 @@ impl WorkerSession {
         spent
     }
 
-    /// Adds what a call costs, unless the turn has cost too much meanwhile: a call that waited was let in before others ran.
+    /// Adds the cost of a call, unless the turn has exceeded its cap since the call was admitted: other calls
+    /// may have run while this one waited.
     fn charge(&self, cost: f64) -> Result<Option<(f64, f64)>, Exhausted> {
         let mut turn = self.turn();
         let before = turn.cost;
@@ -152,7 +165,7 @@ impl WorkerSession {
         Ok(passed.map(|cap| (turn.cost, cap)))
     }
 
-    /// Adds a cost to this turn; what it has cost so far, and its cap, where that is to be warned of.
+    /// Adds a cost to this turn. Returns the cost so far and the cap if a warning is due.
     fn spend(&self, cost: f64) -> Option<(f64, f64)> {
         let mut turn = self.turn();
         let before = turn.cost;
@@ -165,7 +178,7 @@ impl WorkerSession {
         self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a call may name this tool: by any of the names it has, as of now.
+    /// Returns true if the allowlist contains this tool, by any of its current names.
     fn allows(&self, tool: &str, world: &World) -> bool {
         let same = |listed: &String| {
             let (listed_as, asked_as) = (world.registry.get(listed), world.registry.get(tool));
@@ -179,16 +192,22 @@ impl WorkerSession {
 }
 
 impl ToolExecutionLayer {
-    /// Opens a session with these terms, on record.
+    /// Opens a session and records it.
     pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
         let world = self.world.load();
         let (terms, name) = (Terms::check(&wish, &world.policy.files().safety.sessions)?, wish.name);
         let by = nameable(by.clone());
-        // Doors are opened one at a time, so what there is room for now there still is below.
+        // The server opens worker sockets one at a time, so the capacity checked here cannot be taken before
+        // the insert.
         self.sessions.room_for(&by, name.is_some())?;
         let shown = terms.shown(&world);
         let session_id = fresh_session_id();
         let data = json!({"name": name, "by": by, "terms": shown});
+        // Charged for its end too, which is then recorded whatever the budget.
+        self.bookkeeping.charge(&by, size_of(&data) + CLOSE_BYTES).map_err(|throttled| {
+            self.record_throttled(&by, OPEN, throttled);
+            SessionError::RateLimited(throttled)
+        })?;
         recorder::session(self, &session_id, SessionEvent::Opened, &data)?;
         let total = Mutex::new(Total { turns: 1, ..Total::default() });
         let (id, since) = (session_id.clone(), Timestamp::now());
@@ -198,7 +217,7 @@ impl ToolExecutionLayer {
         Ok(OpenedSession { session_id, terms: shown })
     }
 
-    /// Begins a new turn: its budgets are whole again.
+    /// Begins a new turn with full budgets.
     pub fn next_turn(&self, id: &str) -> Result<Value, SessionError> {
         let session = self.sessions.find(id).ok_or(SessionError::NotFound)?;
         *session.turn() = Turn::default();
@@ -210,7 +229,7 @@ impl ToolExecutionLayer {
         Ok(json!({"session_id": id, "turn": turn, "remaining": admission::remaining(&session)}))
     }
 
-    /// Adds to this turn what the worker has cost elsewhere, such as the tokens of its model.
+    /// Adds a cost from outside to this turn, such as the tokens of the model of the worker.
     pub fn spend_in_session(&self, id: &str, cost: f64) -> Result<Value, SessionError> {
         let session = self.sessions.find(id).ok_or(SessionError::NotFound)?;
         if let Some((cost, cap)) = session.spend(cost) {
@@ -228,7 +247,8 @@ impl ToolExecutionLayer {
         emit(Event::WorkerToolCostWarning { call, cost, cap });
     }
 
-    /// A message of a worker that is no call: it costs one all the same, is refused in the one shape and on record.
+    /// Refuses a message of a worker that is not a valid call. It counts against the hop budget and is
+    /// recorded like any refusal.
     pub fn refuse_malformed(&self, caller: Caller, reason: &str) -> ToolResult {
         let request = Request {
             tool_name: MALFORMED.to_owned(),
@@ -256,7 +276,8 @@ impl ToolExecutionLayer {
         result
     }
 
-    /// The definitions that the worker of a session may call and that pass the filter, by name. Without a session, all.
+    /// Tool definitions that pass the filter and that the session allows, sorted by name. Without a session,
+    /// all that pass the filter.
     pub fn tools_in(&self, session: Option<&str>, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
         let world = self.world.load();
         let mut tools = world.tools(filter);
@@ -269,7 +290,7 @@ impl ToolExecutionLayer {
         tools
     }
 
-    /// Ends a session and whatever of it still runs, on record. One that is not open stays so.
+    /// Closes a session, cancels its running calls and records it.
     pub fn close_session(&self, id: &str, reason: &str) -> Result<(), SessionError> {
         let session = self.sessions.list().remove(id).ok_or(SessionError::NotFound)?;
         session.closed.store(true, Ordering::SeqCst);
@@ -278,7 +299,7 @@ impl ToolExecutionLayer {
         let total = *session.total();
         let data = json!({"reason": reason, "turns": total.turns, "hops": total.hops, "cost": total.cost});
         if let Err(error) = recorder::session(self, id, SessionEvent::Closed, &data) {
-            tracing::error!(%error, session = id, "a session was closed, but that could not be recorded");
+            tracing::error!(%error, session = id, "the end of a session could not be recorded");
         }
         Ok(())
     }

@@ -1,38 +1,39 @@
-//! Places for running calls: so many at a time, handed out in turns, and a number that can change.
+//! Fair slots: a semaphore with a changeable capacity that is shared fairly between callers.
 //!
-//! Callers take turns, and each caller's own calls come in the order of their arrival: however many one of them sends,
-//! another waits for no more than its turn. And each leaves something to the others: who holds places gets one more only
-//! while it holds less than [`PER_FREE_PLACE`] for each that is free, so that one caller alone ends at three quarters
-//! of them, a second at three quarters of the rest, and who holds none finds one.
+//! Callers are served round-robin, and the calls of one caller in order of arrival, so a caller that sends
+//! many calls delays another one by at most one turn. No caller can take all slots: a caller gets another
+//! slot only while it holds fewer than `MAX_HELD_PER_FREE_SLOT` for each free one. One caller alone ends at
+//! three quarters of the slots, a second caller at three quarters of the rest, and a caller that holds none
+//! finds a free one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// How many places a caller may hold for each that it leaves free.
+/// Number of slots a caller may hold for each slot that it leaves free.
 const PER_FREE_PLACE: usize = 3;
 
-/// The places there are.
+/// Slots shared by all callers.
 #[derive(Clone)]
 pub(crate) struct Slots(Arc<Mutex<State>>);
 
 struct State {
     most: usize,
     taken: usize,
-    /// How many each caller holds, of those that hold any.
+    /// Number of slots per caller, for callers that hold any.
     held: BTreeMap<u64, usize>,
     waiting: Waiting,
 }
 
-/// Who waits: a queue for each caller that has somebody in it, and the callers in the order of their turns.
+/// Waiting calls: a queue for each caller with waiting calls, and the callers in the order of their turns.
 #[derive(Default)]
 struct Waiting {
     queues: BTreeMap<u64, VecDeque<oneshot::Sender<Slot>>>,
     turns: VecDeque<u64>,
 }
 
-/// One place; given back when dropped, wherever that happens.
+/// One slot, released when dropped.
 pub(crate) struct Slot {
     slots: Slots,
     caller: u64,
@@ -43,7 +44,7 @@ impl State {
         self.held.get(&caller).copied().unwrap_or(0)
     }
 
-    /// Whether there is a place for this caller, and enough is left to the others.
+    /// Returns true if a slot is free and the caller is within its share.
     fn has_place_for(&self, caller: u64) -> bool {
         let free = self.most.saturating_sub(self.taken);
         self.held_by(caller) < free.saturating_mul(PER_FREE_PLACE)
@@ -62,7 +63,8 @@ impl State {
         }
     }
 
-    /// The next in turn who is still there and for whom there is a place. The others keep their turns.
+    /// Returns the next waiter that is still waiting and within its share. Callers over their share keep
+    /// their turns.
     fn next(&mut self) -> Option<(u64, oneshot::Sender<Slot>)> {
         let mut over_their_share = Vec::new();
         let mut found = None;
@@ -89,7 +91,7 @@ impl Waiting {
         queue.push_back(sender);
     }
 
-    /// The first of a caller's own who is still there. The caller has its next turn after all others.
+    /// Returns the caller's first waiter that is still waiting, and moves the caller to the end of the turns.
     fn next_of(&mut self, caller: u64) -> Option<oneshot::Sender<Slot>> {
         let queue = self.queues.get_mut(&caller)?;
         let sender = std::iter::from_fn(|| queue.pop_front()).find(|sender| !sender.is_closed());
@@ -112,28 +114,29 @@ impl Slots {
         })))
     }
 
-    /// How many are taken.
+    /// Number of slots in use.
     pub(crate) fn taken(&self) -> usize {
         self.state().taken
     }
 
-    /// How many there are.
+    /// Number of slots.
     pub(crate) fn most(&self) -> usize {
         self.state().most
     }
 
-    /// Changes how many there are. Who has a place keeps it; fewer places fill up as others are given back.
+    /// Changes the number of slots. Holders keep their slots; a lower capacity takes effect as slots are
+    /// released.
     pub(crate) fn set_most(&self, most: usize) {
         self.state().most = most;
         self.hand_out();
     }
 
-    /// How many this caller holds.
+    /// Number of slots that this caller holds.
     pub(crate) fn held_by(&self, caller: u64) -> usize {
         self.state().held_by(caller)
     }
 
-    /// A place, if one is free for this caller and nobody waits for it.
+    /// Returns a slot if one is free for this caller and no call is waiting.
     pub(crate) fn take_at_once(&self, caller: u64) -> Option<Slot> {
         let mut state = self.state();
         if !state.has_place_for(caller) || !state.waiting.turns.is_empty() {
@@ -143,14 +146,14 @@ impl Slots {
         Some(Slot { slots: self.clone(), caller })
     }
 
-    /// A place beside one that this caller's tool holds and does nothing with meanwhile. Waiting for one could take for
-    /// ever: whoever holds the others may be waiting in the same way.
+    /// Returns a slot in addition to the idle one that this caller's tool holds, even beyond the capacity.
+    /// Waiting could deadlock: the holders of the other slots may wait in the same way.
     pub(crate) fn take_beside(&self, caller: u64) -> Slot {
         self.state().give_to(caller);
         Slot { slots: self.clone(), caller }
     }
 
-    /// A place, once it is this caller's turn. Who stops waiting loses the turn and nothing else.
+    /// Waits for a slot in the caller's turn. A dropped wait loses only its turn.
     pub(crate) async fn take(&self, caller: u64) -> Slot {
         if let Some(slot) = self.take_at_once(caller) {
             return slot;
@@ -163,7 +166,7 @@ impl Slots {
         self.hand_out();
         match turn.await {
             Ok(slot) => slot,
-            // Senders are dropped only with the state itself, which this very call keeps alive.
+            // Senders are dropped only with the state, which `self` keeps alive.
             Err(_) => std::future::pending().await,
         }
     }
@@ -176,13 +179,13 @@ impl Slots {
                 state.give_to(caller);
                 (caller, sender)
             };
-            // A caller that went away hands the place straight back by dropping it.
+            // If the receiver is gone, the returned slot is dropped and thereby released.
             let _ = sender.send(Slot { slots: self.clone(), caller });
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The state is consistent after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,7 +194,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.state();
         state.take_back_from(self.caller);
-        // Nobody waits as a rule: the lock is taken once.
+        // Normally no call is waiting, and the lock is taken only once.
         let is_wanted = !state.waiting.turns.is_empty();
         drop(state);
         if is_wanted {
@@ -208,15 +211,15 @@ mod tests {
 
     async fn must_wait(slots: &Slots) {
         let waited = tokio::time::timeout(Duration::from_millis(5), slots.take(1)).await;
-        assert!(waited.is_err(), "there was a place");
+        assert!(waited.is_err(), "a slot was free");
     }
 
     #[tokio::test]
-    async fn places_are_limited_and_come_back() {
+    async fn slots_are_limited_and_released_on_drop() {
         let slots = Slots::new(2);
         let (first, second) = (slots.take(1).await, slots.take(1).await);
         must_wait(&slots).await;
-        assert_eq!(slots.taken(), 2, "who stopped waiting holds nothing");
+        assert_eq!(slots.taken(), 2, "an abandoned wait holds no slot");
         drop(first);
         let third = slots.take(1).await;
         drop((second, third));
@@ -224,11 +227,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_number_changes_under_way() {
+    async fn capacity_can_change_while_slots_are_held() {
         let slots = Slots::new(3);
         let held: Vec<Slot> = vec![slots.take(1).await, slots.take(1).await, slots.take(1).await];
         slots.set_most(1);
-        assert_eq!(slots.taken(), 3, "who runs keeps running");
+        assert_eq!(slots.taken(), 3, "holders keep their slots");
         drop(held);
         let one = slots.take(1).await;
         must_wait(&slots).await;
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_are_taken_in_order() {
+    async fn waiters_of_one_caller_are_served_in_order() {
         let slots = Slots::new(1);
         let held = slots.take(1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -265,7 +268,7 @@ mod tests {
         let held = slots.take(1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
-        // A flood of one caller, then one call each of two others.
+        // A flood from one caller, then single calls from two others.
         for (caller, n) in (0..50).map(|n| (1, n)).chain([(2, 0), (3, 0), (2, 1)]) {
             let (slots, order) = (slots.clone(), Arc::clone(&order));
             waiting.push(tokio::spawn(async move {
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_caller_leaves_places_to_the_others() {
+    async fn one_caller_cannot_take_all_slots() {
         let slots = Slots::new(64);
         let mut held = Vec::new();
         for (caller, share) in [(1, 48), (2, 12), (3, 3), (4, 1)] {
@@ -293,7 +296,7 @@ mod tests {
             assert_eq!(slots.held_by(caller), share, "caller {caller}");
         }
         held.truncate(60);
-        // One that waits for more than its share is no reason for another to wait.
+        // A caller that waits for more than its share must not delay another one.
         let greedy = slots.take(1);
         tokio::pin!(greedy);
         assert!(tokio::time::timeout(Duration::from_millis(5), &mut greedy).await.is_err());
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_left_costs_nobody_a_turn() {
+    async fn abandoned_wait_does_not_block_the_queue() {
         let slots = Slots::new(1);
         let held = slots.take(1).await;
         for caller in 0..100 {
@@ -313,6 +316,6 @@ mod tests {
         drop(held);
         drop(slots.take(7).await);
         let state = slots.state();
-        assert!(state.waiting.queues.is_empty() && state.waiting.turns.is_empty(), "nothing is kept");
+        assert!(state.waiting.queues.is_empty() && state.waiting.turns.is_empty(), "the wait queue is empty");
     }
 }

@@ -1,4 +1,4 @@
-//! What the daemon says of itself.
+//! Status of the daemon.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,52 +10,52 @@ use tool::Mode;
 
 use crate::reload::ReloadReport;
 
-/// The state of the layer, for `sinew status` and `sinew/status`.
+/// Status of the layer, for `sinew status` and `sinew/status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// The running version.
+    /// Running version.
     pub version: &'static str,
-    /// The current mode.
+    /// Current mode.
     pub mode: Mode,
-    /// A change of mode that waits for a human to agree.
+    /// Mode change that waits for confirmation by the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<ProposalStatus>,
-    /// The last reload of the configuration: whether it holds, waits for a human, or could not be used.
+    /// Last reload of the configuration: applied, waiting for the operator, or rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reload: Option<ReloadReport>,
-    /// Since the layer was made.
+    /// Seconds since the layer was created.
     pub uptime_seconds: u64,
-    /// How calls ended, and how many run now.
+    /// Calls by outcome, and the number of running calls.
     pub calls: CallCounts,
-    /// Questions to a human.
+    /// Pending approvals.
     pub approvals: ApprovalsStatus,
-    /// What is left of the limits that hold for all tools in this mode.
+    /// Remaining calls under the limits that apply to all tools in this mode.
     pub remaining: Map<String, Value>,
-    /// How many tools there are.
+    /// Number of tools.
     pub tools: usize,
-    /// Pins the policy in force.
+    /// Hash of the policy in effect.
     pub policy_hash: String,
-    /// The folders callers work in.
+    /// Folders in which callers work.
     pub workspaces: Vec<String>,
-    /// The state of the ledger.
+    /// State of the ledger.
     pub ledger: LedgerStatus,
 }
 
-/// Questions to a human.
+/// State of the approvals.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ApprovalsStatus {
-    /// How many wait for an answer.
+    /// Number of pending approvals.
     pub pending: usize,
-    /// Whether a yes takes the operator's PIN.
+    /// True if an approval requires the operator's PIN.
     pub pin: bool,
 }
 
-/// A change of mode that a rule wants and a human decides.
+/// Mode change that a rule proposes and the operator decides.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProposalStatus {
-    /// The mode it would lead to; setting it confirms the proposal.
+    /// Proposed mode; setting it confirms the proposal.
     pub to: Mode,
-    /// The rule and what was measured.
+    /// The rule and the measured values.
     pub reason: String,
 }
 
@@ -65,24 +65,35 @@ impl ProposalStatus {
     }
 }
 
-/// Whether records are taken, and how many there are.
+/// State of the ledger and its record counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct LedgerStatus {
     /// `ready`, `unavailable` or `closed`.
     pub state: &'static str,
-    /// Why it is not ready.
+    /// Reason why the ledger is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of the last record.
+    /// Number of the last record.
     pub records: u64,
-    /// Calls that have an intent and no outcome.
+    /// Calls with a recorded decision and no recorded outcome.
     pub open_intents: u64,
-    /// Records that were acknowledged and are gone. Stays 0.
+    /// Records that were acknowledged and lost. Must stay 0.
     pub lost_records: u64,
-    /// Calls whose records wait in memory until they can be written.
+    /// Calls whose records are held in memory until they can be written.
     pub owed: u64,
-    /// Entries that could not be taken; each caller was told.
+    /// Entries that could not be recorded. Each caller received an error.
     pub turned_away: u64,
+    /// Bytes of all records.
+    pub bytes: u64,
+    /// Segments that retention has removed.
+    pub removed_segments: u64,
+    /// Segments among them that held records younger than the minimum age: the size limit forced their removal.
+    pub removed_under_pressure: u64,
+    /// Time of the last such removal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_removed_under_pressure: Option<String>,
+    /// Reads are refused, because the rest of the size limit is reserved for records of changes.
+    pub reads_refused: bool,
 }
 
 impl LedgerStatus {
@@ -100,24 +111,29 @@ impl LedgerStatus {
             lost_records: health.lost_records,
             owed: health.owed,
             turned_away: health.turned_away,
+            bytes: health.bytes,
+            removed_segments: health.removed.segments,
+            removed_under_pressure: health.removed.under_pressure,
+            last_removed_under_pressure: health.removed.last_under_pressure.map(|time| time.to_string()),
+            reads_refused: health.pressure.reads_refused,
         }
     }
 }
 
-/// Calls since start, by their end.
+/// Calls since the start, by outcome.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CallCounts {
-    /// At work now.
+    /// Running calls.
     pub running: usize,
-    /// Ran to their end.
+    /// Calls that succeeded.
     pub done: u64,
-    /// Started and did not.
+    /// Calls that were started and failed.
     pub failed: u64,
-    /// Never started.
+    /// Calls that were refused.
     pub refused: u64,
 }
 
-/// The counters behind [`CallCounts`].
+/// Counters behind `CallCounts`.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) done: AtomicU64,

@@ -1,4 +1,4 @@
-//! The layer with tools that misbehave: what no well-behaved tool can show.
+//! Tests of the layer with misbehaving tools.
 
 mod calls;
 mod explain;
@@ -20,12 +20,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use ::guardrail::Curated;
+use file_access::{UndoLimits, UndoStore};
 use governance::{
     FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
 use ledger::{Ledger, Options};
 use registry::{Order, Running, ToolExecutor, ToolRegistry};
-use resources::{UndoLimits, UndoStore};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tool::{
@@ -35,7 +35,7 @@ use tool::{
 
 use crate::{Asking, Parts, Request, Standing, ToolExecutionLayer, World};
 
-/// A tool made of a function.
+/// Tool implemented by a closure.
 struct Does<F>(F);
 
 impl<F: Fn(Arc<Order>) -> Running + Send + Sync + 'static> ToolExecutor for Does<F> {
@@ -44,7 +44,7 @@ impl<F: Fn(Arc<Order>) -> Running + Send + Sync + 'static> ToolExecutor for Does
     }
 }
 
-/// Something a test opens when it has seen enough.
+/// Gate that a test opens to let blocked tools continue.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -60,7 +60,7 @@ impl Gate {
     }
 }
 
-/// A tool that sits in a system call until the gate opens.
+/// Tool that blocks a thread until the gate opens.
 fn waits_for(gate: &Gate) -> impl Fn(Arc<Order>) -> Running + Send + Sync + 'static {
     let held = gate.clone();
     move |_| {
@@ -77,7 +77,7 @@ struct Bench {
     registry: ToolRegistry,
 }
 
-/// Where nothing is ever kept.
+/// Undo store that keeps nothing.
 fn undo_in(folder: &Path) -> Arc<UndoStore> {
     UndoStore::at(&folder.join("undo"), UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO })
 }
@@ -126,7 +126,7 @@ impl Bench {
         (Bench::layer_in(folder.path(), registry), folder)
     }
 
-    /// A layer on what an earlier one may have left in this folder.
+    /// Creates a layer on the state that an earlier one may have left in this directory.
     fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
         let world = Bench::world_in(folder, registry);
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
@@ -189,7 +189,7 @@ fn done(value: Value) -> Running {
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_is_a_failed_call_and_the_next_one_is_served() {
+async fn panicking_tool_fails_its_call_and_the_next_is_served() {
     let bench = Bench::new()
         .tool("broken", Category::READ_ONLY, |_| {
             panic!("with sk-proj-abcdefghijklmnopqrstuvwxyz012345 inside")
@@ -200,10 +200,10 @@ async fn a_tool_that_panics_is_a_failed_call_and_the_next_one_is_served() {
     for tool in ["broken", "later"] {
         let result = layer.execute(request(tool, json!({}), None)).await;
         assert_eq!(kind(&result), Some(FailureKind::Crashed), "{tool}: {result:?}");
-        assert!(!result.error.unwrap().contains("sk-proj"), "a panic's words stay inside");
+        assert!(!result.error.unwrap().contains("sk-proj"), "the panic message is not returned");
         let written = records(folder.path());
         let end = written.iter().rfind(|record| record["kind"] == "outcome").unwrap();
-        assert_eq!(end["call_id"], json!(result.metadata.call_id), "it is on record");
+        assert_eq!(end["call_id"], json!(result.metadata.call_id), "the outcome is recorded");
     }
     assert!(layer.execute(request("fine", json!({}), None)).await.success);
     let counts = layer.status().calls;
@@ -211,16 +211,16 @@ async fn a_tool_that_panics_is_a_failed_call_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn a_tool_past_its_deadline_is_left_behind_and_keeps_its_place() {
+async fn timed_out_tool_keeps_its_run_slot_until_it_ends() {
     let gate = Gate::default();
     let (layer, folder) = Bench::new().tool("stuck", Category::SYSTEM_WRITE, waits_for(&gate)).layer();
     let asked = Instant::now();
     let result = layer.execute(request("stuck", json!({}), None)).await;
     assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{result:?}");
-    assert!(asked.elapsed() < Duration::from_secs(20), "the answer does not wait for the tool");
+    assert!(asked.elapsed() < Duration::from_secs(20), "the result does not wait for the tool");
     assert_eq!(layer.status().calls.running, 1, "a thread that cannot be stopped still counts");
     let end = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
-    assert_eq!(end["outcome"], "unknown", "nobody can say what a change past its deadline has done");
+    assert_eq!(end["outcome"], "unknown", "the effect of a write past its deadline is unknown");
     gate.open();
     while layer.status().calls.running > 0 {
         tokio::task::yield_now().await;
@@ -228,7 +228,7 @@ async fn a_tool_past_its_deadline_is_left_behind_and_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_has_passed_starts_nothing() {
+async fn passed_deadline_starts_no_tool() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let bench = Bench::new().tool("count", Category::READ_ONLY, move |_| {
@@ -241,16 +241,16 @@ async fn a_deadline_that_has_passed_starts_nothing() {
     let result = layer.execute(late).await;
     assert!(!result.success, "{result:?}");
     assert_eq!(ran.load(Ordering::Relaxed), 0, "the tool was started");
-    let told = kind(&result) == Some(FailureKind::TimedOut)
+    let is_reported = kind(&result) == Some(FailureKind::TimedOut)
         || result
             .metadata
             .refusal
             .is_some_and(|refusal| refusal.detail.as_deref() == Some("deadline_passed"));
-    assert!(told, "the caller is told why");
+    assert!(is_reported, "the caller gets the reason");
 }
 
 #[tokio::test]
-async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
+async fn mode_change_reaches_a_queued_call() {
     let gate = Gate::default();
     let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
         "change",
@@ -258,7 +258,7 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
         |_| done(json!({})),
     );
     let (layer, _folder) = bench.layer();
-    // RECOVERY has 8 places, and one connection gets 6 of them: all of those are taken.
+    // RECOVERY has 8 run slots and gives one connection 6 of them: all 6 are taken.
     for mode in [Mode::Lockdown, Mode::Recovery] {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
@@ -279,16 +279,16 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
     gate.open();
     let result = waiting.await.unwrap();
-    assert_eq!(result.metadata.mode, Mode::Lockdown, "judged again under the mode of now: {result:?}");
+    assert_eq!(result.metadata.mode, Mode::Lockdown, "judged again in the current mode: {result:?}");
     for task in running {
-        assert_eq!(task.await.unwrap().metadata.mode, Mode::Recovery, "who runs, runs on");
+        assert_eq!(task.await.unwrap().metadata.mode, Mode::Recovery, "a running call continues");
     }
     let refused = layer.execute(request("change", json!({}), None)).await;
     assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
 }
 
 #[tokio::test]
-async fn an_answer_larger_than_policy_allows_is_a_failure_that_says_so() {
+async fn oversized_output_is_a_failure_that_names_the_limit() {
     let big = Bench::new().tool("big", Category::READ_ONLY, |_| done(json!({"text": "x".repeat(2 << 20)})));
     let (layer, _folder) = big.layer();
     let result = layer.execute(request("big", json!({}), None)).await;
@@ -297,7 +297,7 @@ async fn an_answer_larger_than_policy_allows_is_a_failure_that_says_so() {
 }
 
 #[tokio::test]
-async fn draining_refuses_what_comes_and_waits_for_what_runs() {
+async fn draining_refuses_new_calls_and_waits_for_running_ones() {
     let gate = Gate::default();
     let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
     let running = Arc::clone(&layer);

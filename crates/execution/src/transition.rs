@@ -1,7 +1,8 @@
-//! A change of the mode: along an edge, on record, and with what it means for calls that wait or run.
+//! Mode changes: along the allowed transitions, recorded, and applied to waiting and running calls.
 //!
-//! A mode that is looser holds once it is on disk: calls that ran by it are never older than its record. A stricter mode
-//! holds at once: what the record owes is written when it can be, and a crash before that leaves the looser one.
+//! A looser mode takes effect once it is on disk, so no call that runs under it is older than its record. A
+//! stricter mode takes effect at once: if the ledger is unavailable, the change is recorded later, and a
+//! crash before that leaves the looser mode.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -22,24 +23,24 @@ use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
 use crate::mode::{ModeError, ModeSet};
 
-/// A change that somebody or something wants.
+/// Mode change requested by a rule or by the operator.
 #[derive(Debug)]
 pub(crate) struct Wish {
-    /// The mode it was wished in, where that matters.
+    /// Mode in which a rule requested the change.
     from: Option<Mode>,
     to: Mode,
     reason: String,
-    /// A rule's name or a person.
+    /// Name of the rule or of the operator.
     by: String,
     who: ChangedBy,
-    /// Where a human wants it: that it is them.
+    /// Proof of the operator, if the operator requested the change.
     proof: Option<OperatorProof>,
-    /// What the sensors said.
+    /// Measured values that triggered the rule.
     sensors: Option<Value>,
 }
 
 impl Wish {
-    /// What a rule of the file wants.
+    /// Request by a rule of the policy.
     pub(crate) fn of_rule(transition: &Transition) -> Self {
         Wish {
             from: Some(transition.from),
@@ -66,7 +67,7 @@ impl Wish {
     }
 }
 
-/// Whether a person made this change.
+/// Returns true if the operator made this change.
 pub(crate) fn was_human(change: &ModeChange) -> bool {
     change.data.get("human").and_then(Value::as_bool).unwrap_or(false)
 }
@@ -75,21 +76,22 @@ fn redacted(text: &str) -> String {
     redact::shared().redact_text(text).into_owned()
 }
 
-/// Changes that hold and could not be recorded yet, oldest first.
+/// Mode changes that are in effect and could not be recorded yet, oldest first.
 #[derive(Default)]
 pub(crate) struct OwedChanges(Mutex<Vec<ModeChange>>);
 
 impl OwedChanges {
     fn list(&self) -> MutexGuard<'_, Vec<ModeChange>> {
-        // The list is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The list is consistent after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ToolExecutionLayer {
-    /// Changes the mode because a human says so: along the edges, and into LOCKDOWN from anywhere. It happens even if
-    /// whoever asked goes away; staying in a mode writes nothing. Where it takes the PIN, that is found out by the mode it
-    /// is left in its turn, whatever it was when the human asked.
+    /// Changes the mode on request of the operator: along the allowed transitions, and into LOCKDOWN from any
+    /// mode. The change is completed even if the client disconnects. A change to the current mode records
+    /// nothing. If the change requires the PIN depends on the mode when the change gets its turn, not on the
+    /// mode when it was requested.
     pub async fn set_mode(
         self: &Arc<Self>,
         to: Mode,
@@ -104,17 +106,18 @@ impl ToolExecutionLayer {
         let layer = Arc::clone(self);
         let changing = AssertUnwindSafe(async move { layer.change_in_turn(&wish).await }).catch_unwind();
         let mut changing = Box::pin(changing);
-        // Begun here, where it takes its turn: of two tasks the later one could come to it first, and a way out of LOCKDOWN would
-        // be taken after the LOCKDOWN that was asked for behind it.
+        // Polled here first, so that changes queue in the order of the requests. Of two spawned tasks the
+        // later one could take the lock first, and a request to leave LOCKDOWN would be applied after a later
+        // request for LOCKDOWN.
         let changed = match poll_fn(|context| Poll::Ready(changing.poll_unpin(context))).await {
             Poll::Ready(changed) => Ok(changed),
             Poll::Pending => tokio::spawn(changing).await,
         };
-        let fault = || Err(ModeError::NotRecorded("a fault inside Sinew".to_owned()));
+        let fault = || Err(ModeError::NotRecorded("an internal fault in Sinew".to_owned()));
         changed.ok().and_then(Result::ok).unwrap_or_else(fault)
     }
 
-    /// One change at a time: what is on record last is what holds.
+    /// Applies one change at a time, so that the last recorded mode is the current one.
     async fn change_in_turn(&self, wish: &Wish) -> Result<ModeSet, ModeError> {
         let _turn = self.mode_turn.lock().await;
         let (from, to) = (self.mode.get(), wish.to);
@@ -143,7 +146,7 @@ impl ToolExecutionLayer {
         Ok(ModeSet { previous: from, recorded })
     }
 
-    /// Makes a mode hold, for calls that wait and run too.
+    /// Puts a mode into effect, also for waiting and running calls.
     fn enter(&self, mode: Mode, by: ChangedBy) {
         self.mode.set(mode);
         self.watch.machine().enter(mode, self.watch.now(), by);
@@ -153,14 +156,15 @@ impl ToolExecutionLayer {
         self.watch.wake();
     }
 
-    /// Ends running calls that the current mode forbids, where it says so, and whatever is kept for more of them. Those that
-    /// would need a human now had no need of one when they began, and come to their end.
+    /// Stops running calls that the current mode forbids, if the policy cancels running calls in this mode,
+    /// and releases what tools keep for further calls. A call that would now require approval continues,
+    /// because it required none when it was started.
     pub(crate) fn cancel_forbidden(&self) {
         let (world, mode) = (self.world.load(), self.mode.get());
         let is_forbidden = |definition: &ToolDefinition| !world.policy.offers(definition, mode);
         match world.policy.running_calls(mode) {
             RunningCalls::Finish => world.let_go(Whose::Everybodys, is_forbidden),
-            // Where calls are cut short, nothing is left over from before.
+            // If calls are cancelled, no tool keeps anything from before.
             RunningCalls::Cancel => {
                 self.calls.forbid(is_forbidden);
                 world.let_go(Whose::Everybodys, |_| true);
@@ -172,20 +176,21 @@ impl ToolExecutionLayer {
         match self.record_last(change.clone()).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%error, to = %change.to, "the mode holds, but could not be recorded yet");
+                tracing::error!(%error, to = %change.to, "the mode is in effect, but could not be recorded yet");
                 self.owed_changes.list().push(change);
                 false
             }
         }
     }
 
-    /// On disk when this returns, and after whatever was owed before it.
+    /// Writes a change to disk, after the deferred ones.
     async fn record_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
         self.pay_modes().await?;
         self.ledger.append_durably(&Entry::Mode(change)).await.map(|_| ())
     }
 
-    /// The same for a stricter mode, which a full disk must not make forgotten.
+    /// Like `record_mode`, for a stricter mode: it also uses the space that the ledger reserves on a full
+    /// disk.
     async fn record_last(&self, change: ModeChange) -> Result<(), LedgerError> {
         self.pay_modes().await?;
         self.ledger.append_last(&Entry::Mode(change)).await.map(|_| ())
@@ -200,22 +205,22 @@ impl ToolExecutionLayer {
         Ok(())
     }
 
-    /// Records what is owed, now that records are taken again.
+    /// Records the deferred changes after the ledger has become available again.
     pub(crate) async fn settle_modes(&self) {
         let _turn = self.mode_turn.lock().await;
         if let Err(error) = self.pay_modes().await {
-            tracing::error!(%error, "a change of the mode is still not recorded");
+            tracing::error!(%error, "a mode change is still not recorded");
         }
     }
 
-    /// Puts a proposal where a human finds it: on record, in the log and in the status.
+    /// Reports a proposed mode change to the operator: in the ledger, in the log and in the status.
     pub(crate) fn propose(&self, transition: &Transition) {
         let (from, to, reason) = (transition.from, transition.to, transition.reason());
         tracing::warn!(%from, %to, reason, "mode_change_proposed: `sinew mode set {to}` confirms it");
         let data = json!({"from": from, "to": to, "sensors": transition.sensors()});
         let note = Note { about: "mode_proposal".to_owned(), text: reason, data };
         if let Err(error) = self.ledger.append(&Entry::Note(note)) {
-            tracing::error!(%error, "a proposal could not be recorded");
+            tracing::error!(%error, "a mode change proposal could not be recorded");
         }
     }
 }

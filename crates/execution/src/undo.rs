@@ -1,10 +1,11 @@
-//! Taking back what a call changed: on record before anything is touched, and again with how it ended. Only a human asks
-//! for it, so no rule is asked; what changed since is left alone.
+//! Undo of the changes of a call. It is recorded before any file is touched, and again with its outcome. Only
+//! the operator can request it, so the policy is not evaluated. A file that changed since the call is left
+//! alone, and then nothing is undone.
 
 use std::sync::Arc;
 
+use file_access::{AccessError, Reverted};
 use ledger::{Entry, LedgerError, entry};
-use resources::{AccessError, Reverted};
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{CallId, Caller, Failure};
@@ -12,39 +13,39 @@ use tool::{CallId, Caller, Failure};
 use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
 
-/// What was taken back.
+/// Result of an undo.
 #[derive(Debug)]
 pub struct Undone {
-    /// Names this in the record; what it changed itself can be undone by it.
+    /// Id of the undo in the ledger. The undo itself can be undone by this id.
     pub id: CallId,
-    /// What happened to each file, the last change first.
+    /// Changes to each file, the last change of the call first.
     pub changes: Vec<Reverted>,
 }
 
-/// Why nothing was taken back.
+/// Error of an undo; nothing was undone.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// It cannot be, or should not: the message and the hint say why.
+    /// The undo was refused; the message and the hint give the reason.
     #[error("{}{}", .0.message, .0.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default())]
     Refused(Failure),
-    /// It could not be put on record.
+    /// The undo could not be recorded.
     #[error("nothing was undone, because it could not be recorded: {0}")]
     NotRecorded(LedgerError),
-    /// Sinew itself failed.
-    #[error("a fault inside Sinew ended this; the log has the place")]
+    /// Sinew panicked.
+    #[error("an internal fault in Sinew ended the undo; see the daemon log for details")]
     Crashed,
 }
 
 impl ToolExecutionLayer {
-    /// What taking back a call would do.
+    /// Returns the changes that an undo would make.
     pub async fn rehearse_undo(&self, call: CallId) -> Result<Vec<Reverted>, UndoError> {
         let store = Arc::clone(&self.undo);
         blocking(move || store.rehearse(call)).await
     }
 
-    /// Takes back what a call changed. All of it, or nothing where something of it has changed since. It happens to its end,
-    /// and that is on record, even if whoever asked goes away meanwhile. It changes files: who may not approve a write may not
-    /// take one back either.
+    /// Undoes all changes of a call, or nothing if one of the files has changed since. The undo is completed
+    /// and recorded even if the client disconnects. It changes files, so it requires the same proof as the
+    /// approval of a write.
     pub async fn undo(
         self: &Arc<Self>,
         call: CallId,
@@ -86,7 +87,7 @@ impl ToolExecutionLayer {
     }
 }
 
-/// Files can block, and then nothing else must.
+/// Runs file operations on the blocking pool.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AccessError> + Send + 'static,
 ) -> Result<T, UndoError> {

@@ -1,7 +1,7 @@
-//! Watches the machine and the calls, and asks the rules whether the mode should change.
+//! Watches the machine and the calls, and evaluates the rules for automatic mode changes.
 //!
-//! One task, awake only when something happened that a rule counts, or when a rule of the current mode can come true
-//! by itself: then it looks every few seconds, and measures on a thread that may block.
+//! One task does this. It wakes when an event is counted that a rule uses. If a rule of the current mode can
+//! become true over time, the task also samples the machine every few seconds, on the blocking pool.
 
 mod counters;
 mod ends;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use governance::{Machine, Move, Need, Transitions};
 use jiff::Timestamp;
-use ledger::State;
-use telemetry::metrics;
+use ledger::{Pressure, State};
+use telemetry::{Event, emit, metrics};
 use tokio::sync::Notify;
 use tool::Mode;
 
@@ -25,22 +25,22 @@ use crate::transition::Wish;
 
 use counters::{Counted, Counters};
 
-/// How often the machine is looked at.
+/// Interval between samples of the machine.
 const PERIOD: Duration = Duration::from_secs(5);
-/// However fast calls are refused, the rules are asked no more often than this.
+/// Minimum interval between evaluations of the rules, also during a flood of refusals.
 const BREATH: Duration = Duration::from_millis(20);
-/// Where the clock of the rules begins, so that what happened before this process has a time on it too.
+/// Start value of the rule clock, so that events from before this process also have a time on it.
 const BEFORE_START: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// What the rules about the mode are asked with.
+/// State for the evaluation of the mode rules.
 pub(crate) struct ModeWatch {
     began: Instant,
     began_at: Timestamp,
-    /// The last record of those before.
+    /// Last ledger record from before this start.
     began_seq: u64,
     machine: Mutex<Machine>,
     counters: Mutex<Counters>,
-    /// Rung when something was counted, or when the mode or the rules changed.
+    /// Notified when an event is counted, or when the mode or the rules change.
     bell: Notify,
 }
 
@@ -56,13 +56,13 @@ impl ModeWatch {
         }
     }
 
-    /// The time by the clock of the rules.
+    /// Current time of the rule clock.
     pub(crate) fn now(&self) -> Duration {
         BEFORE_START + self.began.elapsed()
     }
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
-        // What a panic could leave behind is a condition that is measured again at the next look.
+        // At worst, a panic leaves a stale condition, which the next evaluation measures again.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl ModeWatch {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts something that happened now.
+    /// Counts an event that happened now.
     pub(crate) fn count(&self, what: Counted) {
         self.counters().note(what, self.now());
         if what.is_trouble() {
@@ -78,12 +78,12 @@ impl ModeWatch {
         }
     }
 
-    /// The mode or the rules changed.
+    /// Wakes the task after a change of the mode or the rules.
     pub(crate) fn wake(&self) {
         self.bell.notify_one();
     }
 
-    /// Asks the rules once.
+    /// Evaluates the rules once.
     fn ask(&self, sample: Option<&Sample>) -> Option<Move> {
         let now = self.now();
         let mut machine = self.machine();
@@ -98,10 +98,13 @@ impl ModeWatch {
 }
 
 impl ToolExecutionLayer {
-    /// Watches until it is dropped. `folder` is on the disk that matters: the one the records are written to.
+    /// Runs until it is dropped. `folder` is on the disk that the rules watch, the one with the ledger.
     pub async fn watch(self: &Arc<Self>, folder: &Path) -> std::convert::Infallible {
         self.recall().await;
         let mut ledger = self.ledger.watch();
+        let mut pressure = self.ledger.watch_pressure();
+        let mut reported =
+            Pressure { removed_segments: self.ledger.health().removed.under_pressure, reads_refused: false };
         let mut eye = Eye::on(folder);
         let mut next_look = Instant::now();
         loop {
@@ -114,17 +117,23 @@ impl ToolExecutionLayer {
                 }
                 () = eye.seen() => {}
                 state = ledger.changed() => self.hear_of_ledger(&state).await,
+                Ok(()) = pressure.changed() => {
+                    let now = *pressure.borrow_and_update();
+                    self.report_pressure(reported, now);
+                    reported = now;
+                }
+                () = self.bookkeeping.due() => self.write_ended_groups(),
             }
             self.follow_rules(eye.latest()).await;
         }
     }
 
-    /// Whether a rule can come true although no call ends.
+    /// Returns true if a rule can become true without a call ending.
     fn is_paced(&self) -> bool {
         !self.measured().is_empty() || self.watch.machine().ripens()
     }
 
-    /// What has to be measured in this mode.
+    /// Metrics that must be sampled in this mode.
     fn measured(&self) -> Vec<governance::files::Metric> {
         let machine = self.watch.machine();
         if !self.world.load().policy.watches(machine.mode()) {
@@ -134,7 +143,7 @@ impl ToolExecutionLayer {
     }
 
     async fn hear_of_ledger(&self, state: &State) {
-        // What was lost is known once it is ready again.
+        // The number of lost records is known once the ledger is ready again.
         metrics::lost_records(self.ledger.health().lost_records);
         match state {
             State::Ready => self.settle_modes().await,
@@ -143,7 +152,22 @@ impl ToolExecutionLayer {
         }
     }
 
-    /// Changes the mode where a rule says so. What cannot be changed now is asked about again at the next look.
+    /// Raises the alarm where the ledger's size limit removed young records or began to refuse reads.
+    fn report_pressure(&self, before: Pressure, now: Pressure) {
+        self.bookkeeping.set_closed(now.reads_refused);
+        let removed = now.removed_segments.saturating_sub(before.removed_segments);
+        let health = self.ledger.health();
+        let (bytes, max_bytes) = (health.bytes, self.ledger.max_bytes().unwrap_or_default());
+        if removed > 0 || (now.reads_refused && !before.reads_refused) {
+            let reads_refused = now.reads_refused;
+            emit(Event::LedgerPressure { removed_segments: removed, reads_refused, bytes, max_bytes });
+        }
+        if removed > 0 {
+            self.watch.count(Counted::LedgerPressure);
+        }
+    }
+
+    /// Changes the mode if a rule requires it. A change that fails is attempted again at the next evaluation.
     pub(crate) async fn follow_rules(self: &Arc<Self>, sample: Option<&Sample>) {
         match self.watch.ask(sample) {
             Some(Move::Change(transition)) => {

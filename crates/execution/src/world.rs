@@ -1,4 +1,4 @@
-//! Everything a call is judged by, as one immutable value.
+//! Immutable snapshot of the configuration that calls are judged by.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use tool::{Category, Mode, RiskLevel, ToolDefinition};
 
 use crate::host::Host;
 
-/// Registry, policy, curated map and workspaces of one moment. Replaced whole, never changed.
+/// Registry, policy, curated map and workspaces at one time. A reload replaces the whole snapshot.
 pub struct World {
-    /// The tools.
+    /// Registered tools.
     pub registry: ToolRegistry,
-    /// The rules.
+    /// Policy rules.
     pub policy: Policy,
-    /// What calls must have beyond their schemas.
+    /// Requirements on calls beyond their schemas.
     pub curated: Curated,
-    /// The folders callers work in.
+    /// Folders in which callers work.
     pub workspaces: Workspaces,
-    /// Other programs, whose own tools are judged here and run there.
+    /// Host programs whose own tools are judged here and run by the host.
     pub hosts: Vec<Host>,
-    /// The keys that tools may send, by name: in words, who gets each and where all it is looked for.
+    /// Keys that tools may send, by name, each with a description of its recipient and its sources.
     pub keys: BTreeMap<String, String>,
 }
 
-/// Which tools to list.
+/// Filter for the tool list.
 #[derive(Clone, Debug, Default)]
 pub struct ToolFilter {
-    /// Only those that may run in this mode.
+    /// Only tools that may run in this mode.
     pub mode: Option<Mode>,
-    /// Only those of this category.
+    /// Only tools of this category.
     pub category: Option<Category>,
 }
 
 impl World {
-    /// The definition behind a name, of a tool of ours or of a host's.
+    /// Returns the definition of a Sinew tool or a host tool.
     pub(crate) fn definition(&self, name: &str) -> Option<&ToolDefinition> {
         let ours = self.registry.get(name).map(|tool| &**tool.definition());
         let theirs = || {
@@ -46,24 +46,25 @@ impl World {
         ours.or_else(theirs)
     }
 
-    /// The definition that a call on record was judged by, had this policy judged it: of the host it came from, or ours.
+    /// Returns the definition by which this policy would judge a recorded call: of the host it came from, or
+    /// of a Sinew tool.
     pub fn judged_as(&self, name: &str, host: Option<&str>, policy: &Policy) -> Option<&ToolDefinition> {
         let theirs = self.hosts.iter().filter(|known| host == Some(known.name.as_str()));
         let theirs = theirs.flat_map(|host| host.judged(policy)).find(|known| known.name().as_str() == name);
         theirs.or_else(|| self.definition(name).filter(|_| host.is_none()))
     }
 
-    /// Whether the calls of a tool leave the machine. One that is not there may have.
+    /// Returns true if calls of the tool leave the machine. An unknown tool counts as outbound.
     pub(crate) fn goes_out(&self, name: &str) -> bool {
         self.definition(name).is_none_or(|definition| self.policy.goes_out(definition))
     }
 
-    /// The harm a tool can do. One that is not there can do none.
+    /// Risk level of a tool. An unknown tool counts as low risk.
     pub(crate) fn risk_of(&self, name: &str) -> RiskLevel {
         self.definition(name).map_or(RiskLevel::Low, |definition| self.policy.risk(definition))
     }
 
-    /// Has the tools that are meant let go of what they keep for the next call.
+    /// Makes the selected tools release what they keep for the next call, such as an idle process.
     pub(crate) fn let_go(&self, whose: Whose<'_>, is_meant: impl Fn(&ToolDefinition) -> bool) {
         let meant = self.registry.definitions().filter(|definition| is_meant(definition));
         for tool in meant.filter_map(|definition| self.registry.get(definition.name().as_str())) {
@@ -71,7 +72,7 @@ impl World {
         }
     }
 
-    /// The definitions that pass the filter, by name.
+    /// Definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
         let wanted = |definition: &&Arc<ToolDefinition>| {
             filter.category.as_ref().is_none_or(|category| definition.category() == category)
@@ -80,14 +81,14 @@ impl World {
         self.registry.definitions().filter(wanted).cloned().collect()
     }
 
-    /// Does something with the guard of this moment's tools and map.
+    /// Runs `work` with a guard for the tools and the curated map of this snapshot.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce(&Guard<'_>) -> T) -> T {
         let tools = |name: &str| self.registry.get(name).map(known);
         work(&Guard::new(&self.curated, &tools))
     }
 }
 
-/// A tool, as the guardrail sees it.
+/// Definition and schema of a tool, in the form the guardrail takes.
 pub(crate) fn known(tool: &Arc<Tool>) -> Known<'_> {
     Known { definition: tool.definition(), schema: tool.schema() }
 }

@@ -1,9 +1,9 @@
-//! Measures what a judgement costs: `cargo run --release -p governance --example measure -- [calls]`.
+//! Measures the cost of a decision: `cargo run --release -p governance --example measure -- [calls]`.
 //!
-//! Prints the median time of one call through `clear` and `judge`, opening left out, under the policy that ships and under
-//! one of 1,000 tools with 100 patterns each, and how many times dearer the second is. With `count judge N` it takes N calls
-//! through both and the opening between them under the policy that ships, and prints nothing: for whoever counts
-//! instructions.
+//! Prints the median time of one call in `precheck` and in `judge`, without the time to open its paths, under
+//! the shipped policy and under a policy of 1,000 tools with 100 patterns each, and the ratio of the two.
+//! With `count judge N` it runs N calls through `precheck`, open and `judge` under the shipped policy and
+//! prints nothing, for use under an instruction counter.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
         [] => (100_000, false),
         [calls] => (calls.parse()?, false),
         ["count", "judge", calls] => (calls.parse()?, true),
-        other => return Err(format!("not {other:?}").into()),
+        other => return Err(format!("unexpected arguments: {other:?}").into()),
     };
     let folder = std::env::temp_dir().join("governance-measure");
     let _ = std::fs::remove_dir_all(&folder);
@@ -53,9 +53,9 @@ fn main() -> Result<()> {
     let large = large(&folder, &around)?;
     println!("a policy of {TOOLS} tools and {PATTERNS} patterns each loads in {:?}", begun.elapsed());
     let dear = measure(&large, "tool_500", &workspaces, calls)?;
-    println!("the policy that ships: {:?} to clear and {:?} to judge a call", small.0, small.1);
+    println!("shipped policy: precheck {:?}, judge {:?}", small.0, small.1);
     let times = ratio(dear, small);
-    println!("the large one: {:?} to clear and {:?} to judge, {times:.2} times as much", dear.0, dear.1);
+    println!("large policy: precheck {:?}, judge {:?}, {times:.2} times the shipped policy", dear.0, dear.1);
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
@@ -64,7 +64,7 @@ fn ratio(dear: (Duration, Duration), cheap: (Duration, Duration)) -> f64 {
     (dear.0 + dear.1).as_secs_f64() / (cheap.0 + cheap.1).as_secs_f64()
 }
 
-/// Files of a policy with many tools and many patterns each.
+/// Writes and loads a policy with many tools and many patterns for each.
 fn large(folder: &Path, around: &Surroundings) -> Result<Policy> {
     let config = folder.join("policy");
     std::fs::create_dir_all(&config)?;
@@ -75,7 +75,7 @@ fn large(folder: &Path, around: &Surroundings) -> Result<Policy> {
     for tool in 0..TOOLS {
         write!(tools, "  tool_{tool}:\n    forbidden_paths: [")?;
         for pattern in 0..PATTERNS {
-            // Short, or the file would be larger than any that is read.
+            // Short patterns keep the file below the size limit of the YAML reader.
             match pattern % 4 {
                 0 => write!(tools, "/s{pattern},")?,
                 1 => write!(tools, "/o{pattern}/**,")?,
@@ -96,7 +96,8 @@ fn definition(name: &str) -> Result<Arc<ToolDefinition>> {
     Ok(Arc::new(spec.check()?))
 }
 
-/// The median time in `clear` and in `judge`: a busy machine takes a call out of its turn now and then.
+/// Returns the median times of `precheck` and `judge`. The median ignores calls that the scheduler
+/// interrupted.
 fn measure(policy: &Policy, tool: &str, workspaces: &Workspaces, calls: u32) -> Result<(Duration, Duration)> {
     let definition = definition(tool)?;
     let schema = InputSchema::compile(definition.input_schema())?;
@@ -109,7 +110,7 @@ fn measure(policy: &Policy, tool: &str, workspaces: &Workspaces, calls: u32) -> 
         let cleared =
             governance::clear(policy, &situation, call).map_err(|denial| denial.refusal().reason.clone())?;
         clearing.push(begun.elapsed());
-        let opened = resources::open(cleared)?;
+        let opened = file_access::open(cleared)?;
         let begun = Instant::now();
         let verdict = governance::judge(policy, &situation, opened);
         judging.push(begun.elapsed());

@@ -1,8 +1,11 @@
-//! Addresses that lead back into the machine or its own network, however they are spelt.
+//! Classification of IP addresses and host names that reach this machine or a private network, in every
+//! notation.
+//!
+//! This module does not resolve names and does not know the policy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is not one of the public Internet.
+/// Returns true if an address is not on the public Internet.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -10,9 +13,11 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address stays closed whatever a file says: link-local ones, at which clouds hand a machine its
-/// credentials to whoever asks, the other addresses that clouds are known to do so at, and translated ones of which
-/// nobody can say what they lead to.
+/// Returns true if an address is blocked even if a policy file allows it.
+///
+/// That is every link-local address and every other known cloud metadata address, because metadata services
+/// give the machine's credentials to any local process, and every address with an embedded IPv4 address at an
+/// unknown position, because its destination cannot be determined.
 pub(crate) fn is_closed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_closed_v4(address),
@@ -20,11 +25,12 @@ pub(crate) fn is_closed(address: IpAddr) -> bool {
     }
 }
 
-/// Alibaba's, Oracle's and Azure's, which are not link-local.
+/// Metadata addresses of Alibaba, Oracle and Azure, which are not link-local.
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
 
-/// Whether it is Amazon's, which has more than one service in its block, Google's or Scaleway's.
+/// Returns true for the metadata addresses of Amazon (a whole block with several services), Google and
+/// Scaleway.
 fn is_metadata_v6(address: Ipv6Addr) -> bool {
     matches!(
         address.segments(),
@@ -44,26 +50,27 @@ fn is_closed_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// An address of the old kind within one of the new.
+/// IPv4 address embedded in an IPv6 address.
 enum Embedded {
     Nothing,
     Address(Ipv4Addr),
-    /// There is one, and where it stands is a matter of somebody's configuration.
+    /// There is one, but its position depends on the configuration of a translator.
     Unknown,
 }
 
-/// What a host or a translator on the way would take out of an address.
+/// Extracts the IPv4 address that a host or a translator on the route would use.
 fn embedded(address: Ipv6Addr) -> Embedded {
     let join = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Embedded::Nothing,
-        // The old form, the mapped one, the one translators use among themselves, and their usual prefix.
+        // IPv4-compatible, IPv4-mapped, IPv4-translated (RFC 2765), and the well-known NAT64 prefix (RFC
+        // 6052).
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Embedded::Address(join(high, low)),
         [0x2002, high, low, ..] => Embedded::Address(join(high, low)),
-        // A translator's own prefix has the address anywhere; Teredo carries the client's inverted, and nothing honest is
-        // reached that way.
+        // A local-use NAT64 prefix (RFC 8215) may hold the address at any offset. Teredo holds the client's
+        // address inverted, and no legitimate service is reached through it.
         [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => Embedded::Unknown,
         _ => Embedded::Nothing,
     }
@@ -73,20 +80,20 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     address.is_loopback()
         || address.is_private()
-        || address.is_link_local() // also where clouds keep the machine's credentials
+        || address.is_link_local() // includes the cloud metadata address
         || address.is_broadcast()
         || address.is_multicast()
         || a == 0
         || a >= 240
-        || (a == 100 && (64..128).contains(&b)) // carriers' own
-        || (a == 198 && (18..20).contains(&b)) // benchmarks
+        || (a == 100 && (64..128).contains(&b)) // carrier-grade NAT
+        || (a == 198 && (18..20).contains(&b)) // benchmarking
         || matches!((a, b, c), (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113))
         || METADATA_V4.contains(&address)
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
     match (address.segments(), embedded(address)) {
-        // `::`, `::1`, and an address in the old form, which no packet carries.
+        // `::`, `::1`, and IPv4-compatible addresses, which are not routed.
         ([0, 0, 0, 0, 0, 0, ..], _) | (_, Embedded::Unknown) => true,
         (_, Embedded::Address(inner)) => is_private_v4(inner),
         ([0x2001, 0xdb8, ..] | [0x100, 0, 0, ..] | [0x3fff, 0..=0xfff, ..], Embedded::Nothing) => true,
@@ -99,7 +106,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Names that mean this machine or its own network wherever they are looked up.
+/// Returns true if a name means this machine or a private network with every resolver.
 pub(crate) fn is_local_name(name: &str) -> bool {
     const LOCAL: [&str; 6] = ["localhost", "local", "internal", "home.arpa", "lan", "intranet"];
     let below = |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
@@ -111,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t138_private_ranges_are_known_in_every_form() {
+    fn private_ranges_are_known_in_every_form() {
         for text in [
             "127.0.0.1",
             "127.255.255.254",
@@ -178,9 +185,9 @@ mod tests {
         }
     }
 
-    /// Whatever is opened: every spelling of a link-local address, and where clouds keep credentials.
+    /// Covers every notation of a link-local address, and the cloud metadata addresses.
     #[test]
-    fn t138_link_local_addresses_are_closed_in_every_form() {
+    fn link_local_addresses_are_blocked_in_every_form() {
         for text in [
             "169.254.0.0",
             "169.254.169.254",

@@ -1,7 +1,7 @@
-//! A change of one rule, made in the text of a policy file: every other line, comments included, stays as it was.
+//! Applies one rule change to the text of a policy file and keeps every other line, including comments.
 //!
-//! Text in, text out. What the text then means is asked of a policy made from it, never of this module; where a file is
-//! written in a way that cannot be changed line by line, nothing is changed.
+//! Works on text only and does not interpret rules: the caller loads a policy from the result to check it.
+//! Returns `None` where a file is written in a form that cannot be edited line by line.
 
 mod flow;
 mod lines;
@@ -14,21 +14,21 @@ use crate::surroundings::Surroundings;
 use lines::{Entry, Found};
 
 impl Policy {
-    /// The policy with one change made in its files. `None` where the file is written in a way that only a person
-    /// should change.
+    /// Returns the policy with one edit applied to its files, or `None` where the file is written in a form
+    /// that only a person should edit.
     pub fn amended(&self, edit: &Edit, around: &Surroundings) -> Result<Option<Policy>, PolicyError> {
         let Some(text) = amend(self.text(edit.file), edit) else { return Ok(None) };
         let changed = Policy::from_documents(self.files().documents.with(edit.file, &text)?, around)?;
         Ok(Some(changed.on_the_machine_of(self)))
     }
 
-    /// One of its files, as it is written.
+    /// Returns the text of one of the policy files.
     pub fn text(&self, file: PolicyFile) -> &str {
         self.files().documents.get(file).text()
     }
 }
 
-/// The text after the change.
+/// Returns the text after the edit, or `None` where it cannot be applied line by line.
 pub(crate) fn amend(text: &str, edit: &Edit) -> Option<String> {
     if text.contains('\r') {
         return None;

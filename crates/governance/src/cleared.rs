@@ -1,20 +1,22 @@
-//! A call that may be opened: nothing that can be said of it by its name alone forbids it.
+//! Call that passed the pre-check: its paths may be opened, but it is not permitted yet.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use file_access::{LinkSearch, NamesPaths, PathRequest};
 use guardrail::ValidCall;
-use resources::{LinkSearch, NamesPaths, PathRequest};
 
 use crate::floor::Floor;
 use crate::glob::PathGlobs;
 use crate::judge::Named;
 use crate::situation::Workspaces;
 
-/// A valid call whose mode, category, rates and names as typed are no reason to refuse it. Only
-/// [`clear`](crate::clear) makes one. It is no permit: what its names lead to has not been seen.
+/// Valid call that its mode, category, rate limits and names as typed do not deny. Only `precheck` creates
+/// one.
 ///
-/// Boxed: it is handed from stage to stage, and whoever waits for one carries the room of all before it.
+/// It is not a permit, because the objects that its names lead to have not been examined. The content is
+/// boxed, because the value moves through every stage of the pipeline and each future on the way would grow
+/// by its size.
 #[derive(Debug)]
 pub struct Cleared(Box<Parts>);
 
@@ -26,11 +28,11 @@ struct Parts {
     timeout: Duration,
 }
 
-/// What forbids, for a file that turns out to have several names.
+/// Forbidden paths and workspaces, in which the other names of a hard-linked file are searched.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) floor: Arc<Floor>,
-    pub(crate) forbidden: Option<Arc<PathGlobs>>,
+    pub(crate) forbidden: Arc<PathGlobs>,
     pub(crate) workspaces: Workspaces,
 }
 
@@ -39,12 +41,12 @@ impl Cleared {
         Cleared(Box::new(Parts { call, named, guard, timeout }))
     }
 
-    /// The call.
+    /// Returns the call.
     pub fn call(&self) -> &ValidCall {
         &self.0.call
     }
 
-    /// How long it may take, opening included.
+    /// Returns the timeout of the call, which includes the time for opening its paths.
     pub fn timeout(&self) -> Duration {
         self.0.timeout
     }
@@ -61,8 +63,7 @@ impl NamesPaths for Cleared {
 
     fn link_search(&self) -> Option<LinkSearch> {
         let guard = &self.0.guard;
-        let written = guard.forbidden.iter().flat_map(|globs| globs.written());
-        let forbidden = written.map(|written| written.plain_part.clone());
+        let forbidden = guard.forbidden.written().iter().map(|written| written.plain_part.clone());
         Some(LinkSearch {
             likely: guard.workspaces.iter().map(|workspace| workspace.root().to_owned()).collect(),
             guarded: guard.floor.folders().iter().cloned().chain(forbidden).collect(),

@@ -1,4 +1,5 @@
-//! Commands as `tools.yaml` writes them: a program, or the beginning of its arguments.
+//! Command entries of `tools.yaml`: a program, or a program and its first arguments. Parsing only, no
+//! matching.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A program, or a pattern of its arguments.
+/// A program, or a pattern for its arguments.
 #[derive(Clone, Debug, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum CommandEntry {
@@ -21,9 +22,9 @@ pub enum CommandEntry {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandPattern {
-    /// Word by word; a list is a choice.
+    /// Words of the command in order; a list is a choice of words.
     pub argv: Vec<WordEntry>,
-    /// Why the rule is there.
+    /// Reason for the rule.
     #[serde(default)]
     pub why: String,
     /// Commands it must match.
@@ -44,7 +45,8 @@ pub enum WordEntry {
     Choice(Vec<String>),
 }
 
-// Written out because an untagged enum answers every mistake with "did not match any variant", at no place.
+// Implemented by hand, because an untagged enum reports every mistake as "did not match any variant", without
+// a location.
 impl<'de> Deserialize<'de> for CommandEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entry;

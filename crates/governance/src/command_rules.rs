@@ -1,8 +1,9 @@
-//! Which programs a tool may start: words against the words of a rule. Nothing here knows a shell.
+//! Rules for the programs a tool may start: words of a command compared with words of a rule. No shell
+//! syntax.
 //!
-//! A rule that allows is read narrowly: the program exactly as it is written, then the words that must follow it, in
-//! their places. A rule that forbids is read widely, in `forbidding.rs`. What a program finds to run in a file is not seen
-//! here.
+//! An allowing rule is matched narrowly: the program exactly as written, then the words that must follow it,
+//! each at its position. A forbidding rule is matched widely, in `forbidden_match.rs`. Programs that a
+//! program starts because a file tells it to are not visible here.
 
 mod editor;
 mod escapes;
@@ -12,7 +13,7 @@ mod glue;
 mod quiet;
 mod readings;
 
-use document::Located;
+use strict_yaml::Located;
 use tool::{RefusalCode, RuleRef};
 
 use self::readings::Readings;
@@ -24,17 +25,17 @@ use crate::remedy;
 use crate::surroundings::FileNames;
 use crate::trail::Notes;
 
-/// What only a shell would give a meaning to. A line that has one is not what its words say.
+/// Characters with a special meaning in a shell. A line that contains one cannot be split into words here.
 const FOR_A_SHELL: &[char] = &[
     '\'', '"', '\\', '$', '`', ';', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '*', '?', '~', '!',
     '#', '\n', '\r', '\t', '\0',
 ];
 
-/// What is looked through for a forbidden name. Systems start nothing whose words are much longer, and who looks holds up
-/// everybody else.
+/// Longest command that is searched for forbidden names. Kernels do not start much longer commands, and a
+/// search blocks the other calls.
 const LONGEST_COMMAND: usize = 256 * 1024;
 
-/// The commands of one tool.
+/// Command rules of one tool.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandRules {
     pub(crate) allowed: Option<CommandList>,
@@ -42,24 +43,24 @@ pub(crate) struct CommandRules {
     names: FileNames,
 }
 
-/// A list of commands and the line it stands on.
+/// List of commands and the line in the policy file that it is on.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandList {
     pub(crate) rules: Vec<CommandRule>,
     pub(crate) rule: RuleRef,
 }
 
-/// A program, and the words that follow it. Each word is a choice; no words at all mean any program.
+/// Program and the words that follow it. Each word is a choice; a rule without words means any program.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandRule {
     pub(crate) words: Vec<Vec<String>>,
     pub(crate) rule: RuleRef,
     column: u64,
-    /// Lines it must match, and lines it must not.
+    /// Command lines, and whether the rule must match each.
     examples: Vec<(String, bool)>,
 }
 
-/// A command that a call names: its words, or the line that cannot be taken apart without a shell.
+/// Command that a call names: its words, or a line that only a shell can split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Words(Vec<String>),
@@ -67,7 +68,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The words of a line: what stands between spaces.
+    /// Splits a line at spaces, unless it contains shell syntax.
     pub(crate) fn from_line(line: &str) -> Self {
         match line.contains(FOR_A_SHELL) {
             true => Command::ForAShell(line.to_owned()),
@@ -77,7 +78,7 @@ impl Command {
         }
     }
 
-    /// The narrowest rule that allows it, as a file writes it.
+    /// Returns the narrowest rule that allows the command, in the syntax of the policy file.
     fn as_written(&self) -> String {
         let words: Vec<String> = match self {
             Command::Words(words) => words.iter().map(|word| remedy::quoted(word)).collect(),
@@ -120,13 +121,13 @@ impl CommandRules {
         rules
     }
 
-    /// Whether any command is bound by these rules.
+    /// Returns the rule to name if a tool has command rules; `None` if it has none.
     pub(crate) fn bind(&self) -> Option<&RuleRef> {
         let allowed = self.allowed.as_ref().map(|list| &list.rule);
         allowed.or_else(|| self.forbidden.first().map(|rule| &rule.rule))
     }
 
-    /// The examples that stand beside a pattern hold, or the policy does not load.
+    /// Reports an error for each example of a pattern that the pattern does not match as stated.
     fn run_examples(&self, inspection: &mut Inspection<'_>) {
         let allowed = self.allowed.iter().flat_map(|list| &list.rules).map(|rule| (rule, Purpose::Allow));
         let forbidden = self.forbidden.iter().map(|rule| (rule, Purpose::Forbid));
@@ -144,27 +145,29 @@ impl CommandRules {
                     let does = if found { "does" } else { "does not" };
                     let message = format!("the rule {says} `{line}`, and {does}");
                     let place = Located { value: (), line: rule.rule.line, column: rule.column };
-                    inspection.error(&place, &message, Some("change the words or the example".to_owned()));
+                    inspection.error(&place, &message, Some("change `argv` or the example".to_owned()));
                 }
             }
         }
     }
 
-    /// Whether a command may be started.
+    /// Checks that a command may be started.
     pub(crate) fn admit(&self, command: &Command, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         notes.asks(|| command.to_string());
         notes.offers(|| command.as_written());
         let words = match command {
             Command::Words(words) if !words.is_empty() => words,
-            Command::Words(_) => return Err(self.denied(command, "no_program", "name a program")),
+            Command::Words(_) => {
+                return Err(self.denied(command, "no_program", "the command is empty; name a program"));
+            }
             Command::ForAShell(_) => {
-                let hint =
-                    "no shell runs it; give the words alone, without quotes, `;`, `|`, `$` or patterns";
+                let hint = "no shell is used; pass plain words, without quotes, `;`, `|`, `$` or wildcards";
                 return Err(self.denied(command, "needs_a_shell", hint));
             }
         };
         if !self.forbidden.is_empty() && words.iter().map(String::len).sum::<usize>() > LONGEST_COMMAND {
-            let hint = format!("with `forbidden_commands`, a command has at most {LONGEST_COMMAND} bytes");
+            let hint =
+                format!("with `forbidden_commands`, a command may have at most {LONGEST_COMMAND} bytes");
             return Err(self.denied(command, "too_long_to_judge", &hint));
         }
         let found = self.forbids(words);
@@ -172,7 +175,7 @@ impl CommandRules {
         notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
         if let Some(rule) = found.and_then(|at| self.forbidden.get(at)) {
             notes.offers(|| rule.to_string());
-            let hint = format!("{} forbids it, whatever else allows it", place(&rule.rule));
+            let hint = format!("{} forbids it, even if another rule allows it", place(&rule.rule));
             let reason = format!("Command {} is forbidden", shown(&command.to_string()));
             let code = RefusalCode::CommandNotAllowed;
             return Err(Grounds::new(code, "forbidden_command", &reason, hint, &rule.rule));
@@ -190,13 +193,13 @@ impl CommandRules {
                 Ok(())
             }
             None => {
-                let hint = format!("{} lists what it may start", place(&list.rule));
+                let hint = format!("{} lists the commands it may run", place(&list.rule));
                 Err(self.denied(command, "not_listed", &hint))
             }
         }
     }
 
-    /// The first of the rules that forbid it.
+    /// Returns the index of the first rule that forbids the command.
     fn forbids(&self, words: &[String]) -> Option<usize> {
         if self.forbidden.is_empty() {
             return None;
@@ -212,12 +215,12 @@ impl CommandRules {
         Grounds::new(RefusalCode::CommandNotAllowed, detail, &reason, hint.to_owned(), &rule)
     }
 
-    /// The rules of a tool that has no entry: it may start nothing.
+    /// Rules of a tool that has no entry: it may start nothing.
     pub(crate) fn none() -> Self {
         CommandRules { allowed: None, forbidden: Vec::new(), names: FileNames::CaseSensitive }
     }
 
-    /// The rules of a tool whose entry is only recorded: as far as they go, it may start anything.
+    /// Rules of a tool whose entry is in shadow mode: they allow every command.
     pub(crate) fn any() -> Self {
         let rule = RuleRef { file: "shadow".into(), line: 0, id: "shadow".into() };
         let any = CommandRule { words: Vec::new(), rule: rule.clone(), column: 0, examples: Vec::new() };
@@ -237,14 +240,14 @@ impl CommandRule {
         CommandRule { words, examples, rule: inspection.rule(entry, id), column: entry.column }
     }
 
-    /// Whether every command that another rule allows is surely met by this one.
+    /// Returns true if this rule certainly matches every command that the other rule allows.
     pub(crate) fn covers(&self, other: &CommandRule) -> bool {
         let each =
             |(mine, theirs): (&Vec<String>, &Vec<String>)| theirs.iter().all(|word| mine.contains(word));
         self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(each)
     }
 
-    /// The words of the rule, each in its place.
+    /// Returns true if the command begins with the words of the rule, each at its position.
     pub(crate) fn allows(&self, command: &[String]) -> bool {
         command.len() >= self.words.len()
             && self.words.iter().zip(command).all(|(choice, word)| choice.contains(word))
@@ -274,7 +277,7 @@ fn examples_of(pattern: &CommandPattern) -> Vec<(String, bool)> {
     matching.chain(pattern.not_match.iter().map(|line| (line.clone(), false))).collect()
 }
 
-/// A program or a pattern whose words can mean something.
+/// Reports an error for an entry that is empty or that cannot match any command.
 fn check_words(command: &Located<CommandEntry>, inspection: &mut Inspection<'_>) {
     match &command.value {
         CommandEntry::Program(program) if program.trim().is_empty() => {

@@ -1,7 +1,8 @@
-//! What a new policy changes against an old one, and whether that tightens or loosens.
+//! Compares two policies and classifies each difference as tightening or loosening.
 //!
-//! What runs, asks or is denied in each mode is compared by its result; lists and numbers by what they state. Where it
-//! cannot be told which way a change goes, it loosens: a human then looks at it.
+//! Access per mode is compared by its result (runs, needs approval, denied); lists and numbers are compared
+//! by what they state. A change whose direction cannot be determined counts as loosening, so that the
+//! operator reviews it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,31 +19,32 @@ use crate::standing::Standing;
 
 mod one_tool;
 
-/// Which way a change goes.
+/// Direction of a policy change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Less can happen than before.
+    /// Allows less than before.
     Tightens,
-    /// Nothing happens otherwise.
+    /// Has no effect on decisions.
     Neutral,
-    /// More can happen than before, or nobody can say.
+    /// Allows more than before, or the direction cannot be determined.
     Loosens,
 }
 
-/// One thing that changed.
+/// One difference between two policies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Which way it goes.
+    /// Direction of the change.
     pub effect: Effect,
-    /// What changed, in words.
+    /// Description for a person.
     pub what: String,
-    /// The rule in the new policy, or in the old one if it is gone.
+    /// Rule in the new policy, or in the old one if it was removed.
     pub rule: Option<RuleRef>,
 }
 
-/// Everything a new policy changes for these tools. Empty if the files are the same, and mean the same: what their paths
-/// lead to stands in no file.
+/// Returns every difference that the new policy makes for these tools. Empty if the files have the same text
+/// and the same meaning; the meaning can differ alone, because symbolic links in path patterns are resolved
+/// at load.
 pub fn compare<'a>(
     old: &Policy,
     new: &Policy,
@@ -62,24 +64,25 @@ pub fn compare<'a>(
     compare_transitions(old, new, &mut found);
     compare_sessions(old, new, &mut found);
     if found.is_empty() && old.hash() != new.hash() {
-        let what = "only words that change nothing".to_owned();
+        let what = "the files differ, but the differences change nothing".to_owned();
         found.push(Difference { effect: Effect::Neutral, what, rule: None });
     }
     found
 }
 
 impl Policy {
-    /// The same rules on the machine of another policy, so that the two differ by their rules alone.
+    /// Returns these rules with the isolation level of another policy, so that a comparison shows rule
+    /// changes only.
     pub fn on_the_machine_of(self, other: &Policy) -> Self {
         let isolation = other.isolation;
         self.on_machine_with(isolation)
     }
 }
 
-/// What a mode states, but for what shows in how far each tool comes.
+/// Compares the settings of a mode, except those that `compare_modes` covers for each tool.
 fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<Difference>) {
     let limit = |number: &Option<(u32, RuleRef)>| number.as_ref().map(|(most, _)| u64::from(*most));
-    // Taken apart to the last field, so that none is forgotten.
+    // Destructured without `..`, so that a new field cannot be forgotten here.
     let stated = |policy: &Policy| {
         let ModeRules { max_concurrent, categories: _, approvals: _, running, watched } =
             policy.modes.get(mode);
@@ -91,17 +94,17 @@ fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<Differen
             approval_timeout: _,
         } = &policy.safety;
         let numbers = [
-            ("calls at once", limit(max_concurrent)),
-            ("calls a minute", limit(calls_per_minute.get(mode))),
-            ("calls that leave the machine, an hour", limit(outbound_per_hour.get(mode))),
+            ("concurrent calls", limit(max_concurrent)),
+            ("calls per minute", limit(calls_per_minute.get(mode))),
+            ("outbound calls per hour", limit(outbound_per_hour.get(mode))),
         ];
         let steps = [
             Step::new(
-                "running calls when it begins",
+                "running calls on entry",
                 ["are cancelled", "finish"],
                 usize::from(*running == RunningCalls::Finish),
             ),
-            Step::new("the machine", ["is watched", "is not watched"], usize::from(!*watched)),
+            Step::new("system monitoring", ["is on", "is off"], usize::from(!*watched)),
         ];
         (numbers, steps)
     };
@@ -116,8 +119,8 @@ fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<Differen
 
 fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let seconds = |policy: &Policy| Some(policy.approval_timeout().as_secs());
-    numbers("time a human is waited for", seconds(old), seconds(new), found);
-    // Whether a human is asked shows in how far each tool comes.
+    numbers("approval timeout in seconds", seconds(old), seconds(new), found);
+    // `asks` is compared by `compare_modes`, as part of the access of each tool.
     let Gateway { allowed, blocked, private, asks: _, max_response_bytes } = &*old.safety.gateway;
     let after = &new.safety.gateway;
     lists("gateway: allowed host", &hosts(&allowed.hosts), &hosts(&after.allowed.hosts), Wide::Adds, found);
@@ -153,31 +156,26 @@ fn compare_transitions(old: &Policy, new: &Policy, found: &mut Vec<Difference>) 
         let rules = policy.transitions.rules.iter().filter(|rule| rule.loosens() == loosening);
         entries(rules.map(|rule| (rule.to_string(), rule.place.clone())))
     };
-    lists("way back to a milder mode", &of(old, true), &of(new, true), Wide::Adds, found);
-    lists("way to a stricter mode", &of(old, false), &of(new, false), Wide::Removes, found);
+    lists("transition to a less strict mode", &of(old, true), &of(new, true), Wide::Adds, found);
+    lists("transition to a stricter mode", &of(old, false), &of(new, false), Wide::Removes, found);
 }
 
 fn compare_sessions(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let (old, new) = (&old.files().safety.sessions, &new.files().safety.sessions);
-    numbers(
-        "calls of a worker in a turn",
-        old.hop_budget.map(u64::from),
-        new.hop_budget.map(u64::from),
-        found,
-    );
+    numbers("hop budget of a worker", old.hop_budget.map(u64::from), new.hop_budget.map(u64::from), found);
     if format!("{:?}", old.cost_cap) != format!("{:?}", new.cost_cap) {
-        push(found, Effect::Loosens, "what a turn may cost has changed".to_owned(), None);
+        push(found, Effect::Loosens, "the cost cap of a turn has changed".to_owned(), None);
     }
 }
 
-/// Which change of a list makes more possible.
+/// Kind of list change that loosens the policy.
 #[derive(Clone, Copy)]
 enum Wide {
     Adds,
     Removes,
 }
 
-/// Entries by what they state; each with its words for a reader, and its place.
+/// Rule entries by the value they are compared by, each with its display text and its location.
 type Entries<K> = BTreeMap<K, (String, RuleRef)>;
 
 fn lists<K: Ord>(what: &str, old: &Entries<K>, new: &Entries<K>, wide: Wide, found: &mut Vec<Difference>) {
@@ -193,12 +191,12 @@ fn lists<K: Ord>(what: &str, old: &Entries<K>, new: &Entries<K>, wide: Wide, fou
     }
 }
 
-/// Entries that are nothing but their words.
+/// Returns entries that are compared by their display text.
 fn entries(list: impl IntoIterator<Item = (String, RuleRef)>) -> Entries<String> {
     list.into_iter().map(|(text, rule)| (text.clone(), (text, rule))).collect()
 }
 
-/// A limit; `None` means that there is none.
+/// Compares a limit; `None` means that there is none.
 fn numbers(what: &str, old: Option<u64>, new: Option<u64>, found: &mut Vec<Difference>) {
     if old == new {
         return;
@@ -209,7 +207,7 @@ fn numbers(what: &str, old: Option<u64>, new: Option<u64>, found: &mut Vec<Diffe
     push(found, effect, format!("{what}: {} becomes {}", shown(old), shown(new)), None);
 }
 
-/// What is one of a few things, the tightest first.
+/// Setting with ordered values, the strictest first.
 struct Step {
     what: &'static str,
     names: Vec<&'static str>,

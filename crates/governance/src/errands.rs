@@ -1,4 +1,4 @@
-//! What a call wants outside the daemon: the programs it names and the hosts it leads to, read from its arguments once.
+//! Programs and hosts that a call names, read from its arguments once. Not checked against any rule here.
 
 use serde_json::Value;
 use tool::{Arguments, Outward, ToolDefinition};
@@ -6,7 +6,7 @@ use tool::{Arguments, Outward, ToolDefinition};
 use crate::command_rules::Command;
 use crate::host_rules::Target;
 
-/// The commands and hosts of one call.
+/// Commands and hosts that one call names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Errands {
     pub(crate) commands: Vec<Command>,

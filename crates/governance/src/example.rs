@@ -1,7 +1,7 @@
-//! The examples that stand beside a tool's rules: read with the policy, run as soon as the tools are known.
+//! Examples in the entry of a tool: parsed with the policy here, run elsewhere once the tools are known.
 
-use document::Located;
 use serde_json::Value;
+use strict_yaml::Located;
 use tool::{Arguments, Mode};
 
 use crate::pattern;
@@ -9,7 +9,7 @@ use crate::problems::{Inspection, suggest_mode};
 use crate::surroundings::Variables;
 use crate::tools_file::{ExampleEntry, Expectation};
 
-/// A call and what must become of it.
+/// Example call and its expected verdict.
 #[derive(Clone, Debug)]
 pub(crate) struct Example {
     pub(crate) arguments: Arguments,
@@ -18,7 +18,7 @@ pub(crate) struct Example {
     pub(crate) place: Located<()>,
 }
 
-/// Reads a list, with `$HOME` and the other variables filled in wherever a text begins with one.
+/// Parses a list of examples, and expands a variable such as `$HOME` at the start of a text.
 pub(crate) fn read(
     list: &[Located<ExampleEntry>],
     variables: &Variables,
@@ -43,7 +43,7 @@ pub(crate) fn read(
     examples
 }
 
-/// A value whose texts have their variables filled in.
+/// Returns a value in which each text that starts with a variable or `~` is expanded.
 pub(crate) fn expanded(value: &Value, variables: &Variables) -> Result<Value, pattern::BadPattern> {
     Ok(match value {
         Value::String(text) if text.starts_with(['$', '~']) => {

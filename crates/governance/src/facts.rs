@@ -1,15 +1,15 @@
-//! What the judge saw, for the record: names, sizes and counts, enough to judge again, never content. How it is written is
-//! in `flat`.
+//! Facts that a decision was based on, for the ledger: names, sizes and counts, enough to judge the call
+//! again, but never content. `serialize.rs` defines their JSON form.
 
 mod flat;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use resources::{ObjectKind, Opened, OpenedPath, OtherNames, PathRequest};
+use file_access::{ObjectKind, Opened, OpenedPath, OtherNames, PathRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::{Arguments, Mode, PathAccess, Refusal, SharedText, ToolDefinition};
+use tool::{Arguments, GitEntry, Mode, PathAccess, Refusal, SharedText, ToolDefinition};
 
 use crate::cleared::Cleared;
 use crate::command_rules::Command;
@@ -20,14 +20,15 @@ use crate::path_rules;
 use crate::policy::Policy;
 use crate::situation::{Counts, Situation, Workspaces};
 
-/// A refused call costs its caller nothing, and must not fill the record: beyond this only the moment is kept.
+/// Largest set of facts that is recorded for a denial. A refused call costs its caller nothing and must not
+/// fill the ledger, so beyond this size only the mode, the policy and the counts are recorded.
 const MOST_OF_A_DENIAL: usize = 16 * 1024;
-/// What stands for the kind of a path that was judged by its name alone.
+/// `kind` of a path that was judged by its name alone.
 pub(crate) const UNOPENED: &str = "unopened";
-/// Where there was an address that leads to no host.
+/// JSON key of an entry in `hosts` whose URL has no usable host.
 pub(crate) const UNUSABLE: &str = "unusable";
 
-/// What the judge saw besides the call itself.
+/// Facts that a decision was based on, besides the call itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     mode: Mode,
@@ -41,17 +42,17 @@ impl Seen {
         Seen { mode: situation.mode, counts: situation.counts, policy: policy.shared_hash(), would_deny }
     }
 
-    /// The same when so much has run.
+    /// Returns the same facts with other counts.
     pub(crate) fn after(&self, counts: Counts) -> Self {
         Seen { counts, ..self.clone() }
     }
 
-    /// Why the tool's rules, which are only recorded, would have denied the call.
+    /// Returns the refusal that the tool's rules would give if they were not in shadow mode.
     pub(crate) fn would_deny(&self) -> Option<&Refusal> {
         self.would_deny.as_deref()
     }
 
-    /// All of it, in the shape of a record.
+    /// Combines these facts with those of an opened call.
     pub(crate) fn with<'a>(&'a self, opened: &'a Opened<Cleared>) -> Sighting<'a> {
         let (cleared, named) = (opened.call(), opened.call().named());
         let paths = opened.paths().iter().zip(&named.requests);
@@ -59,7 +60,8 @@ impl Seen {
         self.shaped(paths.collect(), &named.errands, cleared.call().arguments())
     }
 
-    /// The same of a call for which nothing was opened: its names as they were typed, and where they start.
+    /// Combines these facts with those of a call whose paths were not opened: its names as typed and their
+    /// base.
     pub(crate) fn unopened(
         &self,
         definition: &ToolDefinition,
@@ -76,6 +78,7 @@ impl Seen {
                 object: None,
                 other_names: Vec::new(),
                 missing_folders: Vec::new(),
+                git_entry: None,
                 base: base_of(text, workspaces.base()),
             })
         });
@@ -102,7 +105,7 @@ impl Seen {
         Moment { mode: self.mode, policy: &self.policy, counts: self.counts }
     }
 
-    /// What is kept of a denial: all that was seen, unless that is more than a refusal is worth.
+    /// Returns the facts to record for a denial: all of them, or only the header if they exceed the limit.
     pub(crate) fn for_denial(&self, facts: Value) -> Value {
         if facts.to_string().len() <= MOST_OF_A_DENIAL {
             return facts;
@@ -115,8 +118,10 @@ impl Seen {
     }
 }
 
-/// What the judge saw of a call, as it stands in the record. Typed and borrowed: every call waits for its record, and to
-/// build values of it first would take longer than to judge.
+/// Facts that a decision was based on, in the form that the ledger records.
+///
+/// Typed and borrowed, because every call waits for its ledger record, and building a JSON value first would
+/// take longer than judging.
 #[derive(Debug)]
 pub struct Sighting<'a> {
     moment: Moment<'a>,
@@ -128,20 +133,23 @@ pub struct Sighting<'a> {
 }
 
 impl Sighting<'_> {
-    /// The texts in it that somebody else chose, where each can be looked at by itself. The words of a command mean more
-    /// together, and of a refusal only its parts are known here: with those there is no such list.
+    /// Returns the texts that the caller or the file system chose, if the redactor can check each of them
+    /// separately.
+    ///
+    /// Returns `None` if there are commands, hosts or a refusal: the words of a command have to be checked
+    /// together, and the texts inside a refusal are not known here.
     pub fn chosen_texts(&self) -> Option<impl Iterator<Item = &str>> {
         let alone = self.commands.is_empty() && self.hosts.is_empty() && self.would_deny.is_none();
         alone.then(|| self.paths.iter().flat_map(PathSeen::texts))
     }
 
-    /// The same as a value, for who looks into it.
+    /// Converts the facts to a JSON value.
     pub(crate) fn value(&self) -> Value {
         json!(self)
     }
 }
 
-/// When, and by which rules.
+/// Mode, policy hash and counts at the time of the decision.
 #[derive(Debug, Serialize)]
 struct Moment<'a> {
     mode: Mode,
@@ -149,7 +157,7 @@ struct Moment<'a> {
     counts: Counts,
 }
 
-/// A path, as it was typed and what it reached.
+/// Path as typed, and the object it leads to.
 #[derive(Debug)]
 struct PathSeen<'a> {
     key: &'a str,
@@ -160,11 +168,13 @@ struct PathSeen<'a> {
     object: Option<ObjectSeen>,
     other_names: Vec<Cow<'a, str>>,
     missing_folders: Vec<String>,
-    /// Where a relative name starts. An absolute one says so itself.
+    /// Relation of a change to a git directory, in a word.
+    git_entry: Option<&'static str>,
+    /// Folder that a relative name starts in; `None` for an absolute name.
     base: Option<Cow<'a, str>>,
 }
 
-/// What there was to be seen of an object; nothing of one that is not there.
+/// Metadata of an object; empty if it does not exist.
 #[derive(Debug, Serialize)]
 struct ObjectSeen {
     size: Option<u64>,
@@ -172,9 +182,11 @@ struct ObjectSeen {
 }
 
 impl<'a> PathSeen<'a> {
-    /// The texts to be looked at. A name and its folder are left out where the canonical name is the two of them: what is found in
-    /// a part is found in the whole, but for patterns that look for the beginning or the end of a text, and where there is
-    /// one of those the redactor takes no text for plain.
+    /// Returns the texts that the redactor has to check.
+    ///
+    /// The typed name and its base are omitted if the canonical name is their concatenation: a match in a
+    /// part is also a match in the whole. Patterns that are anchored to the start or end of a text are an
+    /// exception, but with such a pattern the redactor treats no text as plain.
     fn texts(&self) -> impl Iterator<Item = &str> {
         let parts = [Some(&*self.typed), self.base.as_deref()];
         let parts = (!self.is_where_it_was_named()).then_some(parts).into_iter().flatten().flatten();
@@ -186,7 +198,7 @@ impl<'a> PathSeen<'a> {
         [self.key].into_iter().chain(self.canonical.as_deref()).chain(parts).chain(others)
     }
 
-    /// Whether the canonical name is the one that was typed, letter by letter, in its folder where it has one.
+    /// Returns true if the canonical name is exactly the typed name, below its base if it has one.
     fn is_where_it_was_named(&self) -> bool {
         let Some(canonical) = self.canonical.as_deref() else { return false };
         let below = match &self.base {
@@ -224,12 +236,13 @@ impl<'a> PathSeen<'a> {
                 .iter()
                 .map(|name| name.to_string_lossy().into_owned())
                 .collect(),
+            git_entry: path.git_entry().map(GitEntry::as_str),
             base: base_of(&request.text, Some(&request.base)),
         }
     }
 }
 
-/// The words of a command; a line that needs a shell stays the one text it is.
+/// Words of a command, or the whole line if it needs a shell.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum CommandSeen<'a> {
@@ -246,7 +259,7 @@ impl<'a> CommandSeen<'a> {
     }
 }
 
-/// A host by its name. An address that is none may hold a password, and is not repeated.
+/// Host by its name. The text of an invalid URL is not recorded, because it may contain a password.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum HostSeen {
@@ -279,9 +292,9 @@ fn base_of<'a>(typed: &str, base: Option<&'a Path>) -> Option<Cow<'a, str>> {
 mod tests {
     use super::*;
 
-    /// Every text of a path that is not a word of ours is one that is looked at for secrets.
+    /// Every text of a path that is not a fixed word of Sinew is checked for secrets.
     #[test]
-    fn whatever_somebody_chose_is_among_the_chosen_texts() {
+    fn untrusted_texts_include_every_external_text() {
         let text = |name: &'static str| Cow::Borrowed(name);
         let path = PathSeen {
             key: "key",
@@ -292,6 +305,7 @@ mod tests {
             object: Some(ObjectSeen { size: Some(1), links: Some(1) }),
             other_names: vec![text("one"), text("other")],
             missing_folders: vec!["missing".to_owned()],
+            git_entry: Some("ours"),
             base: Some(text("base")),
         };
         let written = json!(path);
@@ -307,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_canonical_name_holds_is_looked_at_once() {
+    fn parts_of_the_canonical_name_are_checked_once() {
         let check = |typed, base: Option<&'static str>, canonical: Option<&'static str>, expect: &[&str]| {
             let (typed, base) = (Cow::Borrowed(typed), base.map(Cow::Borrowed));
             let canonical = canonical.map(Cow::Borrowed);
@@ -322,13 +336,14 @@ mod tests {
                 object,
                 other_names,
                 missing_folders,
+                git_entry: None,
                 base,
             };
             assert_eq!(path.texts().skip(1).collect::<Vec<_>>(), expect);
         };
         check("/a/b", None, Some("/a/b"), &["/a/b"]);
         check("b", Some("/a"), Some("/a/b"), &["/a/b"]);
-        // A name that leads elsewhere is a text of its own, and so is its folder.
+        // If the name leads elsewhere, the typed name and its base are separate texts.
         check("/a/b", None, Some("/c"), &["/c", "/a/b"]);
         check("b", Some("/a"), Some("/c"), &["/c", "b", "/a"]);
         check("./b", Some("/a"), Some("/a/b"), &["/a/b", "./b", "/a"]);
@@ -338,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_hosts_and_refusals_are_looked_at_as_a_whole() {
+    fn commands_hosts_and_refusals_are_checked_as_a_whole() {
         let moment = || Moment { mode: Mode::Normal, policy: "p", counts: Counts::default() };
         let refusal = Refusal::new("t", tool::RefusalCode::Busy, "reason");
         let words = ["sshpass".to_owned()];

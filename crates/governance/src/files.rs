@@ -1,4 +1,4 @@
-//! The policy files as they are written, for schemas and for the parts whose reader is not the judge.
+//! Raw types of the policy files, for schemas and for sections that other components than the judge use.
 
 pub use crate::command_entry::*;
 pub use crate::modes_file::*;

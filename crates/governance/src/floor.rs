@@ -1,8 +1,8 @@
-//! The floor: what no file can allow.
+//! Built-in denials: paths that no policy file can allow.
 //!
-//! Names are protected, not files: a start-up file that does not exist yet is exactly the one worth creating.
-//! The list is data. Letters are compared without case on every system, because a volume that ignores case can
-//! be mounted anywhere.
+//! They protect names, not existing files, because an attack may create a start-up file that does not exist
+//! yet. The lists are data, in `lists.rs`. Names are compared without case on every system, because a
+//! case-insensitive volume can be mounted anywhere.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -18,18 +18,18 @@ use crate::surroundings::Protected;
 
 mod names;
 
-pub use names::git_acts_on;
 use names::{GITS_OWN, Group, NEVER_TOUCHED, NEVER_WRITTEN, ONLY_FOLDERS};
 
-/// The fixed part, compiled once: it is the same for every policy.
+/// Compiled lists, built once because they are the same for every policy.
 static FIXED: LazyLock<Result<Fixed, BadPattern>> = LazyLock::new(Fixed::compile);
 
-/// The floor, compiled.
+/// Built-in denials, compiled, with Sinew's own folders.
 #[derive(Debug)]
 pub(crate) struct Floor {
-    /// Sinew's own folders, under every name they have, with case and a final slash taken out.
+    /// Sinew's own folders, under the configured and the canonical name, case-folded and without a trailing
+    /// slash.
     own: BTreeSet<Folder>,
-    /// Sinew's own folders, by the names they lead to.
+    /// Canonical names of Sinew's own folders.
     folders: Vec<PathBuf>,
     fixed: &'static Fixed,
 }
@@ -42,26 +42,27 @@ struct Fixed {
     only_folders: Guarded,
 }
 
-/// What stands under a name.
+/// Kind of the object under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
-    /// A folder.
+    /// Folder.
     Folder,
-    /// Anything else: a file, a link.
+    /// Anything else, such as a file or a link.
     Other,
 }
 
-/// Whether something on a machine runs what stands under this name by itself, so that a confined program may neither
-/// change nor leave it.
+/// Returns true if other programs run or load the object under this name automatically.
+///
+/// A sandboxed program must not change such an object or leave one behind.
 pub fn runs_by_itself(path: &Path, stands: Stands) -> bool {
-    // A list that could not be read frees nothing.
+    // Fails closed: if the lists do not compile or the name is not canonical, the object counts as protected.
     let (Ok(fixed), Some(name)) = (FIXED.as_ref(), Name::canonical(path)) else { return true };
     let name = name.folded();
     let is_in = |list: &Guarded| list.find(&name).is_some();
     is_in(&fixed.written) || (stands == Stands::Other && is_in(&fixed.only_folders))
 }
 
-/// What the floor says of a name it protects.
+/// Built-in denial of access to a name: refusal code, rule and reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FloorRule {
     pub(crate) code: RefusalCode,
@@ -69,25 +70,26 @@ pub(crate) struct FloorRule {
     pub(crate) why: &'static str,
 }
 
-/// How far a name reaches.
+/// Extent of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// To itself.
+    /// The name alone.
     Alone,
-    /// To everything below it too. Walls close a folder of that name as a whole: what they keep from a program is kept from
-    /// tools.
+    /// The name and everything below it. The sandbox blocks a folder of that name as a whole, and tools must
+    /// not reach more than a sandboxed program.
     Below,
 }
 
 #[derive(Debug)]
 struct Guarded {
     tree: Tree,
-    /// The group of each pattern, by the number that the tree knows it by.
+    /// Id and reason of the group of each pattern, indexed by the pattern's number in `trie`.
     groups: Vec<(&'static str, &'static str)>,
 }
 
 impl Floor {
-    /// Compiles the list and adds Sinew's own folders, under the names given and the names they lead to.
+    /// Combines the compiled lists with Sinew's own folders, under their configured and their canonical
+    /// names.
     pub(crate) fn new(protected: &Protected) -> Result<Self, BadPattern> {
         let (mut own, mut folders) = (BTreeSet::new(), Vec::new());
         for folder in &protected.folders {
@@ -99,17 +101,17 @@ impl Floor {
         Ok(Floor { own, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
     }
 
-    /// Sinew's own folders.
+    /// Returns the canonical names of Sinew's own folders.
     pub(crate) fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// The rule that protects this name from this access.
+    /// Returns the denial that applies to this access to this name, if there is one.
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
         let name = name.folded();
         if self.own.iter().any(|folder| folder.holds(&name)) {
             let rule = rule("sinew");
-            return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
+            return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it belongs to Sinew" });
         }
         let written = || match access {
             PathAccess::Write | PathAccess::Remove => {
@@ -121,14 +123,14 @@ impl Floor {
         Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
     }
 
-    /// The groups that were looked at before this one was found; all of them if none was.
+    /// Returns the groups that were evaluated before the one that matched; all of them if none matched.
     pub(crate) fn before(&self, access: PathAccess, found: Option<&RuleRef>) -> Vec<(RuleRef, String)> {
         let written = match access {
             PathAccess::Write | PathAccess::Remove => NEVER_WRITTEN,
             PathAccess::Read => &[],
         };
         let groups = NEVER_TOUCHED.iter().chain(written).map(|group| (rule(group.id), group.why.to_owned()));
-        let own = std::iter::once((rule("sinew"), "it is Sinew's own".to_owned()));
+        let own = std::iter::once((rule("sinew"), "it belongs to Sinew".to_owned()));
         own.chain(groups).take_while(|(rule, _)| Some(rule) != found).collect()
     }
 }
@@ -158,21 +160,22 @@ impl Guarded {
         Ok(Guarded { tree: tree.build()?, groups })
     }
 
-    /// The group of the first pattern that matches a name with its case taken out.
+    /// Returns the group of the first pattern that matches a case-folded name.
     fn find(&self, folded: &Name) -> Option<(&'static str, &'static str)> {
         let first = self.tree.first(folded.as_path().as_os_str().as_bytes())?;
         self.groups.get(first).copied()
     }
 }
 
-/// A pattern once for each text in its braces, which may hold slashes: what is left has no expression to be compiled at each
-/// start.
+/// Expands the braces of a pattern, whose alternatives may contain slashes.
+///
+/// The results need no regular expression, which would have to be compiled at every start.
 fn spelt_out(pattern: &str) -> Vec<String> {
     alternatives(pattern).unwrap_or_else(|| vec![pattern.to_owned()])
 }
 
-/// A pattern, the folder it is about or what is below it, and all of it below `/private`, where a Mac keeps what `/etc` and
-/// `/var` link to.
+/// Returns a pattern with its variants: the folder of `dir/**`, everything below the name if `scope` includes
+/// it, and each of them below `/private`, because macOS links `/etc` and `/var` there.
 fn spellings(pattern: &str, reach: Reach) -> Vec<String> {
     let folder = pattern.strip_suffix("/**").map(str::to_owned);
     let below = everything_below(pattern).filter(|_| reach == Reach::Below);
@@ -185,7 +188,7 @@ pub(crate) fn rule(group: &str) -> RuleRef {
     RuleRef { file: BUILT_IN_FLOOR.into(), line: 0, id: format!("floor.{group}").into() }
 }
 
-/// What stands for the file of a rule that no file can change.
+/// File name that rule references use for built-in denials.
 pub(crate) const BUILT_IN_FLOOR: &str = "built-in floor";
 
 #[cfg(test)]

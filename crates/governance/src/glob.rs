@@ -1,9 +1,9 @@
-//! Path patterns compiled, each with the line it stands on.
+//! Compiled lists of path patterns, each pattern with its line in the policy file.
 //!
-//! `*` never crosses `/`, and `dir/**` covers `dir` itself. A rule that forbids matches the pattern as it is
-//! written and with the links in its plain part followed, so that it holds whichever of the two names a caller
-//! uses; links are followed once, when the policy is read. A rule that allows follows only links that belong to
-//! root (`/tmp` on a Mac, `/home` on some systems): one that the agent could have made must not widen it.
+//! `*` does not match `/`, and `dir/**` also matches `dir`. A forbidding list matches each pattern as written
+//! and with the symbolic links in its literal prefix resolved, so that it applies to both names. Links are
+//! resolved once, when the policy is loaded. An allowing list resolves only links owned by root (`/tmp` on
+//! macOS, `/home` on some systems), because a link that the agent created must not widen it.
 
 mod part;
 mod tree;
@@ -21,53 +21,54 @@ use crate::name::{Name, fold};
 use crate::pattern::{BadPattern, Pattern};
 use crate::surroundings::FileNames;
 
-/// A list of patterns, compiled.
+/// Compiled list of path patterns.
 #[derive(Debug)]
 pub(crate) struct PathGlobs {
-    /// Every spelling, with the place of its pattern in the list.
+    /// Every form of each pattern, with the index of the pattern in the list.
     tree: Tree,
-    /// The patterns as they are written, in the order of the file.
+    /// Patterns as written, in file order.
     written: Vec<Written>,
-    /// What is listed by its plain name, with everything below it, and with the links in it followed.
+    /// Paths that are listed without wildcards or as `dir/**`, with links resolved.
     outright: Vec<PathBuf>,
     case: Case,
 }
 
-/// A pattern as it is written, and where.
+/// Pattern as written, and its rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) text: String,
     pub(crate) pattern: Pattern,
     pub(crate) rule: RuleRef,
-    /// The folder or file below which everything lies that it matches, with the links in it followed as its list does.
+    /// Part of the pattern before its first wildcard, with links resolved as its list does. All matches are
+    /// below it.
     pub(crate) plain_part: PathBuf,
 }
 
 impl Written {
-    /// The same with the links in its plain part followed, where that is another pattern.
+    /// Returns the pattern with the links in its literal prefix resolved; `None` if that does not change it.
     pub(crate) fn as_it_leads(&self) -> Option<Pattern> {
         let (literal, rest) = self.pattern.literal_part();
         (self.plain_part != literal).then(|| self.pattern.moved_to(&self.plain_part, rest))
     }
 }
 
-/// Whether names are compared with their case taken out.
+/// Case handling when names are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
     Kept,
     Folded,
 }
 
-/// What a list of patterns is for, which decides how widely each is read.
+/// Purpose of a list of patterns, which decides how widely each pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Read narrowly.
+    /// Matched narrowly.
     Allow,
-    /// Read widely.
+    /// Matched widely.
     Forbid,
 }
 
-/// Collects patterns for one list.
+/// Builder of `PathGlobs`.
 pub(crate) struct PathGlobsBuilder {
     purpose: Purpose,
     names: FileNames,
@@ -87,7 +88,7 @@ impl PathGlobsBuilder {
         }
     }
 
-    /// Adds a pattern in every spelling its purpose asks for.
+    /// Adds a pattern in every form that the purpose of the list requires.
     pub(crate) fn add(&mut self, text: &str, pattern: &Pattern, rule: &RuleRef) -> Result<(), BadPattern> {
         let (literal, rest) = pattern.literal_part();
         let resolved = match self.purpose {
@@ -127,7 +128,7 @@ impl PathGlobsBuilder {
         Ok(())
     }
 
-    /// What is allowed is compared as it is written; what is forbidden, as widely as the system does.
+    /// Allowing lists compare exactly; forbidding lists ignore case if the file system does.
     fn case(&self) -> Case {
         match (self.purpose, self.names) {
             (Purpose::Forbid, FileNames::CaseInsensitive) => Case::Folded,
@@ -143,28 +144,28 @@ impl PathGlobsBuilder {
 }
 
 impl PathGlobs {
-    /// A list that matches nothing.
+    /// Returns a list that matches nothing.
     pub(crate) fn none() -> Self {
         PathGlobs { tree: Tree::empty(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
     }
 
-    /// The folders that are listed with everything in them.
+    /// Returns the folders that are listed as `dir/**`.
     pub(crate) fn whole_folders(&self) -> Vec<PathBuf> {
         let whole = self.written.iter().filter(|written| written.pattern.literal_part().1 == "**");
         whole.map(|written| written.plain_part.clone()).collect()
     }
 
-    /// What is listed by its plain name, with everything below it, and with the links in it followed.
+    /// Returns the paths that are listed without wildcards or as `dir/**`, with links resolved.
     pub(crate) fn outright(&self) -> &[PathBuf] {
         &self.outright
     }
 
-    /// The rule of the first pattern, in the order of the file, that matches.
+    /// Returns the rule of the first pattern in file order that matches.
     pub(crate) fn first_match(&self, name: &Name) -> Option<&RuleRef> {
         self.find(name).map(|written| &written.rule)
     }
 
-    /// The first pattern, in the order of the file, that matches.
+    /// Returns the first pattern in file order that matches.
     pub(crate) fn find(&self, name: &Name) -> Option<&Written> {
         if self.written.is_empty() {
             return None;
@@ -177,28 +178,29 @@ impl PathGlobs {
         self.written.get(self.tree.first(name.as_os_str().as_bytes())?)
     }
 
-    /// The patterns as they are written, in the order of the file.
+    /// Returns the patterns as written, in file order.
     pub(crate) fn written(&self) -> &[Written] {
         &self.written
     }
 
-    /// Those that were looked at in vain before this one was found; all of them if none was.
+    /// Returns the patterns before the one that matched; all of them if none matched.
     pub(crate) fn before(&self, found: Option<&Written>) -> impl Iterator<Item = (&RuleRef, String)> {
-        // By its place in the list: the patterns of one line share their rule.
+        // Compared by identity, because the patterns on one line share their rule.
         let is_found = move |written: &&Written| found.is_some_and(|found| std::ptr::eq(found, *written));
         let skipped = self.written.iter().take_while(move |written| !is_found(written));
         skipped.map(|written| (&written.rule, written.text.clone()))
     }
 }
 
-/// Where an allowing pattern would lead if it followed every link, when that differs from where it does lead.
+/// Returns the path that an allowing pattern would lead to with every link resolved, if an ignored link makes
+/// a difference.
 pub(crate) fn ignored_link(pattern: &Pattern) -> Option<PathBuf> {
     let (literal, _) = pattern.literal_part();
     let whole = follow(&literal, |_| true);
     (whole != follow(&literal, belongs_to_root)).then_some(whole)
 }
 
-/// The name of a path with root's links in it followed, and no others.
+/// Resolves the links in a path that are owned by root, and no others.
 pub(crate) fn system_name(path: &Path) -> PathBuf {
     follow(path, belongs_to_root)
 }
@@ -207,11 +209,11 @@ fn belongs_to_root(link: &Path) -> bool {
     fs::symlink_metadata(link).is_ok_and(|facts| facts.uid() == 0)
 }
 
-/// The name of the deepest existing part of a path with its links followed, and the rest as written. A link that
-/// `trusted` does not accept is left as it is.
+/// Resolves the links in the existing part of a path and keeps the rest as written. A link that `trusted`
+/// rejects is not resolved.
 fn follow(path: &Path, trusted: impl Fn(&Path) -> bool) -> PathBuf {
     let mut real = PathBuf::from("/");
-    let mut left = 40; // what the kernel follows before it gives up
+    let mut left = 40; // the kernel's own limit of links in one path
     let mut rest: Vec<_> = path.iter().skip(1).map(ToOwned::to_owned).collect();
     rest.reverse();
     while let Some(part) = rest.pop() {

@@ -1,11 +1,11 @@
-//! Why a call is denied, in the words of a refusal: what, by which rule, and the way out.
+//! Reason for a denial: code, message, deciding rule and hint. It becomes a refusal once the tool is known.
 
 use tool::{Refusal, RefusalCode, RuleRef, shorten, visible_line};
 
-/// Text of a caller that is repeated is cut here.
+/// Longest text of a caller that a message repeats, in characters.
 const LONGEST_SHOWN: usize = 256;
 
-/// One reason to deny, before it is known which call it meets.
+/// Reason to deny a call, without the name of the tool.
 #[derive(Clone, Debug)]
 pub(crate) struct Grounds(Box<Refusal>);
 
@@ -15,43 +15,42 @@ impl Grounds {
         Grounds(Box::new(refusal.detail(detail).hint(hint).rule(rule.clone())))
     }
 
-    /// The same grounds where time cannot help, though the code leaves that open.
+    /// Marks the denial as not retryable, although its code is.
     pub(crate) fn for_good(mut self) -> Self {
         self.0.retryable = false;
         self
     }
 
-    /// The rule that denies.
+    /// Returns the rule that denies.
     pub(crate) fn rule(&self) -> Option<&RuleRef> {
         self.0.rule.as_ref()
     }
 
-    /// The finer word.
+    /// Returns the detail word, which narrows down the refusal code.
     pub(crate) fn detail(&self) -> &str {
         self.0.detail.as_deref().unwrap_or_default()
     }
 
-    /// The sentence.
+    /// Returns the message.
     pub(crate) fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// What the caller of this tool is told.
+    /// Converts the reason into the refusal that the caller of this tool receives.
     pub(crate) fn into_refusal(mut self, tool: &str) -> Box<Refusal> {
         self.0.tool = tool.to_owned();
         self.0
     }
 }
 
-/// A tool that is not known to leave the machine wants to.
+/// Denial of a network access by a tool without declared network access.
 pub(crate) fn stays_home(tool: &str) -> Grounds {
     let rule = RuleRef { file: "tool definition".into(), line: 0, id: format!("{tool}.category").into() };
-    let hint =
-        "it is of no category that leaves the machine, and none of its arguments is an address".to_owned();
-    Grounds::new(RefusalCode::DomainNotAllowed, "stays_home", "Tool does not leave the machine", hint, &rule)
+    let hint = "its category has no network access, and none of its arguments is a URL".to_owned();
+    Grounds::new(RefusalCode::DomainNotAllowed, "stays_home", "Tool has no network access", hint, &rule)
 }
 
-/// A rule as a person finds it.
+/// Formats the id and the location of a rule for a message.
 pub(crate) fn place(rule: &RuleRef) -> String {
     match rule.line {
         0 => format!("`{}` ({})", rule.id, rule.file),
@@ -59,7 +58,7 @@ pub(crate) fn place(rule: &RuleRef) -> String {
     }
 }
 
-/// A caller's text, short enough to repeat, and nothing hidden in it.
+/// Shortens a caller's text for a message and makes invisible characters visible.
 pub(crate) fn shown(text: &str) -> String {
     visible_line(&shorten(text, LONGEST_SHOWN))
 }

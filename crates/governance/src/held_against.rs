@@ -1,5 +1,5 @@
-//! What the names of a call were held against before anything was opened, so that the same lists are not asked of the same
-//! names twice.
+//! Record of the lists that the typed names of a call were matched against in the pre-check, so that the
+//! judge does not match the same names against the same lists again.
 
 use std::sync::Arc;
 
@@ -7,27 +7,24 @@ use crate::floor::Floor;
 use crate::glob::PathGlobs;
 use crate::standing::Standing;
 
-/// What names were held against as they were typed, and passed. Only names that all of it let pass have one.
+/// Lists that did not forbid any typed name of a call. Exists only for a call that passed all of them.
 #[derive(Debug)]
 pub(crate) struct HeldAgainst {
     floor: Arc<Floor>,
-    forbidden: Option<Arc<PathGlobs>>,
+    forbidden: Arc<PathGlobs>,
 }
 
 impl HeldAgainst {
     pub(crate) fn under(standing: &Standing<'_>) -> Self {
-        let forbidden = standing.rules.map(|rules| Arc::clone(&rules.forbidden_paths));
+        let forbidden = Arc::clone(standing.forbidden_paths());
         HeldAgainst { floor: Arc::clone(&standing.policy.floor), forbidden }
     }
 
-    /// Whether that is the very same that would be asked now. A list that reads alike is another: it may have followed
-    /// other links.
+    /// Returns true if the judge would use the same lists now.
+    ///
+    /// Compares by identity: a list with equal patterns may have resolved its symbolic links differently.
     pub(crate) fn is_under(&self, standing: &Standing<'_>) -> bool {
-        let same_list = match (&self.forbidden, standing.rules) {
-            (Some(list), Some(rules)) => Arc::ptr_eq(list, &rules.forbidden_paths),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        same_list && Arc::ptr_eq(&self.floor, &standing.policy.floor)
+        Arc::ptr_eq(&self.forbidden, standing.forbidden_paths())
+            && Arc::ptr_eq(&self.floor, &standing.policy.floor)
     }
 }

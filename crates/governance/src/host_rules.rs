@@ -1,13 +1,14 @@
-//! Where on the network a tool may go: the host of an address against the lists of its entry and of the gateway.
+//! Rules for the hosts a tool may reach: the host of a URL, checked against the lists of the tool and the
+//! gateway.
 //!
-//! An address is read once, by the parser that whoever fetches it uses, and its host is compared label by label. A
-//! name that is allowed is read narrowly, `*.example.org` being everything below `example.org`; one that is blocked
-//! widely, with the name itself and everything below it.
+//! A URL is parsed once, by the parser that the HTTP client uses, and its host is compared label by label. An
+//! allowed name is matched narrowly: `*.example.org` means the names below `example.org`. A blocked name is
+//! matched widely: the name itself and everything below it. No name is resolved here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use document::Located;
+use strict_yaml::Located;
 use tool::{RefusalCode, RuleRef};
 use url::{Host, Url};
 
@@ -20,14 +21,14 @@ use crate::trail::{Notes, Trail};
 
 const GATEWAY: &str = "outbound_gateway";
 
-/// A host in a list: `example.org`, `*.example.org` or `*`.
+/// Entry in a list of hosts: `example.org`, `*.example.org` or `*`.
 #[derive(Clone, Debug)]
 pub(crate) struct HostRule {
     pub(crate) pattern: HostPattern,
     pub(crate) rule: RuleRef,
 }
 
-/// Which hosts.
+/// Pattern for host names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostPattern {
     Any,
@@ -35,14 +36,14 @@ pub(crate) enum HostPattern {
     Below(String),
 }
 
-/// A list of hosts and the line it stands on.
+/// List of hosts and the line in the policy file that it is on.
 #[derive(Clone, Debug)]
 pub(crate) struct HostList {
     pub(crate) hosts: Vec<HostRule>,
     pub(crate) rule: RuleRef,
 }
 
-/// The way out of the machine, for every tool.
+/// Rules of the outbound gateway, which apply to every tool.
 #[derive(Clone, Debug)]
 pub(crate) struct Gateway {
     pub(crate) allowed: HostList,
@@ -52,23 +53,23 @@ pub(crate) struct Gateway {
     pub(crate) max_response_bytes: Option<u64>,
 }
 
-/// Whether addresses of the machine's own network may be reached.
+/// Rule for addresses of this machine and of private networks.
 #[derive(Clone, Debug)]
 pub(crate) enum Private {
     Allowed,
     Denied(RuleRef),
 }
 
-/// Where a service is, by the name that the settings or a manifest give it.
+/// Location of a service, judged by the host name in the settings or in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
-    /// This machine or its own network.
+    /// This machine or a private network.
     Near,
-    /// Somewhere on the Internet.
+    /// The public Internet.
     Public,
 }
 
-/// Where a call wants to go: a host, or a text that is no address one could fetch.
+/// Network target that a call names: a host, or a text that is not a usable URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Host(Host<String>),
@@ -76,39 +77,39 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// What an address leads to.
+    /// Parses a URL.
     pub(crate) fn of_url(text: &str) -> Self {
         let unusable = |detail, hint| Target::Unusable { text: without_secrets(text), detail, hint };
-        // The parser drops them in silence, and whoever fetches might not.
+        // The parser drops these characters silently, and the HTTP client might not.
         if text.chars().any(|c| c.is_control() || c == '\\' || c.is_whitespace()) {
-            return unusable("bad_url", "an address has no spaces, backslashes or control characters");
+            return unusable("bad_url", "a URL must not contain spaces, backslashes or control characters");
         }
         let Ok(url) = Url::parse(text) else {
-            return unusable("bad_url", "write a whole address, such as https://example.org/page");
+            return unusable("bad_url", "write a full URL, such as https://example.org/page");
         };
         if !matches!(url.scheme(), "http" | "https") {
-            return unusable("scheme", "only http and https lead anywhere");
+            return unusable("scheme", "only http and https are supported");
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return unusable("userinfo", "leave the user and password out of the address");
+            return unusable("userinfo", "remove the user name and password from the URL");
         }
         match url.host() {
             Some(host) => Target::Host(plain(host.to_owned())),
-            None => unusable("bad_url", "the address names no host"),
+            None => unusable("bad_url", "the URL has no host"),
         }
     }
 
-    /// A host by itself, as a record keeps it.
+    /// Parses a host without a URL, as the ledger records it.
     pub(crate) fn of_host(text: &str) -> Self {
         match Host::parse(text) {
             Ok(host) => Target::Host(plain(host)),
-            Err(_) => Target::Unusable { text: text.to_owned(), detail: "bad_url", hint: "this is no host" },
+            Err(_) => Target::Unusable { text: text.to_owned(), detail: "bad_url", hint: "it is not a host" },
         }
     }
 
-    /// An address of which nothing is known but that it leads to no host.
+    /// Returns the target for a URL that is known only to be unusable.
     pub(crate) fn unusable() -> Self {
-        let hint = "write a whole address, such as https://example.org/page";
+        let hint = "write a full URL, such as https://example.org/page";
         Target::Unusable { text: String::new(), detail: "bad_url", hint }
     }
 }
@@ -122,7 +123,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// An address as it may be quoted: without user, password and query, which often are credentials.
+/// Removes user, password and query from a URL, because they often are credentials, so that it can be quoted.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.rsplit_once('@'), text.split_once("://")) {
@@ -132,8 +133,7 @@ fn without_secrets(text: &str) -> String {
     }
 }
 
-/// The same host in one spelling: without the dot that may end a name, and an address of the old kind as one, however it is
-/// wrapped in the new kind.
+/// Normalises a host: a name without its final dot, and an IPv4 address embedded in IPv6 as IPv4.
 fn plain(host: Host<String>) -> Host<String> {
     match host {
         Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
@@ -142,7 +142,7 @@ fn plain(host: Host<String>) -> Host<String> {
     }
 }
 
-/// The address behind `::ffff:a.b.c.d`, and behind the usual prefix of a translator, `64:ff9b::a.b.c.d`.
+/// Returns the IPv4 address in `::ffff:a.b.c.d` or in the well-known NAT64 prefix, `64:ff9b::a.b.c.d`.
 fn unwrapped(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -153,7 +153,7 @@ fn unwrapped(address: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 impl HostRule {
-    /// Checks and reads a list.
+    /// Parses a list of hosts and reports an error for each invalid one.
     pub(crate) fn compile(list: &[Located<String>], id: &str, inspection: &mut Inspection<'_>) -> Vec<Self> {
         let mut rules = Vec::new();
         for text in list {
@@ -200,7 +200,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether it blocks every host that another pattern allows.
+    /// Returns true if this pattern blocks every host that the other pattern allows.
     pub(crate) fn blocks_all_of(&self, other: &HostPattern) -> bool {
         match other {
             HostPattern::Any => *self == HostPattern::Any,
@@ -208,7 +208,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether there may be a host that both allow.
+    /// Returns true if both patterns may allow the same host.
     pub(crate) fn meets(&self, other: &HostPattern) -> bool {
         match (self, other) {
             (HostPattern::Any, _) | (_, HostPattern::Any) => true,
@@ -218,7 +218,7 @@ impl HostPattern {
         }
     }
 
-    /// The narrower of two patterns, where one lies within the other.
+    /// Returns the narrower of two patterns if one contains the other.
     pub(crate) fn narrower<'p>(&'p self, other: &'p HostPattern) -> Option<&'p HostPattern> {
         match (self, other) {
             _ if !self.meets(other) => None,
@@ -275,7 +275,7 @@ impl Gateway {
     }
 }
 
-/// Where one tool may go: its own list, if it has one, and the gateway.
+/// Outbound rules of one tool: its own list, if it has one, and the rules of the gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbound {
     pub(crate) own: Option<Arc<HostList>>,
@@ -283,7 +283,7 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    /// Whether the call may go there.
+    /// Checks that the call may reach a target.
     pub(crate) fn admit(&self, target: &Target, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         notes.asks(|| target.to_string());
         let host = self.admit_unblocked(target, notes)?;
@@ -291,8 +291,9 @@ impl Outbound {
         self.admit_listed(host, target, notes)
     }
 
-    /// Whether the call may go to a service that the settings name, and where that is by the name they give it. The
-    /// lists hold; that it is on this machine is no mistake of whoever wrote it down.
+    /// Checks that the call may reach a service from the settings, and returns its location by its name.
+    ///
+    /// The lists of hosts apply. A private address is accepted, because the operator configured it.
     pub(crate) fn admit_service(&self, target: &Target) -> Result<Nearness, Grounds> {
         let mut trail = Trail::off();
         let mut notes = Notes::on(&mut trail);
@@ -301,8 +302,10 @@ impl Outbound {
         Ok(if is_near(host) { Nearness::Near } else { Nearness::Public })
     }
 
-    /// Whether the call may go to a server that its manifest names, and where that is. A manifest is not policy: to what is
-    /// near it leads only where the tool's own list names that very host.
+    /// Checks that the call may reach a server from its manifest, and returns its location.
+    ///
+    /// A manifest is not policy: a host on this machine or a private network is accepted only if the tool's
+    /// own list names exactly that host.
     pub(crate) fn admit_server(&self, target: &Target) -> Result<Nearness, Grounds> {
         let mut trail = Trail::off();
         let mut notes = Notes::on(&mut trail);
@@ -339,7 +342,7 @@ impl Outbound {
         notes.skips(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
         if let Some(rule) = found.and_then(|at| blocked.get(at)) {
             notes.offers(|| rule.pattern.to_string());
-            let hint = format!("{} blocks it, whatever else allows it", place(&rule.rule));
+            let hint = format!("{} blocks it, even if another rule allows it", place(&rule.rule));
             return Err(self.denied(target, "blocked_domain", hint, &rule.rule));
         }
         Ok(host)
@@ -357,7 +360,7 @@ impl Outbound {
             let before = list.hosts.iter().take(found.unwrap_or(list.hosts.len()));
             notes.skips(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
             let Some(rule) = found.and_then(|at| list.hosts.get(at)) else {
-                let hint = format!("{} lists where it may go", place(&list.rule));
+                let hint = format!("{} lists the hosts it may reach", place(&list.rule));
                 return Err(self.denied(target, "not_listed", hint, &list.rule));
             };
             notes.passes(rule.rule.clone(), || rule.pattern.to_string(), || name.clone());
@@ -365,7 +368,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Whether an address is none of those that nothing opens, whoever names them.
+    /// Denies the addresses that are blocked regardless of policy and settings.
     fn admit_open(&self, host: &Host<String>, target: &Target) -> Result<(), Grounds> {
         let is_closed = match host {
             Host::Domain(_) => false,
@@ -375,7 +378,7 @@ impl Outbound {
         if !is_closed {
             return Ok(());
         }
-        let hint = "it is link-local, or where clouds keep a machine's credentials: no file opens that";
+        let hint = "it is link-local or a cloud metadata address, which no policy file can allow";
         Err(self.denied(target, "private_address", hint.to_owned(), &floor::rule("link_local")))
     }
 
@@ -383,14 +386,14 @@ impl Outbound {
         match &self.gateway.private {
             Private::Denied(rule) if is_near(host) => {
                 let hint =
-                    format!("it is this machine or its own network, which {} keeps closed", place(rule));
+                    format!("it is on this machine or a private network, which {} blocks", place(rule));
                 Err(self.denied(target, "private_address", hint, rule))
             }
             Private::Denied(_) | Private::Allowed => Ok(()),
         }
     }
 
-    /// Whether an address may be connected to that a host turned out to have, which is so near by its name.
+    /// Checks that the call may connect to a resolved address of a host with this location.
     pub(crate) fn admit_address(&self, address: IpAddr, nearness: Nearness) -> Result<(), Grounds> {
         let host = match address {
             IpAddr::V4(address) => Host::Ipv4(address),
@@ -410,7 +413,7 @@ impl Outbound {
     }
 }
 
-/// Whether a host is this machine or on its own network, by what it is called.
+/// Returns true if a host, by its name or address, is this machine or on a private network.
 fn is_near(host: &Host<String>) -> bool {
     match host {
         Host::Domain(name) => address::is_local_name(name),

@@ -1,13 +1,13 @@
-//! The judge: two pure, total functions. No I/O, no clock; what they need to know is handed in.
+//! The judge: two pure, total functions. No I/O and no clock; all input is passed in.
 //!
-//! [`clear`] looks at what can be said before anything is opened, [`judge`] at what was opened. The second says
-//! what the first says of the call and of every name in it once more, so that neither a mode that changed in between nor a policy
-//! that was exchanged can slip past it. Only what the very same lists said of the very same names is not asked again.
+//! `precheck` decides before anything is opened, `judge` on what was opened. `judge` repeats the checks of
+//! `precheck` on the call and on every name in it, so that a change of mode or policy in between takes
+//! effect. It skips only the match of the same typed names against the same lists.
 
 use std::sync::Arc;
 
+use file_access::{Opened, PathRequest};
 use guardrail::ValidCall;
-use resources::{Opened, PathRequest};
 use tool::{Arguments, RuleRef};
 
 use crate::cleared::Cleared;
@@ -23,13 +23,14 @@ use crate::standing::Standing;
 use crate::trail::{Notes, Trail};
 use crate::verdict::{Denial, Permit, Question, Verdict};
 
-/// Judges a call by its mode, category, rates and names as typed. Nothing has been opened, and nothing is opened
-/// for a call that is denied here.
+/// Checks a call by its mode, category, rate limits and names as typed, before any of its paths is opened.
+///
+/// No path is opened for a call that is denied here.
 pub fn clear(policy: &Policy, situation: &Situation<'_>, call: ValidCall) -> Result<Cleared, Denial> {
     clear_traced(policy, situation, call, &mut Trail::off())
 }
 
-/// The same, with every rule that was looked at written down.
+/// Like `precheck`, and records every rule it evaluates in `trace`.
 pub fn clear_traced(
     policy: &Policy,
     situation: &Situation<'_>,
@@ -49,12 +50,12 @@ pub fn clear_traced(
     }
 }
 
-/// Judges a call by what its names lead to, and decides.
+/// Judges a call by the objects that its names lead to, and returns the verdict.
 pub fn judge(policy: &Policy, situation: &Situation<'_>, opened: Opened<Cleared>) -> Verdict {
     judge_traced(policy, situation, opened, &mut Trail::off())
 }
 
-/// The same, with every rule that was looked at written down.
+/// Like `judge`, and records every rule it evaluates in `trace`.
 pub fn judge_traced(
     policy: &Policy,
     situation: &Situation<'_>,
@@ -93,21 +94,21 @@ pub fn judge_traced(
     }
 }
 
-/// What the judge is told of a call besides its tool.
+/// Facts about a call that the judge decides on, besides its tool.
 pub(crate) struct Facts<'a> {
-    /// The paths it names.
+    /// Paths that the call names.
     pub(crate) requests: &'a [PathRequest],
-    /// What let all of them pass as they are typed, if something did.
+    /// Lists that all typed names already passed, if the pre-check recorded them.
     pub(crate) held_against: Option<&'a HeldAgainst>,
-    /// What each of them reached, in the same order.
+    /// Objects that the paths lead to, in the same order.
     pub(crate) reached: &'a [Reached],
-    /// The programs and hosts it names.
+    /// Programs and hosts that the call names.
     pub(crate) errands: &'a Errands,
-    /// The bytes it brings with it.
+    /// Size of the content in the arguments.
     pub(crate) content_bytes: Option<u64>,
 }
 
-/// What a call names, by what it says alone.
+/// Paths, programs and hosts that a call names, read from its arguments alone.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) requests: Vec<PathRequest>,
@@ -115,16 +116,16 @@ pub(crate) struct Named {
     pub(crate) held_against: HeldAgainst,
 }
 
-/// What became of a call that nothing denies.
+/// Decision on a call that no rule denies.
 #[derive(Debug)]
 pub(crate) struct Decision {
-    /// The rules that ask for a human; none means that it may run.
+    /// Rules that require approval; empty if the call may run without it.
     pub(crate) asked_by: Vec<RuleRef>,
-    /// Why the tool's rules, which are only recorded, would have denied it.
+    /// Reason for which the tool's rules would deny the call if they were not in shadow mode.
     pub(crate) would_deny: Option<Grounds>,
 }
 
-/// What can be said before anything is opened; the paths to open.
+/// Runs every check that needs no opened path, and returns what the call names.
 pub(crate) fn admit_typed(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
@@ -141,7 +142,7 @@ pub(crate) fn admit_typed(
     Ok(Named { requests, errands, held_against: HeldAgainst::under(standing) })
 }
 
-/// The whole judgement, on facts alone.
+/// Decides on a call from facts alone.
 pub(crate) fn decide(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
@@ -153,7 +154,7 @@ pub(crate) fn decide(
     let would_deny = in_earnest.and_then(|s| admit(&s, situation, facts, &mut Notes::on(&mut unread)).err());
     would_deny.iter().for_each(|grounds| notes.would_deny(grounds));
     admit(standing, situation, facts, notes)?;
-    // Last, so that a human is never asked about a call that would be denied anyway.
+    // Last, so that no approval is requested for a call that would be denied anyway.
     let attendance = standing.attendance(facts.reached, notes);
     Ok(Decision { asked_by: standing.approvals(situation.mode, attendance, notes), would_deny })
 }
@@ -165,7 +166,7 @@ fn admit(
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     standing.admit(situation, notes)?;
-    // Where every step is written down, all are taken.
+    // A trace must contain every step, so the cached match is not used if one is recorded.
     let is_known = !notes.are_read() && facts.held_against.is_some_and(|lists| lists.is_under(standing));
     for (reached, request) in facts.reached.iter().zip(facts.requests) {
         if !is_known {

@@ -1,12 +1,13 @@
-//! Whether a call may run: the policy files, and the judge that reads them.
+//! Policy files, and the judge that decides by them whether a call may run.
 //!
-//! [`Policy::load`] turns `modes.yaml`, `tools.yaml` and `safety.yaml` into checked rules, or says everything that
-//! is wrong with them, with file, line and column. [`clear`] and [`judge`] are pure and total: the same policy,
-//! situation and call give the same answer, and the answer names the rules, by file and line, that led to it.
-//! Forbidden beats approval beats allowed; what no rule allows is denied; the built-in floor cannot be loosened.
+//! `Policy::load` turns `modes.yaml`, `tools.yaml` and `safety.yaml` into checked rules, or reports every
+//! error in them with file, line and column. `precheck` and `judge` are pure, total functions: the same
+//! policy, situation and call give the same verdict, and the verdict names the rules that led to it by file
+//! and line. Forbidden takes precedence over approval, and approval over allowed. A call that no rule allows
+//! is denied. No policy file can relax the built-in denials.
 //!
-//! Nothing here runs a tool, asks a human, counts calls or changes the mode. A call that a rule could not be held
-//! against is refused rather than let past it.
+//! This crate does not run tools, request approvals, count calls or change the mode. A call that a rule
+//! cannot be evaluated for is refused.
 
 pub mod files;
 
@@ -15,6 +16,7 @@ mod amend;
 mod cleared;
 mod command_entry;
 mod command_rules;
+mod common_paths;
 mod compare;
 mod errands;
 mod example;
@@ -63,7 +65,7 @@ use judge::tests::machine as judge_tests;
 pub use cleared::Cleared;
 pub use compare::{Difference, Effect, compare};
 pub use facts::Sighting;
-pub use floor::{Stands, git_acts_on, runs_by_itself};
+pub use floor::{Stands, runs_by_itself};
 pub use host_rules::Nearness;
 pub use judge::{clear, clear_traced, judge, judge_traced};
 pub use offer::SecretRule;

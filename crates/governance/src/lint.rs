@@ -1,27 +1,29 @@
-//! What is allowed in a policy and probably not meant: rules that can never match, and rules that others make idle.
+//! Finds rules that load but are probably mistakes: rules that can never match and rules that others make
+//! redundant.
 
 mod between;
 mod wider;
 
-use document::DocumentError;
+use strict_yaml::DocumentError;
 use tool::{Mode, Outward, RuleRef, ToolDefinition};
 
 use self::wider::Wider;
-use crate::glob::{PathGlobs, Purpose, Written};
+use crate::common_paths;
+use crate::glob::{Purpose, Written};
 use crate::host_rules::HostPattern;
 use crate::policy::Policy;
 use crate::standing::Standing;
 use crate::tool_rules::ToolRules;
 use crate::trail::{Notes, Trail};
 
-/// The findings in one file of the policy, each at its line.
+/// Lint findings of a policy, each with file and line.
 struct Findings<'a> {
     policy: &'a Policy,
     found: Vec<DocumentError>,
 }
 
 impl Policy {
-    /// Every rule that can never match, is idle because another covers it, or binds nothing of its tool.
+    /// Returns every rule that can never match, is covered by another rule, or does not apply to its tool.
     pub fn lint<'a>(&self, definitions: impl IntoIterator<Item = &'a ToolDefinition>) -> Vec<DocumentError> {
         let mut findings = Findings { policy: self, found: Vec::new() };
         for mode in Mode::ALL {
@@ -38,7 +40,7 @@ impl Policy {
             if let Some((0, rule)) = &rules.rate {
                 findings.add(
                     rule,
-                    "0 lets the tool never run",
+                    "a limit of 0 means that the tool can never run",
                     "remove the line, or forbid the tool's modes",
                 );
             }
@@ -53,10 +55,13 @@ impl Findings<'_> {
     fn add(&mut self, rule: &RuleRef, message: &str, fix: &str) {
         let documents = &self.policy.files().documents;
         let all = [&documents.modes, &documents.tools, &documents.safety];
-        if let Some(document) = all.into_iter().find(|document| document.name() == &*rule.file) {
-            let error = document.error_at(rule.line, 1, &format!("`{}`: {message}", rule.id));
-            self.found.push(DocumentError { suggestion: Some(fix.to_owned()), ..error });
-        }
+        let message = format!("`{}`: {message}", rule.id);
+        let error = match all.into_iter().find(|document| document.name() == &*rule.file) {
+            Some(document) => document.error_at(rule.line, 1, &message),
+            // A rule of a built-in list, which no file here states.
+            None => DocumentError { line: rule.line, ..DocumentError::unplaced(&rule.file, &message) },
+        };
+        self.found.push(DocumentError { suggestion: Some(fix.to_owned()), ..error });
     }
 
     fn idle(&mut self, rule: &RuleRef, what: &str, by: &RuleRef) {
@@ -78,7 +83,8 @@ impl Findings<'_> {
         }
     }
 
-    /// Modes that one list takes away from another, and modes in which the mode itself lets the tool never run.
+    /// Reports modes that one list takes away from another, and modes that do not allow the category of the
+    /// tool.
     fn modes(&mut self, standing: &Standing<'_>, rules: &ToolRules) {
         let allowed = rules.allowed_modes.iter().flat_map(|list| &list.modes);
         for (mode, rule) in allowed.clone().chain(&rules.approval_modes) {
@@ -88,7 +94,7 @@ impl Findings<'_> {
             let mut trail = Trail::off();
             if standing.admit_category(*mode, &mut Notes::on(&mut trail)).is_err() {
                 let message =
-                    format!("`{mode}` never matches: modes.yaml lets no tool of its category run there");
+                    format!("`{mode}` never matches: modes.yaml allows no tool of its category there");
                 self.add(
                     rule,
                     &message,
@@ -104,19 +110,16 @@ impl Findings<'_> {
     }
 
     fn paths(&mut self, definition: &ToolDefinition, rules: &ToolRules) {
-        let lists = rules
-            .allowed_paths
-            .iter()
-            .map(|list| &list.globs)
-            .chain([&*rules.forbidden_paths, &*rules.unattended]);
+        let own_forbidden = common_paths::own_part(&rules.forbidden_paths);
         if definition.path_arguments().is_empty() {
-            let written = lists.flat_map(PathGlobs::written).next();
-            if let Some(first) = written {
+            let allowed = rules.allowed_paths.iter().flat_map(|list| list.globs.written());
+            let mut written = allowed.chain(own_forbidden).chain(rules.unattended.written());
+            if let Some(first) = written.next() {
                 self.add(&first.rule, "the tool has no argument that is a path", "remove the list");
             }
             return;
         }
-        self.covered(rules.forbidden_paths.written(), Purpose::Forbid);
+        self.covered(own_forbidden, Purpose::Forbid);
         self.covered(rules.unattended.written(), Purpose::Allow);
         let Some(list) = &rules.allowed_paths else { return };
         self.covered(list.globs.written(), Purpose::Allow);
@@ -143,7 +146,7 @@ impl Findings<'_> {
     fn commands(&mut self, definition: &ToolDefinition, rules: &ToolRules) {
         let Some(first) = rules.commands.bind() else { return };
         if !definition.outward_arguments().iter().any(|argument| argument.kind == Outward::Command) {
-            let message = "no argument of the tool is a command, and every call of it is refused";
+            let message = "no argument of the tool is a command, so every call is refused";
             return self.add(first, message, "remove the list");
         }
         let allowed = rules.commands.allowed.iter().flat_map(|list| &list.rules).collect::<Vec<_>>();
@@ -160,8 +163,8 @@ impl Findings<'_> {
             if rule.words.is_empty() {
                 self.add(
                     &rule.rule,
-                    "`*` allows every program of the machine",
-                    "name the programs that are meant",
+                    "`*` allows every program on the machine",
+                    "list the programs that the tool needs",
                 );
             }
         }
@@ -170,7 +173,7 @@ impl Findings<'_> {
     fn hosts(&mut self, standing: &Standing<'_>, rules: &ToolRules) {
         let Some(own) = rules.hosts.as_deref() else { return };
         if !standing.goes_out() {
-            let message = "the tool does not leave the machine, and every call of it is refused";
+            let message = "the tool makes no outbound calls, so every call is refused";
             return self.add(&own.rule, message, "remove the list");
         }
         let gateway = &self.policy.safety.gateway;
@@ -180,7 +183,7 @@ impl Findings<'_> {
                 self.never(&host.rule, &text, &by.rule.clone());
             } else if !gateway.allowed.hosts.iter().any(|by| by.pattern.meets(&host.pattern)) {
                 let message =
-                    format!("`{text}` never matches: the outbound gateway of safety.yaml lets nobody there");
+                    format!("`{text}` never matches: the outbound gateway in safety.yaml does not allow it");
                 self.add(&host.rule, &message, "add it to outbound_gateway.allowed_domains");
             }
             let any = own.hosts.iter().find(|by| by.pattern == HostPattern::Any);

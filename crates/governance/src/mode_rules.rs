@@ -1,12 +1,11 @@
-//! What `modes.yaml` means: one checked set of rules for each mode.
+//! Checked rules of `modes.yaml`, one set for each mode.
 
-use document::Located;
+use strict_yaml::Located;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::modes_file::{ModeEntry, ModesFile, RunningCalls};
 use crate::problems::Inspection;
 
-/// One value for each mode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PerMode<T> {
     normal: T,
@@ -38,20 +37,19 @@ impl<T> PerMode<T> {
     }
 }
 
-/// The rules of one mode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModeRules {
     pub(crate) max_concurrent: Option<(u32, RuleRef)>,
-    /// Empty means all.
+    /// Empty means all categories.
     pub(crate) categories: Vec<(Category, RuleRef)>,
     pub(crate) approvals: Vec<(ApprovalFor, RuleRef)>,
-    /// What happens, on entering the mode, to running calls that it forbids.
+    /// Action on entering the mode for running calls that it forbids.
     pub(crate) running: RunningCalls,
-    /// Whether the machine is watched.
+    /// True if processor, memory and disk are monitored.
     pub(crate) watched: bool,
 }
 
-/// What a mode asks a human about.
+/// Calls that require approval in a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApprovalFor {
     HighRisk,
@@ -59,11 +57,11 @@ pub(crate) enum ApprovalFor {
     Network,
     Everything,
     Category(Category),
-    /// A word that is none of the above; whether a tool has it is checked against the registry.
+    /// Word that is none of the above; `check_tools` checks it against the registry.
     Tool(String),
 }
 
-/// What is known of a call when its approval is judged.
+/// Properties of a call that decide whether it requires approval.
 pub(crate) struct Subject<'a> {
     pub(crate) tool: &'a str,
     pub(crate) category: &'a Category,
@@ -98,10 +96,10 @@ impl std::fmt::Display for ApprovalFor {
     }
 }
 
-/// The words that are neither a category nor a tool.
+/// Words of `require_approval_for` that are neither a category nor a tool.
 const APPROVAL_WORDS: [&str; 4] = ["high_risk_tools", "any_write_operation", "network", "all_actions"];
 
-/// Checks the file and puts its modes over those already there.
+/// Checks the file and replaces the built-in rules of the modes it lists.
 pub(crate) fn check(
     file: &ModesFile,
     categories: &[Category],
@@ -157,12 +155,13 @@ pub(crate) fn approval_for(word: &Located<String>, known: &[Category]) -> Approv
     }
 }
 
-/// The words `require_approval_for` knows besides tools, for suggestions.
+/// Returns the words that `require_approval_for` accepts besides tools, for suggestions.
 pub(crate) fn approval_words(known: &[Category]) -> impl Iterator<Item = &str> {
     APPROVAL_WORDS.into_iter().chain(known.iter().map(Category::as_str))
 }
 
-/// A category that is built in or declared in `tools.yaml`.
+/// Returns the category with this name, built in or declared in `tools.yaml`. Reports an error if there is
+/// none.
 pub(crate) fn category(
     word: &Located<String>,
     known: &[Category],
@@ -174,7 +173,7 @@ pub(crate) fn category(
         let suggestion = match tool::nearest(word, words.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!(
-                "known are {}; others are declared under `tool_categories` in tools.yaml",
+                "the known categories are {}; declare others under `tool_categories` in tools.yaml",
                 words.join(", ")
             ),
         };

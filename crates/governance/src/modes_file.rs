@@ -1,79 +1,81 @@
-//! `modes.yaml` as it is written. What its words mean is checked in `mode_rules`.
+//! Raw types of `modes.yaml`. `mode_rules` and `transitions` check the values.
 
-use document::{Located, Table};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use strict_yaml::{Located, Table};
 use tool::Mode;
 
-/// The operational modes and the rules that move between them.
+/// Operational modes and the rules that change between them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "modes.yaml")]
 pub struct ModesFile {
-    /// The modes, by name. One that is not listed keeps its built-in rules.
+    /// Modes by name. A mode that is not listed keeps its built-in rules.
     #[schemars(extend("propertyNames" = {"enum": Mode::ALL.map(Mode::as_str)}))]
     pub modes: Table<ModeEntry>,
-    /// When the mode changes by itself, by `FROM_to_TO`. Where the key is absent the built-in rules hold; where it is
-    /// there, its rules are all there are.
+    /// Rules that change the mode automatically, by `FROM_to_TO`. If the key is absent, the built-in rules
+    /// apply; if it is present, only its rules apply.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[A-Z]+_to_[A-Z]+$"}))]
     pub transition_rules: Option<Table<TransitionEntry>>,
 }
 
-/// One mode.
+/// One operational mode.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModeEntry {
-    /// For people.
+    /// Description for people.
     #[serde(default)]
     pub description: String,
-    /// Running tool calls; further ones wait. 0 lets nothing run; absent means no limit.
+    /// Maximum number of concurrent tool calls; further calls wait. 0 denies every call; absent means no
+    /// limit.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub max_concurrent_tasks: Option<Located<u32>>,
-    /// Whether processor, memory and disk are watched in this mode. Calls are counted in every mode. Default true.
+    /// Enables monitoring of processor, memory and disk in this mode. Calls are counted in every mode.
+    /// Default true.
     #[serde(default)]
     pub background_monitoring_enabled: Option<bool>,
-    /// The only categories whose tools run; empty means all.
+    /// Tool categories that may run; empty means all.
     #[serde(default)]
     pub allowed_tool_categories: Vec<Located<String>>,
-    /// What a human is asked about: `high_risk_tools`, `any_write_operation`, `network`, `all_actions`, a category or
-    /// a tool.
+    /// Calls that require approval: `high_risk_tools`, `any_write_operation`, `network`, `all_actions`, a
+    /// category or a tool.
     #[serde(default)]
     pub require_approval_for: Vec<Located<String>>,
-    /// What happens to calls on entering the mode.
+    /// Handling of running and waiting calls on entering the mode.
     #[serde(default)]
     pub on_transition: OnTransition,
 }
 
-/// What happens to calls when a mode is entered.
+/// Handling of calls when a mode is entered.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnTransition {
-    /// To those that run and that the new mode forbids. Default: `cancel` in LOCKDOWN, `finish` elsewhere.
+    /// Running calls that the new mode forbids. Default: `cancel` in LOCKDOWN, `finish` elsewhere.
     #[serde(default)]
     pub running: Option<RunningCalls>,
-    /// To those that wait.
+    /// Waiting calls.
     #[serde(default)]
     pub pending: PendingCalls,
 }
 
-/// What happens to running calls.
+/// Handling of running calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunningCalls {
-    /// They come to their end.
+    /// They run to completion.
     #[default]
     Finish,
-    /// They are ended.
+    /// They are cancelled.
     Cancel,
 }
 
-/// What happens to waiting calls.
+/// Handling of waiting calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PendingCalls {
-    /// They are judged by the new mode.
+    /// They are judged again in the new mode.
     #[default]
     Rejudge,
 }
@@ -82,49 +84,49 @@ pub enum PendingCalls {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransitionEntry {
-    /// Whether one condition is enough.
+    /// Combination of the conditions: one is enough, or all are required.
     #[serde(default)]
     pub logic: Logic,
-    /// What must hold. An empty list never does.
+    /// Conditions for the change. An empty list never fires.
     pub conditions: Vec<Located<Condition>>,
-    /// Whether a human confirms the change: it is then proposed, and `sinew mode set` confirms it.
+    /// Requires human approval: the change is proposed, and `sinew mode set` confirms it.
     #[serde(default)]
     pub requires_human_approval: bool,
 }
 
-/// How conditions combine.
+/// Combination of conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Logic {
-    /// One is enough.
+    /// One condition is enough.
     #[default]
     Any,
-    /// Every one.
+    /// All conditions are required.
     All,
 }
 
-/// One comparison of a metric with a value.
+/// Comparison of a metric with a value.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// What is measured.
+    /// Metric to measure.
     pub metric: Metric,
-    /// How it is compared.
+    /// Comparison operator.
     pub operator: Operator,
-    /// With what.
+    /// Threshold.
     pub value: f64,
-    /// How long it must hold without a gap.
+    /// Time in seconds for which the condition must hold without interruption.
     #[serde(default)]
     pub duration_seconds: Option<u64>,
-    /// How far back a counter counts. Default 60.
+    /// Window in seconds of a counted metric. Default 60.
     #[serde(default)]
     pub window_seconds: Option<u64>,
 }
 
-/// What can be measured.
+/// Metric that a condition can test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the words are the file's
+#[allow(missing_docs)] // the variants are the words of the file
 pub enum Metric {
     CpuLoadPercent,
     MemoryUsedPercent,
@@ -136,11 +138,12 @@ pub enum Metric {
     RefusedHighRiskCalls,
     RepeatedValidationFailures,
     ResourceExhaustion,
+    LedgerPressure,
 }
 
-/// How a metric is compared.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[allow(missing_docs)] // the words are the file's
+#[allow(missing_docs)] // the variants are the operators of the file
 pub enum Operator {
     #[serde(rename = ">")]
     Above,

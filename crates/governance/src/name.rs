@@ -1,20 +1,23 @@
-//! Absolute names without `.`, `..`, `//` or a final slash: the only ones that patterns are matched against.
+//! Normalized absolute paths, without `.`, `..`, `//` or a final slash. Patterns are only matched against
+//! these.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use file_access::PathRequest;
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
-use resources::PathRequest;
+use tool::is_ignored_in_names;
 
-/// A clean absolute name.
+/// Normalized absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name(PathBuf);
 
 impl Name {
-    /// What a text says, read as letters: `..` takes away the part before it, though a link may lead elsewhere.
+    /// Normalizes the text of a request lexically: `..` removes the preceding part, although a symbolic link
+    /// may lead elsewhere.
     ///
-    /// Good enough to refuse by, never to allow by.
+    /// The result may be used to refuse a call, never to allow one.
     pub(crate) fn lexical(request: &PathRequest) -> Name {
         let whole = request.absolute();
         if is_clean(&whole) {
@@ -34,7 +37,7 @@ impl Name {
         Name(name)
     }
 
-    /// The folders that a text goes into and leaves again by `..`, read as letters.
+    /// Returns the folders that a text enters and leaves again by `..`, resolved lexically.
     pub(crate) fn left_behind(request: &PathRequest) -> Vec<Name> {
         if detours(&request.base) == 0 && detours(Path::new(&*request.text)) == 0 {
             return Vec::new();
@@ -54,7 +57,8 @@ impl Name {
         left
     }
 
-    /// The name of an opened object. `None` if it is no canonical name, which then nothing may be allowed by.
+    /// Returns the normalized path of an opened object. `None` if the path is not canonical; no rule may then
+    /// allow it.
     pub(crate) fn canonical(path: &Path) -> Option<Name> {
         if is_clean(path) {
             return Some(Name(path.to_owned()));
@@ -67,30 +71,33 @@ impl Name {
         &self.0
     }
 
-    /// Whether it is this folder or in it.
+    /// Returns true if the path is this folder or inside it.
     pub(crate) fn is_in(&self, folder: &Path) -> bool {
         self.begins_with(folder) || self.0.starts_with(folder)
     }
 
-    /// Whether it is this folder or in it, letter by letter. The name is clean, and so is whatever it begins with.
+    /// Returns true if the path is this folder or inside it, comparing bytes. The path is normalized, so a
+    /// prefix that ends at a separator is normalized too.
     fn begins_with(&self, folder: &Path) -> bool {
         let rest = self.0.as_os_str().as_bytes().strip_prefix(folder.as_os_str().as_bytes());
         matches!(rest, Some([] | [b'/', ..]))
     }
 
-    /// The name with case taken out, for comparing where a volume may ignore it.
+    /// Returns the path with its case folded, for comparison on volumes that may ignore case.
     pub(crate) fn folded(&self) -> Name {
         let folded = PathBuf::from(fold(&spelt(&self.0)));
         if is_clean(&folded) {
             return Name(folded);
         }
-        // Without the characters that nobody sees a part can be empty, or mean a folder: a clean name has none of those.
+        // Removing ignorable characters can leave a part empty, `.` or `..`, which a normalized path must not
+        // contain.
         let named = |part: &Component| matches!(part, Component::RootDir | Component::Normal(_));
         Name(folded.components().filter(named).collect())
     }
 }
 
-/// A folder that many names are held against: whether its letters say it all is seen once.
+/// Folder that many paths are compared with. Caches whether it is normalized, so that a byte comparison is
+/// enough.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -102,9 +109,9 @@ impl Folder {
         Folder { is_clean: is_clean(&path), path }
     }
 
-    /// Whether a name is this folder or in it.
+    /// Returns true if the path is this folder or inside it.
     pub(crate) fn holds(&self, name: &Name) -> bool {
-        // Where both are clean, there is no other spelling.
+        // Two normalized paths have only one spelling, so the byte comparison is exact.
         name.begins_with(&self.path) || (!self.is_clean && name.is_in(&self.path))
     }
 }
@@ -115,19 +122,19 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What [`Path::to_string_lossy`] says, which looks at each byte of a name alone: most names are text, and are seen to be
-/// sooner.
+/// Converts a path to text like [`Path::to_string_lossy`]. The UTF-8 check first is faster, because most
+/// paths are valid UTF-8.
 pub(crate) fn spelt(path: &Path) -> Cow<'_, str> {
     path.to_str().map_or_else(|| path.to_string_lossy(), Cow::Borrowed)
 }
 
-/// How many parts of a path are `..`.
+/// Returns the number of `..` parts of a path.
 pub(crate) fn detours(path: &Path) -> usize {
     parts(path).filter(|part| *part == b"..").count()
 }
 
-/// Whether a path is absolute and nothing of it can be left out. Most are, and to put a name together part by part takes
-/// longer than to see that.
+/// Returns true if the path is absolute and already normalized. Most paths are, and this check is cheaper
+/// than rebuilding the path part by part.
 fn is_clean(path: &Path) -> bool {
     path.is_absolute() && parts(path).skip(1).all(|part| !matches!(part, b"" | b"." | b".."))
 }
@@ -136,23 +143,18 @@ fn parts(path: &Path) -> impl Iterator<Item = &[u8]> {
     path.as_os_str().as_bytes().split(|byte| *byte == b'/')
 }
 
-/// Takes out of a text what file systems that are not exact about names do not see: case (`ß` is `ss`, the long `ſ` an
-/// `s`, the Kelvin sign a `k`), the normal form (`é` in one character or two), and characters without a width. Going
-/// by way of upper case finds the first; what all this finds beyond them only forbids more.
+/// Folds the differences that lenient file systems ignore in names: case (`ß` equals `ss`, the long `ſ`
+/// equals `s`, the Kelvin sign equals `k`), the normal form (`é` in one character or two), and zero-width
+/// characters. Converting through upper case folds the special letters. Folding more than a file system does
+/// only makes rules forbid more.
 pub(crate) fn fold(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
-    let seen: String = text.chars().filter(|c| !is_unseen(*c)).collect();
+    let seen: String = text.chars().filter(|c| !is_ignored_in_names(*c)).collect();
     let apart = DecomposingNormalizerBorrowed::new_nfd().normalize(&seen);
-    // Together again at the end, so that one character of a pattern stands for one of a name.
+    // Composed again at the end, so that one character of a pattern matches one character of a name.
     ComposingNormalizerBorrowed::new_nfc().normalize(&apart.to_uppercase().to_lowercase()).into_owned()
-}
-
-/// Characters that some file systems leave out when they compare names.
-fn is_unseen(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -162,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lexical_names_are_clean_and_absolute() {
+    fn lexical_paths_are_normalized_and_absolute() {
         let check = |base: &str, text: &str, expect: &str| {
             let name = Name::lexical(&PathRequest {
                 key: "path".into(),
@@ -186,9 +188,9 @@ mod tests {
         check("/ws", ".a/..b", "/ws/.a/..b");
     }
 
-    /// Letter by letter: patterns are matched against the letters.
+    /// Compares bytes, because patterns are matched against bytes.
     #[test]
-    fn only_canonical_names_are_canonical() {
+    fn only_canonical_paths_are_accepted() {
         for bad in ["relative", "/a/../b", "", "../a", "/..", "."] {
             assert_eq!(Name::canonical(Path::new(bad)), None, "{bad}");
         }
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_in_the_folders_above_it_and_no_others() {
+    fn path_is_only_inside_its_parent_folders() {
         let name = Name::canonical(Path::new("/ws/a")).unwrap();
         for folder in ["/ws/a", "/ws", "/", "/ws/", "/ws/.", "//ws"] {
             assert!(name.is_in(Path::new(folder)) && Folder::new(folder.into()).holds(&name), "{folder}");
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn folding_goes_beyond_ascii() {
+    fn case_folding_covers_non_ascii() {
         for (text, expect) in
             [(".ENV", ".env"), (".\u{df}h", ".ssh"), (".ba\u{17f}hrc", ".bashrc"), ("\u{212a}ey", "key")]
         {
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_clean_without_the_characters_that_nobody_sees() {
+    fn folded_path_stays_normalized() {
         for text in ["/h/\u{200b}/.sinew/c", "/h/.\u{200b}/.sinew/c", "/h/.\u{200b}./.SINEW/c"] {
             let name = Name::canonical(Path::new(text)).unwrap().folded();
             assert_eq!(name.as_path(), Path::new("/h/.sinew/c"), "{text:?}");

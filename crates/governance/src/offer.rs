@@ -1,4 +1,4 @@
-//! What a policy offers to those who have no call in hand: which tools may run, which secrets it knows.
+//! Queries on a policy that need no call: which tools may run, and which secrets are filtered.
 
 use serde_json::{Map, Value};
 use tool::{Mode, RuleRef, ToolDefinition};
@@ -9,37 +9,37 @@ use crate::rates::Rates;
 use crate::situation::Counts;
 use crate::standing::Standing;
 
-/// A secret that `safety.yaml` describes.
+/// Secret pattern from `safety.yaml`.
 #[derive(Clone, Debug)]
 pub struct SecretRule {
-    /// What it is called in records.
+    /// Name of the secret in the ledger.
     pub name: String,
-    /// A regular expression that finds it. It has been compiled once, so it can be.
+    /// Regular expression that finds it. Loading compiled it once, so it is valid.
     pub pattern: String,
-    /// What is done about it.
+    /// Action when it is found.
     pub action: SecretAction,
-    /// Where that is written.
+    /// Location of the rule.
     pub rule: RuleRef,
 }
 
 impl Policy {
-    /// Whether some call of this tool could run in this mode, a human's consent included.
+    /// Returns true if a call of this tool could run in this mode, with or without approval.
     pub fn offers(&self, definition: &ToolDefinition, mode: Mode) -> bool {
         Standing::of(self, definition).may_run_in(mode)
     }
 
-    /// Whether the calls of this tool leave the machine.
+    /// Returns true if calls of this tool are outbound.
     pub fn goes_out(&self, definition: &ToolDefinition) -> bool {
         Standing::of(self, definition).goes_out()
     }
 
-    /// What is left of the limits that hold for all tools in this mode.
+    /// Returns the remaining calls of the limits that apply to all tools in this mode.
     pub fn remaining(&self, mode: Mode, counts: Counts) -> Map<String, Value> {
         let mode_per_minute = self.safety.calls_per_minute.get(mode).clone();
         Rates { tool_per_hour: None, mode_per_minute, outbound_per_hour: None }.remaining(counts)
     }
 
-    /// The secrets that must not pass, for whoever sees arguments, results and records.
+    /// Returns the secret patterns, for the components that filter arguments, results and ledger records.
     pub fn secrets(&self) -> impl Iterator<Item = SecretRule> {
         let file = self.files().documents.safety.name();
         self.files().safety.content_filtering.secret_patterns.iter().map(move |secret| SecretRule {

@@ -1,8 +1,8 @@
-//! A list of path patterns in a file: parsed, compiled, and looked at for what is probably not meant.
+//! Parses and compiles lists of path patterns from a policy file, and warns about likely mistakes.
 
 use std::path::PathBuf;
 
-use document::Located;
+use strict_yaml::Located;
 use tool::RuleRef;
 
 use crate::glob::{self, PathGlobs, PathGlobsBuilder, Purpose};
@@ -10,28 +10,28 @@ use crate::pattern::{BadPattern, Pattern};
 use crate::problems::Inspection;
 use crate::surroundings::Surroundings;
 
-/// A list of patterns and the line it stands on, for names that match none.
+/// List of allowed paths and its location, which denials of unlisted paths cite.
 #[derive(Debug)]
 pub(crate) struct PathList {
     pub(crate) globs: PathGlobs,
     pub(crate) rule: RuleRef,
-    /// Folders that are listed by name alone, which covers nothing inside them: a likely slip.
+    /// Folders listed without a wildcard, which does not cover their contents: a likely mistake.
     pub(crate) bare: Vec<PathBuf>,
-    /// Folders that are listed with everything in them.
+    /// Folders listed with all their contents.
     pub(crate) folders: Vec<PathBuf>,
 }
 
-/// Whether a pattern may stand for every path of the machine.
+/// Permission for a pattern to match every path of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EveryPath {
-    /// Somebody wrote down that it is meant.
+    /// The entry sets `allow_every_path`.
     Meant,
-    /// It is taken for a slip, and does not load.
+    /// Such a pattern counts as a mistake, and the policy does not load.
     Refused,
 }
 
 impl PathList {
-    /// A list of allowed paths.
+    /// Compiles a list of allowed paths.
     pub(crate) fn compile(
         list: &Located<Vec<Located<String>>>,
         (id, every_path): (&str, EveryPath),
@@ -48,7 +48,8 @@ impl PathList {
     }
 }
 
-/// Compiles a list of patterns, reporting each that cannot be read. `None` where they do not compile together.
+/// Compiles a list of patterns and reports each invalid one. `None` where the patterns do not compile
+/// together.
 pub(crate) fn compile(
     written: &[Located<String>],
     purpose: Purpose,
@@ -56,11 +57,22 @@ pub(crate) fn compile(
     around: &Surroundings,
     inspection: &mut Inspection<'_>,
 ) -> Option<PathGlobs> {
+    let written: Vec<(Located<String>, RuleRef)> =
+        written.iter().map(|text| (text.clone(), inspection.rule(text, id))).collect();
+    compile_rules(&written, purpose, around, inspection)
+}
+
+/// Compiles patterns that each have a rule of their own, like [`compile`].
+pub(crate) fn compile_rules(
+    written: &[(Located<String>, RuleRef)],
+    purpose: Purpose,
+    around: &Surroundings,
+    inspection: &mut Inspection<'_>,
+) -> Option<PathGlobs> {
     let mut builder = PathGlobsBuilder::new(purpose, around.names);
-    for text in written {
-        let rule = inspection.rule(text, id);
+    for (text, rule) in written {
         let added = Pattern::parse(text, &around.variables).and_then(|pattern| {
-            builder.add(text, &pattern, &rule)?;
+            builder.add(text, &pattern, rule)?;
             Ok(pattern)
         });
         match added {
@@ -72,14 +84,17 @@ pub(crate) fn compile(
     match builder.build() {
         Ok(globs) => Some(globs),
         Err(bad) => {
-            let place = written.first().cloned().unwrap_or_else(|| Located::nowhere(String::new()));
+            let place = written
+                .first()
+                .map(|(text, _)| text.clone())
+                .unwrap_or_else(|| Located::nowhere(String::new()));
             report(&place, bad, inspection);
             None
         }
     }
 }
 
-/// Reads a list of folders that are meant as they are written, reporting each that is none.
+/// Parses a list of literal folder paths and reports each entry that is not one.
 pub(crate) fn folders(
     written: &[Located<String>],
     id: &str,
@@ -90,13 +105,13 @@ pub(crate) fn folders(
     for text in written {
         let named = Pattern::parse(text, &around.variables).map(|pattern| pattern.plain_name());
         match named {
-            // A search path separates its folders by colons.
+            // The search path (`PATH`) separates its folders by colons.
             Ok(Some(folder)) if folder.parent().is_some() && !text.value.contains(':') => {
                 folders.push((folder, inspection.rule(text, id)));
             }
             Ok(_) => {
                 let message = format!("`{}` is not the name of one folder", text.value);
-                let way_out = "write its whole path, without wildcards and colons".to_owned();
+                let way_out = "write its absolute path, without wildcards and colons".to_owned();
                 inspection.error(text, &message, Some(way_out));
             }
             Err(bad) => report(text, bad, inspection),
@@ -110,7 +125,7 @@ fn refuse_everything(written: &[Located<String>], around: &Surroundings, inspect
         if Pattern::parse(text, &around.variables).is_ok_and(|pattern| pattern.covers_everything()) {
             let message = format!("`{}` would allow every path of the machine", text.value);
             let way_out =
-                "name the folders that are meant, or write `allow_every_path: true` beside `allowed_paths`";
+                "list the folders that it needs, or write `allow_every_path: true` beside `allowed_paths`";
             inspection.error(text, &message, Some(way_out.to_owned()));
         }
     }
@@ -122,14 +137,17 @@ fn report(text: &Located<String>, bad: BadPattern, inspection: &mut Inspection<'
 
 fn warn_of_pattern(text: &Located<String>, pattern: &Pattern, inspection: &mut Inspection<'_>) {
     if pattern.covers_everything() {
-        let suggestion =
-            Some("name the folders that are meant; forbidden paths and the floor still hold".to_owned());
+        let suggestion = Some(
+            "list the folders that it needs; forbidden paths and built-in denials still apply".to_owned(),
+        );
         inspection.warn(text, &format!("`{}` allows every path of the machine", text.value), suggestion);
     }
     if let Some(target) = glob::ignored_link(pattern) {
-        let message =
-            format!("`{}` passes a symbolic link, which is not followed, and matches nothing", text.value);
-        inspection.warn(text, &message, Some(format!("write the folder it leads to: {}", target.display())));
+        let message = format!(
+            "`{}` goes through a symbolic link, which is not followed, so it matches nothing",
+            text.value
+        );
+        inspection.warn(text, &message, Some(format!("write the target of the link: {}", target.display())));
     }
 }
 

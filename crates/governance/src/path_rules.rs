@@ -1,13 +1,13 @@
-//! Where a call may go: the floor, forbidden paths, allowed paths or workspaces, second names, sizes.
+//! Path rules of a call: built-in denials, forbidden paths, allowed paths or workspaces, hard links, sizes.
 
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use resources::PathRequest;
-use tool::{PathAccess, RefusalCode, RuleRef};
+use file_access::PathRequest;
+use tool::{GitEntry, PathAccess, RefusalCode, RuleRef};
 
-use crate::floor::FloorRule;
+use crate::floor::{self, FloorRule};
 use crate::glob::Written;
 use crate::grounds::{Grounds, place, shown};
 use crate::name::{Name, detours, spelt};
@@ -21,17 +21,18 @@ use crate::tool_rules::MEBIBYTE;
 use crate::tools_file::HardLinks;
 use crate::trail::Notes;
 
-/// What stands for the file of the rule that a caller stays in its workspaces.
+/// File name in the rule that restricts a caller to its workspaces.
 const WORKSPACES: &str = "workspaces";
-/// What stands for the file of a rule that holds until a file says otherwise.
+/// File name in a rule that applies until a policy file overrides it.
 const DEFAULT: &str = "built-in default";
 
-/// What is judged of a path. Beyond what any system opens, so that opening tells who is only a little over.
+/// Longest path text that is judged. Longer than any system can open, so that a path slightly over the
+/// system's limit still gets the error of the open stage.
 const LONGEST_TEXT: usize = 8 * 1024;
-/// How many folders a path may leave again by `..`: each is judged.
+/// Maximum number of `..` parts, because each folder left by `..` is judged.
 const MOST_DETOURS: usize = 64;
 
-/// The paths a call names, and where they start.
+/// Returns the paths that a call names, each with the folder that relative paths start in.
 pub(crate) fn requests(
     standing: &Standing<'_>,
     arguments: &tool::Arguments,
@@ -53,8 +54,8 @@ pub(crate) fn requests(
     Ok(requests)
 }
 
-/// Judging a text takes as long as it is, times the folders it leaves: one that leads nowhere, or takes every detour, is not
-/// worth the time of everybody else.
+/// Refuses texts whose judgement would be too expensive: the cost grows with the length times the number of
+/// `..` parts, and other calls would wait.
 fn refuse_endless(text: &str) -> Result<(), Grounds> {
     let too_large = |detail: &str, hint: String| {
         let rule = RuleRef { file: DEFAULT.into(), line: 0, id: "paths".into() };
@@ -62,10 +63,7 @@ fn refuse_endless(text: &str) -> Result<(), Grounds> {
         Err(Grounds::new(RefusalCode::TooLarge, detail, &reason, hint, &rule))
     };
     if text.len() > LONGEST_TEXT {
-        return too_large(
-            "path_too_long",
-            format!("no system knows paths of more than {LONGEST_TEXT} bytes"),
-        );
+        return too_large("path_too_long", format!("a path may have at most {LONGEST_TEXT} bytes"));
     }
     if detours(Path::new(text)) > MOST_DETOURS {
         return too_large("too_many_detours", "write the path without `..`".to_owned());
@@ -73,7 +71,7 @@ fn refuse_endless(text: &str) -> Result<(), Grounds> {
     Ok(())
 }
 
-/// What can be said of a name before anything is opened: whether it is forbidden.
+/// Refuses a path that is forbidden as typed, before anything is opened.
 pub(crate) fn admit_typed(
     standing: &Standing<'_>,
     workspaces: &Workspaces,
@@ -82,8 +80,8 @@ pub(crate) fn admit_typed(
 ) -> Result<(), Grounds> {
     let name = Name::lexical(request);
     refuse_forbidden(standing, &name, request, notes)?;
-    // A `..` succeeds only if the folder it leaves is there: going through one that the caller may not look into
-    // would tell whether it exists.
+    // `..` succeeds only if the folder it leaves exists. Following it through a folder that the caller may
+    // not read would reveal whether that folder exists.
     let left = Name::left_behind(request);
     if left.is_empty() {
         return Ok(());
@@ -97,7 +95,7 @@ pub(crate) fn admit_typed(
     })
 }
 
-/// What can be said of a name by its letters alone, once more.
+/// Repeats the lexical check of `admit_typed` in the judge stage.
 pub(crate) fn refuse_typed(
     standing: &Standing<'_>,
     request: &PathRequest,
@@ -106,7 +104,7 @@ pub(crate) fn refuse_typed(
     refuse_forbidden(standing, &Name::lexical(request), request, notes)
 }
 
-/// What can be said of what was reached. The rule that allows it is noted.
+/// Judges the path that was reached, and records the rule that allows it.
 pub(crate) fn admit_reached(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
@@ -121,12 +119,26 @@ pub(crate) fn admit_reached(
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
     refuse_root(situation.workspaces, name, request)?;
     notes.passes(rule, || states.to_string(), || name.to_string());
+    refuse_git_entry(reached, request)?;
     admit_folders(standing, situation, reached, request, notes)?;
     refuse_second_name(standing, reached, request, notes)?;
     refuse_large_file(standing, reached, request, notes)
 }
 
-/// A folder that would be made on the way is written like what the call names.
+/// Denies a change that belongs to a git directory or would make one, whatever the directory is called. Judged after the
+/// place: outside of what the caller may change, the answer would tell which entries are there.
+fn refuse_git_entry(reached: &Reached, request: &PathRequest) -> Result<(), Grounds> {
+    let why = match reached.git_entry.filter(|_| request.access.changes()) {
+        None => return Ok(()),
+        Some(GitEntry::Existing) => "its directory is a git repository, and git acts on this entry",
+        Some(GitEntry::Completing) => "with this entry its directory would be a git repository",
+    };
+    let hint = format!("no policy can allow this: {why}; use another name, or another directory");
+    let rule = floor::rule("git");
+    Err(Grounds::new(RefusalCode::PathForbidden, "git_directory", &forbidden(request), hint, &rule))
+}
+
+/// Judges the folders that a write would create like the path that the call names.
 fn admit_folders(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
@@ -160,14 +172,17 @@ fn refuse_forbidden(
         let hint = format!("no policy can allow this: {why}");
         return Err(Grounds::new(code, "floor", &forbidden(request), hint, &rule));
     }
-    let Some(rules) = standing.rules else { return Ok(()) };
-    let found = rules.forbidden_paths.find(name);
-    notes.skips(rules.forbidden_paths.before(found));
+    let forbidden_paths = standing.forbidden_paths();
+    let found = forbidden_paths.find(name);
+    notes.skips(forbidden_paths.before(found));
     match found {
         None => Ok(()),
         Some(Written { rule, text, .. }) => {
             notes.offers(|| text.clone());
-            let hint = format!("{} forbids it, whatever else allows it; work elsewhere", place(rule));
+            let hint = format!(
+                "{} forbids it and overrides every rule that allows it; use another path",
+                place(rule)
+            );
             Err(Grounds::new(RefusalCode::PathForbidden, "forbidden_path", &forbidden(request), hint, rule))
         }
     }
@@ -177,7 +192,7 @@ fn forbidden(request: &PathRequest) -> String {
     format!("Path {} is forbidden", shown(&request.text))
 }
 
-/// The rule that lets the call be in this place, and what it states.
+/// Returns the rule that allows this location, and the text of that rule.
 fn admit_place<'s>(
     standing: &'s Standing<'_>,
     workspaces: &'s Workspaces,
@@ -203,10 +218,13 @@ fn not_listed(list: &PathList, name: &Name, request: &PathRequest) -> Grounds {
     let hint = match bare {
         Some(folder) => {
             let folder = folder.display();
-            format!("{} lists {folder} alone; `{folder}/**` would cover what is in it", place(&list.rule))
+            format!(
+                "{} lists {folder} without its contents; `{folder}/**` would include them",
+                place(&list.rule)
+            )
         }
         None => format!(
-            "{} lists where this tool may go; add a pattern there, or work elsewhere",
+            "{} lists the paths that this tool may access; add a pattern there, or use another path",
             place(&list.rule)
         ),
     };
@@ -220,7 +238,7 @@ fn admit_workspace<'s>(
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
     let rule = workspace_rule();
-    // With one workspace, as a rule, nothing is counted.
+    // `reduce` does not call `deeper_workspace` for a single workspace, which is the usual case.
     if let Some(workspace) = here.reduce(deeper) {
         let root = spelt(workspace.root());
         return match (request.access, workspace.access()) {
@@ -229,7 +247,7 @@ fn admit_workspace<'s>(
             }
             (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadOnly) => {
                 let hint = format!(
-                    "the workspace {root} is read-only here; a human runs `sinew workspace add {root}`"
+                    "the workspace {root} is read-only; the operator can run `sinew workspace add {root}`"
                 );
                 Err(not_allowed(request, "read_only_workspace", &rule, hint))
             }
@@ -238,13 +256,17 @@ fn admit_workspace<'s>(
     let roots: Vec<String> =
         workspaces.iter().map(|workspace| workspace.root().display().to_string()).collect();
     let hint = match roots.as_slice() {
-        [] => "there is no workspace; a human runs `sinew workspace add DIR`".to_owned(),
-        roots => format!("work inside {}, or a human runs `sinew workspace add DIR`", roots.join(" or ")),
+        [] => "no workspace is configured; the operator can run `sinew workspace add DIR`".to_owned(),
+        roots => format!(
+            "use a path inside {}, or ask the operator to run `sinew workspace add DIR`",
+            roots.join(" or ")
+        ),
     };
     Err(not_allowed(request, "outside_workspaces", &rule, hint))
 }
 
-/// The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
+/// Returns the deeper workspace, because a nested workspace overrides the one around it. Of two at the same
+/// root the read-only one wins.
 fn deeper<'s>(one: &'s Workspace, other: &'s Workspace) -> &'s Workspace {
     let depth = |workspace: &Workspace| {
         let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
@@ -253,23 +275,22 @@ fn deeper<'s>(one: &'s Workspace, other: &'s Workspace) -> &'s Workspace {
     if depth(one) > depth(other) { one } else { other }
 }
 
-/// A workspace is where a caller works; it does not go with the work.
+/// Refuses the removal of a workspace root or of a folder that contains one.
 fn refuse_root(workspaces: &Workspaces, name: &Name, request: &PathRequest) -> Result<(), Grounds> {
     let holds_root = || workspaces.iter().any(|workspace| workspace.root().starts_with(name.as_path()));
     if request.access == PathAccess::Remove && holds_root() {
-        let hint = "it is a workspace, or holds one; name what is to go in it".to_owned();
+        let hint = "it is a workspace or contains one; name the entries to remove inside it".to_owned();
         return Err(not_allowed(request, "workspace_root", &workspace_rule(), hint));
     }
     Ok(())
 }
 
 fn no_name(request: &PathRequest) -> Grounds {
-    not_allowed(request, "no_canonical_name", &workspace_rule(), "name it without `..`".to_owned())
+    not_allowed(request, "no_canonical_name", &workspace_rule(), "write the path without `..`".to_owned())
 }
 
 fn no_base(text: &str) -> Grounds {
-    let hint =
-        "a relative path starts in a workspace, and there is none; a human runs `sinew workspace add DIR`";
+    let hint = "a relative path needs a workspace, and there is none; the operator can run `sinew workspace add DIR`";
     let reason = format!("Path {} not in allowed paths", shown(text));
     Grounds::new(RefusalCode::PathNotAllowed, "no_workspace", &reason, hint.to_owned(), &workspace_rule())
 }
@@ -279,15 +300,15 @@ fn not_allowed(request: &PathRequest, detail: &str, rule: &RuleRef, hint: String
     Grounds::new(RefusalCode::PathNotAllowed, detail, &reason, hint, rule)
 }
 
-/// Most calls are let in by it, and name it in their records.
+/// Returns the workspace rule. Most calls are allowed by it and record it, so it is built once.
 fn workspace_rule() -> RuleRef {
     static RULE: LazyLock<RuleRef> =
         LazyLock::new(|| RuleRef { file: WORKSPACES.into(), line: 0, id: WORKSPACES.into() });
     RULE.clone()
 }
 
-/// A file with several names may have one that a rule forbids. Those that were found are judged like the one that was
-/// typed; where some were not found, the worst is taken for true.
+/// Refuses a file with several hard links if one of its other names is forbidden. If the other names are not
+/// all known, the file is refused as well.
 fn refuse_second_name(
     standing: &Standing<'_>,
     reached: &Reached,
@@ -310,7 +331,7 @@ fn refuse_second_name(
     };
     notes.asks(|| request.text.to_string());
     let hint = format!(
-        "the file has {links} names, and {why}; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
+        "the file has {links} hard links, and {why}; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
     );
     Err(Grounds::new(RefusalCode::PathForbidden, "hardlink", &forbidden(request), hint, &rule))
 }
@@ -328,7 +349,7 @@ fn refuse_large_file(
     refuse_size(standing, size, || format!("File {} is too large to read", shown(&request.text)), notes)
 }
 
-/// The text a tool is to write counts like the file it becomes.
+/// Applies the file size limit to the content that a tool would write.
 pub(crate) fn refuse_large_content(
     standing: &Standing<'_>,
     content_bytes: Option<u64>,
@@ -341,7 +362,7 @@ pub(crate) fn refuse_large_content(
     }
 }
 
-/// The bytes a call brings with it to write.
+/// Returns the size of the content that a call would write.
 pub(crate) fn content_bytes(arguments: &tool::Arguments) -> Option<u64> {
     arguments.get("content").and_then(serde_json::Value::as_str).map(|text| text.len() as u64)
 }
@@ -359,7 +380,7 @@ fn refuse_size(
     notes.asks(asked);
     notes.offers(|| size.div_ceil(MEBIBYTE).to_string());
     if size > *most {
-        let hint = format!("{size} bytes, and {} allows {most}; use a smaller part", place(rule));
+        let hint = format!("it has {size} bytes and {} allows {most}; use a smaller part", place(rule));
         return Err(Grounds::new(RefusalCode::TooLarge, "max_file_size", &reason(), hint, rule));
     }
     notes.holds(rule, || format!("{most} bytes"), asked);

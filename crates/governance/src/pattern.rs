@@ -1,4 +1,4 @@
-//! A path pattern as it is written, checked and expanded: variables filled in, absolute, of one meaning.
+//! Checked path pattern with its variables expanded: absolute and unambiguous.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,13 +7,14 @@ use tool::nearest;
 use crate::glob::Purpose;
 use crate::surroundings::Variables;
 
-/// A pattern that can be compiled: starts with `/`, no empty, `.` or `..` parts, `**` only as a whole part.
+/// Pattern that can be compiled: starts with `/`, has no empty, `.` or `..` parts, and uses `**` only as a
+/// whole part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
 }
 
-/// What is wrong with a pattern, and what to write instead.
+/// Error in a pattern, and a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadPattern {
     pub(crate) message: String,
@@ -21,7 +22,7 @@ pub(crate) struct BadPattern {
 }
 
 impl Pattern {
-    /// Expands and checks what a file says.
+    /// Expands and checks the text from a policy file.
     pub(crate) fn parse(written: &str, variables: &Variables) -> Result<Self, BadPattern> {
         if written.trim().is_empty() {
             return Err(BadPattern {
@@ -30,7 +31,7 @@ impl Pattern {
             });
         }
         let expanded = expand(written, variables)?;
-        // `**/name` means anywhere on the machine.
+        // A leading `**/` matches anywhere on the machine.
         let anchored = match expanded.as_str() {
             "**" => "/**".to_owned(),
             text if text.starts_with("**/") => format!("/{text}"),
@@ -39,18 +40,18 @@ impl Pattern {
         let trimmed = if anchored.len() > 1 { anchored.trim_end_matches('/') } else { anchored.as_str() };
         let text = if trimmed.is_empty() { "/" } else { trimmed };
         check_shape(written, text)?;
-        // Any number of folders, and again any number: the same as once.
+        // Consecutive `**` parts match the same as one.
         let mut parts: Vec<&str> = text.split('/').collect();
         parts.dedup_by(|part, before| *part == "**" && *before == "**");
         Ok(Pattern { text: parts.join("/") })
     }
 
-    /// How a file writes this name and nothing else.
+    /// Returns the text that matches this path only when written in a policy file.
     pub(crate) fn literal(name: &Path) -> String {
         escaped(&name.to_string_lossy()).replace('$', "[$]")
     }
 
-    /// The texts to compile so that `dir/**` covers `dir` too.
+    /// Returns the texts to compile so that `dir/**` also matches `dir`.
     pub(crate) fn with_folder_itself(&self) -> Vec<String> {
         let mut texts = vec![self.text.clone()];
         if let Some(folder) = self.text.strip_suffix("/**") {
@@ -59,25 +60,26 @@ impl Pattern {
         texts
     }
 
-    /// The same, and everything below whatever it matches: who forbids a folder means what is in it.
+    /// Returns the texts to compile so that the pattern also matches everything below: a rule that forbids a
+    /// folder also forbids its contents.
     pub(crate) fn with_everything_below(&self) -> Vec<String> {
         let mut texts = self.with_folder_itself();
         texts.extend(everything_below(&self.text));
         texts
     }
 
-    /// The name it is, if it is nothing but a name.
+    /// Returns the path if the pattern has no wildcards.
     pub(crate) fn plain_name(&self) -> Option<PathBuf> {
         (!is_wild(&self.text)).then(|| PathBuf::from(&self.text))
     }
 
-    /// Whether it covers the whole machine.
+    /// Returns true if the pattern matches the whole machine.
     pub(crate) fn covers_everything(&self) -> bool {
         matches!(self.text.as_str(), "/**" | "/" | "/**/*")
     }
 
-    /// Whether everything another pattern matches is surely matched by this one too. By its letters: a `false` says
-    /// nothing.
+    /// Returns true if this pattern certainly matches everything that `other` matches. The check is lexical,
+    /// so `false` proves nothing.
     pub(crate) fn covers(&self, other: &Pattern, purpose: Purpose) -> bool {
         let (wide, narrow) = (self.text.as_str(), other.text.as_str());
         let below = |folder: &str| narrow == folder || narrow.starts_with(&format!("{folder}/"));
@@ -93,7 +95,8 @@ impl Pattern {
             || name.is_some_and(anywhere)
     }
 
-    /// A name that it may match: each wildcard as a letter, of each choice the first.
+    /// Returns a path that the pattern may match: each wildcard replaced by a letter, each choice by its
+    /// first option.
     pub(crate) fn example(&self) -> PathBuf {
         let (mut name, mut chars) = (String::new(), self.text.chars());
         while let Some(c) = chars.next() {
@@ -114,7 +117,7 @@ impl Pattern {
         PathBuf::from(name)
     }
 
-    /// The part before the first wildcard, as a path, and the rest.
+    /// Returns the path before the first wildcard, and the rest.
     pub(crate) fn literal_part(&self) -> (PathBuf, &str) {
         let mut end = self.text.len();
         let mut start = 0;
@@ -129,7 +132,7 @@ impl Pattern {
         (PathBuf::from(if literal.is_empty() { "/" } else { literal }), rest)
     }
 
-    /// The same pattern below another folder.
+    /// Returns the pattern below another folder.
     pub(crate) fn moved_to(&self, folder: &Path, rest: &str) -> Pattern {
         let folder = escaped(&folder.to_string_lossy());
         let text = format!("{}/{}", folder.trim_end_matches('/'), rest.trim_start_matches('/'));
@@ -143,20 +146,20 @@ impl std::fmt::Display for Pattern {
     }
 }
 
-/// What lies below the names a pattern matches, unless it says so itself. Wildcards or not: `.env.*` may be the name of a
-/// folder as well as `.env`.
+/// Returns the pattern for everything below the matched paths, unless the pattern already ends in `/**`.
+/// Applies with wildcards too: `.env.*` can match a folder as well as `.env`.
 pub(crate) fn everything_below(text: &str) -> Option<String> {
     let is_tree = text.ends_with("/**");
     (!is_tree).then(|| format!("{}/**", text.trim_end_matches('/')))
 }
 
-/// A name as a pattern that matches it alone. `globset` takes a backslash for the beginning of an escape, also in somebody's
-/// name of a folder.
+/// Escapes a path so that the pattern matches it alone. A backslash is escaped separately, because `globset`
+/// would read it as the start of an escape.
 fn escaped(name: &str) -> String {
     globset::escape(name).replace('\\', "[\\]")
 }
 
-/// Whether a part has a meaning beyond its letters.
+/// Returns true if a part contains pattern syntax.
 pub(crate) fn is_wild(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
@@ -184,10 +187,10 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
     }
     if let Some(Class { whole: class, .. }) = classes.iter().find(|class| class.holds_slash()) {
         let message =
-            format!("`{class}` in `{written}` matches a `/` too, and would reach into folders below");
+            format!("`{class}` in `{written}` also matches `/`, so it would match paths in subfolders");
         return bad(
             message,
-            "list the characters that are meant, such as `[a-z0-9]`; `?` is any one of them",
+            "list the allowed characters, such as `[a-z0-9]`; `?` matches any one character",
         );
     }
     for part in text.split('/').skip(1).filter(|_| text != "/") {
@@ -197,7 +200,7 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
             }
             "." | ".." => {
                 let message =
-                    format!("the pattern `{written}` has a `{part}` part, which no canonical name has");
+                    format!("the pattern `{written}` has a `{part}` part, which no canonical path contains");
                 return bad(message, "write the folder it leads to");
             }
             part if part != "**" && part.contains("**") => {
@@ -210,16 +213,16 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
     Ok(())
 }
 
-/// A class of characters: `[ab]`.
+/// Character class: `[ab]`.
 struct Class<'p> {
     whole: &'p str,
-    /// What stands between the brackets, without the sign that excludes.
+    /// Characters between the brackets, without the negation sign.
     members: &'p str,
     excludes: bool,
 }
 
 impl Class<'_> {
-    /// Whether it holds a `/`: it excludes, or has a range over it, or names it.
+    /// Returns true if the class matches `/`: it is negated, has a range across `/`, or lists it.
     fn holds_slash(&self) -> bool {
         let members: Vec<char> = self.members.chars().collect();
         let spans = |three: &[char]| matches!(three, [low, '-', high] if (*low..=*high).contains(&'/'));
@@ -235,7 +238,7 @@ fn classes(text: &str) -> Vec<Class<'_>> {
     found
 }
 
-/// Takes the next class, if that comes before the next escape, and gives what stands behind.
+/// Takes the next class, unless an escape comes first, and returns the rest of the text.
 fn class_or_escape<'p>(text: &'p str, found: &mut Vec<Class<'p>>) -> Option<&'p str> {
     let here = text.get(text.find(['[', '\\'])?..)?;
     if let Some(escaped) = here.strip_prefix('\\') {
@@ -243,7 +246,7 @@ fn class_or_escape<'p>(text: &'p str, found: &mut Vec<Class<'p>>) -> Option<&'p 
     }
     let inside = here.get(1..)?;
     let body = inside.strip_prefix(['!', '^']).unwrap_or(inside);
-    // A `]` that stands first is a letter.
+    // A `]` in first position is a literal.
     let first = body.chars().next()?.len_utf8();
     let end = first + body.get(first..)?.find(']')?;
     let (whole, behind) = here.split_at_checked(1 + inside.len() - body.len() + end + 1)?;
@@ -255,17 +258,17 @@ fn brace_spans_parts(text: &str) -> bool {
     text.split('/').any(|part| part.matches('{').count() != part.matches('}').count())
 }
 
-/// A name, not a pattern, with its variables filled in.
+/// Expands the variables of a literal path.
 pub(crate) fn expand_plainly(written: &str, variables: &Variables) -> Result<String, BadPattern> {
     expand_with(written, |name| value_of(name, variables).map(|value| value.to_string_lossy().into_owned()))
 }
 
-/// A pattern with its variables filled in, escaped: a `[` in somebody's home folder is a letter.
+/// Expands the variables of a pattern and escapes their values: a `[` in the home folder's name is a literal.
 fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
     expand_with(written, |name| value_of(name, variables).map(|value| escaped(&value.to_string_lossy())))
 }
 
-/// Fills in `~` and `$NAME`. A `$` that starts no name is itself; `[$]` is always itself.
+/// Expands `~` and `$NAME`. A `$` that starts no name is a literal; `[$]` is always a literal.
 fn expand_with(
     written: &str,
     value: impl Fn(&str) -> Result<String, BadPattern>,
@@ -295,7 +298,7 @@ fn expand_with(
     Ok(out)
 }
 
-/// The name at the start of a text, plain or in braces, and what follows it.
+/// Returns the variable name at the start of a text, with or without braces, and the rest.
 fn variable_name(text: &str) -> (&str, &str) {
     let braced = text.strip_prefix('{').and_then(|inner| inner.split_once('}'));
     if let Some(split) = braced {
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_matched_by_its_own_pattern_whatever_letters_it_has() {
+    fn literal_pattern_matches_its_own_path() {
         for name in ["/h/x", r"/h\x/y", r"/a\*b", "/a[b]/{c}", r"/\\/?"] {
             let is_match =
                 |text: &str, path: &str| globset::Glob::new(text).unwrap().compile_matcher().is_match(path);
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_matched_by_its_pattern() {
+    fn pattern_matches_its_example() {
         for (written, expect) in [
             ("/a/b", "/a/b"),
             ("/a/**", "/a/xx"),
@@ -392,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_part_ends_at_the_first_wildcard() {
+    fn literal_prefix_ends_at_the_first_wildcard() {
         for (written, plain, rest) in [
             ("/a/b/**", "/a/b", "**"),
             ("/a/b*/c", "/a", "b*/c"),

@@ -1,13 +1,15 @@
-//! The checked policy: what the judge reads. Made from the three files and their surroundings, all or nothing.
+//! Checked policy that the judge reads. Built from the three policy files and their environment; any error
+//! rejects all of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use document::{Document, DocumentError};
+use strict_yaml::{Document, DocumentError};
 use tool::{Category, Mode, SharedText, ToolName, canonical};
 
+use crate::common_paths::CommonPaths;
 use crate::floor::{BUILT_IN_FLOOR, Floor};
 use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
@@ -20,26 +22,28 @@ use crate::tool_rules::{self, CategoryRules, ToolRules};
 use crate::tools_file::{Isolation, ToolsFile};
 use crate::transitions::{self, Transitions};
 
-/// The rules of one moment. Immutable; a reload makes another.
+/// Immutable rules of one loaded policy. A reload builds a new one.
 #[derive(Debug)]
 pub struct Policy {
     pub(crate) modes: PerMode<ModeRules>,
     pub(crate) transitions: Arc<Transitions>,
     pub(crate) categories: BTreeMap<Category, CategoryRules>,
     pub(crate) tools: BTreeMap<ToolName, ToolRules>,
+    /// Paths forbidden to every tool.
+    pub(crate) common: CommonPaths,
     pub(crate) safety: SafetyRules,
     pub(crate) floor: Arc<Floor>,
     pub(crate) known_categories: Vec<Category>,
     files: Files,
     warnings: Vec<DocumentError>,
     pub(crate) hash: SharedText,
-    /// The walls this machine can build around a process.
+    /// Isolation level that the sandbox provides on this machine.
     pub(crate) isolation: Option<Isolation>,
-    /// The folders that the rules grant whole to tools that write.
+    /// Folders that the rules grant as a whole to tools that write.
     pub(crate) granted: Arc<[PathBuf]>,
 }
 
-/// The files as they are written, for those who read the parts that are not the judge's.
+/// Parsed policy files, for components that read settings which the judge does not use.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// `modes.yaml`.
@@ -58,7 +62,7 @@ pub(crate) struct Documents {
     pub(crate) safety: Document,
 }
 
-/// The files that ship with Sinew, by name, for whoever writes them out to be edited.
+/// Policy files shipped with Sinew, by name, for `sinew init`.
 pub const EMBEDDED: [(&str, &str); 3] =
     [("modes.yaml", MODES), ("tools.yaml", TOOLS), ("safety.yaml", SAFETY)];
 
@@ -67,7 +71,7 @@ const TOOLS: &str = include_str!("../../../config/governance/tools.yaml");
 const SAFETY: &str = include_str!("../../../config/governance/safety.yaml");
 
 impl Policy {
-    /// Reads a folder of policy files that only their owner can have changed.
+    /// Loads the policy files of a folder. Only their owner may be able to write them.
     pub fn load(folder: &Path, around: &Surroundings) -> Result<Self, PolicyError> {
         if !folder.is_dir() {
             let missing =
@@ -79,7 +83,7 @@ impl Policy {
         Self::from_documents(Documents { modes, tools, safety }, around)
     }
 
-    /// The policy that ships with Sinew.
+    /// Loads the policy that ships with Sinew.
     pub fn embedded(around: &Surroundings) -> Result<Self, PolicyError> {
         let (modes, tools, safety) =
             all(embedded_modes(), embedded("tools.yaml", TOOLS), embedded("safety.yaml", SAFETY))?;
@@ -99,54 +103,55 @@ impl Policy {
         Checked::of(&files, around)?.into_policy(files, floor)
     }
 
-    /// The same rules on a machine that can build these walls around a process. Without it there are none, and what
-    /// must run confined is refused.
+    /// Returns these rules with the isolation level that the sandbox provides on this machine. The default is
+    /// none, which denies every call that must run sandboxed.
     pub fn on_machine_with(self, isolation: Option<Isolation>) -> Self {
         Policy { isolation, ..self }
     }
 
-    /// The digest that pins the files in records.
+    /// Returns the SHA-256 digest that identifies the policy files in the ledger.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The same for whoever keeps it.
+    /// Returns the digest as shared text, for callers that keep it.
     pub fn shared_hash(&self) -> SharedText {
         self.hash.clone()
     }
 
-    /// What is allowed but probably not meant.
+    /// Returns warnings about rules that load but are probably mistakes.
     pub fn warnings(&self) -> &[DocumentError] {
         &self.warnings
     }
 
-    /// The files as they are written.
+    /// Returns the parsed policy files.
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// How many calls may run at once in this mode; `None` means any number.
+    /// Returns the maximum number of concurrent calls in this mode; `None` means no limit.
     pub fn max_concurrent_tasks(&self, mode: Mode) -> Option<u32> {
         self.modes.get(mode).max_concurrent.as_ref().map(|(most, _)| *most)
     }
 
-    /// What one call of a tool costs a worker session.
+    /// Returns the cost of one call of a tool in the budget of a worker session.
     pub fn cost_of(&self, tool: &ToolName) -> f64 {
         self.tools.get(tool).map_or(0.0, |rules| rules.cost)
     }
 
-    /// How long a human is waited for.
+    /// Returns the time after which an unanswered approval request expires.
     pub fn approval_timeout(&self) -> Duration {
         self.safety.approval_timeout
     }
 }
 
-/// The rules of all files, before it is known whether any of them has errors.
+/// Rules and errors of all files, before `into_policy` decides whether they form a policy.
 struct Checked {
     modes: PerMode<ModeRules>,
     transitions: Transitions,
     categories: BTreeMap<Category, CategoryRules>,
     tools: BTreeMap<ToolName, ToolRules>,
+    common: CommonPaths,
     safety: SafetyRules,
     known_categories: Vec<Category>,
     errors: Vec<DocumentError>,
@@ -161,7 +166,12 @@ impl Checked {
         let mut in_modes = Inspection::of(&files.documents.modes);
         mode_rules::check(&files.modes, &known_categories, &mut modes, &mut in_modes);
         let transitions = transitions::check(&files.modes, &mut in_modes).unwrap_or(built_in);
-        let tools = check_tool_entries(&files.tools, &known_categories, around, &mut in_tools);
+        let common = match files.tools.forbidden_paths {
+            Some(_) => CommonPaths::check(&files.tools, around, &mut in_tools),
+            None => Some(built_in_paths(around)?),
+        };
+        let common = common.unwrap_or_else(CommonPaths::none);
+        let tools = check_tool_entries(&files.tools, &known_categories, (around, &common), &mut in_tools);
         let mut in_safety = Inspection::of(&files.documents.safety);
         let document = &files.documents.safety;
         let safety = safety_rules::check(&files.safety, document, &known_categories, &mut in_safety);
@@ -169,7 +179,17 @@ impl Checked {
         let (errors, warnings): (Vec<_>, Vec<_>) =
             inspections.into_iter().map(|i| (i.errors, i.warnings)).unzip();
         let (errors, warnings) = (errors.concat(), warnings.concat());
-        Ok(Checked { modes, transitions, categories, tools, safety, known_categories, errors, warnings })
+        Ok(Checked {
+            modes,
+            transitions,
+            categories,
+            tools,
+            common,
+            safety,
+            known_categories,
+            errors,
+            warnings,
+        })
     }
 
     fn into_policy(self, files: Files, floor: Floor) -> Result<Policy, PolicyError> {
@@ -177,12 +197,15 @@ impl Checked {
             return Err(PolicyError::new(self.errors));
         }
         let hash = files.documents.hash().into();
-        let Checked { modes, transitions, categories, tools, safety, known_categories, warnings, .. } = self;
+        let Checked {
+            modes, transitions, categories, tools, common, safety, known_categories, warnings, ..
+        } = self;
         Ok(Policy {
             modes,
             transitions: Arc::new(transitions),
             categories,
             tools,
+            common,
             safety,
             floor: Arc::new(floor),
             known_categories,
@@ -204,7 +227,7 @@ impl Documents {
         }
     }
 
-    /// The same files with another text for one of them.
+    /// Returns the files with a new text for one of them.
     pub(crate) fn with(&self, file: PolicyFile, text: &str) -> Result<Documents, PolicyError> {
         let document = Document::from_text(self.get(file).name(), text);
         let document = document.map_err(|error| PolicyError::new(vec![error]))?;
@@ -217,7 +240,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// Over the texts and where each begins, so that no two sets of files share a digest.
+    /// Hashes each text with its length, so that no two sets of files share a digest.
     fn hash(&self) -> String {
         let mut bytes = Vec::new();
         for document in [&self.modes, &self.tools, &self.safety] {
@@ -236,7 +259,8 @@ fn embedded_modes() -> Result<Document, DocumentError> {
     embedded("modes.yaml", MODES)
 }
 
-/// What holds in a mode that the file does not list: a file that forgets LOCKDOWN must not open it.
+/// Returns the built-in rules, which apply to modes that the file does not list: a file without LOCKDOWN must
+/// not leave it open.
 fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions), PolicyError> {
     let alone = |error: DocumentError| PolicyError::new(vec![error]);
     let document = embedded_modes().map_err(alone)?;
@@ -250,6 +274,16 @@ fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions
     } else {
         Err(PolicyError::new(inspection.errors))
     }
+}
+
+/// Paths forbidden to every tool where the file has no list: a file from before there was one must not open them.
+fn built_in_paths(around: &Surroundings) -> Result<CommonPaths, PolicyError> {
+    let alone = |error: DocumentError| PolicyError::new(vec![error]);
+    let document = embedded("tools.yaml", TOOLS).map_err(alone)?;
+    let file: ToolsFile = document.parse().map_err(alone)?;
+    let mut inspection = Inspection::of(&document);
+    let common = CommonPaths::check(&file, around, &mut inspection);
+    common.filter(|_| inspection.errors.is_empty()).ok_or_else(|| PolicyError::new(inspection.errors))
 }
 
 fn check_categories(
@@ -276,7 +310,7 @@ fn check_categories(
 fn check_tool_entries(
     file: &ToolsFile,
     known: &[Category],
-    around: &Surroundings,
+    around: (&Surroundings, &CommonPaths),
     inspection: &mut Inspection<'_>,
 ) -> BTreeMap<ToolName, ToolRules> {
     let mut tools = BTreeMap::new();
@@ -290,14 +324,14 @@ fn check_tool_entries(
         };
         let Some(rules) = tool_rules::check_tool(key, entry, known, around, inspection) else { continue };
         if tools.insert(name, rules).is_some() {
-            let message = format!("`{}` is stated twice: names are compared without case", key.value);
+            let message = format!("`{}` is defined twice: names are case-insensitive", key.value);
             inspection.error(key, &message, Some("merge the two or remove one".to_owned()));
         }
     }
     tools
 }
 
-/// Three results as one, with every error kept.
+/// Combines three results and keeps every error.
 fn all<A, B, C>(
     a: Result<A, DocumentError>,
     b: Result<B, DocumentError>,

@@ -1,11 +1,11 @@
-//! Everything that is wrong with a policy, collected, so that one reading of the report is enough.
+//! Collects every error and warning of a policy file, so that one report shows them all.
 
 use std::sync::Arc;
 
-use document::{Document, DocumentError, Located};
+use strict_yaml::{Document, DocumentError, Located};
 use tool::{Mode, RuleRef, nearest};
 
-/// A policy that does not load: every problem that was found.
+/// Error of a policy that does not load, with every problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct PolicyError {
@@ -17,7 +17,7 @@ impl PolicyError {
         PolicyError { problems }
     }
 
-    /// Each with its place.
+    /// Returns the problems, each with its location.
     pub fn problems(&self) -> &[DocumentError] {
         &self.problems
     }
@@ -27,7 +27,7 @@ impl PolicyError {
     }
 }
 
-/// One file under inspection.
+/// Collector of the errors and warnings of one file.
 pub(crate) struct Inspection<'a> {
     document: &'a Document,
     pub(crate) errors: Vec<DocumentError>,
@@ -49,12 +49,12 @@ impl<'a> Inspection<'a> {
         self.warnings.push(DocumentError { suggestion, ..warning });
     }
 
-    /// The rule that stands at this place.
+    /// Returns the reference of the rule at this location.
     pub(crate) fn rule<T>(&self, at: &Located<T>, id: impl Into<Arc<str>>) -> RuleRef {
         RuleRef { file: self.document.name().into(), line: at.line, id: id.into() }
     }
 
-    /// A mode, spelt exactly.
+    /// Parses a mode (case-sensitive) and reports an unknown one.
     pub(crate) fn mode(&mut self, word: &Located<String>) -> Option<Mode> {
         let mode = word.parse().ok();
         if mode.is_none() {
@@ -63,13 +63,13 @@ impl<'a> Inspection<'a> {
         mode
     }
 
-    /// The modes of a list, each with its own line. A mode that stands twice is a mistake to report.
+    /// Parses a list of modes, each with its own line, and reports duplicates.
     pub(crate) fn modes(&mut self, words: &[Located<String>], id: &str) -> Vec<(Mode, RuleRef)> {
         let mut modes: Vec<(Mode, RuleRef)> = Vec::new();
         for word in words {
             let Some(mode) = self.mode(word) else { continue };
             if modes.iter().any(|(known, _)| *known == mode) {
-                self.error(word, &format!("`{mode}` stands twice in `{id}`"), Some("remove one".to_owned()));
+                self.error(word, &format!("`{mode}` appears twice in `{id}`"), Some("remove one".to_owned()));
             }
             modes.push((mode, self.rule(word, id)));
         }

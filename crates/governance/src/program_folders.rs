@@ -1,12 +1,13 @@
-//! Whether the folders that programs are taken from are nobody's to change: neither another user's, nor those of a call.
+//! Checks that program folders can be changed neither by another user nor by a call.
 //!
-//! It looks at the disk as it is when a policy is read. What is there when a program is started is looked at again then.
+//! The check sees the disk when a policy is loaded. The sandbox checks the folders again when it starts a
+//! program.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use document::Untrusted;
+use strict_yaml::Untrusted;
 use tool::{ToolDefinition, ToolName};
 
 use crate::policy::Policy;
@@ -14,8 +15,9 @@ use crate::problems::{Inspection, PolicyError};
 use crate::situation::{WorkspaceAccess, Workspaces};
 
 impl Policy {
-    /// The same rules for these tools. What the rules grant whole to one that writes is no place for the programs of any: not
-    /// when they are read, and not when one is started.
+    /// Returns the policy with the folders that the rules grant as a whole to these tools, as far as they
+    /// write. No program is taken from there: `check_program_folders` and the start of each program both
+    /// check this.
     pub fn for_tools<'a>(mut self, definitions: impl IntoIterator<Item = &'a ToolDefinition>) -> Self {
         let writes = |tool: &&ToolDefinition| {
             tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| argument.access.changes())
@@ -26,7 +28,8 @@ impl Policy {
         self
     }
 
-    /// Every folder of `program_folders` is apart from what any call may write to, and only its owner can change it.
+    /// Checks that every folder in `program_folders` is outside the folders that calls may write to, and that
+    /// only its owner can change it.
     pub fn check_program_folders(&self, workspaces: &Workspaces) -> Result<(), PolicyError> {
         let files = self.files();
         let mut named =
@@ -40,7 +43,7 @@ impl Policy {
             let Some(rules) = ToolName::new(key).ok().and_then(|name| self.tools.get(&name)) else {
                 continue;
             };
-            // Each that could not be read would have kept the policy from loading.
+            // The two lists have the same length: an entry that cannot be parsed fails the load.
             for (text, (folder, _)) in entry.program_folders.iter().zip(&rules.program_folders) {
                 if let Err((message, way_out)) = check(folder, &written) {
                     inspection.error(text, &message, Some(way_out));
@@ -50,35 +53,38 @@ impl Policy {
         if inspection.errors.is_empty() { Ok(()) } else { Err(PolicyError::new(inspection.errors)) }
     }
 
-    /// The folders that calls may write to: the workspaces, and what the rules of a tool that writes grant it whole.
+    /// Returns the folders that calls may write to: the read-write workspaces, and the folders granted as a
+    /// whole to tools that write.
     pub(crate) fn written_to(&self, workspaces: &Workspaces) -> Vec<PathBuf> {
         let work = workspaces.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
         work.map(|folder| folder.root().to_owned()).chain(self.granted.iter().cloned()).collect()
     }
 }
 
-/// Why programs cannot be taken from a folder, and the way out.
+/// Returns the reason why a folder cannot be a program folder, and a suggestion.
 fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
     let shown = folder.display();
-    // A link is followed, and so is one that has the place of its programs.
+    // The paths are checked with their symbolic links resolved, those of `bin` included.
     let names = [folder.to_owned(), folder.join("bin")];
     let real = names.iter().filter_map(|name| name.canonicalize().ok());
     for name in real.chain([folder.to_owned()]) {
         let overlaps = |other: &&PathBuf| name.starts_with(other) || other.starts_with(&name);
         if let Some(other) = written.iter().find(overlaps) {
             let message = format!(
-                "programs cannot be taken from `{shown}`: calls may write to `{}`, and would choose what is run",
+                "programs cannot be taken from `{shown}`: calls may write to `{}`, \
+                 so a call could choose which program runs",
                 other.display()
             );
             return Err((
                 message,
-                "keep programs apart from every workspace, or add it read-only".to_owned(),
+                "keep program folders outside every workspace, or add the workspace read-only".to_owned(),
             ));
         }
     }
     for name in names.iter().filter(|name| name.exists()) {
-        let trusted = match document::check_trusted(name) {
-            // Nobody else can turn this link, since its folder is trusted; where it leads may be somebody else's.
+        let trusted = match strict_yaml::check_trusted(name) {
+            // The folder of this link is trusted, so no other user can change the link. Its target needs a
+            // check of its own.
             Err(Untrusted::Link(_)) if name != folder => check_target(name),
             trusted => trusted,
         };
@@ -86,8 +92,7 @@ fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
             Err(Untrusted::Unreadable { error, .. }) if error.kind() == ErrorKind::NotFound => {}
             Err(untrusted) => {
                 let message = format!("programs cannot be taken from `{shown}`: {untrusted}");
-                let way_out =
-                    untrusted.remedy().unwrap_or_else(|| "name a folder that can be read".to_owned());
+                let way_out = untrusted.remedy().unwrap_or_else(|| "name a readable folder".to_owned());
                 return Err((message, way_out));
             }
             Ok(()) => {}
@@ -96,10 +101,10 @@ fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// Whether nobody else can change what a link leads to.
+/// Checks that no other user can change the target of a link.
 fn check_target(link: &Path) -> Result<(), Untrusted> {
     let real = link.canonicalize();
-    document::check_trusted(&real.map_err(|error| Untrusted::Unreadable { path: link.to_owned(), error })?)
+    strict_yaml::check_trusted(&real.map_err(|error| Untrusted::Unreadable { path: link.to_owned(), error })?)
 }
 
 #[cfg(test)]
@@ -109,9 +114,9 @@ mod tests {
 
     use super::*;
 
-    /// A folder whose `bin` is a link is what the link leads to.
+    /// A folder whose `bin` is a link is checked at the target of the link.
     #[test]
-    fn where_a_linked_bin_leads_nobody_else_may_write() {
+    fn target_of_a_linked_bin_must_be_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (shelf, real) = (root.join("shelf"), root.join("real/bin"));

@@ -1,5 +1,4 @@
-//! How often a call may run: so many of the tool in an hour, of all tools in a minute, of those that leave the machine
-//! in an hour.
+//! Rate limits: calls of a tool per hour, calls of all tools per minute, outbound calls per hour.
 
 use serde_json::{Map, Value};
 use tool::{RefusalCode, RuleRef};
@@ -8,35 +7,35 @@ use crate::grounds::{Grounds, place};
 use crate::situation::Counts;
 use crate::trail::Notes;
 
-/// The numbers that hold for the calls of one tool; `None` means no limit.
+/// Rate limits of one tool; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Of the tool, in an hour.
+    /// Calls of the tool per hour.
     pub tool_per_hour: Option<u32>,
-    /// Of all tools, in a minute.
+    /// Calls of all tools per minute.
     pub mode_per_minute: Option<u32>,
-    /// Of all that leave the machine, in an hour, if this tool does.
+    /// Outbound calls of all tools per hour, if this tool is outbound.
     pub outbound_per_hour: Option<u32>,
 }
 
-/// The limits that hold for one call. Absent means none; 0 means never.
+/// Rate limits of one call, each with its rule. `None` means no limit; 0 denies every call.
 #[derive(Clone, Debug)]
 pub(crate) struct Rates {
     pub(crate) tool_per_hour: Option<(u32, RuleRef)>,
     pub(crate) mode_per_minute: Option<(u32, RuleRef)>,
-    /// For a call that leaves the machine.
+    /// Set for an outbound call only.
     pub(crate) outbound_per_hour: Option<(u32, RuleRef)>,
 }
 
 impl Rates {
-    /// Whether one more call fits.
+    /// Denies the call if one more would exceed a limit.
     pub(crate) fn check(&self, counts: Counts, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         one(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour", notes)?;
         one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute", notes)?;
         one(&self.outbound_per_hour, counts.outbound_last_hour, "outbound_per_hour", "hour", notes)
     }
 
-    /// The numbers alone.
+    /// Returns the limits without their rules.
     pub(crate) fn limits(&self) -> RateLimits {
         let number = |limit: &Option<(u32, RuleRef)>| limit.as_ref().map(|(most, _)| *most);
         RateLimits {
@@ -46,7 +45,7 @@ impl Rates {
         }
     }
 
-    /// What is left of each, by its name in a result.
+    /// Returns the remaining calls of each limit, by its name in a result.
     pub(crate) fn remaining(&self, counts: Counts) -> Map<String, Value> {
         let left = |name: &str, limit: &Option<(u32, RuleRef)>, count: u32| {
             let left = limit.as_ref().map(|(limit, _)| limit.saturating_sub(count))?;
@@ -76,9 +75,9 @@ fn one(
     }
     notes.asks(asked);
     let hint = match limit {
-        0 => format!("{} is 0, which lets nothing run", place(rule)),
+        0 => format!("{} is 0, which denies every call", place(rule)),
         _ if count == Counts::UNKNOWN => format!(
-            "records are missing, so what ran in the last {window} is not known and counts as all that {} allows",
+            "records are missing, so the calls of the last {window} are unknown and {} counts as used up",
             place(rule)
         ),
         _ => format!(

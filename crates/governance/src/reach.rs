@@ -1,4 +1,4 @@
-//! What can run without a human: every tool in every mode, and how far it goes.
+//! Computes what each tool can do in each mode without approval.
 
 use std::collections::BTreeSet;
 
@@ -14,38 +14,37 @@ use crate::situation::{Counts, Situation, Workspaces};
 use crate::standing::{Attendance, Standing};
 use crate::trail::{Notes, Trail};
 
-/// What a tool can do by itself in a mode.
+/// Access of a tool in a mode without approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reach {
-    /// The tool.
+    /// Tool name.
     pub tool: String,
-    /// The mode.
+    /// Operational mode.
     pub mode: Mode,
-    /// Whether it changes what it reaches.
+    /// True if the tool may change what it reaches.
     pub writes: bool,
-    /// Where it goes: patterns as they are written, or `workspaces`. Empty for a tool without paths.
+    /// Accessible paths: patterns as written, or `workspaces`. Empty for a tool without paths.
     pub paths: Vec<String>,
-    /// What bounds those patterns as well, where nobody is asked only on some of the paths. Empty where nothing does.
+    /// Patterns that restrict `paths` further, where approval is waived only on some paths. Empty otherwise.
     pub within: Vec<String>,
-    /// Where it never goes, whatever the above says, besides the floor.
+    /// Forbidden paths, which override the lists above, besides the built-in denials.
     pub except: Vec<String>,
-    /// What it may start. Empty for a tool that starts nothing.
+    /// Commands that it may start. Empty for a tool that starts none.
     pub commands: Vec<String>,
-    /// What it never starts, whatever the above says.
+    /// Commands that it may never start, which override `commands`.
     pub except_commands: Vec<String>,
-    /// Where on the network it may go: what both its own list and the gateway's name. Empty for a tool that does not leave
-    /// the machine.
+    /// Hosts that both its own list and the gateway allow. Empty for a tool that makes no outbound calls.
     pub hosts: Vec<String>,
-    /// Where it never goes on the network, whatever the above says.
+    /// Blocked hosts, which override `hosts`.
     pub except_hosts: Vec<String>,
-    /// How often, in an hour.
+    /// Maximum number of calls per hour.
     pub per_hour: Option<u32>,
-    /// The rules that let it.
+    /// Rules that allow it.
     pub rules: Vec<RuleRef>,
 }
 
 impl Policy {
-    /// Everything that can run in a mode without anybody being asked.
+    /// Returns the access of every tool that can run in a mode without approval.
     pub fn reach<'a>(
         &self,
         definitions: impl IntoIterator<Item = &'a ToolDefinition>,
@@ -66,7 +65,8 @@ impl Policy {
             |attendance| !standing.approvals(mode, attendance, &mut Notes::on(&mut Trail::off())).is_empty();
         let unattended = match asked(Attendance::Asked) {
             false => None,
-            // Only where nobody is asked, and only if nothing else asks.
+            // The tool runs without approval only on its unattended paths, and only if no rule outside
+            // `tools.yaml` requires approval there.
             true => Some(rules.map(|rules| &*rules.unattended).filter(|list| !list.written().is_empty())?),
         };
         if unattended.is_some() && asked(Attendance::LeftOut) {
@@ -96,7 +96,7 @@ impl Policy {
             writes: standing.changes_things(),
             paths,
             within,
-            except: rules.filter(|_| has_paths).map_or_else(Vec::new, |rules| texts(&rules.forbidden_paths)),
+            except: if has_paths { texts(standing.forbidden_paths()) } else { Vec::new() },
             commands,
             except_commands,
             hosts,
@@ -106,12 +106,12 @@ impl Policy {
         })
     }
 
-    /// The hosts that a tool may go to, and those among them that it may not.
+    /// Returns the hosts that a tool may reach, and the blocked hosts.
     fn hosts_of(&self, standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
         let gateway = &self.safety.gateway;
         let everybody = &gateway.allowed.hosts;
         let own = standing.rules.and_then(|rules| rules.hosts.as_deref()).map_or(everybody, |own| &own.hosts);
-        // Of each pair the narrower one: both lists must name a host.
+        // Both lists must allow a host, so each pair contributes its narrower pattern.
         let pairs =
             own.iter().flat_map(|own| everybody.iter().map(move |of_all| (&own.pattern, &of_all.pattern)));
         let narrower = pairs.filter_map(|(one, other)| one.narrower(other));
@@ -130,7 +130,7 @@ fn texts(globs: &PathGlobs) -> Vec<String> {
     globs.written().iter().map(|written| written.text.clone()).collect()
 }
 
-/// The programs that a tool may start, and those among them that it may not.
+/// Returns the commands that a tool may start, and those that it may not.
 fn commands_of(standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
     let Some(rules) = standing.rules else { return Default::default() };
     let shown = |rules: &[CommandRule]| rules.iter().map(ToString::to_string).collect();
@@ -139,7 +139,8 @@ fn commands_of(standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
     (allowed, forbidden)
 }
 
-/// Whether no call of the tool is without such an argument: where nothing it may say is allowed, it never runs.
+/// Returns true if every call of the tool needs an argument of this kind. Such a tool never runs if no value
+/// is allowed.
 fn must_be_given(definition: &ToolDefinition, kind: Outward) -> bool {
     let required = definition.input_schema().get("required").and_then(Value::as_array);
     let is_required = |key: &str| required.is_some_and(|list| list.iter().any(|one| one == key));
@@ -152,7 +153,7 @@ mod tests {
     use crate::judge_tests::{definition, machine};
 
     #[test]
-    fn who_starts_programs_changes_things() {
+    fn tools_that_start_programs_count_as_writing() {
         let policy = machine("tools: {run: {category: self_check, allowed_commands: [ls]}}\n").policy();
         for (tool, changes) in [("run", true), ("write_file", true), ("read_file", false), ("search", false)]
         {
@@ -161,7 +162,7 @@ mod tests {
         }
     }
 
-    /// What is said of one tool, in one line.
+    /// Returns the lists of one tool as one line.
     fn told(tools: &str, safety: &str, tool: &str) -> Option<String> {
         let policy = machine(tools).safety(safety).policy();
         let found = policy.reach(&[definition(tool)], Mode::Normal).pop()?;
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_nobody_is_asked_is_bound_like_any_other() {
+    fn unattended_paths_stay_within_allowed_paths() {
         let check = |entry: &str, expect: Option<&str>| {
             let found = told(&format!("tools: {{write_file: {{{entry}}}}}\n"), "", "write_file");
             assert_eq!(found.as_deref(), expect, "{entry}");
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_of_what_is_allowed_is_told_too() {
+    fn forbidden_commands_are_listed() {
         let check = |entry: &str, expect: Option<&str>| {
             let found = told(&format!("tools: {{run: {{{entry}}}}}\n"), "", "run");
             assert_eq!(found.as_deref(), expect, "{entry}");
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_reached_where_both_lists_name_it() {
+    fn hosts_are_the_intersection_of_both_lists() {
         let check = |own: &str, gateway: &str, expect: Option<&str>| {
             let tools = format!("tools: {{fetch: {{allowed_domains: {own}}}}}\n");
             let safety = format!("outbound_gateway: {{{gateway}}}\n");

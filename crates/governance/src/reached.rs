@@ -1,30 +1,33 @@
-//! What the judge knows of one path: the name it leads to, and what was found there.
+//! Facts about one path for the judge: its canonical name, and the object at that name.
 //!
-//! Usually that comes from what was opened. A rehearsal has only the name as typed, a replay only what a record kept;
-//! the same judge rules on all three.
+//! They usually come from the opened path. A dry run only has the path as typed, and a replay only the facts
+//! in the ledger; the same judge decides on all three.
 
 use std::path::Path;
 
-use resources::{ObjectKind, OpenedPath, OtherNames, PathRequest};
+use file_access::{ObjectKind, OpenedPath, OtherNames, PathRequest};
+use tool::GitEntry;
 
 use crate::name::Name;
 
-/// What is known of what a path reached.
+/// Path that was reached, and the object found there.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
-    /// The canonical name; `None` where there is no such name, by which then nothing can be allowed.
+    /// Canonical path; `None` where there is none, and then no rule can allow it.
     pub(crate) name: Option<Name>,
     pub(crate) found: Found,
-    /// The folders on the way that are not there: a write may bring them into being. One without a name cannot be judged.
+    /// Missing parent folders, which a write may create. An entry without a canonical name cannot be judged.
     pub(crate) missing_folders: Vec<Option<Name>>,
+    /// Relation of a change to the git directories on the way, if no tool may make it.
+    pub(crate) git_entry: Option<GitEntry>,
 }
 
-/// What is there.
+/// Object at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A regular file, and its other names, where they are known.
+    /// Regular file, with its other hard links where all of them are known.
     File { size: u64, links: u64, others: Option<Vec<Name>> },
-    /// Nothing, a directory, a device: neither a size nor a second name counts.
+    /// Nothing, a directory or a device: size and hard links do not matter.
     Other,
 }
 
@@ -33,7 +36,7 @@ impl Reached {
         let found = match (path.kind(), path.metadata()) {
             (ObjectKind::File, Some(facts)) => {
                 let others = match path.other_names() {
-                    // A name that is none cannot be judged, and then nothing is known.
+                    // A name that is not canonical cannot be judged, so the other names count as unknown.
                     OtherNames::Known(names) => names.iter().map(|name| Name::canonical(name)).collect(),
                     OtherNames::Unknown => None,
                 };
@@ -42,17 +45,23 @@ impl Reached {
             _ => Found::Other,
         };
         let missing_folders = path.missing_folders().iter().map(|name| Name::canonical(name)).collect();
-        Reached { name: Name::canonical(path.canonical()), found, missing_folders }
+        let git_entry = path.git_entry();
+        Reached { name: Name::canonical(path.canonical()), found, missing_folders, git_entry }
     }
 
-    /// What a name would reach if no link stood in its way and nothing were there.
+    /// Returns the facts as if no symbolic link were on the path and nothing existed there.
     pub(crate) fn by_name(request: &PathRequest) -> Self {
         let name = Some(Name::lexical(request));
-        Reached { name, found: Found::Other, missing_folders: Vec::new() }
+        Reached { name, found: Found::Other, missing_folders: Vec::new(), git_entry: None }
     }
 
-    /// What a record says of it.
-    pub(crate) fn recorded(canonical: &Path, found: Found, missing_folders: Vec<Option<Name>>) -> Self {
-        Reached { name: Name::canonical(canonical), found, missing_folders }
+    /// Returns the facts from a ledger record.
+    pub(crate) fn recorded(
+        canonical: &Path,
+        found: Found,
+        missing_folders: Vec<Option<Name>>,
+        git_entry: Option<GitEntry>,
+    ) -> Self {
+        Reached { name: Name::canonical(canonical), found, missing_folders, git_entry }
     }
 }

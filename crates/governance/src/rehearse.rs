@@ -1,6 +1,6 @@
-//! What would become of a call by its names alone: no file is looked at, and none need be there.
+//! Dry run of a call: decides by its arguments alone, without access to the file system.
 //!
-//! For examples, tests of a policy, and everything else that asks about calls nobody makes.
+//! Used by examples, policy tests and other queries about hypothetical calls.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use crate::standing::Standing;
 use crate::tools_file::Expectation;
 use crate::trail::{Notes, Trail};
 
-/// Where the relative paths of a rehearsed call start, and where it may work.
+/// Workspace of a dry run, where relative paths start.
 pub const REHEARSED_WORKSPACE: &str = "/workspace";
 
-/// What would become of a call, and why.
+/// Result of a dry run, with its reasons.
 #[derive(Clone, Debug)]
 pub struct Rehearsal {
-    /// The verdict.
+    /// Verdict.
     pub verdict: Expectation,
-    /// What the caller would be told, if it would be denied.
+    /// Refusal that the caller would receive, if the call would be denied.
     pub refusal: Option<Box<Refusal>>,
-    /// The rules that ask, if a human would be asked.
+    /// Rules that require approval, if the verdict is `ask`.
     pub asked_by: Vec<RuleRef>,
-    /// Every rule that was looked at.
+    /// Every rule that was evaluated.
     pub trail: Trail,
 }
 
 impl Rehearsal {
-    /// The verdict and its reason, in a line.
+    /// Returns the verdict and its reason in one line.
     pub fn summary(&self) -> String {
         match (&self.refusal, self.asked_by.first()) {
             (Some(refusal), _) => format!("deny: {}", refusal.reason),
@@ -44,7 +44,7 @@ impl Rehearsal {
     }
 }
 
-/// Judges a call by its names alone, as if every name led where it says and nothing were there yet.
+/// Judges a call as if its paths contained no symbolic links and nothing existed there yet.
 pub fn rehearse(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> Rehearsal {
     let standing = Standing::of(policy, call.definition());
     let mut trail = Trail::on();
@@ -59,7 +59,7 @@ pub fn rehearse(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) ->
     rehearsal(&standing, judged, notes).with(trail)
 }
 
-/// A judgement of facts, told like any other.
+/// Converts a decision to a dry run result.
 pub(crate) fn rehearsal(
     standing: &Standing<'_>,
     judged: Result<Decision, crate::grounds::Grounds>,
@@ -83,13 +83,14 @@ impl Rehearsal {
     }
 }
 
-/// The workspaces of a rehearsal that names none.
+/// Returns the workspaces of a dry run that names none.
 pub fn rehearsed_workspaces() -> Workspaces {
     Workspaces::new(vec![Workspace::supposed(REHEARSED_WORKSPACE, WorkspaceAccess::ReadWrite)])
 }
 
 impl Policy {
-    /// Rehearses arguments for a tool. Fails with the guardrail's refusal where they are no call at all.
+    /// Runs a dry run of a call with these arguments. Fails with the reason of the guardrail if the arguments
+    /// are not a valid call.
     pub fn try_out(
         &self,
         definition: &Arc<ToolDefinition>,
@@ -101,7 +102,7 @@ impl Policy {
         self.try_known(Known { definition, schema: &schema }, arguments, mode, workspaces)
     }
 
-    /// The same for a tool whose schema is compiled already.
+    /// Like `dry_run_arguments`, for a tool whose schema is already compiled.
     pub fn try_known(
         &self,
         known: Known<'_>,

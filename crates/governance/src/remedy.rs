@@ -1,4 +1,4 @@
-//! What would have to change: the smallest change of one rule that would let a call past it.
+//! Suggests the smallest change of one rule that would let a denied call pass that rule.
 
 use std::path::Path;
 
@@ -6,52 +6,53 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tool::{RuleRef, ToolDefinition};
 
+use crate::common_paths::COMMON;
 use crate::floor::BUILT_IN_FLOOR;
 use crate::grounds::Grounds;
 
-/// One change of the rules.
+/// Suggested change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The rule to change. Line 0: it stands in no file, and a line has to be added.
+    /// Rule to change. Line 0: it is in no file, and a line has to be added.
     pub rule: RuleRef,
-    /// What to do there.
+    /// Description of the change.
     pub how: String,
-    /// What is to be written, where something is.
+    /// Text to write, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<String>,
-    /// The same for whoever makes the change. `None` where no line of a file is the right answer.
+    /// Machine-applicable form of the change. `None` where no line of a file can express it.
     #[serde(skip)]
     pub edit: Option<Edit>,
 }
 
-/// A change of one key of one policy file.
+/// Change of one key in one policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The file.
+    /// Policy file.
     pub file: PolicyFile,
-    /// The key, from the outermost in.
+    /// Path of the key, outermost first.
     pub keys: Vec<String>,
-    /// What is done to it.
+    /// Action on the key.
     pub act: Act,
 }
 
-/// What is done to a key.
+/// Action on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Its list gets one more item, written so.
+    /// Adds an item, given as YAML text, to the list.
     Add(String),
-    /// Its list loses the item that begins on this line and says this.
+    /// Removes the list item with this text that begins on this line.
     Remove {
-        /// The line, counted from 1.
+        /// Line number, 1-based.
         line: u64,
-        /// What the item says, where the line has several.
+        /// Text of the item, which selects it where the line has several.
         text: String,
     },
-    /// It gets this value.
+    /// Sets the value.
     Set(String),
 }
 
-/// The files of a policy.
+/// File of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyFile {
     /// `modes.yaml`.
@@ -63,10 +64,10 @@ pub enum PolicyFile {
 }
 
 impl PolicyFile {
-    /// All of them.
+    /// All policy files.
     pub const ALL: [PolicyFile; 3] = [PolicyFile::Modes, PolicyFile::Tools, PolicyFile::Safety];
 
-    /// Its name in the folder of the policy.
+    /// Returns the file name in the policy folder.
     pub fn name(self) -> &'static str {
         match self {
             PolicyFile::Modes => "modes.yaml",
@@ -76,7 +77,7 @@ impl PolicyFile {
     }
 }
 
-/// What a rule was held against: as it is asked, and as a file writes it.
+/// Value that a rule was evaluated against, as text and as written in a policy file.
 #[derive(Clone, Copy)]
 pub(crate) struct Held<'a> {
     pub(crate) asked: &'a str,
@@ -93,16 +94,16 @@ impl Change {
     }
 }
 
-/// What would spare the question.
+/// Suggests how to drop a required approval.
 pub(crate) fn of_question(rule: &RuleRef) -> Change {
     let how = match rule.line {
-        0 => "the tool's own definition asks; a human answers, no file can take the question away".to_owned(),
-        _ => "take this out, and nobody is asked".to_owned(),
+        0 => "the tool's definition requires approval, which no policy file can change".to_owned(),
+        _ => "remove this, and no approval is required".to_owned(),
     };
     Change::new(rule, how, None)
 }
 
-/// What would lift a denial. Nothing lifts the floor.
+/// Suggests how to lift a denial. Nothing lifts a built-in denial.
 pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: Held<'_>) -> Vec<Change> {
     let Some(rule) = grounds.rule() else { return Vec::new() };
     let tool = definition.name().as_str();
@@ -113,7 +114,8 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
     let here = |act: Act| edit_at(rule, act);
     let gone = || here(Act::Remove { line: rule.line, text: held.offered.trim_matches('"').to_owned() });
     let change = match grounds.detail() {
-        // The floor, the machine, or the call itself: no line of a file is in the way.
+        // Caused by a built-in denial, the machine or the call itself, which no line of a policy file can
+        // change.
         "floor" | "no_canonical_name" | "no_sandbox" | "workspace_root" | "bad_url" | "scheme"
         | "userinfo" | "needs_a_shell" | "no_program" => return Vec::new(),
         _ if &*rule.file == BUILT_IN_FLOOR => return Vec::new(),
@@ -122,22 +124,28 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
                 .by(own("min_isolation", Act::Set("reduced".to_owned())))
         }
         "not_judged" | "not_confinable" => {
-            Change::new(rule, "take this out: it binds nothing of this tool", None)
+            Change::new(rule, "remove this: it does not apply to this tool", None)
         }
         "forbidden" => {
-            Change::new(rule, format!("take {asked} out of this list, or change the mode"), None).by(gone())
+            Change::new(rule, format!("remove {asked} from this list, or change the mode"), None).by(gone())
         }
         "not_listed" | "category" => listed(definition, rule, held),
         "no_tasks" => Change::new(rule, "raise this above 0, or change the mode", None),
         "tool_per_hour" | "mode_per_minute" | "outbound_per_hour" => {
             Change::new(rule, "raise this number, or wait for the window to pass", None)
         }
+        "forbidden_path" if &*rule.id == COMMON => {
+            let pattern = quoted(held.offered);
+            let write = in_tools("forbidden_paths_except", &format!("[{pattern}]"));
+            Change::new(rule, "except it for this tool in tools.yaml", write)
+                .by(own("forbidden_paths_except", Act::Add(pattern)))
+        }
         "forbidden_path" | "forbidden_command" | "blocked_domain" => {
-            Change::new(rule, "take this pattern out or narrow it", None).by(gone())
+            Change::new(rule, "remove this pattern or narrow it", None).by(gone())
         }
         "read_only_workspace" | "outside_workspaces" | "no_workspace" => {
             let folder = Path::new(asked).parent();
-            let how = "a human adds the workspace";
+            let how = "the operator adds the workspace";
             Change::new(rule, how, folder.map(|folder| add_workspace(definition, folder)))
         }
         "hardlink" => Change::new(rule, "add to tools.yaml", in_tools("hard_links", "allow"))
@@ -153,7 +161,7 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
     vec![change]
 }
 
-/// The command that adds a folder, as a shell takes it: read-only for a tool that changes nothing there.
+/// Returns the shell command that adds a workspace, read-only for a tool that changes nothing there.
 fn add_workspace(definition: &ToolDefinition, folder: &Path) -> String {
     let folder = folder.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%:=".contains(c);
@@ -165,7 +173,7 @@ fn add_workspace(definition: &ToolDefinition, folder: &Path) -> String {
     format!("sinew workspace add {word}{}", if changes { "" } else { " --read-only" })
 }
 
-/// A list that lacks an item, or is not there at all.
+/// Suggests adding an item to a list, or adding the list if it does not exist.
 fn listed(definition: &ToolDefinition, rule: &RuleRef, held: Held<'_>) -> Change {
     let tool = definition.name().as_str();
     let add = Act::Add(held.offered.to_owned());
@@ -173,7 +181,7 @@ fn listed(definition: &ToolDefinition, rule: &RuleRef, held: Held<'_>) -> Change
         return Change::new(rule, "add to this list", Some(held.offered.to_owned())).by(edit_at(rule, add));
     }
     let (key, value, act) = match rule.id.rsplit('.').next().unwrap_or_default() {
-        // A list in the file takes the place of the definition's, so that it must name those modes too.
+        // A list in the file replaces that of the definition, so it must repeat the modes of the definition.
         "allowed_modes" => {
             let known = definition.allowed_modes().iter().map(|mode| mode.to_string());
             let modes = known.chain([held.asked.to_owned()]).collect::<Vec<_>>().join(", ");
@@ -200,7 +208,7 @@ impl PolicyFile {
     }
 }
 
-/// The key that a rule of a file stands under.
+/// Returns the edit of the key that holds a rule.
 fn edit_at(rule: &RuleRef, act: Act) -> Option<Edit> {
     let file = PolicyFile::of(rule)?;
     let keys = match file {
@@ -218,7 +226,7 @@ pub(crate) fn keys_in_tools(tool: &str, key: &str) -> Vec<String> {
     ["tools", tool, key].map(str::to_owned).to_vec()
 }
 
-/// A word as it stands in a YAML list: a word that could mean something else there is quoted.
+/// Quotes a word for a YAML list where it could otherwise be read as something else.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '/' | '.' | '-');
     let begins = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');

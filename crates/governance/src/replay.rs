@@ -1,10 +1,10 @@
-//! A call that was made, judged again by another policy, from what its record kept.
+//! Replay: judges a recorded call again under another policy, from the facts in the ledger.
 
 use std::path::Path;
 
-use resources::PathRequest;
+use file_access::PathRequest;
 use serde_json::Value;
-use tool::{Mode, PathAccess, ToolDefinition};
+use tool::{GitEntry, Mode, PathAccess, ToolDefinition};
 
 use crate::command_rules::Command;
 use crate::errands::Errands;
@@ -23,12 +23,12 @@ use crate::situation::{Counts, Situation, Workspaces};
 use crate::standing::Standing;
 use crate::trail::{Notes, Trail};
 
-/// How every record begins what it leaves out.
+/// Prefix of redacted text in the ledger.
 const REDACTED: &str = "[redacted:";
 
 impl Policy {
-    /// What would become of a recorded call under this policy. `None` where the record does not say enough: such a
-    /// call is not guessed at.
+    /// Returns the decision on a recorded call under this policy. `None` where the record is incomplete: a
+    /// replay never guesses.
     pub fn replay(
         &self,
         definition: &ToolDefinition,
@@ -59,8 +59,9 @@ impl Policy {
 }
 
 impl Policy {
-    /// The lines of `tools.yaml` after which it asks nobody about a recorded call: the paths of the call that are not
-    /// in `unattended_paths` yet. Empty for a call without paths, and where the record does not say enough.
+    /// Returns the edits of `tools.yaml` after which it requires no approval for a recorded call: one for
+    /// each path of the call that is not in `unattended_paths` yet. Empty for a call without paths and for an
+    /// incomplete record.
     pub fn unattended(&self, definition: &ToolDefinition, facts: &Value) -> Vec<Edit> {
         let recorded = facts.get("paths").and_then(Value::as_array).into_iter().flatten();
         let Some(paths) = recorded.map(path).collect::<Option<Vec<_>>>() else { return Vec::new() };
@@ -78,7 +79,7 @@ impl Policy {
     }
 }
 
-/// What was said of the call before anything was opened.
+/// Repeats the checks of the pre-check stage.
 fn admit_named(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
@@ -91,7 +92,7 @@ fn admit_named(
     requests.try_for_each(|request| path_rules::admit_typed(standing, situation.workspaces, request, notes))
 }
 
-/// A text as it was. One that was redacted is not what the judge saw.
+/// Returns a text of the record. `None` if it was redacted, because it is then not what the judge saw.
 fn whole<'a>(recorded: &'a Value, key: &str) -> Option<&'a str> {
     recorded.get(key)?.as_str().filter(|text| !text.contains(REDACTED))
 }
@@ -130,7 +131,13 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
         Some(Name::canonical(Path::new(name.as_str().filter(|text| !text.contains(REDACTED))?)))
     };
     let missing_folders = folders.map(name).collect::<Option<Vec<_>>>()?;
-    Some((request, Reached::recorded(Path::new(text("canonical")?), found, missing_folders)))
+    // A word that is not known is not guessed at.
+    let git_entry = match recorded.get("git_entry") {
+        None => None,
+        Some(_) => Some(GitEntry::from_word(text("git_entry")?)?),
+    };
+    let canonical = Path::new(text("canonical")?);
+    Some((request, Reached::recorded(canonical, found, missing_folders, git_entry)))
 }
 
 fn commands(facts: &Value) -> Option<Vec<Command>> {
@@ -160,7 +167,7 @@ mod tests {
     use crate::judge_tests::{definition, machine, valid};
 
     #[test]
-    fn a_recorded_call_is_judged_as_it_was() {
+    fn recorded_call_is_replayed_from_its_facts() {
         let check = |tool: &str, arguments: Value, under: &str, expect: &str| {
             let free = "outbound_gateway: {allowed_domains: [\"*\"]}\n";
             let open = "tools: {run: {allowed_commands: [\"*\"]}}\n";
@@ -193,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_call_is_judged_again_from_what_was_seen_of_it() {
+    fn refused_call_is_replayed_from_its_facts() {
         let check = |tools: &str, tool: &str, arguments: Value, under: &str, expect: &str| {
             let free = "outbound_gateway: {allowed_domains: [\"*\"]}\n";
             let first = machine(tools).safety(free);
@@ -202,8 +209,8 @@ mod tests {
             let arguments = arguments.to_string().replace("$ROOT", &root);
             let call = valid(tool, serde_json::from_str(&arguments).unwrap());
             let Verdict::Denial(denial) = first.verdict(call) else { panic!("not denied: {arguments}") };
-            let told = serde_json::to_string(denial.refusal()).unwrap();
-            assert!(!told.contains("canonical") && !told.contains("b.txt"), "{told}");
+            let refusal = serde_json::to_string(denial.refusal()).unwrap();
+            assert!(!refusal.contains("canonical") && !refusal.contains("b.txt"), "{refusal}");
             let recorded: Value = serde_json::from_str(&denial.facts().to_string()).unwrap();
             let again = first.policy().replay(&definition(tool), &recorded, &first.workspaces).unwrap();
             assert_eq!(again.refusal.unwrap().code, denial.refusal().code, "the same policy says the same");
@@ -235,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_keeps_neither_a_password_nor_a_flood() {
+    fn denial_facts_omit_passwords_and_are_bounded() {
         let facts =
             |tool: &str, arguments: Value| match machine("tools: {}\n").verdict(valid(tool, arguments)) {
                 Verdict::Denial(denial) => denial.facts().to_string(),
@@ -255,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_record_does_not_say_is_not_guessed() {
+    fn incomplete_records_are_not_replayed() {
         let machine = machine("tools: {}\n");
         let policy = machine.policy();
         let whole = json!({"mode": "NORMAL", "counts": {"tool_last_hour": 0, "all_last_minute": 0, "outbound_last_hour": 0},

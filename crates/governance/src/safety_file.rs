@@ -1,167 +1,168 @@
-//! `safety.yaml` as it is written. What its words mean is checked in `safety_rules`.
+//! Raw types of `safety.yaml`. `safety_rules` checks the values.
 
-use document::{Located, Table};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use strict_yaml::{Located, Table};
 use tool::{Category, Mode, RiskLevel};
 
-/// The sections whose absence would loosen something in silence, and how to write that it is meant.
+/// Sections whose absence would silently loosen the policy, and how to state that it is intended.
 pub(crate) const REQUIRED: [(&str, &str); 3] = [
-    ("content_filtering", "`content_filtering: {secret_patterns: []}` says that no secret is looked for"),
-    ("rate_limits", "`rate_limits: {}` says that no mode has a limit"),
-    ("human_approval", "`human_approval: {rules: []}` says that nobody is asked by risk or category"),
+    ("content_filtering", "`content_filtering: {secret_patterns: []}` disables the search for secrets"),
+    ("rate_limits", "`rate_limits: {}` sets no limit in any mode"),
+    ("human_approval", "`human_approval: {rules: []}` requires no approval by risk or category"),
 ];
 
-/// Limits and safeguards that hold across tools.
+/// Limits and safeguards that apply to all tools.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "safety.yaml", extend("required" = REQUIRED.map(|(section, _)| section)))]
 pub struct SafetyFile {
-    /// What must not pass through. The patterns are checked and handed to whoever redacts.
+    /// Content filters. The patterns are checked here and applied by the redactor.
     #[serde(default)]
     pub content_filtering: ContentFiltering,
-    /// The way out of the machine, for every tool that takes it. Without it none does.
+    /// Outbound gateway, which every outbound call uses. Without this section no outbound call is allowed.
     #[serde(default)]
     pub outbound_gateway: OutboundGateway,
-    /// How much may be done, by mode.
+    /// Rate limits by mode.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"enum": Mode::ALL.map(Mode::as_str)}))]
     pub rate_limits: Table<RateEntry>,
-    /// When a human is asked, and how long is waited.
+    /// Calls that require approval, and the approval timeout.
     #[serde(default)]
     pub human_approval: HumanApproval,
-    /// The budgets of worker sessions, where whoever opens one does not say otherwise.
+    /// Default budgets of worker sessions.
     #[serde(default)]
     pub sessions: Sessions,
 }
 
-/// What must not pass through.
+/// Content filters.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContentFiltering {
-    /// Secrets, by what they look like.
+    /// Patterns of secrets.
     #[serde(default)]
     pub secret_patterns: Vec<SecretEntry>,
 }
 
-/// One kind of secret.
+/// Pattern of one kind of secret.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretEntry {
-    /// What it is called in records.
+    /// Name of the secret in the ledger.
     pub name: String,
-    /// A regular expression that finds it.
+    /// Regular expression that finds it.
     #[schemars(with = "String")]
     pub pattern: Located<String>,
-    /// What is done about it.
+    /// Action when it is found.
     pub action: SecretAction,
 }
 
-/// What is done about a secret.
+/// Action when a secret is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretAction {
     /// The call is refused.
     Block,
-    /// It is cut out.
+    /// The secret is redacted.
     Redact,
-    /// It is reported.
+    /// The secret is reported.
     Warn,
 }
 
-/// The way out of the machine.
+/// Outbound gateway.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutboundGateway {
-    /// Hosts that may be reached: `example.org`, `*.example.org` for all below it, or `*`. None if the list is empty.
+    /// Allowed hosts: `example.org`, `*.example.org` for all its subdomains, or `*`. An empty list allows
+    /// none.
     #[serde(default)]
     pub allowed_domains: Vec<Located<String>>,
-    /// Hosts that never are, with all below them.
+    /// Blocked hosts, including their subdomains.
     #[serde(default)]
     pub blocked_domains: Vec<Located<String>>,
-    /// Whether addresses of the local network may be reached. Link-local ones, and others at which clouds hand out a
-    /// machine's credentials, never are.
+    /// Allows private addresses (local network). Link-local addresses and other addresses of cloud metadata
+    /// services are never allowed.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub allow_private_addresses: Option<Located<bool>>,
-    /// Whether a human is asked about a host that was never reached before. No hosts are remembered yet, so that each
-    /// is new.
+    /// Requires approval for a host that was never reached before. Hosts are not remembered yet, so every
+    /// host is new.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub require_approval_for_new_domains: Option<Located<bool>>,
-    /// The most that is read, in units of 1,024 bytes.
+    /// Maximum size of a response, in units of 1,024 bytes.
     #[serde(default)]
     pub max_response_kb: Option<u64>,
 }
 
-/// The rates of one mode. 0 means none; absent means no limit.
+/// Rate limits of one mode. 0 allows no call; absent means no limit.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateEntry {
-    /// Tool calls that ran in the last minute.
+    /// Executed tool calls in the last minute.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub tool_calls_per_minute: Option<Located<u32>>,
-    /// Calls that left the machine in the last hour. 0 lets none leave.
+    /// Outbound calls in the last hour. 0 allows none.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub outbound_calls_per_hour: Option<Located<u32>>,
 }
 
-/// When a human is asked.
+/// Approval settings.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HumanApproval {
-    /// How long an answer is waited for; then the call is denied. Default 300.
+    /// Time in seconds after which an unanswered approval request is denied. Default 300.
     #[serde(default)]
     #[schemars(with = "Option<u64>", range(min = 1, max = 86400))]
     pub timeout_seconds: Option<Located<u64>>,
-    /// By risk or category, in which modes.
+    /// Calls that require approval, by risk or category and mode.
     #[serde(default)]
     pub rules: Vec<Located<ApprovalEntry>>,
 }
 
-/// Calls a human is asked about.
+/// Calls that require approval.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalEntry {
-    /// Tools of this risk.
+    /// Risk level of the tools.
     #[serde(default)]
     pub risk_level: Option<RiskLevel>,
-    /// Tools of this category.
+    /// Category of the tools.
     #[serde(default)]
     #[schemars(with = "Option<Category>")]
     pub category: Option<Located<String>>,
-    /// In these modes.
+    /// Modes in which the rule applies.
     #[schemars(with = "Vec<Mode>")]
     pub modes: Vec<Located<String>>,
 }
 
-/// The budgets of worker sessions.
+/// Budgets of worker sessions.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sessions {
-    /// Calls a worker may make in a turn.
+    /// Maximum number of calls of a worker in a turn.
     #[serde(default)]
     pub hop_budget: Option<u32>,
-    /// What a turn may cost.
+    /// Cost cap of a turn.
     #[serde(default)]
     pub cost_cap: CostCap,
 }
 
-/// What a turn may cost.
+/// Cost cap of a turn.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CostCap {
-    /// What happens past the cap.
+    /// Action when the cap is exceeded.
     #[serde(default)]
     pub mode: CostMode,
-    /// The cap; 0 or less means none.
+    /// Amount of the cap; 0 or less means no cap.
     #[serde(default)]
     pub amount: f64,
 }
 
-/// What happens past a cost cap.
+/// Action when a cost cap is exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostMode {
@@ -170,6 +171,6 @@ pub enum CostMode {
     Warn,
     /// The next call is refused.
     Enforce,
-    /// Nothing.
+    /// No action.
     Off,
 }

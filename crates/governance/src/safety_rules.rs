@@ -1,11 +1,12 @@
-//! What `safety.yaml` means: rates by mode, and when a human is asked.
+//! Checked rules of `safety.yaml`: rate limits by mode, the outbound gateway, and calls that require
+//! approval.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use document::{Document, Located, Table};
 use regex::RegexBuilder;
 use serde::de::IgnoredAny;
+use strict_yaml::{Document, Located, Table};
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::host_rules::Gateway;
@@ -15,10 +16,10 @@ use crate::safety_file::{REQUIRED, SafetyFile};
 use crate::tool_rules;
 
 const USUAL_APPROVAL_TIMEOUT: Duration = Duration::from_secs(300);
-/// A compiled secret pattern may not need more memory than this.
+/// Memory limit of a compiled secret pattern.
 const LARGEST_PATTERN: usize = 1 << 20;
 
-/// The limits and safeguards that hold across tools.
+/// Limits and safeguards that apply to all tools.
 #[derive(Clone, Debug)]
 pub(crate) struct SafetyRules {
     pub(crate) calls_per_minute: PerMode<Option<(u32, RuleRef)>>,
@@ -28,7 +29,7 @@ pub(crate) struct SafetyRules {
     pub(crate) approval_timeout: Duration,
 }
 
-/// Calls a human is asked about, by risk and category.
+/// Rule that requires approval by risk and category.
 #[derive(Clone, Debug)]
 pub(crate) struct ApprovalRule {
     risk: Option<RiskLevel>,
@@ -103,20 +104,21 @@ fn approvals(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<
     rules
 }
 
-/// A safeguard is never left out by leaving out its section: who wants none writes so.
+/// Reports missing sections. A safeguard cannot be disabled by omitting its section; the file has to state
+/// that it is off.
 fn demand_sections(document: &Document, inspection: &mut Inspection<'_>) {
-    // A file that is no table of sections has been refused before.
+    // A file that is not a mapping was refused before.
     let Ok(sections) = document.parse::<Table<IgnoredAny>>() else { return };
     for (section, how) in REQUIRED {
         if !sections.iter().any(|(key, _)| key.as_str() == section) {
             let start = Located { value: (), line: 1, column: 1 };
-            let suggestion = format!("take it from the shipped file (`sinew init` writes it); {how}");
+            let suggestion = format!("copy it from the shipped file (`sinew init` writes it); {how}");
             inspection.error(&start, &format!("the section `{section}` is missing"), Some(suggestion));
         }
     }
 }
 
-/// The keys that only other stages read: their words are checked all the same.
+/// Checks the secret patterns, which only the redactor uses.
 fn check_stored(file: &SafetyFile, inspection: &mut Inspection<'_>) {
     for secret in &file.content_filtering.secret_patterns {
         let compiled = RegexBuilder::new(&secret.pattern).size_limit(LARGEST_PATTERN).build();

@@ -1,4 +1,4 @@
-//! What a permitted call may show of the names it comes across, such as the entries of a directory it lists.
+//! Filter for the names that a permitted call may show, such as the entries of a directory listing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,41 +9,41 @@ use crate::floor::Floor;
 use crate::glob::PathGlobs;
 use crate::name::Name;
 
-/// The rules that hide names, shared with the policy they come from.
+/// Rules that hide names, shared with the policy they come from.
 #[derive(Clone, Debug)]
 pub struct Sight {
     pub(crate) floor: Arc<Floor>,
-    pub(crate) forbidden: Option<Arc<PathGlobs>>,
+    pub(crate) forbidden: Arc<PathGlobs>,
 }
 
 impl Sight {
-    /// Whether a name may be shown: not if reading it would be refused as forbidden.
+    /// Returns true if a name may be shown: reading it would not be refused as forbidden.
     pub fn shows(&self, path: &Path) -> bool {
         !self.forbids(path, PathAccess::Read)
     }
 
-    /// The rule that hides a name, if one does.
+    /// Returns the rule that hides a name, if there is one.
     pub(crate) fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
         let name = Name::canonical(path)?;
-        let forbidden = self.forbidden.as_ref().and_then(|globs| globs.first_match(&name).cloned());
+        let forbidden = self.forbidden.first_match(&name).cloned();
         forbidden.or_else(|| self.floor.protects(&name, PathAccess::Read).map(|floor| floor.rule))
     }
 
-    /// What the rules of the call forbid by its plain name, with everything below it. Links in it are followed.
+    /// Returns the paths that the rules of the call forbid without wildcards, including everything below
+    /// them. Symbolic links are resolved.
     pub fn forbidden_by_name(&self) -> &[PathBuf] {
-        self.forbidden.as_ref().map_or(&[], |globs| globs.outright())
+        self.forbidden.outright()
     }
 
-    /// What the rules of the call forbid, as it is written.
+    /// Returns the forbidden patterns of the call as written.
     pub fn patterns(&self) -> Vec<&str> {
-        let written = self.forbidden.iter().flat_map(|globs| globs.written());
-        written.map(|written| written.text.as_str()).collect()
+        self.forbidden.written().iter().map(|written| written.text.as_str()).collect()
     }
 
-    /// Whether doing this there would be refused as forbidden.
+    /// Returns true if this access to the path would be refused as forbidden.
     pub(crate) fn forbids(&self, path: &Path, access: PathAccess) -> bool {
         let Some(name) = Name::canonical(path) else { return true };
-        let forbidden = self.forbidden.as_ref().is_some_and(|globs| globs.first_match(&name).is_some());
+        let forbidden = self.forbidden.first_match(&name).is_some();
         forbidden || self.floor.protects(&name, access).is_some()
     }
 }

@@ -1,4 +1,5 @@
-//! The moment a call is judged in: the mode, the caller's folders, what has run lately. Handed in, never looked up.
+//! Situation in which a call is judged: mode, workspaces and recent call counts. The caller passes it in; the
+//! judge looks nothing up.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,43 +10,43 @@ use tool::Mode;
 
 use crate::glob;
 
-/// What the judge is told of the moment.
+/// Mode, workspaces and recent call counts of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The operational mode.
+    /// Operational mode.
     pub mode: Mode,
-    /// The folders the caller works in.
+    /// Workspaces of the caller.
     pub workspaces: &'a Workspaces,
-    /// What has run lately.
+    /// Recent executed calls.
     pub counts: Counts,
 }
 
-/// Executed calls in the windows that are limited.
+/// Executed calls in the windows of the rate limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Of this tool, in the last hour.
+    /// Calls of this tool in the last hour.
     pub tool_last_hour: u32,
-    /// Of all tools, in the last minute.
+    /// Calls of all tools in the last minute.
     pub all_last_minute: u32,
-    /// Of all tools that leave the machine, in the last hour.
+    /// Outbound calls of all tools in the last hour.
     pub outbound_last_hour: u32,
 }
 
 impl Counts {
-    /// The count of a window nobody knows, since records are missing: more than any limit.
+    /// Count of a window whose ledger records are missing: higher than any limit.
     pub const UNKNOWN: u32 = u32::MAX;
 }
 
-/// What may be done in a workspace.
+/// Access to a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkspaceAccess {
-    /// Reading.
+    /// Read access.
     ReadOnly,
-    /// Reading and writing.
+    /// Read and write access.
     ReadWrite,
 }
 
-/// A folder the caller works in, by its canonical name.
+/// Workspace of the caller, by its canonical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
     root: PathBuf,
@@ -53,44 +54,44 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The folder that is there now. What takes its place later is not this workspace.
+    /// Opens the folder that exists now. A folder that replaces it later is not this workspace.
     ///
-    /// A name that leads elsewhere is refused: whoever can put a link in its way would choose the folder. Links of
-    /// root's are part of the system, and followed.
+    /// A path through a symbolic link is refused: a user who can change the link could choose the folder.
+    /// Links owned by root are part of the system and are followed.
     pub fn at(folder: &Path, access: WorkspaceAccess) -> io::Result<Self> {
-        let root = resources::canonical_directory(folder)?;
+        let root = file_access::canonical_directory(folder)?;
         if glob::system_name(folder) != root {
             let name = root.display();
             return Err(io::Error::other(format!(
-                "it leads through a link to `{name}`, and whoever can turn the link would choose the folder; list a \
-                 workspace by its own name"
+                "it leads through a link to `{name}`, and a user who can change the link could choose the folder; \
+                 add the workspace by its canonical path"
             )));
         }
         Ok(Workspace { root, access })
     }
 
-    /// A folder that need not be there, for calls that are only supposed.
+    /// Creates a workspace that need not exist, for dry runs.
     pub(crate) fn supposed(root: &str, access: WorkspaceAccess) -> Self {
         Workspace { root: PathBuf::from(root), access }
     }
 
-    /// A folder that a rule grants, to read and to write.
+    /// Creates a read-write workspace for a folder that a rule grants.
     pub(crate) fn granted(root: &Path) -> Self {
         Workspace { root: root.to_owned(), access: WorkspaceAccess::ReadWrite }
     }
 
-    /// Its canonical name.
+    /// Returns the canonical path.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What may be done in it.
+    /// Returns the access to the workspace.
     pub fn access(&self) -> WorkspaceAccess {
         self.access
     }
 }
 
-/// The caller's workspaces, and where its relative paths start.
+/// Workspaces of the caller, and the folder that relative paths start in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workspaces {
     list: Arc<[Workspace]>,
@@ -98,20 +99,21 @@ pub struct Workspaces {
 }
 
 impl Workspaces {
-    /// Relative paths start in the first.
+    /// Creates the list. Relative paths start in the first workspace.
     pub fn new(list: Vec<Workspace>) -> Self {
         let base = list.first().map(|workspace| workspace.root.as_path().into());
         Workspaces { list: list.into(), base }
     }
 
-    /// The same workspaces with relative paths starting at `cwd`. It widens nothing: a folder outside makes every
-    /// relative path lead outside, where it is denied, rather than somewhere the caller does not stand.
+    /// Returns these workspaces with relative paths starting at `cwd`. This grants nothing: below a folder
+    /// outside the workspaces every relative path is denied, instead of being resolved in a folder that is
+    /// not the caller's.
     pub fn based_at(&self, cwd: Option<&Path>) -> Workspaces {
         let base = cwd.filter(|path| path.is_absolute()).map(Arc::from);
         Workspaces { list: Arc::clone(&self.list), base: base.or_else(|| self.base.clone()) }
     }
 
-    /// Where relative paths start; nowhere if there is no workspace.
+    /// Returns the folder that relative paths start in; `None` without a workspace.
     pub fn base(&self) -> Option<&Path> {
         self.base.as_deref()
     }
@@ -120,7 +122,7 @@ impl Workspaces {
         self.base.clone()
     }
 
-    /// All of them.
+    /// Iterates over the workspaces.
     pub fn iter(&self) -> impl Iterator<Item = &Workspace> {
         self.list.iter()
     }

@@ -1,4 +1,5 @@
-//! How one tool stands under a policy: its entry in the file, and its definition where the file is silent.
+//! Effective policy of one tool: its entry in the policy file, and its definition for everything the file
+//! does not set.
 
 mod admission;
 mod asking;
@@ -11,6 +12,7 @@ use tool::{Category, Outward, RiskLevel, RuleRef, ToolDefinition};
 use crate::cleared::Guard;
 use crate::command_rules::CommandRules;
 use crate::errands::Errands;
+use crate::glob::PathGlobs;
 use crate::grounds::Grounds;
 use crate::host_rules::Outbound;
 use crate::policy::Policy;
@@ -20,10 +22,10 @@ use crate::trail::Notes;
 
 pub(crate) use asking::Attendance;
 
-/// What stands for the file of a rule that a tool brings with it.
+/// File name in a rule that comes from the tool's definition.
 const DEFINITION: &str = "tool definition";
 
-/// A tool and the rules that hold for it.
+/// Tool and the rules that apply to it.
 pub(crate) struct Standing<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) definition: &'a ToolDefinition,
@@ -47,12 +49,13 @@ impl<'a> Standing<'a> {
         Standing { policy, definition, rules, category, category_rules, risk, goes_out }
     }
 
-    /// Whether its calls leave the machine, by what it declares or by its category.
+    /// Returns true if its calls are outbound, by its declared arguments or its category.
     pub(crate) fn goes_out(&self) -> bool {
         self.goes_out
     }
 
-    /// Whether it may change what it reaches: it writes to a path, or starts a program, which may do anything.
+    /// Returns true if it may change what it reaches: it writes to a path, or starts a program, which may do
+    /// anything.
     pub(crate) fn changes_things(&self) -> bool {
         let (paths, outward) = (self.definition.path_arguments(), self.definition.outward_arguments());
         *self.category == Category::SYSTEM_WRITE
@@ -60,7 +63,7 @@ impl<'a> Standing<'a> {
             || outward.iter().any(|argument| argument.kind == Outward::Command)
     }
 
-    /// The commands and hosts a call names.
+    /// Checks the commands and hosts that a call names.
     pub(crate) fn admit_outward(&self, errands: &Errands, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let none = CommandRules::none();
         let commands = self.rules.map_or(&none, |rules| &rules.commands);
@@ -74,12 +77,18 @@ impl<'a> Standing<'a> {
         errands.targets.iter().try_for_each(|target| outbound.admit(target, notes))
     }
 
-    /// What forbids, for files that have several names.
+    /// Paths forbidden to the tool: by its own entry and by the list for every tool.
+    pub(crate) fn forbidden_paths(&self) -> &'a Arc<PathGlobs> {
+        self.rules.map_or(self.policy.common.globs(), |rules| &rules.forbidden_paths)
+    }
+
+    /// Returns the forbidding rules, for files with several hard links.
     pub(crate) fn guard(&self, situation: &Situation<'_>) -> Guard {
-        let rules = self.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules));
+        let stated = self.in_earnest();
+        let forbidden = stated.as_ref().unwrap_or(self).forbidden_paths();
         Guard {
             floor: Arc::clone(&self.policy.floor),
-            forbidden: rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
+            forbidden: Arc::clone(forbidden),
             workspaces: situation.workspaces.clone(),
         }
     }
@@ -89,7 +98,7 @@ impl<'a> Standing<'a> {
         Outbound { own, gateway: Arc::clone(&self.policy.safety.gateway) }
     }
 
-    /// The same tool under the rules that are only recorded, if there are such.
+    /// Returns the effective policy with the shadow rules enforced, if there are any.
     pub(crate) fn in_earnest(&self) -> Option<Standing<'a>> {
         let shadow = self.rules?.shadow.as_deref()?;
         Some(Standing { rules: Some(shadow), ..*self })

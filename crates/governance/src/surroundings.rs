@@ -1,30 +1,30 @@
-//! What a policy is read in: the variables its patterns may use, Sinew's own folders, and how this machine
-//! compares file names. All of it is handed in, so that a test can be any machine.
+//! Environment in which a policy is loaded: path variables, Sinew's own folders, and how this machine
+//! compares file names. The caller passes all of it in, so that a test can describe any machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Everything outside the files that decides what they mean.
+/// Everything outside the policy files that affects their meaning.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    /// What `$HOME`, `~` and `$XDG_*` stand for.
+    /// Values of `$HOME`, `~` and `$XDG_*`.
     pub variables: Variables,
-    /// What no tool may touch, whatever the files say.
+    /// Folders that no tool may access, regardless of the policy files.
     pub protected: Protected,
-    /// How names are compared.
+    /// Comparison of file names.
     pub names: FileNames,
 }
 
-/// The variables that patterns may use.
+/// Variables that patterns may use.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     values: BTreeMap<String, PathBuf>,
 }
 
 impl Variables {
-    /// The variables of an environment: `HOME`, and the `XDG_*` folders with the defaults their standard gives.
+    /// Reads `HOME` and the `XDG_*` folders from an environment, with the defaults of the XDG specification.
     ///
-    /// A value that is not an absolute path is left out, so that a pattern which uses it does not load.
+    /// A value that is not an absolute path is ignored, so that a pattern which uses it does not load.
     pub fn from_environment(environment: impl IntoIterator<Item = (String, String)>) -> Self {
         let known = |name: &str| name == "HOME" || name.starts_with("XDG_");
         let mut variables = Variables::default();
@@ -41,7 +41,7 @@ impl Variables {
         variables
     }
 
-    /// Only a home folder.
+    /// Creates variables from a home folder only.
     pub fn with_home(home: &Path) -> Self {
         Variables::from_environment([("HOME".to_owned(), home.display().to_string())])
     }
@@ -68,26 +68,27 @@ const XDG_DEFAULTS: [(&str, &str); 4] = [
     ("XDG_CACHE_HOME", ".cache"),
 ];
 
-/// Sinew's own folders: configuration, tool manifests, state, sockets, logs. Existing or not, no tool reaches them.
+/// Sinew's own folders: configuration, tool manifests, state, sockets, logs. No tool may access them, whether
+/// or not they exist.
 #[derive(Clone, Debug, Default)]
 pub struct Protected {
-    /// Absolute; each covers everything below it.
+    /// Absolute paths; each covers everything below it.
     pub folders: Vec<PathBuf>,
 }
 
-/// Whether two spellings of a name that differ in case or in their normal form (`é` in one character or two) are one
-/// file. The one seam for it: a test is such a machine by saying so.
+/// Comparison of file names that differ only in case or Unicode normal form (`é` in one character or two).
+/// This is the only place that sets it, so a test can describe either kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileNames {
-    /// They are two.
+    /// They name two files.
     CaseSensitive,
-    /// They are one, as on a Mac: rules that forbid then match every spelling. What is allowed is compared exactly with
-    /// the name the system gives the file, so that no spelling widens it.
+    /// They name one file, as on macOS: forbidding rules match every spelling. Allowing rules are compared
+    /// exactly with the canonical name, so that no spelling widens them.
     CaseInsensitive,
 }
 
 impl FileNames {
-    /// As this system usually has it.
+    /// Returns the default of this operating system.
     pub fn of_this_system() -> Self {
         if cfg!(target_os = "macos") { FileNames::CaseInsensitive } else { FileNames::CaseSensitive }
     }

@@ -1,12 +1,14 @@
-//! The names in the files against the tools there are: a rule for a tool that does not exist binds nothing.
+//! Checks the tool names in the policy files against the registry: a rule for a tool that does not exist
+//! applies to nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use document::{DocumentError, Located};
 use guardrail::{InputSchema, Known};
+use strict_yaml::{DocumentError, Located};
 use tool::{ToolDefinition, nearest};
 
+use crate::common_paths;
 use crate::glob::Written;
 use crate::mode_rules::{self, ApprovalFor};
 use crate::policy::Policy;
@@ -15,9 +17,9 @@ use crate::rehearse::rehearsed_workspaces;
 use crate::walls::SYSTEM_FOLDERS;
 
 impl Policy {
-    /// Compares the names in the files with the tools there are. A name that no tool has is a warning, since a tool
-    /// may come later; one that is a slip of a known name, or another name of a tool, is an error. So is an example
-    /// that does not come out as it says.
+    /// Checks the names in the policy files against these tools. An unknown name is a warning, since the tool
+    /// may be added later; a misspelling or an alias of a known tool is an error. An example with another
+    /// verdict than expected is an error too.
     pub fn check_tools<'a>(
         &self,
         definitions: impl IntoIterator<Item = &'a ToolDefinition>,
@@ -43,7 +45,7 @@ impl Policy {
         if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
     }
 
-    /// The examples beside a tool's rules hold, or the policy does not load.
+    /// Runs the examples beside a tool's rules. A wrong verdict keeps the policy from loading.
     fn run_examples(&self, definition: &ToolDefinition, inspection: &mut Inspection<'_>) {
         let Some(rules) = self.tools.get(definition.name()).filter(|rules| !rules.examples.is_empty()) else {
             return;
@@ -64,18 +66,20 @@ impl Policy {
                     inspection.error(&example.place, &message, hint);
                 }
                 Err(reason) => {
-                    let message = format!("the example is no call of `{}`: {reason}", definition.name());
+                    let message =
+                        format!("the example is not a valid call of `{}`: {reason}", definition.name());
                     inspection.error(&example.place, &message, None);
                 }
             }
         }
     }
 
-    /// Forbidden paths that hold for what a call names and not for what its program opens: walls hide names that are
-    /// there, and nobody looks the system through for those that match a pattern.
+    /// Warns about forbidden patterns that apply to the arguments of a call but not to the files its program
+    /// opens: the sandbox hides existing paths, and it does not search the system folders for matches of a
+    /// pattern.
     fn not_held_by_walls(&self, definition: &ToolDefinition) -> Vec<DocumentError> {
         let rules = self.tools.get(definition.name()).filter(|_| definition.requires_sandbox());
-        let forbidden = rules.into_iter().flat_map(|rules| rules.forbidden_paths.written());
+        let forbidden = rules.into_iter().flat_map(|rules| common_paths::own_part(&rules.forbidden_paths));
         let is_unheld = |written: &&Written| {
             let (folder, rest) = written.pattern.literal_part();
             let is_systems = SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system));
@@ -83,17 +87,19 @@ impl Policy {
         };
         let found = forbidden.filter(is_unheld).map(|written| {
             let message = format!(
-                "`{}` is not hidden from the programs of `{}`: in the folders of the system only plain names are",
+                "`{}` is not hidden from the programs of `{}`: in system folders only \
+                 paths without wildcards are",
                 written.text,
                 definition.name()
             );
             let error = self.files().documents.tools.error_at(written.rule.line, 1, &message);
-            DocumentError { suggestion: Some("write the names out, each on its line".to_owned()), ..error }
+            DocumentError { suggestion: Some("list each path without wildcards".to_owned()), ..error }
         });
         found.collect()
     }
 
-    /// A word that nothing answers to asks nobody: always an error.
+    /// Reports a word that is neither a keyword, a category nor a tool. Always an error, because it would
+    /// require no approval.
     fn check_approval_word(
         &self,
         word: &Located<String>,
@@ -107,12 +113,11 @@ impl Policy {
         let words = mode_rules::approval_words(&self.known_categories);
         let suggestion = match nearest(&name, words.chain(names(tools))) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                "it takes high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
-                    .to_owned()
-            }
+            None => "use high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
+                .to_owned(),
         };
-        let message = format!("`{}` is no word, category or tool to ask a human about", word.value);
+        let message =
+            format!("`{}` is not a keyword, category or tool that approval can be required for", word.value);
         modes.error(word, &message, Some(suggestion));
     }
 }
@@ -125,17 +130,17 @@ fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut
     let alias_of = tools.iter().find(|tool| tool.aliases().iter().any(|alias| alias.as_str() == named));
     if let Some(tool) = alias_of {
         let message =
-            format!("`{}` is another name of `{}`, and would govern nothing", key.value, tool.name());
+            format!("`{}` is an alias of `{}`, so these rules would not apply", key.value, tool.name());
         return inspection.error(key, &message, Some(format!("write `{}`", tool.name())));
     }
     let message = format!("no tool is called `{}`", key.value);
     match nearest(&named, names(tools)) {
         Some(near) => inspection.error(key, &message, Some(format!("did you mean `{near}`?"))),
-        None => inspection.warn(key, &message, Some("its rules wait for such a tool".to_owned())),
+        None => inspection.warn(key, &message, Some("its rules apply once such a tool exists".to_owned())),
     }
 }
 
-/// Each name once: the tools of other programs may be judged under a name of ours.
+/// Returns each name once: host tools may be judged under the name of a Sinew tool.
 fn names<'a>(tools: &[&'a ToolDefinition]) -> BTreeSet<&'a str> {
     tools.iter().map(|tool| tool.name().as_str()).collect()
 }

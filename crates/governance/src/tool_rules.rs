@@ -1,13 +1,14 @@
-//! What `tools.yaml` means: the checked rules of one tool and of one category.
+//! Checked rules of `tools.yaml`, for one tool and for one category.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use document::Located;
+use strict_yaml::Located;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::command_rules::CommandRules;
+use crate::common_paths::CommonPaths;
 use crate::example::{self, Example};
 use crate::glob::{PathGlobs, Purpose};
 use crate::host_rules::{HostList, HostRule};
@@ -18,13 +19,12 @@ use crate::surroundings::Surroundings;
 use crate::tools_file::{CategoryEntry, HardLinks, Isolation, Network, ToolEntry};
 
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
-/// What a confined process may use where no rule says otherwise.
+/// Memory limit of a sandboxed process where no rule sets one.
 const USUAL_MEMORY_MB: u32 = 2048;
 const USUAL_PROCESSES: u32 = 256;
-/// What sizes in the files count.
+/// Unit of file sizes in the policy files.
 pub(crate) const MEBIBYTE: u64 = 1024 * 1024;
 
-/// The rules of a category.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CategoryRules {
     pub(crate) risk: Option<RiskLevel>,
@@ -32,7 +32,7 @@ pub(crate) struct CategoryRules {
     pub(crate) way_out: WayOut,
 }
 
-/// Whether the tools of a category leave the machine.
+/// Outbound route of the tools of a category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WayOut {
     #[default]
@@ -40,18 +40,18 @@ pub(crate) enum WayOut {
     Gateway,
 }
 
-/// What a confined process may use, as it is written.
+/// Limits of a sandboxed process, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// The least walls it may run in.
+    /// Minimum isolation level.
     pub least: Isolation,
-    /// What it reaches.
+    /// Network access.
     pub network: Network,
-    /// Its memory, in units of 1,048,576 bytes.
+    /// Memory, in units of 1,048,576 bytes.
     pub memory_mb: Option<u32>,
-    /// How many processes it may have.
+    /// Maximum number of processes.
     pub max_processes: Option<u32>,
-    /// How much processor time it may use.
+    /// Processor time in seconds.
     pub cpu_seconds: Option<u32>,
 }
 
@@ -68,18 +68,18 @@ impl Default for Confinement {
 }
 
 impl Confinement {
-    /// Its memory as it holds, in units of 1,048,576 bytes. With less than 16 nothing starts.
+    /// Returns the effective memory limit, in units of 1,048,576 bytes. At least 16, because nothing starts
+    /// with less.
     pub fn memory_mebibytes(&self) -> u32 {
         self.memory_mb.unwrap_or(USUAL_MEMORY_MB).max(16)
     }
 
-    /// How many processes it may have, as it holds: at least itself.
+    /// Returns the effective process limit, at least 1.
     pub fn processes(&self) -> u32 {
         self.max_processes.unwrap_or(USUAL_PROCESSES).max(1)
     }
 }
 
-/// The rules of a tool.
 #[derive(Debug)]
 pub(crate) struct ToolRules {
     pub(crate) category: Option<Category>,
@@ -90,25 +90,25 @@ pub(crate) struct ToolRules {
     pub(crate) forbidden_paths: Arc<PathGlobs>,
     pub(crate) max_file_bytes: Option<(u64, RuleRef)>,
     pub(crate) approval: Option<RuleRef>,
-    /// Where what this file asks a human about is not asked.
+    /// Paths on which approvals required by this file are waived.
     pub(crate) unattended: Arc<PathGlobs>,
     pub(crate) sandbox: Option<RuleRef>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) rate: Option<(u32, RuleRef)>,
     pub(crate) hard_links: HardLinks,
     pub(crate) max_output_bytes: Option<u64>,
-    /// What one call costs a worker session.
+    /// Cost of one call in the budget of a worker session.
     pub(crate) cost: f64,
     pub(crate) commands: CommandRules,
     pub(crate) program_folders: Vec<(PathBuf, RuleRef)>,
     pub(crate) hosts: Option<Arc<HostList>>,
     pub(crate) confinement: Confinement,
-    /// The rules as they are written, where they are only to be recorded. The others then hold nothing that denies.
+    /// Rules as written, if they are only recorded. The other fields then contain nothing that denies.
     pub(crate) shadow: Option<Box<ToolRules>>,
     pub(crate) examples: Vec<Example>,
 }
 
-/// A list of modes and the line it stands on, for modes that are not in it.
+/// List of modes and its location, which denials of unlisted modes cite.
 #[derive(Clone, Debug)]
 pub(crate) struct ModeList {
     pub(crate) modes: Vec<(Mode, RuleRef)>,
@@ -126,12 +126,12 @@ pub(crate) fn check_category(
     CategoryRules { risk: entry.risk_level, approval_modes, way_out }
 }
 
-/// Checks one tool's entry. `None` where a list could not be compiled, which has been reported.
+/// Checks the entry of one tool. `None` where a list could not be compiled, which is reported.
 pub(crate) fn check_tool(
     key: &Located<String>,
     entry: &ToolEntry,
     known: &[Category],
-    around: &Surroundings,
+    (around, common): (&Surroundings, &CommonPaths),
     inspection: &mut Inspection<'_>,
 ) -> Option<ToolRules> {
     let id = |what: &str| format!("{}.{what}", key.value);
@@ -150,13 +150,7 @@ pub(crate) fn check_tool(
         inspection.modes(&entry.requires_approval_in_modes, &id("requires_approval_in_modes"));
     let forbidden_modes = inspection.modes(&entry.forbidden_in_modes, &id("forbidden_in_modes"));
     warn_of_overlap(key, &allowed_modes, &forbidden_modes, inspection);
-    let forbidden_paths = path_list::compile(
-        &entry.forbidden_paths,
-        Purpose::Forbid,
-        &id("forbidden_paths"),
-        around,
-        inspection,
-    );
+    let forbidden_paths = common.with_entry(&key.value, entry, around, inspection);
     let every_path = if entry.allow_every_path { EveryPath::Meant } else { EveryPath::Refused };
     let allowed_paths = entry.allowed_paths.as_ref();
     let allowed_paths = allowed_paths
@@ -171,7 +165,7 @@ pub(crate) fn check_tool(
             Some(list) => Some(list?),
             None => None,
         },
-        forbidden_paths: Arc::new(forbidden_paths?),
+        forbidden_paths: forbidden_paths?,
         max_file_bytes: numbered(&entry.max_file_size_mb, &id("max_file_size_mb"), inspection)
             .map(|(mebibytes, rule)| (u64::from(mebibytes) * MEBIBYTE, rule)),
         unattended: Arc::new(unattended?),
@@ -207,26 +201,27 @@ pub(crate) fn check_tool(
         Some(flag) if flag.value => {
             inspection.warn(
                 flag,
-                "its rules are recorded and not enforced",
+                "the rules of this tool are recorded, not enforced",
                 Some("remove it to enforce them".to_owned()),
             );
-            rules.in_shadow()
+            rules.in_shadow(common)
         }
         _ => rules,
     })
 }
 
 impl ToolRules {
-    /// Rules that only record: what would deny by mode, path, command, host or rate is kept aside. What holds a tool in
-    /// walls, or to one name a file, remains.
-    fn in_shadow(self) -> Self {
+    /// Moves the rules to `shadow` and keeps only those that do not deny by mode, path, command, host or
+    /// rate. The sandbox and the refusal of hard links stay in force.
+    fn in_shadow(self, common: &CommonPaths) -> Self {
         ToolRules {
             category: self.category.clone(),
             allowed_modes: None,
             approval_modes: self.approval_modes.clone(),
             forbidden_modes: Vec::new(),
             allowed_paths: None,
-            forbidden_paths: Arc::new(PathGlobs::none()),
+            // Not a rule of this entry: it holds as for a tool that the file says nothing of.
+            forbidden_paths: Arc::clone(common.globs()),
             max_file_bytes: None,
             approval: self.approval.clone(),
             unattended: Arc::clone(&self.unattended),
@@ -246,7 +241,7 @@ impl ToolRules {
     }
 }
 
-/// A price that can be added up.
+/// Checks that a cost is finite and not negative.
 fn cost(stated: &Option<Located<f64>>, inspection: &mut Inspection<'_>) -> f64 {
     let Some(stated) = stated else { return 0.0 };
     if stated.value.is_finite() && stated.value >= 0.0 {
@@ -264,7 +259,7 @@ fn when_true(flag: &Option<Located<bool>>, id: &str, inspection: &Inspection<'_>
     flag.as_ref().filter(|flag| flag.value).map(|flag| inspection.rule(flag, id))
 }
 
-/// A timeout within a day.
+/// Checks that a timeout is at most one day.
 pub(crate) fn timeout(
     seconds: &Option<Located<u64>>,
     key: &str,
@@ -278,7 +273,8 @@ pub(crate) fn timeout(
     Some(Duration::from_secs(seconds.value))
 }
 
-/// A demand for isolation is a demand for a sandbox, unless the file says that there need be none.
+/// Returns the rule that requires a sandbox. `min_isolation` requires one too, unless `requires_sandbox:
+/// false` is set.
 fn sandbox(entry: &ToolEntry, id: &impl Fn(&str) -> String, inspection: &Inspection<'_>) -> Option<RuleRef> {
     match (&entry.requires_sandbox, &entry.min_isolation) {
         (Some(flag), _) => flag.value.then(|| inspection.rule(flag, id("requires_sandbox"))),

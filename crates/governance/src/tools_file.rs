@@ -1,169 +1,180 @@
-//! `tools.yaml` as it is written. What its words mean is checked in `tool_rules`.
+//! Raw types of `tools.yaml`. `tool_rules` checks the values.
 
-use document::{Located, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strict_yaml::{Located, Table};
 use tool::{Arguments, Mode, RiskLevel};
 
 use crate::command_entry::CommandEntry;
 
-/// What each tool may do. A tool that is not listed is governed by its definition and the caller's workspaces.
+/// Rules of each tool. A tool that is not listed is governed by its definition and the caller's workspaces.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tools.yaml")]
 pub struct ToolsFile {
-    /// Kinds of tools, and what holds for all of a kind.
+    /// Tool categories, and the rules for all tools of a category.
     #[serde(default)]
     pub tool_categories: Table<CategoryEntry>,
-    /// The tools, by name.
+    /// Paths that no tool may access, whether it is built in, from a manifest or of an MCP server, and listed
+    /// below or not. Absent means the list that ships with Sinew, empty means none.
+    #[serde(default)]
+    pub forbidden_paths: Option<Vec<Located<String>>>,
+    /// Tools by name.
     pub tools: Table<ToolEntry>,
 }
 
-/// One kind of tools.
+/// One tool category.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryEntry {
-    /// For people.
+    /// Description for people.
     #[serde(default)]
     pub description: String,
-    /// The least risk its tools are treated as having.
+    /// Minimum risk level of its tools.
     #[serde(default)]
     pub risk_level: Option<RiskLevel>,
-    /// Modes in which a human is asked.
+    /// Modes in which its tools require approval.
     #[serde(default)]
     #[schemars(with = "Vec<Mode>")]
     pub requires_approval_in_modes: Vec<Located<String>>,
-    /// Whether its tools go out through the gateway of `safety.yaml` only. Those of the category network always do.
+    /// Restricts outbound calls of its tools to the gateway of `safety.yaml`. The category `network` always
+    /// uses it.
     #[serde(default)]
     pub requires_outbound_gateway: bool,
 }
 
-/// The rules of one tool.
+/// Rules of one tool.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEntry {
-    /// The kind of tool, where it differs from the definition's.
+    /// Tool category, if it differs from the definition.
     #[serde(default)]
     #[schemars(with = "Option<tool::Category>")]
     pub category: Option<Located<String>>,
-    /// Modes it runs in; absent means those of its definition. A mode in none of the three lists is denied.
+    /// Modes in which it runs; absent means those of its definition. A mode in none of the three lists is
+    /// denied.
     #[serde(default)]
     #[schemars(with = "Option<Vec<Mode>>")]
     pub allowed_in_modes: Option<Located<Vec<Located<String>>>>,
-    /// Modes it runs in after a human agreed.
+    /// Modes in which it runs only after approval.
     #[serde(default)]
     #[schemars(with = "Vec<Mode>")]
     pub requires_approval_in_modes: Vec<Located<String>>,
-    /// Modes it never runs in, whatever the other lists say.
+    /// Modes in which it never runs; overrides the other lists.
     #[serde(default)]
     #[schemars(with = "Vec<Mode>")]
     pub forbidden_in_modes: Vec<Located<String>>,
-    /// Where it may go; absent means the caller's workspaces, empty means nowhere.
+    /// Paths that it may access; absent means the caller's workspaces, empty means none.
     #[serde(default)]
     pub allowed_paths: Option<Located<Vec<Located<String>>>>,
-    /// Whether a pattern in `allowed_paths` may stand for every path of the machine. Without it such a list does not load.
+    /// Permits a pattern in `allowed_paths` to match every path of the machine. Without it such a list does
+    /// not load.
     #[serde(default)]
     pub allow_every_path: bool,
-    /// Where it may never go, whatever else is allowed.
+    /// Paths that it may never access; overrides every rule that allows them.
     #[serde(default)]
     pub forbidden_paths: Vec<Located<String>>,
-    /// The largest file it may write or read, in units of 1,048,576 bytes.
+    /// Entries of the `forbidden_paths` at the top of the file that do not hold for this tool, written as they are there.
+    #[serde(default)]
+    pub forbidden_paths_except: Vec<Located<String>>,
+    /// Largest file it may write or read, in units of 1,048,576 bytes.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub max_file_size_mb: Option<Located<u32>>,
-    /// Whether a human is asked every time.
+    /// Requires approval for every call.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub requires_approval: Option<Located<bool>>,
-    /// Whether it must run confined. Where this machine cannot confine it, it is refused.
+    /// Requires a sandbox. The call is refused where this machine cannot provide one.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub requires_sandbox: Option<Located<bool>>,
-    /// The least confinement it may run under; below it the call is refused.
+    /// Minimum isolation level; below it the call is refused.
     #[serde(default)]
     #[schemars(with = "Option<Isolation>")]
     pub min_isolation: Option<Located<Isolation>>,
-    /// How long it may run.
+    /// Timeout in seconds.
     #[serde(default)]
     #[schemars(with = "Option<u64>", range(min = 1, max = 86400))]
     pub timeout_seconds: Option<Located<u64>>,
-    /// How often it may run in any hour. 0 means never; absent means as its definition says.
+    /// Calls per hour. 0 denies every call; absent means the limit of its definition.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub rate_limit_per_hour: Option<Located<u32>>,
-    /// The only programs it may start, `*` for any; absent means none. Judged where an argument is a command.
+    /// Commands that it may start, `*` for any; absent means none. Applies to arguments that are commands.
     #[serde(default)]
     pub allowed_commands: Option<Located<Vec<Located<CommandEntry>>>>,
-    /// Programs it may never start, whatever else is allowed.
+    /// Commands that it may never start; overrides every rule that allows them.
     #[serde(default)]
     pub forbidden_commands: Option<Located<Vec<Located<CommandEntry>>>>,
-    /// Folders whose programs a confined tool may start by their names, before those of the system: from `bin` in each, or
-    /// from the folder itself. It reads what is in them, and writes nothing there.
+    /// Folders whose programs a sandboxed tool may start by name, before those of the system: from `bin` in
+    /// each, or from the folder itself. The tool can read these folders, but not write to them.
     #[serde(default)]
     pub program_folders: Vec<Located<String>>,
-    /// The only hosts it may reach, of those that the gateway of `safety.yaml` lets anybody reach.
+    /// Hosts that it may reach, within those that the gateway of `safety.yaml` allows.
     #[serde(default)]
     pub allowed_domains: Option<Located<Vec<Located<String>>>>,
-    /// What a confined tool reaches. Off where nothing is said.
+    /// Network access of a sandboxed tool. Default off.
     #[serde(default)]
     pub network: Option<Network>,
-    /// Memory of a confined tool, in units of 1,048,576 bytes; 2048 where nothing is said.
+    /// Memory limit of a sandboxed tool, in units of 1,048,576 bytes. Default 2048.
     #[serde(default)]
     pub memory_mb: Option<u32>,
-    /// Processes and threads of a confined tool; 256 where nothing is said.
+    /// Maximum number of processes and threads of a sandboxed tool. Default 256.
     #[serde(default)]
     pub max_processes: Option<u32>,
-    /// Processor time of each process of a confined tool, in seconds.
+    /// Processor time of each process of a sandboxed tool, in seconds.
     #[serde(default)]
     pub cpu_seconds: Option<u32>,
-    /// What happens with a file that has a second name, which may lie outside every rule.
+    /// Handling of files with several hard links, whose other names may be outside every rule.
     #[serde(default)]
     pub hard_links: HardLinks,
-    /// Where what this file asks a human about is not asked: for calls of which every path leads into this list. What
-    /// the modes, `safety.yaml` and the tool's own definition ask about is asked all the same.
+    /// Paths on which approvals required by this file are waived: for calls whose paths are all in this list.
+    /// Approvals required by modes, `safety.yaml` and the tool's definition still apply.
     #[serde(default)]
     pub unattended_paths: Vec<Located<String>>,
-    /// Record what the rules of this entry would deny, and judge as if they were not there: by the tool's definition
-    /// and the workspaces. Modes, limits of modes, approvals, confinement and the floor hold all the same.
+    /// Records what the rules of this entry would deny, and judges by the tool's definition and the
+    /// workspaces instead. Modes, limits of modes, approvals, the sandbox and the built-in denials still
+    /// apply.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub shadow: Option<Located<bool>>,
-    /// What one call costs, in the unit of the cost caps of worker sessions; nothing where it is not said.
+    /// Cost of one call, in the unit of the cost caps of worker sessions. Default 0.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0))]
     pub cost_per_call: Option<Located<f64>>,
-    /// The most it may answer.
+    /// Maximum size of its output in bytes.
     #[serde(default)]
     #[schemars(with = "Option<u64>")]
     pub max_output_bytes: Option<Located<u64>>,
-    /// Calls and what must become of them. A policy that breaks its own example does not load.
+    /// Example calls with the expected verdict. A policy that breaks its own example does not load.
     #[serde(default)]
     pub examples: Vec<Located<ExampleEntry>>,
 }
 
-/// What happens with files that have several names.
+/// Handling of files with several hard links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HardLinks {
-    /// They are refused.
+    /// They are refused, unless every name is known and permitted.
     #[default]
     Refuse,
-    /// They are files like any other.
+    /// They are treated like any other file.
     Allow,
 }
 
-/// How far a process is confined.
+/// Isolation level of a sandboxed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// As far as the system can.
+    /// Everything that the operating system supports.
     Full,
-    /// With parts missing.
+    /// Some layers are missing.
     Reduced,
 }
 
 impl Isolation {
-    /// The word used in configuration.
+    /// Returns the word used in configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Isolation::Full => "full",
@@ -172,40 +183,40 @@ impl Isolation {
     }
 }
 
-/// What a confined process reaches.
+/// Network access of a sandboxed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// Nothing.
+    /// No network.
     Off,
-    /// An interface of its own that leads nowhere.
+    /// A private loopback interface only.
     Loopback,
-    /// What the machine reaches.
+    /// The network of the machine.
     Full,
 }
 
-/// A call and what must become of it.
+/// Example call with the expected verdict.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExampleEntry {
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: Arguments,
-    /// The mode it is judged in.
+    /// Mode in which it is judged.
     #[schemars(with = "Mode")]
     pub mode: String,
-    /// The verdict.
+    /// Expected verdict.
     pub expect: Expectation,
 }
 
-/// A verdict, in a word.
+/// Verdict as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Expectation {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// A human is asked.
+    /// Approval is required.
     Ask,
-    /// It does not run.
+    /// The call is denied.
     Deny,
 }
 

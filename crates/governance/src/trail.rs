@@ -1,7 +1,8 @@
-//! How a verdict came about: every rule that was looked at, in order, what it was asked and what it said.
+//! Trace of a decision: every rule that was evaluated, in order, with the value it was evaluated against and
+//! its outcome.
 //!
-//! The judge writes a trail only where somebody reads it. On the way of an ordinary call the trail is [`Trail::off`],
-//! and a step costs one comparison.
+//! The judge records a trace only on request. For an ordinary call the trace is disabled
+//! (`RuleTrace::disabled`), and a step costs one comparison.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,37 +11,38 @@ use tool::{RuleRef, ToolDefinition};
 use crate::grounds::Grounds;
 use crate::remedy::{self, Change, Held};
 
-/// What a rule said.
+/// Outcome of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// It does not apply to this call.
+    /// The rule does not apply to this call.
     DoesNotApply,
-    /// It applies and lets the call pass.
+    /// The rule applies and lets the call pass.
     Passes,
-    /// It applies and asks for a human.
+    /// The rule applies and requires approval.
     Asks,
-    /// It applies and would deny, and is only recorded.
+    /// The rule applies and would deny, but is only recorded.
     WouldDeny,
-    /// It applies and denies: nothing further was looked at.
+    /// The rule applies and denies: no further rule was evaluated.
     Denies,
 }
 
-/// One rule that was looked at.
+/// One evaluated rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// The rule, with file and line.
+    /// Rule, with file and line.
     pub rule: RuleRef,
-    /// What it states, as it is written: a pattern, a mode, a number.
+    /// Content of the rule as written: a pattern, a mode, a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<String>,
-    /// What it was held against: a mode, a canonical path, a host, a count.
+    /// Value that the rule was evaluated against: a mode, a canonical path, a host, a count.
     pub asked: String,
-    /// What it said.
+    /// Outcome of the rule.
     pub said: Said,
 }
 
-/// What the judge looked at. It names what links lead to, so it is for the person at the machine, not for the agent.
+/// Trace of the evaluated rules. It contains the targets of symbolic links, so it is for the operator, not
+/// for the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
     written: Option<Written>,
@@ -53,36 +55,37 @@ struct Written {
 }
 
 impl Trail {
-    /// One that nothing is written on: for calls that are only judged.
+    /// Creates a trace that records nothing, for ordinary calls.
     pub fn off() -> Self {
         Trail { written: None }
     }
 
-    /// One that every step is written on.
+    /// Creates a trace that records every step.
     pub fn on() -> Self {
         Trail { written: Some(Written::default()) }
     }
 
-    /// Every rule that was looked at, in order. What [`judge`](crate::judge) looked at once more with the same result
-    /// stands once.
+    /// Returns every evaluated rule, in order. A rule that `judge` evaluated again with the same outcome is
+    /// listed once.
     pub fn steps(&self) -> &[Step] {
         self.written.as_ref().map_or(&[], |written| &written.steps)
     }
 
-    /// The smallest changes of the rules, one for each rule that stands in the way, after which this rule would let
-    /// the call run by itself. Empty for a call that runs, and where no file can change the answer.
+    /// Returns the smallest changes of the rules, one for each rule that denies or requires approval, after
+    /// which that rule would let the call run without approval. Empty for a call that runs, and where no file
+    /// can change the outcome.
     pub fn changes(&self) -> &[Change] {
         self.written.as_ref().map_or(&[], |written| &written.changes)
     }
 }
 
-/// What one stage of the judge keeps while it works: the rules it passed, and the trail, if one is written.
+/// Recorder of one stage: the rules that passed, and the trace if it is enabled.
 pub(crate) struct Notes<'t> {
     pub(crate) passed: Vec<RuleRef>,
     trail: &'t mut Trail,
-    /// What the last step was asked, for the rule that then denies.
+    /// Value of the last step, for the rule that denies next.
     asked: String,
-    /// What the rule that then denies would have to say of it, as a file writes it.
+    /// YAML text of that value, or of the pattern that denies it, for the suggested change.
     offered: Option<String>,
 }
 
@@ -91,18 +94,18 @@ impl<'t> Notes<'t> {
         Notes { passed: Vec::new(), trail, asked: String::new(), offered: None }
     }
 
-    /// A rule that lets the call pass, and belongs to those that led to the verdict.
+    /// Records a rule that lets the call pass and contributes to the verdict.
     pub(crate) fn passes(&mut self, rule: RuleRef, states: impl Fn() -> String, asked: impl Fn() -> String) {
         self.add(&rule, || Some(states()), asked, Said::Passes);
         self.passed.push(rule);
     }
 
-    /// A rule that holds without having led to the verdict.
+    /// Records a rule that is satisfied but does not contribute to the verdict.
     pub(crate) fn holds(&mut self, rule: &RuleRef, states: impl Fn() -> String, asked: impl Fn() -> String) {
         self.add(rule, || Some(states()), asked, Said::Passes);
     }
 
-    /// What is held against the rules that follow.
+    /// Sets the value that the following rules are evaluated against.
     pub(crate) fn asks(&mut self, asked: impl Fn() -> String) {
         if self.trail.written.is_some() {
             self.asked = asked();
@@ -110,14 +113,14 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// How a file writes what was asked last, or the pattern that is about to deny it.
+    /// Sets the YAML text of the current value, or of the pattern that is about to deny it.
     pub(crate) fn offers(&mut self, written: impl Fn() -> String) {
         if self.trail.written.is_some() {
             self.offered = Some(written());
         }
     }
 
-    /// Rules that do not apply to what was asked last.
+    /// Records rules that do not apply to the current value.
     pub(crate) fn skips<'r>(&mut self, rules: impl IntoIterator<Item = (&'r RuleRef, String)>) {
         if self.trail.written.is_none() {
             return;
@@ -128,12 +131,12 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// Whether anybody reads what is written: for lists that are dear to make.
+    /// Returns true if the trace is recorded. Lets callers skip expensive lists.
     pub(crate) fn are_read(&self) -> bool {
         self.trail.written.is_some()
     }
 
-    /// The rules that ask for a human.
+    /// Records the rules that require approval.
     pub(crate) fn asked_by(&mut self, rules: &[RuleRef], asked: impl Fn() -> String) {
         for rule in rules {
             self.add(rule, || None, &asked, Said::Asks);
@@ -143,7 +146,7 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// A rule that would deny if its tool's rules were enforced.
+    /// Records a shadow rule that would deny if it were enforced.
     pub(crate) fn would_deny(&mut self, grounds: &Grounds) {
         if let Some(rule) = grounds.rule() {
             let asked = grounds.reason().to_owned();
@@ -151,7 +154,7 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// The rule that denies, and what would have to change.
+    /// Records the rule that denies, and the suggested change.
     pub(crate) fn denied(&mut self, definition: &ToolDefinition, grounds: &Grounds) {
         let Some(rule) = grounds.rule() else { return };
         let asked = self.asked.clone();

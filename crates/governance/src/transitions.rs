@@ -1,7 +1,7 @@
-//! When the mode changes by itself: the rules of `modes.yaml`, checked, and the machine that follows them.
+//! Automatic mode transitions: the checked rules of `modes.yaml`, and the state machine that evaluates them.
 //!
-//! Pure like the judge: time and measurements are handed in, and nothing is changed but the machine's own memory of
-//! how long a condition has held. Whoever asks it puts the change on record and says so with [`Machine::enter`].
+//! Pure like the judge: the caller passes in time and measurements, and the only state is how long each
+//! condition has held. The caller records a change in the ledger and reports it with `ModeMachine::enter`.
 
 mod check;
 mod condition;
@@ -22,13 +22,14 @@ pub use edges::{a_human_may_lead, ways_out};
 pub use machine::{ChangedBy, Machine, Move, Transition};
 pub use metric::{MOST_COUNTED, Need, Reading};
 
-/// The rules that change the mode, those that lead to the strictest mode first: their order in the file decides nothing.
+/// Rules that change the mode, sorted by target mode, the strictest first. Their order in the file does not
+/// matter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transitions {
     pub(crate) rules: Vec<Rule>,
 }
 
-/// One rule that changes the mode.
+/// Rule that changes the mode.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
     pub(crate) from: Mode,
@@ -36,27 +37,28 @@ pub(crate) struct Rule {
     pub(crate) logic: Logic,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) gate: Gate,
-    /// Where it is written.
+    /// Location in the file.
     pub(crate) place: RuleRef,
 }
 
-/// Who lets a rule's change happen.
+/// Approval that a transition needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Nobody needs to.
+    /// None.
     Open,
-    /// A human.
+    /// Human approval.
     Human,
 }
 
 impl Rule {
-    /// Back to everyday work, or on the way there. What loosens takes its time; what tightens does not.
+    /// Returns true if the rule leads to NORMAL or RECOVERY. Loosening waits for a minimum stay in the mode;
+    /// tightening does not.
     pub(crate) fn loosens(&self) -> bool {
         matches!(self.to, Mode::Normal | Mode::Recovery)
     }
 }
 
-/// All that it states, in words: two rules that read alike are alike.
+/// Writes the complete rule: rules with the same text are equal.
 impl std::fmt::Display for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let joint = match self.logic {
@@ -67,7 +69,7 @@ impl std::fmt::Display for Rule {
         write!(f, "{} to {} when {}", self.from, self.to, conditions.join(joint))?;
         match self.gate {
             Gate::Open => Ok(()),
-            Gate::Human => f.write_str(", if a human agrees"),
+            Gate::Human => f.write_str(", with human approval"),
         }
     }
 }

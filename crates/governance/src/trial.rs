@@ -1,12 +1,12 @@
-//! A file of calls and what must become of them, run against a policy: `sinew policy test`.
+//! Policy tests: a file of calls with expected verdicts, run by `sinew policy test`.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use document::{Document, Located};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use strict_yaml::{Document, Located};
 use tool::{Arguments, Mode, RefusalCode, ToolDefinition, nearest};
 
 use crate::example::expanded;
@@ -17,38 +17,38 @@ use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
 use crate::surroundings::Variables;
 use crate::tools_file::Expectation;
 
-/// Calls and what must become of them.
+/// File of policy tests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "policy tests")]
 pub struct TrialsFile {
-    /// Folders the calls may work in, which need not be there. Relative paths start in the first; without any there
-    /// is one.
+    /// Workspaces of the calls, which need not exist. Relative paths start in the first; without any there is
+    /// one default workspace.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub workspaces: Vec<Located<String>>,
-    /// The calls.
+    /// Test cases.
     pub cases: Vec<Located<TrialEntry>>,
 }
 
-/// One call.
+/// One test case.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialEntry {
-    /// The tool.
+    /// Tool name.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: Arguments,
-    /// The mode it is judged in.
+    /// Mode in which it is judged.
     pub mode: Mode,
-    /// What must become of it.
+    /// Expected verdict.
     pub expect: Expectation,
-    /// The code of the refusal, if it matters.
+    /// Expected refusal code, if it matters.
     #[serde(default)]
     pub code: Option<RefusalCode>,
 }
 
-/// A file of calls, read.
+/// Parsed file of policy tests.
 #[derive(Debug)]
 pub struct Trials {
     document: Document,
@@ -57,23 +57,23 @@ pub struct Trials {
     variables: Variables,
 }
 
-/// One call that was tried.
+/// Result of one policy test.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The line of the file.
+    /// Line of the test case in the file.
     pub line: u64,
-    /// The call, in a line.
+    /// Call in one line.
     pub call: String,
-    /// What must become of it.
+    /// Expected verdict.
     pub expect: Expectation,
-    /// What became of it.
+    /// Actual verdict and its reason.
     pub found: String,
-    /// Whether the two agree.
+    /// True if the two agree.
     pub holds: bool,
 }
 
 impl Trials {
-    /// Reads a file.
+    /// Reads and checks a file.
     pub fn read(path: &Path, variables: &Variables) -> Result<Self, PolicyError> {
         let alone = |error| PolicyError::new(vec![error]);
         let document = Document::read(path).map_err(alone)?;
@@ -96,7 +96,7 @@ impl Trials {
         Ok(Trials { document, file, workspaces, variables: variables.clone() })
     }
 
-    /// Tries every call. Fails where one names no tool, or is no call.
+    /// Runs every test case. Fails if a case names an unknown tool or is not a valid call.
     pub fn run(&self, policy: &Policy, tools: &[Arc<ToolDefinition>]) -> Result<Vec<Tried>, PolicyError> {
         let mut inspection = Inspection::of(&self.document);
         let mut tried = Vec::new();
@@ -127,7 +127,7 @@ impl Trials {
         };
         let found = policy
             .try_out(tool, &arguments, entry.mode, &self.workspaces)
-            .map_err(|reason| (format!("this is no call of `{}`: {reason}", entry.tool), None))?;
+            .map_err(|reason| (format!("this is not a valid call of `{}`: {reason}", entry.tool), None))?;
         let code = found.refusal.as_ref().map(|refusal| refusal.code);
         let holds = found.verdict == entry.expect && entry.code.is_none_or(|wanted| Some(wanted) == code);
         let call = format!("{} {} in {}", entry.tool, Value::Object(arguments), entry.mode);

@@ -1,11 +1,11 @@
-//! The three answers of the judge. Each names every rule that was looked at and led to it.
+//! Verdicts of the judge. Each lists every rule that led to it.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use file_access::{NamesPaths, Opened, OpenedPath, OtherNames, Reader};
 use guardrail::ValidCall;
-use resources::{NamesPaths, Opened, OpenedPath, OtherNames, Reader};
 use serde_json::{Map, Value};
 use tool::{Arguments, PathAccess, Refusal, RefusalCode, RuleRef};
 
@@ -20,19 +20,19 @@ use crate::situation::{Counts, Workspace};
 use crate::tool_rules::Confinement;
 use crate::trail::{Notes, Trail};
 
-/// What becomes of a call.
+/// Outcome of a decision.
 #[must_use]
 #[derive(Debug)]
 pub enum Verdict {
-    /// It may run.
+    /// The call may run.
     Permit(Permit),
     /// A human decides.
     Question(Question),
-    /// It does not run.
+    /// The call does not run.
     Denial(Denial),
 }
 
-/// Leave to run one call, with its files and its limits. Only the judge makes one.
+/// Permission to run one call, with its opened files and its limits. Only the judge creates one.
 #[derive(Debug)]
 pub struct Permit {
     opened: Opened<Cleared>,
@@ -42,7 +42,7 @@ pub struct Permit {
     foretold: Option<Box<Arguments>>,
 }
 
-/// What a permitted call may use.
+/// Limits of a permitted call.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) timeout: Duration,
@@ -50,17 +50,17 @@ pub(crate) struct Limits {
     pub(crate) max_output_bytes: u64,
     pub(crate) rates: Rates,
     pub(crate) sight: Sight,
-    /// What holds for a file with several names.
+    /// Handling of files with several hard links.
     pub(crate) hard_links: HardLinks,
     pub(crate) max_response_bytes: Option<u64>,
-    /// Where it may go, if it leaves the machine at all.
+    /// Outbound rules, if the call is outbound.
     pub(crate) outbound: Option<Outbound>,
     pub(crate) confinement: Confinement,
-    /// Where a confined process of it may work.
+    /// Folders that a sandboxed process of the call may work in.
     pub(crate) folders: Vec<Workspace>,
-    /// Where programs are taken from besides the system's folders.
+    /// Program folders besides the system folders.
     pub(crate) program_folders: Vec<PathBuf>,
-    /// Where calls of its caller write, this one or others.
+    /// Folders that this call or other calls of its caller may write to.
     pub(crate) written_to: Vec<PathBuf>,
 }
 
@@ -69,104 +69,108 @@ impl Permit {
         Permit { opened, rules, limits: Box::new(limits), seen, foretold: None }
     }
 
-    /// The same, to be run with its arguments as a human was shown them: the tool rewrites them, and not once more.
+    /// Returns the permit with the rewritten arguments that the approver was shown, so that the tool does not
+    /// rewrite them again.
     pub fn foretelling(self, rewritten: Option<Arguments>) -> Self {
         Permit { foretold: rewritten.map(Box::new), ..self }
     }
 
-    /// What the tool made of its arguments when it was last asked what it would do.
+    /// Returns the arguments as rewritten by the tool for the last preview.
     pub fn foretold(&self) -> Option<&Arguments> {
         self.foretold.as_deref()
     }
 
-    /// The call.
+    /// Returns the call.
     pub fn call(&self) -> &ValidCall {
         self.opened.call().call()
     }
 
-    /// What it named, opened.
+    /// Returns the opened paths of the call.
     pub fn paths(&self) -> &[OpenedPath] {
         self.opened.paths()
     }
 
-    /// The first path of an argument.
+    /// Returns the first path of an argument.
     pub fn path(&self, key: &str) -> Option<&OpenedPath> {
         self.paths().iter().find(|path| path.key() == key)
     }
 
-    /// The rules that allowed it.
+    /// Returns the rules that allowed the call.
     pub fn rules(&self) -> &[RuleRef] {
         &self.rules
     }
 
-    /// How long it may run.
+    /// Returns the timeout.
     pub fn timeout(&self) -> Duration {
         self.limits.timeout
     }
 
-    /// The largest file it may write or read; `None` means that policy sets no limit.
+    /// Returns the largest file that it may write or read; `None` means that policy sets no limit.
     pub fn max_file_bytes(&self) -> Option<u64> {
         self.limits.max_file_bytes
     }
 
-    /// The most it may answer.
+    /// Returns the output limit in bytes.
     pub fn max_output_bytes(&self) -> u64 {
         self.limits.max_output_bytes
     }
 
-    /// The most it may read of an answer from the network; `None` means that policy sets no limit.
+    /// Returns the limit in bytes of a network response; `None` means that policy sets no limit.
     pub fn max_response_bytes(&self) -> Option<u64> {
         self.limits.max_response_bytes
     }
 
-    /// What a confined process of this call may use.
+    /// Returns the limits of a sandboxed process of this call.
     pub fn confinement(&self) -> Confinement {
         self.limits.confinement
     }
 
-    /// The folders a confined process of this call works in: the workspaces, or the whole folders of `allowed_paths`.
-    /// What [`shows`](Self::shows) hides in them is hidden from it too.
+    /// Returns the folders that a sandboxed process of this call works in: the workspaces, or the whole
+    /// folders of `allowed_paths`. Names in them that `is_visible` hides are hidden from the process too.
     pub fn folders(&self) -> &[Workspace] {
         &self.limits.folders
     }
 
-    /// The folders that a confined process of this call takes programs from before it takes them from the system's.
+    /// Returns the folders that a sandboxed process of this call takes programs from, before the system
+    /// folders.
     pub fn program_folders(&self) -> &[PathBuf] {
         &self.limits.program_folders
     }
 
-    /// The folders that this call may write to, or another of its caller's: no program is taken from there.
+    /// Returns the folders that this call or another call of its caller may write to. No program is taken
+    /// from there.
     pub fn written_to(&self) -> &[PathBuf] {
         &self.limits.written_to
     }
 
-    /// Why the tool's rules, which are only recorded, would have denied this call.
+    /// Returns the refusal that the shadow rules of the tool would have caused.
     pub fn would_deny(&self) -> Option<&Refusal> {
         self.seen.would_deny()
     }
 
-    /// Whether the call may go on to this address: what it was redirected to, or a service the tool itself chose.
+    /// Checks that the call may reach this URL: a redirect target, or a service chosen by the tool.
     pub fn may_reach(&self, url: &str) -> Result<(), Denial> {
         let target = Target::of_url(url);
         self.outward(|outbound| outbound.admit(&target, &mut Notes::on(&mut Trail::off())))
     }
 
-    /// Whether the call may go to a service that the settings name, and where that is by the name they give it. The
-    /// lists of hosts hold for it; that it is on this machine is no mistake of whoever wrote it down.
+    /// Checks that the call may reach a service named in the settings, and returns its nearness by host name.
+    /// The host lists apply; a local address is permitted, because the operator configured it.
     pub fn may_reach_service(&self, url: &str) -> Result<Nearness, Denial> {
         let target = Target::of_url(url);
         self.outward(|outbound| outbound.admit_service(&target))
     }
 
-    /// Whether the call may go to the server that its manifest names, and where that is. What is on this machine or its
-    /// network only where the tool's `allowed_domains` names it.
+    /// Checks that the call may reach the server named in its manifest, and returns its nearness. A server on
+    /// this machine or its network is permitted only if the tool's `allowed_domains` lists it.
     pub fn may_reach_server(&self, url: &str) -> Result<Nearness, Denial> {
         let target = Target::of_url(url);
         self.outward(|outbound| outbound.admit_server(&target))
     }
 
-    /// Whether the call may connect to this address, which a host it may reach turned out to have. A service that is near
-    /// by its name may be on this machine or its network; nothing may be where no file opens the way.
+    /// Checks that the call may connect to this address, to which a permitted host resolved. With
+    /// `Nearness::Near` the address may be on this machine or its network. Link-local and cloud metadata
+    /// addresses are always denied.
     pub fn may_connect(&self, address: IpAddr, nearness: Nearness) -> Result<(), Denial> {
         self.outward(|outbound| outbound.admit_address(address, nearness))
     }
@@ -180,18 +184,18 @@ impl Permit {
         checked.map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
     }
 
-    /// Whether the call leaves the machine.
+    /// Returns true if the call is outbound.
     pub fn goes_out(&self) -> bool {
         self.limits.outbound.is_some()
     }
 
-    /// Whether a name the call comes across may be shown. What it may not read it does not see.
+    /// Returns true if a name may be shown to the call. A name that it may not read stays hidden.
     pub fn shows(&self, path: &Path) -> bool {
         self.limits.sight.shows(path)
     }
 
-    /// Whether the content of a file that the call comes across under this name may be shown: not where another of its
-    /// names is hidden, or may be. It looks for them, and may take its time.
+    /// Returns true if the content of a file may be shown under this name. False if another hard link of the
+    /// file is hidden, or may be. Searches for the other names, which can be slow.
     pub fn shows_content(&self, path: &Path, file: &Reader) -> bool {
         if self.limits.hard_links == HardLinks::Allow {
             return true;
@@ -203,33 +207,34 @@ impl Permit {
         }
     }
 
-    /// The rule by which a name the call comes across is not [shown](Self::shows).
+    /// Returns the rule that hides a name.
     pub fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
         self.limits.sight.hidden_by(path)
     }
 
-    /// What it may show of the names it comes across, for whoever looks again later.
+    /// Returns the filter for the names that the call may show, for checks after the call.
     pub fn sight(&self) -> Sight {
         self.limits.sight.clone()
     }
 
-    /// Whether a name the call comes across must stay as it is, whatever goes with the folder it is in.
+    /// Returns true if this path must not be removed, even along with its folder.
     pub fn protects(&self, path: &Path) -> bool {
         self.limits.sight.forbids(path, PathAccess::Remove)
     }
 
-    /// What the judge saw, for the record. No content. Made when somebody asks: most of the cost of a verdict would be
-    /// its record.
+    /// Returns the facts of the decision for the ledger, without content. Built on request, because building
+    /// them costs more than the decision itself.
     pub fn sighting(&self) -> Sighting<'_> {
         self.seen.with(&self.opened)
     }
 
-    /// The same as a value, for who looks into it.
+    /// Returns the facts of the decision as a JSON value.
     pub fn facts(&self) -> Value {
         self.sighting().value()
     }
 
-    /// Whether it may still run now that so much has run. For whoever counts and reserves in one step.
+    /// Checks the rate limits again with these counts, for the component that counts and reserves in one
+    /// step.
     pub fn within_rates(&self, counts: Counts) -> Result<(), Denial> {
         let tool = self.call().definition().name().as_str();
         let mut trail = Trail::off();
@@ -241,13 +246,13 @@ impl Permit {
         })
     }
 
-    /// What is left of each rate limit that holds.
+    /// Returns the remaining calls of each rate limit that applies.
     pub fn remaining(&self, counts: Counts) -> Map<String, Value> {
         self.limits.rates.remaining(counts)
     }
 }
 
-/// A call that nothing forbids, and about which a human must be asked.
+/// Call that nothing forbids but that requires approval.
 #[derive(Debug)]
 pub struct Question {
     permit: Permit,
@@ -259,50 +264,51 @@ impl Question {
         Question { permit, asked_by }
     }
 
-    /// The call.
+    /// Returns the call.
     pub fn call(&self) -> &ValidCall {
         self.permit.call()
     }
 
-    /// What it named, opened.
+    /// Returns the opened paths of the call.
     pub fn paths(&self) -> &[OpenedPath] {
         self.permit.paths()
     }
 
-    /// The rules that ask.
+    /// Returns the rules that require approval.
     pub fn asked_by(&self) -> &[RuleRef] {
         &self.asked_by
     }
 
-    /// The rules that would allow it, then those that ask.
+    /// Returns the rules that allow the call, then those that require approval.
     pub fn rules(&self) -> Vec<RuleRef> {
         self.permit.rules.iter().chain(&self.asked_by).cloned().collect()
     }
 
-    /// What the judge saw, for the record. No content.
+    /// Returns the facts of the decision for the ledger, without content.
     pub fn facts(&self) -> Value {
         self.permit.facts()
     }
 
-    /// What it asks for, to be looked at: nothing runs by a permit that is only borrowed.
+    /// Returns the proposed permit for inspection. A borrowed permit cannot run the call.
     pub fn proposed(&self) -> &Permit {
         &self.permit
     }
 
-    /// The permit, once a human said yes to this very question. Whoever calls this has that answer on record.
+    /// Returns the permit after approval of exactly this call. The caller must have recorded the approval in
+    /// the ledger.
     pub fn approved(mut self) -> Permit {
         self.permit.rules.append(&mut self.asked_by);
         self.permit
     }
 
-    /// The refusal of a call that nobody is there to decide.
+    /// Returns the refusal for a call that no approver is available to decide.
     pub fn unanswered(&self) -> Refusal {
         let tool = self.call().definition().name().as_str();
-        let reason = "Permission denied: Approval is required, and nobody is there to give it";
+        let reason = "Permission denied: Approval is required, and no approver is available";
         let refusal = Refusal::new(tool, RefusalCode::ApprovalTimedOut, reason).detail("no_approver");
         match self.asked_by.first() {
             Some(rule) => {
-                let hint = format!("a human is asked by {}", crate::grounds::place(rule));
+                let hint = format!("approval is required by {}", crate::grounds::place(rule));
                 refusal.hint(hint).rule(rule.clone())
             }
             None => refusal,
@@ -310,7 +316,7 @@ impl Question {
     }
 }
 
-/// A call that does not run, and why.
+/// Call that is denied, and the reason.
 #[derive(Debug, Clone)]
 pub struct Denial {
     refusal: Box<Refusal>,
@@ -325,22 +331,23 @@ impl Denial {
         Denial { refusal, rules, facts: Value::Null }
     }
 
-    /// The same with what the judge saw.
+    /// Returns the denial with the facts of the decision.
     pub(crate) fn seeing(self, facts: Value) -> Self {
         Denial { facts, ..self }
     }
 
-    /// What the judge saw, for the record and never for the caller: it names what links lead to. No content.
+    /// Returns the facts of the decision for the ledger, without content. Never for the caller, because they
+    /// contain the targets of symbolic links.
     pub fn facts(&self) -> &Value {
         &self.facts
     }
 
-    /// What the caller is told.
+    /// Returns the refusal for the caller.
     pub fn refusal(&self) -> &Refusal {
         &self.refusal
     }
 
-    /// The rules that were passed, then the one that denied.
+    /// Returns the rules that passed, then the one that denied.
     pub fn rules(&self) -> &[RuleRef] {
         &self.rules
     }

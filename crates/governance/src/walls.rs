@@ -1,11 +1,12 @@
-//! Which rule asks for walls around a tool, for whoever knows that it will run without them.
+//! Finds the rule that requires a sandbox for a tool, for hosts that run their own tools without one.
 
 use tool::{RuleRef, ToolDefinition};
 
 use crate::policy::Policy;
 use crate::tools_file::Network;
 
-/// What every confined program may read and run: the system and what is installed on it. Homes are not in it.
+/// Folders that every sandboxed program may read and execute from: the system and installed software, but no
+/// home folders.
 pub const SYSTEM_FOLDERS: &[&str] = &[
     "/usr",
     "/bin",
@@ -20,8 +21,8 @@ pub const SYSTEM_FOLDERS: &[&str] = &[
 ];
 
 impl Policy {
-    /// The rule by which this tool must run confined: `requires_sandbox`, `min_isolation`, or a limit that only walls
-    /// can hold, unless the entry says `requires_sandbox: false`.
+    /// Returns the rule by which this tool must run sandboxed: `requires_sandbox`, `min_isolation`, or a
+    /// limit that only the sandbox can enforce, unless the entry sets `requires_sandbox: false`.
     pub fn asks_for_walls(&self, definition: &ToolDefinition) -> Option<RuleRef> {
         let rules = self.tools.get(definition.name());
         if let Some(rule) = rules.and_then(|rules| rules.sandbox.clone()) {
@@ -54,7 +55,7 @@ mod tests {
     use crate::judge_tests::{definition, machine};
 
     #[test]
-    fn the_rule_that_asks_for_walls_is_named() {
+    fn rule_that_requires_a_sandbox_is_named() {
         let check = |tool: &str, entry: &str, expect: Option<&str>| {
             let others = "  other: {memory_mb: 5}\n";
             let policy = machine(&format!("tools:\n{others}  {tool}: {{{entry}}}\n")).policy();

@@ -1,8 +1,8 @@
-//! Measures what the guardrail costs: `cargo run --release -p guardrail --example measure -- [rounds]`.
+//! Benchmark of the guardrail: `cargo run --release -p guardrail --example measure -- [rounds]`.
 //!
-//! Prints the cost of checking small calls that pass, with the shipped map in force, then of one that is refused with
-//! its example and a repair: the check a call waits for, and the help a mistaken one gets. With `count small N` or
-//! `count refusal N` it does that N times and prints nothing: for whoever counts instructions.
+//! Prints the cost of checking small valid calls with the shipped curated map loaded, then the cost of a
+//! refusal with its example and repair. With `count small N` or `count refusal N` it repeats that check N
+//! times and prints nothing, which suits an instruction counter.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -15,9 +15,9 @@ use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Calls that are timed together: one is shorter than a clock's tick.
+/// Number of calls timed together, because one call is shorter than a clock tick.
 const BATCH: u32 = 64;
-/// What a check of a small call may cost.
+/// Upper bound for the check of a small call.
 const BOUND: Duration = Duration::from_micros(5);
 
 fn main() -> Result<()> {
@@ -26,14 +26,14 @@ fn main() -> Result<()> {
     let curated = Curated::embedded()?;
     let (definition, schema) = write_file()?;
     let known = Known { definition: &definition, schema: &schema };
-    let nobody = |_: &str| None;
-    let guard = Guard::new(&curated, &nobody);
+    let no_tools = |_: &str| None;
+    let guard = Guard::new(&curated, &no_tools);
     let small = json!({"path": "notes/today.txt", "content": "Remember the milk.\n"});
     let all = json!({"path": "notes/today.txt", "content": "x", "mode": "append", "expected_sha256": "0".repeat(64)});
     let wrong = json!({"file_path": "notes/today.txt", "text": "Remember the milk.\n"});
     let passes = |arguments: Value| black_box(guard.check(known, arguments)).is_ok();
     if !passes(small.clone()) || !passes(all.clone()) || passes(wrong.clone()) {
-        return Err("the guard does not do what is measured".into());
+        return Err("the guardrail does not accept and refuse the calls to be measured".into());
     }
     let rounds = match words.as_slice() {
         [] => 5_000,
@@ -45,17 +45,21 @@ fn main() -> Result<()> {
             }
             return Ok(());
         }
-        other => return Err(format!("not {other:?}").into()),
+        other => {
+            return Err(
+                format!("unknown arguments {other:?}: pass `[rounds]` or `count small|refusal N`").into()
+            );
+        }
     };
     let median = measure("check of a small call", rounds, &small, passes);
     measure("check of a call with every argument", rounds, &all, passes);
     measure("refusal with example and repair", rounds / 10, &wrong, passes);
     let found = if median <= BOUND { "within" } else { "OVER" };
-    println!("a small call may cost {BOUND:?}: {found}");
+    println!("bound for a small call is {BOUND:?}: {found}");
     Ok(())
 }
 
-/// The shape of the real tool.
+/// Definition and schema shaped like the built-in `write_file` tool.
 fn write_file() -> Result<(Arc<ToolDefinition>, InputSchema)> {
     let mut spec = ToolSpec::new("write_file", "Write a file", Category::SYSTEM_WRITE, RiskLevel::High);
     spec.input_schema = Some(
@@ -72,11 +76,11 @@ fn write_file() -> Result<(Arc<ToolDefinition>, InputSchema)> {
     Ok((definition, schema))
 }
 
-/// Prints the times of one call, and returns the median.
+/// Prints the median and the 99th percentile of one call, and returns the median.
 fn measure(name: &str, rounds: usize, arguments: &Value, call: impl Fn(Value) -> bool) -> Duration {
     let mut times: Vec<Duration> = (0..rounds.max(1))
         .map(|_| {
-            // The arguments are the caller's: making them is no part of the check.
+            // The caller owns the arguments, so cloning them is not part of the check.
             let batch = vec![arguments.clone(); BATCH as usize];
             let begun = Instant::now();
             for arguments in batch {

@@ -1,4 +1,4 @@
-//! The check by a tool's own schema alone, and the defaults that every check fills in.
+//! Checks against a tool's schema alone, and the default values that every check fills in.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::guard::{Guard, Known};
 use crate::schema::InputSchema;
 use crate::{Fitting, ValidCall};
 
-/// Checks arguments against the tool's schema alone and fills in its defaults. A call on the road is checked by a
-/// [`Guard`], which knows the curated map too. A tool that has validators is refused: they are asked on the road.
+/// Checks arguments against the tool's schema alone and fills in its defaults. Calls in the pipeline are
+/// checked by a `Guardrail` instead, which also knows the curated map. A tool with validators is refused,
+/// because only the pipeline runs them.
 pub fn check(
     definition: &Arc<ToolDefinition>,
     schema: &InputSchema,
@@ -20,21 +21,21 @@ pub fn check(
     fits(definition, schema, arguments)?.settled().map_err(|unseen| unseen.unasked())
 }
 
-/// Whether arguments fit the tool's schema, whatever its validators would say of them.
+/// Checks arguments against the tool's schema without running its validators.
 pub fn fits(
     definition: &Arc<ToolDefinition>,
     schema: &InputSchema,
     arguments: Value,
 ) -> Result<Fitting, Box<Refusal>> {
-    let (nothing, nobody) = (Curated::none(), |_: &str| None);
-    let guard = Guard::new(&nothing, &nobody);
+    let (no_entries, no_tools) = (Curated::none(), |_: &str| None);
+    let guard = Guard::new(&no_entries, &no_tools);
     guard.check(Known { definition, schema }, arguments).map_err(|rejected| rejected.refusal)
 }
 
-/// Arguments as they are judged: none at all is an empty object, and what has a default is there.
+/// Arguments with absent ones replaced by an empty object and with defaults filled in.
 pub(crate) struct Filled<'d> {
     pub(crate) arguments: Value,
-    /// The names of the defaults that were put in, in that order, at the end.
+    /// Names of the filled-in defaults, in the order in which they were appended.
     added: Vec<&'d str>,
 }
 
@@ -58,7 +59,7 @@ impl<'d> Filled<'d> {
         Filled { arguments: Value::Object(arguments), added }
     }
 
-    /// The arguments, if they are an object.
+    /// Returns the arguments if they are an object.
     pub(crate) fn into_object(self) -> Result<Arguments, Self> {
         match self.arguments {
             Value::Object(arguments) => Ok(arguments),
@@ -66,11 +67,11 @@ impl<'d> Filled<'d> {
         }
     }
 
-    /// The arguments as they came.
+    /// Returns the arguments as the caller sent them.
     pub(crate) fn without_defaults(self) -> Value {
         let mut arguments = self.arguments;
         if let Value::Object(map) = &mut arguments {
-            // From the end, so that what was there before keeps its order.
+            // `remove` swaps in the last entry, so removing from the end keeps the order of the others.
             self.added.iter().rev().for_each(|name| drop(map.remove(*name)));
         }
         arguments

@@ -1,5 +1,6 @@
-//! The curated map: what calls of certain names must have, whether or not there is a tool of that name. Made from
-//! `guardrails.yaml`, all or nothing; immutable, and replaced whole like every part of a snapshot.
+//! Curated map: required arguments per tool name, whether or not a tool of that name exists. It is built from
+//! `guardrails.yaml`, all or nothing; it is immutable and replaced as a whole with each configuration
+//! snapshot.
 
 mod changes;
 mod inspection;
@@ -8,7 +9,7 @@ mod tools;
 use std::collections::HashMap;
 use std::path::Path;
 
-use document::{Document, DocumentError};
+use strict_yaml::{Document, DocumentError};
 use tool::{ToolName, canonical};
 
 use crate::curated_file::GuardrailsFile;
@@ -17,37 +18,38 @@ use crate::name;
 
 pub use changes::{CuratedChange, Demands};
 
-/// The file that ships with Sinew, by name, for whoever writes it out to be edited.
+/// Name and text of the `guardrails.yaml` that ships with Sinew, for writing it out to be edited.
 pub const EMBEDDED: (&str, &str) = ("guardrails.yaml", TEXT);
 
 const TEXT: &str = include_str!("../../../config/governance/guardrails.yaml");
 
-/// What is demanded of calls, by name.
+/// Requirements of the curated map, by tool name.
 #[derive(Debug, Default)]
 pub struct Curated {
     entries: HashMap<ToolName, Entry>,
-    /// Where the entries stand; nowhere for the map that demands nothing.
+    /// Source of the entries; `None` for the empty map.
     document: Option<Document>,
     hash: String,
 }
 
 impl Curated {
-    /// A map that demands nothing.
+    /// Returns a map without entries.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Reads the file in a folder of policy files. Only its owner can have changed it.
+    /// Loads `guardrails.yaml` from a policy folder. Refuses a file that users other than its owner can
+    /// write.
     pub fn load(folder: &Path) -> Result<Self, CuratedError> {
         let file = folder.join(EMBEDDED.0);
         let document = Document::read_trusted(&file).map_err(|error| {
-            let error = if file.exists() { error } else { error.suggest("`sinew init` writes it") };
+            let error = if file.exists() { error } else { error.suggest("run `sinew init` to create it") };
             CuratedError::new(vec![error])
         })?;
         Self::of(document)
     }
 
-    /// The map that ships with Sinew.
+    /// Loads the map that ships with Sinew.
     pub fn embedded() -> Result<Self, CuratedError> {
         let document = Document::from_text(&format!("config/governance/{}", EMBEDDED.0), TEXT);
         Self::of(document.map_err(|error| CuratedError::new(vec![error]))?)
@@ -60,30 +62,30 @@ impl Curated {
         Ok(Curated { entries, document: Some(document), hash })
     }
 
-    /// The digest that pins the file in records.
+    /// SHA-256 digest of the file, as recorded in the ledger.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// What to use instead of a name that is kept only to answer those who still use it.
+    /// Replacement of a deprecated name, as text for the caller.
     pub fn deprecation(&self, name: &str) -> Option<&str> {
         self.of_unknown(name, |_| false)?.deprecated.as_deref()
     }
 
-    /// What is demanded of a tool that is there.
+    /// Requirements for calls of an existing tool.
     pub(crate) fn of_tool(&self, name: &ToolName) -> Option<&Entry> {
         self.entries.get(name)
     }
 
-    /// What is demanded under a name that no tool has: that very name, else the one after the prefix of a host, unless
-    /// that is the name of a tool `here`.
+    /// Requirements for a name that no tool has: those of the exact name, else those of the name after a host
+    /// prefix, unless a tool of that bare name exists (`here`).
     pub(crate) fn of_unknown(&self, name: &str, here: impl Fn(&str) -> bool) -> Option<&Entry> {
         let find = |name: &str| self.entries.get(&ToolName::new(name).ok()?);
         find(name).or_else(|| find(name::without_host(name).filter(|bare| !here(bare))?))
     }
 }
 
-/// A map that does not load: every problem that was found.
+/// Error of a map that does not load, with every problem found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct CuratedError {
@@ -95,7 +97,7 @@ impl CuratedError {
         CuratedError { problems }
     }
 
-    /// Each with its place.
+    /// Problems, each with its line and column.
     pub fn problems(&self) -> &[DocumentError] {
         &self.problems
     }

@@ -1,35 +1,35 @@
-//! One tool of the curated map, checked, and what it has against a call.
+//! Checked entry of the curated map, and the check of a call against it.
 
-use document::Located;
 use serde_json::Value;
+use strict_yaml::Located;
 use tool::{Arguments, Problem, RuleRef, ToolDefinition};
 
 use crate::problem;
 
-/// What the map demands of the calls of one tool.
+/// Requirements of the curated map for the calls of one tool name.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The name as the file has it, and where.
+    /// Name as written in the file, with its position.
     pub(crate) key: Located<String>,
     pub(crate) rule: RuleRef,
     pub(crate) required: Vec<Located<String>>,
-    /// Of each group at least one.
+    /// Groups of arguments of which at least one must be present.
     pub(crate) groups: Vec<Vec<Located<String>>>,
     pub(crate) least: Vec<(Located<String>, u32)>,
-    /// The argument that holds calls.
+    /// Argument that holds nested calls.
     pub(crate) calls: Option<Located<String>>,
     pub(crate) example: Option<Located<Value>>,
     pub(crate) deprecated: Option<String>,
 }
 
 impl Entry {
-    /// Every argument it speaks of.
+    /// Iterates over every argument the entry names.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Located<String>> {
         let lengths = self.least.iter().map(|(field, _)| field);
         self.required.iter().chain(self.groups.iter().flatten()).chain(lengths).chain(&self.calls)
     }
 
-    /// What is wrong with these arguments. Whatever is not an object holds nothing.
+    /// Returns the problems of these arguments. A value that is not an object has no arguments.
     pub(crate) fn problems(&self, arguments: &Value, definition: Option<&ToolDefinition>) -> Vec<Problem> {
         let given = |field: &str| arguments.as_object().and_then(|arguments| present(arguments, field));
         let missing = self.required.iter().filter(|field| given(field).is_none());
@@ -50,7 +50,7 @@ impl Entry {
     }
 }
 
-/// The value of a field that counts as given: 0, false, [] and {} do.
+/// Returns the value of a field that counts as present: 0, false, [] and {} do.
 fn present<'a>(arguments: &'a Arguments, field: &str) -> Option<&'a Value> {
     arguments.get(field).filter(|value| !value.is_null() && value.as_str() != Some(""))
 }

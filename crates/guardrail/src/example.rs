@@ -1,19 +1,20 @@
-//! A call that works: the tool's own example, else one made from its schema. None is shown that the tool's own
-//! check would refuse.
+//! Examples of valid calls: the tool's own example, else one generated from its schema. An example that the
+//! tool's own check would refuse is not shown.
 
 use serde_json::{Map, Value, json};
 
 use crate::check::Filled;
 use crate::guard::Known;
 
-/// A longer example is not shown: it would be most of the refusal.
+/// Maximum size of an example in bytes. A longer one would dominate the refusal and is not shown.
 pub(crate) const LONGEST: usize = 1024;
-/// A made-up example has no more values than this. Where a schema wants more, what is made does not fit it.
+/// Maximum number of values in a generated example. If the schema needs more, the result does not match it
+/// and is dropped.
 const MOST_VALUES: usize = 64;
-/// Nor a text with more characters, for the same reason.
+/// Maximum number of characters of a generated text, for the same reason.
 const LONGEST_TEXT: u64 = 256;
 
-/// Arguments the tool's schema accepts.
+/// Returns arguments that the tool's schema accepts, if they can be found.
 pub(crate) fn of(known: Known<'_>) -> Option<Value> {
     let Known { definition, schema } = known;
     let example = definition.example().cloned();
@@ -23,9 +24,10 @@ pub(crate) fn of(known: Known<'_>) -> Option<Value> {
     (accepted && example.to_string().len() <= LONGEST).then_some(example)
 }
 
-/// Makes a value that a schema is likely to accept: what it offers itself, else the plainest of its type.
+/// Generator of a value that a schema is likely to accept: one the schema itself offers, else the simplest of
+/// its type.
 struct Maker {
-    /// How many more values may be made. It bounds the depth too.
+    /// Number of values that may still be generated. It also bounds the depth.
     left: usize,
 }
 
@@ -67,7 +69,7 @@ impl Maker {
     }
 }
 
-/// The number nearest to 1 from the side of its bounds. Fractions between close bounds are not looked for.
+/// Returns the number within the bounds that is closest to 1. Fractions between close bounds are not tried.
 fn number(schema: &Value) -> Value {
     let bound = |word: &str| schema.get(word);
     let beyond = |word: &str, step: i64| {
@@ -86,7 +88,7 @@ fn number(schema: &Value) -> Value {
     }
 }
 
-/// A text as long as it must be, and no longer than it may.
+/// Returns a text within the length bounds of the schema.
 fn text(schema: &Value) -> Value {
     let plain = if schema["format"] == "path" { "notes.txt" } else { "…" };
     let length = plain.chars().count() as u64;
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_keeps_the_bounds_of_its_schema() {
+    fn generated_value_respects_schema_bounds() {
         let check = |property: Value, expect: Value| assert_eq!(made(&property), Some(expect), "{property}");
         check(json!({"type": "string"}), json!("…"));
         check(json!({"type": "string", "minLength": 3}), json!("………"));
@@ -140,7 +142,7 @@ mod tests {
         check(json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), json!(1));
         check(json!({"const": false}), json!(false));
         check(json!({"type": ["string", "null"], "default": null}), json!("…"));
-        // `{"a":"…"}` and nothing more.
+        // The rest of the example is `{"a":""}`, 8 bytes.
         let longest = "x".repeat(LONGEST - 8);
         check(json!({"type": "string", "default": longest}), json!(longest));
         let nested = json!({"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}});
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_refused_is_not_offered() {
+    fn generated_value_that_would_be_refused_is_not_offered() {
         for unknowable in [
             json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
             json!({"type": "string", "minLength": 100_000}),
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stated_example_is_shown_if_it_is_accepted() {
+    fn stated_example_is_shown_only_if_accepted() {
         let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});
         let offer = |example: Value| offered(schema.clone(), Some(example));
         assert_eq!(offer(json!({"a": 3})), Some(json!({"a": 3})));
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_and_deep_schema_costs_little() {
+    fn wide_and_deep_schema_is_cheap() {
         let mut schema = json!({"type": "integer"});
         for _ in 0..20 {
             schema = json!({"type": "array", "minItems": 1000, "items": schema});

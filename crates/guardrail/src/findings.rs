@@ -1,4 +1,4 @@
-//! Everything the validator found wrong: counted in full, listed within bounds.
+//! Collected problems of a call: counted completely, listed within bounds.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
@@ -8,28 +8,29 @@ use tool::{Problem, ToolDefinition};
 use crate::guard::Known;
 use crate::problem;
 
-/// More problems than this are counted, not listed: a refusal is read by a model with a budget.
+/// Maximum number of listed problems; the rest is counted. A model with a token budget reads the refusal.
 pub(crate) const MOST_PROBLEMS: usize = 16;
-/// Nor are they listed beyond this many bytes, as a refusal sends them. The first always is.
+/// Maximum size of the listed problems in bytes, as serialized into the refusal. The first is always listed.
 const MOST_BYTES: usize = 6 * 1024;
-/// The validator names the place of each error in full and lists no fewer than all: arguments whose places are
-/// together longer than this, such as a long list under a huge key, are only said to be wrong.
+/// Maximum total size of the JSON pointers of all values. The validator builds the full pointer of every
+/// error, so for larger arguments, such as a long list under a huge key, the refusal only states that they
+/// are invalid.
 const MOST_PLACES: usize = 16 << 20;
 
-/// What is wrong with the arguments of a call.
+/// Problems of the arguments of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// The first of them, what is missing before the rest.
+    /// Listed problems, missing arguments first.
     pub(crate) problems: Vec<Problem>,
-    /// How many there are.
+    /// Total number of problems.
     pub(crate) count: usize,
-    /// Calls that would work, of the tools that the call itself calls.
+    /// Examples of valid calls for the tools called inside this call.
     pub(crate) examples: Vec<String>,
 }
 
 impl Findings {
-    /// What a tool's schema has against these arguments, after what was `stated` without it. What both say is said
-    /// once.
+    /// Appends the schema errors of these arguments to the problems already `stated`. A problem found by both
+    /// is listed once.
     pub(crate) fn of(known: Known<'_>, arguments: &Value, stated: Vec<Problem>) -> Self {
         let (definition, validator) = (known.definition, known.schema.validator());
         if places_exceed(arguments, MOST_PLACES) {
@@ -43,12 +44,12 @@ impl Findings {
         Self::listed(stated.into_iter().map(Found::Stated).chain(news).collect())
     }
 
-    /// Problems that were found without a schema.
+    /// Lists problems that were found without a schema.
     pub(crate) fn stated(problems: Vec<Problem>) -> Self {
         let mut once: Vec<Problem> = Vec::new();
         for problem in problems {
             let repeats = |known: &Problem| known.is_missing() && known.pointer == problem.pointer;
-            // Unmet groups share the place of the object that lacks them.
+            // Unmet groups all have the pointer of the object that lacks them, so they are not duplicates.
             if problem.pointer.is_empty() || !once.iter().any(repeats) {
                 once.push(problem);
             }
@@ -68,7 +69,7 @@ impl Findings {
     }
 }
 
-/// One problem, whoever found it.
+/// Problem from the curated map or from the schema.
 enum Found<'e> {
     Stated(Problem),
     BySchema(Finding<'e>),
@@ -90,10 +91,10 @@ impl Found<'_> {
     }
 }
 
-/// One problem, not yet put into words: only those that are listed are worth the work.
+/// Schema error whose message is built only if it is listed.
 struct Finding<'e> {
     error: &'e ValidationError<'e>,
-    /// The key that should not be there, where that is the problem.
+    /// Unknown key, if that is the problem.
     unknown: Option<&'e str>,
     definition: &'e ToolDefinition,
 }
@@ -110,7 +111,7 @@ impl<'e> Finding<'e> {
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
                 unexpected.iter().map(unknown).collect()
             }
-            // Where an object may have no keys at all, the validator names none of those it has.
+            // If an object may have no keys at all, the validator does not name the keys that it has.
             ValidationErrorKind::FalseSchema if is_of_closed(error) => {
                 let object = arguments.pointer(error.instance_path().as_str()).and_then(Value::as_object);
                 object.into_iter().flat_map(|object| object.keys()).map(unknown).collect()
@@ -123,7 +124,8 @@ impl<'e> Finding<'e> {
         matches!(self.error.kind(), ValidationErrorKind::Required { .. })
     }
 
-    /// Whether somebody said so already: that nothing is there, or the very same.
+    /// Returns true if `stated` already has this problem: the value is missing, or the same expectation is
+    /// unmet.
     fn repeats(&self, stated: &[Problem]) -> bool {
         if stated.is_empty() {
             return false;
@@ -132,8 +134,8 @@ impl<'e> Finding<'e> {
             Some(key) => problem::place_of_key(self.error, key),
             None => problem::place(self.error),
         };
-        let mut there = stated.iter().filter(|problem| problem.pointer == place && !place.is_empty());
-        there.any(|problem| problem.is_missing() || problem.expected == self.problem().expected)
+        let mut same_pointer = stated.iter().filter(|problem| problem.pointer == place && !place.is_empty());
+        same_pointer.any(|problem| problem.is_missing() || problem.expected == self.problem().expected)
     }
 
     fn problem(&self) -> Problem {
@@ -144,13 +146,13 @@ impl<'e> Finding<'e> {
     }
 }
 
-/// Whether an error is that of `additionalProperties: false`, and not of a property that is called so.
+/// Returns true if the error comes from `additionalProperties: false`, and not from a property of that name.
 fn is_of_closed(error: &ValidationError<'_>) -> bool {
     let object = error.schema_path().as_str().strip_suffix("/additionalProperties");
     object.is_some_and(|object| !object.ends_with("/properties"))
 }
 
-/// A refusal tells the message of a problem twice more, in its reason and in `schema_error`.
+/// Returns the size of a problem in a refusal, which repeats its message in `reason` and in `schema_error`.
 fn bytes_sent(problem: &Problem) -> usize {
     let whole = serde_json::to_string(problem).map_or(MOST_BYTES, |text| text.len());
     whole + 2 * problem.message.escape_debug().count()
@@ -169,9 +171,10 @@ fn within_bytes(problems: impl Iterator<Item = Problem>) -> Vec<Problem> {
     listed
 }
 
-/// Whether the places of all values in `value`, written out, take more than `most` bytes.
+/// Returns true if the JSON pointers of all values in `value` take more than `most` bytes together.
 fn places_exceed(value: &Value, most: usize) -> bool {
-    /// What is left of `left` when the values below one at a place of `length` bytes are written out.
+    /// Returns the rest of the byte budget `left` after the pointers below a value whose own pointer has
+    /// `length` bytes, or `None` once it is exceeded.
     fn spend(value: &Value, length: usize, left: usize) -> Option<usize> {
         let below = |left: usize, (key, child): (usize, &Value)| {
             let length = length + 1 + key;
@@ -193,11 +196,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_listed_as_fit_and_always_the_first() {
+    fn problems_are_listed_while_they_fit_and_at_least_one() {
         let problem = |bytes: usize| {
             let bare = Problem::new("", "", "", "");
             let rest = bytes - bytes_sent(&bare);
-            // What is left after a message that is sent three times goes to where it is sent once.
+            // The message is sent three times and the pointer once, so the pointer takes the remainder.
             Problem { pointer: "p".repeat(rest % 3), message: "m".repeat(rest / 3), ..bare }
         };
         let listed = |bytes: usize| within_bytes(std::iter::repeat_n(problem(bytes), 4)).len();
@@ -208,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn the_places_of_all_values_are_added_up() {
+    fn pointers_of_all_values_are_summed() {
         // `/a`, `/a/0`, `/a/1`, `/bc`
         let value = json!({"a": [1, 2], "bc": {}});
         assert!(!places_exceed(&value, 2 + 4 + 4 + 3));
         assert!(places_exceed(&value, 2 + 4 + 4 + 3 - 1));
-        assert!(!places_exceed(&json!("a long text has no place of its own"), 0));
+        assert!(!places_exceed(&json!("a long text has no pointer of its own"), 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments that fit, on their way to be valid: a tool's own validators have not seen them yet.
+//! Calls that passed the schema check and whose validators have not run yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,9 @@ use tool::{Arguments, Refusal, RefusalCode, ToolDefinition};
 use crate::ValidCall;
 use crate::validators::Validators;
 
-/// Arguments that the schema and the curated map let pass, defaults filled in. Only a [`Guard`](crate::Guard) makes one,
-/// and only [`validated`](Fitting::validated) makes a [`ValidCall`] of it.
+/// Call whose arguments passed the schema and the curated map, with defaults filled in. Only a `Guardrail`
+/// creates one. `run_validators`, or `without_validators` for a tool that has none, turns it into a
+/// [`ValidCall`].
 #[derive(Debug)]
 pub struct Fitting {
     definition: Arc<ToolDefinition>,
@@ -17,12 +18,12 @@ pub struct Fitting {
     validators: Option<Arc<Validators>>,
 }
 
-/// A valid call, and what its validators took.
+/// Valid call with the run times of its slow validators.
 #[derive(Debug)]
 pub struct Validated {
-    /// The call.
+    /// Valid call.
     pub call: ValidCall,
-    /// Validators that took longer than they should, with their time.
+    /// Validators that exceeded the time limit for a warning, with their run time.
     pub slow: Vec<(Arc<str>, Duration)>,
 }
 
@@ -35,12 +36,12 @@ impl Fitting {
         Fitting { definition, arguments, validators }
     }
 
-    /// The arguments, defaults filled in.
+    /// Arguments, with defaults filled in.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
 
-    /// Asks the tool's validators. One that gives no proper answer refuses the call like one that says no.
+    /// Runs the tool's validators. One that fails refuses the call, like one that rejects it.
     pub async fn validated(self) -> Result<Validated, Box<Refusal>> {
         let slow = match &self.validators {
             Some(validators) => validators.ask(&self.definition, &self.arguments).await?,
@@ -49,7 +50,7 @@ impl Fitting {
         Ok(Validated { call: ValidCall::new(self.definition, self.arguments), slow })
     }
 
-    /// The call of a tool that has no validators. Of one that has, nobody can say so without asking them.
+    /// Returns the valid call if the tool has no validators, else the unchanged schema-checked call.
     pub fn settled(self) -> Result<ValidCall, Fitting> {
         match self.validators {
             None => Ok(ValidCall::new(self.definition, self.arguments)),
@@ -57,9 +58,9 @@ impl Fitting {
         }
     }
 
-    /// What a caller is told where they cannot be asked.
+    /// Refusal for a context in which validators cannot be run.
     pub(crate) fn unasked(&self) -> Box<Refusal> {
-        let reason = "the validators of this tool cannot be asked here";
+        let reason = "the validators of this tool cannot be run here";
         let refusal = Refusal::new(self.definition.name().as_str(), RefusalCode::ValidatorRejected, reason);
         Box::new(refusal.detail("validator_unavailable"))
     }

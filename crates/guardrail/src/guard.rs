@@ -1,4 +1,5 @@
-//! The guard before every call: the tool's schema and the curated map together, every problem at once.
+//! Guardrail check of a call: the tool's schema and the curated map together, reporting every problem at
+//! once.
 
 use std::sync::Arc;
 
@@ -15,52 +16,52 @@ use crate::repair::{self, Proposal};
 use crate::schema::InputSchema;
 use crate::{Fitting, example, problem};
 
-/// A tool that is there, and its schema, compiled.
+/// Existing tool with its compiled schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// What it is.
+    /// Definition of the tool.
     pub definition: &'a Arc<ToolDefinition>,
-    /// What its arguments must be.
+    /// Compiled schema of its arguments.
     pub schema: &'a InputSchema,
 }
 
-/// Finds a tool by a name, exactly as the registry would.
+/// Lookup of a tool by name, with the same rules as the registry.
 pub type FindTool<'a> = dyn Fn(&str) -> Option<Known<'a>> + 'a;
 
-/// What a call is checked by.
+/// Guardrail for one snapshot: the curated map and the tools.
 #[derive(Clone, Copy)]
 pub struct Guard<'a> {
     pub(crate) curated: &'a Curated,
     pub(crate) tools: &'a FindTool<'a>,
 }
 
-/// A call that did not pass.
+/// Call that the guardrail refused.
 #[derive(Debug)]
 pub struct Rejected {
-    /// What the caller is told.
+    /// Refusal sent to the caller.
     pub refusal: Box<Refusal>,
-    /// What may have been meant. Nobody has judged it.
+    /// Call that was probably meant. No policy has judged it.
     pub proposal: Option<Box<Proposal>>,
 }
 
 impl Rejected {
-    /// A call that did not pass, and of which nothing is guessed.
+    /// Creates a rejection without a repair proposal.
     pub fn without_proposal(refusal: Box<Refusal>) -> Self {
         Rejected { refusal, proposal: None }
     }
 }
 
-/// Arguments that do not fit, and why.
+/// Arguments that failed the check, with their problems.
 pub(crate) struct Unfit {
     findings: Findings,
-    /// As they came.
+    /// Arguments as the caller sent them.
     arguments: Value,
-    /// Whether the curated map had something to say.
+    /// True if the curated map reported a problem.
     by_map: bool,
 }
 
 impl<'a> Guard<'a> {
-    /// A guard for one snapshot of tools and map.
+    /// Creates a guardrail for one snapshot of tools and curated map.
     pub fn new(curated: &'a Curated, tools: &'a FindTool<'a>) -> Self {
         Guard { curated, tools }
     }
@@ -113,8 +114,8 @@ impl<'a> Guard<'a> {
         Err(Box::new(Unfit { findings, arguments: filled.without_defaults(), by_map }))
     }
 
-    /// What the curated map has against a call of a name that no tool has; nothing where it does not know the name
-    /// or the arguments are as they should be.
+    /// Checks a call of a name that no tool has against the curated map. Returns `None` if the map has no
+    /// entry for the name or the arguments meet it.
     pub fn check_unknown(&self, name: &str, arguments: &Value) -> Option<Box<Refusal>> {
         let entry = self.entry_of_unknown(name)?;
         let findings = self.against(entry, arguments);
@@ -124,15 +125,17 @@ impl<'a> Guard<'a> {
         let shown = shorten(name, LONGEST_WORD);
         let mut refusal = refusal(&shown, findings, self.example_of_unknown(name));
         refusal.hint = Some(match &entry.deprecated {
-            Some(instead) => format!("`{shown}` is deprecated and not here any more: {instead}"),
-            None => format!("correct the call where `{shown}` is offered; no tool has that name here"),
+            Some(instead) => format!("`{shown}` is deprecated and no longer available: {instead}"),
+            None => format!(
+                "no tool is named `{shown}` here; correct the call and send it to the server that offers `{shown}`"
+            ),
         });
         refusal.rule = Some(entry.rule.clone());
         Some(Box::new(refusal))
     }
 
-    /// What the map demands under a name that no tool has. What it demands of a tool of ours it demands of that tool
-    /// alone: `mcp__other__read_file` is another server's, with arguments of its own.
+    /// Requirements of the map for a name that no tool has. An entry for one of our tools applies to that
+    /// tool alone: `mcp__other__read_file` belongs to another server and has its own arguments.
     pub(crate) fn entry_of_unknown(&self, name: &str) -> Option<&'a Entry> {
         self.curated.of_unknown(name, |bare| (self.tools)(bare).is_some())
     }
@@ -145,12 +148,13 @@ impl<'a> Guard<'a> {
         Findings { examples: nested.examples, count: findings.count + nested.unlisted, ..findings }
     }
 
-    /// The example of a name that no tool has.
+    /// Example from the map for a name that no tool has.
     pub fn example_of_unknown(&self, name: &str) -> Option<Value> {
         self.entry_of_unknown(name)?.example.as_ref().map(|example| example.value.clone())
     }
 
-    /// Arguments that would be accepted: the map's, else the tool's own, else made from its schema.
+    /// Returns arguments that would be accepted: the example of the map, else the tool's own, else one
+    /// generated from its schema.
     pub fn example(&self, known: Known<'_>) -> Option<Value> {
         let mapped = self.curated.of_tool(known.definition.name()).and_then(|entry| entry.example.as_ref());
         let fits = |example: &Value| self.accept(known, example.clone()).is_ok();
@@ -159,7 +163,7 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// The arguments that hold calls, as the map and the schema say.
+/// Arguments that hold nested calls, according to the map and the schema.
 pub(crate) fn calls_of<'e>(entry: Option<&'e Entry>, known: Option<Known<'e>>) -> Vec<&'e str> {
     let by_schema = known.map(|known| known.schema.calls()).unwrap_or_default().iter().map(String::as_str);
     let mut fields: Vec<&str> = by_schema.collect();

@@ -1,10 +1,14 @@
-//! Malformed calls are caught here, before anything is judged or opened, and the caller is told how to fix them.
+//! Guardrail: refuses malformed calls before they are judged or opened, and tells the caller how to fix them.
 //!
-//! A [`Guard`] turns arguments into a [`Fitting`] or into a refusal that lists every problem and shows a call that
-//! works; the tool's own [`Validators`] turn that into a [`ValidCall`], which nothing else can make. The guard goes by the tool's own [`InputSchema`], compiled once per snapshot, and by
-//! the [`Curated`] map of `guardrails.yaml`, which also answers for names that no tool has. Where the mistake has one
-//! obvious repair it comes with a [`Proposal`]; whether that may be offered is for others to judge, and nothing ever
-//! runs from it. No policy is consulted here: a valid call may still be denied.
+//! A `Guardrail` turns arguments into a `SchemaCheckedCall`, or into a refusal that lists every problem and
+//! shows an example of a valid call. The tool's own [`Validators`] turn a `SchemaCheckedCall` into a
+//! [`ValidCall`], which no other code can construct. The guardrail checks the tool's [`InputSchema`],
+//! compiled once per snapshot, and the curated map of `guardrails.yaml` (`CuratedGuardrails`), which also
+//! covers names that no tool has. If a mistake has exactly one obvious repair, the rejection carries a
+//! `RepairProposal`; the caller of this crate decides whether it may be offered, and nothing ever runs from
+//! it.
+//!
+//! This crate consults no policy: a valid call may still be denied.
 
 mod check;
 mod curated;

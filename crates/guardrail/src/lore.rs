@@ -1,57 +1,60 @@
-//! What a tool's author knows of the mistakes people make with it, told exactly when one was made.
+//! Tool guidance: known mistakes and quirks from a tool's author, added to a refusal when they concern the
+//! arguments it blames.
 
 use std::sync::Arc;
 
 use tool::{Refusal, ToolDefinition, shorten, visible_line};
 
-/// More than this is a manual.
+/// Maximum number of notes in one refusal.
 const MOST_LESSONS: usize = 3;
-/// Of each part of a lesson.
+/// Maximum number of characters of each part of a note.
 const LONGEST: usize = 300;
 
-/// A mistake that is often made.
+/// Common mistake in calls of a tool.
 #[derive(Clone, Debug)]
 pub struct Mistake {
-    /// What it is called.
+    /// Short name of the mistake.
     pub name: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub description: String,
-    /// How it is done wrong.
+    /// Example of the wrong call.
     pub wrong: String,
-    /// How it is done.
+    /// Example of the correct call.
     pub correct: String,
-    /// Why.
+    /// Reason.
     pub rationale: Option<String>,
 }
 
-/// What surprises, and what helps.
+/// Surprising behaviour of a tool, with its mitigation.
 #[derive(Clone, Debug)]
 pub struct Quirk {
-    /// What it is called.
+    /// Short name of the quirk.
     pub name: String,
-    /// What happens.
+    /// Description of the behaviour.
     pub description: String,
-    /// What helps.
+    /// Mitigation.
     pub mitigation: String,
 }
 
-/// The mistakes and surprises of one command. What its siblings know too is there once for all of them.
+/// Known mistakes and quirks of one command. Lists that sibling commands have in common are shared between
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Lore {
-    /// As the author calls the command: a mistake that shows a call of another one is not this one's.
+    /// Command name as the author writes it; a mistake that shows a call of another command does not apply to
+    /// this one.
     pub command: String,
-    /// Of its siblings, to tell whose mistake one is.
+    /// Names of the sibling commands, to find out which command a mistake is about.
     pub siblings: Arc<[String]>,
-    /// Mistakes.
+    /// Known mistakes.
     pub mistakes: Arc<[Mistake]>,
-    /// Surprises.
+    /// Known quirks.
     pub quirks: Arc<[Quirk]>,
-    /// Where what is known is kept, if that is elsewhere.
+    /// Reference to further documentation.
     pub reference: Option<String>,
 }
 
 impl Lore {
-    /// Adds to a refusal what is known about the arguments it blames.
+    /// Appends to a refusal the mistakes and quirks of the arguments it blames.
     pub(crate) fn teach(&self, refusal: &mut Refusal, definition: &ToolDefinition) {
         let blamed = blamed(refusal, definition);
         let about = |text: &str| blamed.iter().any(|field| mentions(text, field));
@@ -72,17 +75,17 @@ impl Lore {
         let lessons: Vec<String> = mistakes.chain(quirks).take(MOST_LESSONS).collect();
         lessons.iter().for_each(|lesson| refusal.reason.push_str(lesson));
         if let Some(reference) = &self.reference {
-            refusal.reason.push_str(&format!(" What is known of this tool: {}.", part(reference)));
+            refusal.reason.push_str(&format!(" Reference for this tool: {}.", part(reference)));
         }
     }
 
-    /// Whether a call that is shown is one of this command, or of none in particular.
+    /// Returns true if the shown call is one of this command, or names no sibling command.
     fn is_ours(&self, shown: &str) -> bool {
         mentions(shown, &self.command) || !self.siblings.iter().any(|other| mentions(shown, other))
     }
 }
 
-/// The arguments a refusal is about: those it points to, and those its words name.
+/// Arguments that a refusal blames: those its pointers name, and those named in messages without a pointer.
 fn blamed<'d>(refusal: &Refusal, definition: &'d ToolDefinition) -> Vec<&'d str> {
     let names = definition.parameters().iter().map(|parameter| parameter.name.as_str());
     names
@@ -95,13 +98,13 @@ fn blamed<'d>(refusal: &Refusal, definition: &'d ToolDefinition) -> Vec<&'d str>
         .collect()
 }
 
-/// Whether a text has a name in it as a word, in the plural or not.
+/// Returns true if the text contains the name as a word, in singular or plural.
 fn mentions(text: &str, name: &str) -> bool {
     let (text, name) = (text.to_lowercase(), name.to_lowercase());
     let singular = name.strip_suffix('s').filter(|stem| stem.len() > 2).unwrap_or(&name);
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     let is = |word: &str| word == name || word == singular || word.strip_suffix('s') == Some(singular);
-    // An identifier such as `assignee_format_mismatch` is several words.
+    // An identifier such as `assignee_format_mismatch` contains several words.
     let mut words = words.flat_map(|word| std::iter::once(word).chain(word.split('_')));
     words.any(is)
 }
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_as_a_word() {
+    fn name_is_matched_as_a_whole_word() {
         for (text, name, found) in [
             ("create_task({assignees: {add: [456]}})", "assignees", true),
             ("assignee_format_mismatch", "assignees", true),

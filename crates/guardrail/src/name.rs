@@ -1,15 +1,16 @@
-//! What a caller may have meant by a name that no tool has. Never by a part of it: `overwrite` is not `write`.
+//! Normalization of tool names that no tool has. It never matches a part of a name: `overwrite` is not
+//! `write`.
 
-/// The name without what an MCP host puts before it: `mcp__server__tool` is `tool`.
+/// Strips the prefix that an MCP host adds: `mcp__server__tool` becomes `tool`.
 pub fn without_host(name: &str) -> Option<&str> {
     let prefix = name.get(..5).filter(|prefix| prefix.eq_ignore_ascii_case("mcp__"))?;
     let (server, tool) = name.get(prefix.len()..)?.rsplit_once("__")?;
     (!server.is_empty() && !tool.is_empty()).then_some(tool)
 }
 
-/// The name inside markup that was glued to it: in front of it, as in `<tool>write_file</tool>`, `<function=write_file>` or
-/// `` `write_file` ``, or behind it, as in `write_file<arg_key>…`, `write_file{"path"…` or `write_file(path=…`. What follows is
-/// no part of any name and may hold anything, so it is not repeated.
+/// Strips markup from a name: before it, as in `<tool>write_file</tool>`, `<function=write_file>` or ``
+/// `write_file` ``, or after it, as in `write_file<arg_key>…`, `write_file{"path"…` or `write_file(path=…`.
+/// The text that follows is not part of any name and may contain anything, so it is dropped.
 pub fn without_markup(name: &str) -> Option<&str> {
     let inside = opened(name);
     let rest = inside.unwrap_or(name);
@@ -20,17 +21,17 @@ pub fn without_markup(name: &str) -> Option<&str> {
     (glued && !plain.is_empty()).then_some(plain)
 }
 
-/// What arguments begin with, in the dialects that models have been seen to write.
+/// Characters that start arguments in the formats that models were observed to write.
 const MARKUP: [char; 15] = ['<', '>', '{', '}', '[', ']', '(', ')', '"', '\'', '=', ':', ',', '`', '|'];
 
-/// What the tags around a call are called, in the same dialects. No other tag is taken off.
+/// Tags around a call in those formats. No other tag is stripped.
 const TAGS: [&str; 8] =
     ["tool", "tool_call", "tool_name", "tool_use", "function", "function_call", "invoke", "name"];
 
-/// Tags within tags, as in `<tool_call><function=read_file>`; more are nobody's dialect.
+/// Maximum nesting of tags, as in `<tool_call><function=read_file>`. Deeper nesting was not observed.
 const MOST_TAGS: usize = 3;
 
-/// What is behind the tags or the quote that a name begins with; nothing where it begins with neither.
+/// Returns the text after the opening tags or quote of a name, or `None` if it starts with neither.
 fn opened(name: &str) -> Option<&str> {
     let mut rest = name.trim_start();
     for taken in 0..MOST_TAGS {
@@ -44,11 +45,11 @@ fn opened(name: &str) -> Option<&str> {
     Some(rest)
 }
 
-/// Where the name is to be looked for.
+/// Position of the name relative to a tag.
 enum Tag {
-    /// Behind the tag: `<tool>`.
+    /// After the tag: `<tool>`.
     Closed,
-    /// Within it: `<function=NAME>`, `<invoke name="NAME">`.
+    /// Inside the tag: `<function=NAME>`, `<invoke name="NAME">`.
     Names,
 }
 
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b20_the_prefix_of_a_host_is_taken_off_whole() {
+    fn host_prefix_is_stripped_completely() {
         let check = |name: &str, expect: Option<&str>| assert_eq!(without_host(name), expect, "{name}");
         check("mcp__local_toolkit__write_local_file", Some("write_local_file"));
         check("MCP__Local__WRITE", Some("WRITE"));
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn b28_markup_glued_to_a_name_is_told_from_it() {
+    fn markup_around_a_name_is_stripped() {
         let check = |name: &str, expect: Option<&str>| assert_eq!(without_markup(name), expect, "{name}");
         check("write_file<arg_key>path</arg_key>", Some("write_file"));
         check("write_file{\"path\": \"a\"}", Some("write_file"));

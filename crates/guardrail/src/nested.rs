@@ -1,5 +1,6 @@
-//! Calls inside a call: a list of `{tool_slug, arguments}` under one argument. Its shape is checked by index, then each
-//! inner call like any other, so that nothing malformed is passed on inside a well-formed envelope.
+//! Check of nested calls: a list of `{tool_slug, arguments}` under one argument. The shape of the list is
+//! checked by index, then each inner call like any other, so that a well-formed outer call cannot pass on a
+//! malformed inner one.
 
 use serde_json::Value;
 use tool::{LONGEST_WORD, Problem, json_kind, shorten};
@@ -10,27 +11,27 @@ use crate::findings::Findings;
 use crate::guard::{Guard, Known};
 use crate::problem;
 
-/// Calls in one list.
+/// Maximum number of calls in one list.
 const MOST_CALLS: usize = 64;
-/// Lists of calls inside calls.
+/// Maximum nesting depth of call lists.
 const DEEPEST: usize = 3;
-/// Examples of inner calls in one refusal; each tool is shown once.
+/// Maximum number of examples of inner calls in one refusal; each tool is shown once.
 const MOST_EXAMPLES: usize = 4;
 
-/// What is wrong with the calls inside a call.
+/// Problems of the calls inside a call.
 #[derive(Default)]
 pub(crate) struct Nested {
     pub(crate) problems: Vec<Problem>,
-    /// Problems of inner calls that have too many of them to be listed.
+    /// Number of problems of inner calls that are counted but not listed.
     pub(crate) unlisted: usize,
     pub(crate) examples: Vec<String>,
     shown: Vec<String>,
-    /// How many more inner calls are looked at, over all lists and levels.
+    /// Number of inner calls that may still be checked, over all lists and levels.
     left: usize,
 }
 
 impl Nested {
-    /// Looks at the lists of calls under these fields.
+    /// Checks the lists of calls under these fields.
     pub(crate) fn of(guard: &Guard<'_>, fields: Vec<&str>, arguments: &Value) -> Self {
         let mut nested = Nested { left: 4 * MOST_CALLS, ..Nested::default() };
         for field in fields {
@@ -67,39 +68,40 @@ impl Nested {
         }
     }
 
-    fn call(&mut self, guard: &Guard<'_>, place: &str, speaker: &str, call: &Value, depth: usize) {
+    fn call(&mut self, guard: &Guard<'_>, place: &str, label: &str, call: &Value, depth: usize) {
         let Value::Object(call) = call else {
             let got = json_kind(call);
-            let message = format!("{speaker} must be object with tool_slug and arguments, not {got}");
+            let message = format!("{label} must be object with tool_slug and arguments, not {got}");
             return self.problems.push(Problem::new(place, "object", got, message));
         };
         let slug = match call.get("tool_slug") {
             Some(Value::String(slug)) if !slug.is_empty() => Some(slug),
             None | Some(Value::Null | Value::String(_)) => {
-                self.problems.push(said(speaker, problem::missing(place, "tool_slug", "string")));
+                self.problems.push(said(label, problem::missing(place, "tool_slug", "string")));
                 None
             }
             Some(other) => {
                 let got = json_kind(other);
-                let message = format!("{speaker}: tool_slug must be string, not {got}");
+                let message = format!("{label}: tool_slug must be string, not {got}");
                 self.problems.push(Problem::new(problem::join(place, "tool_slug"), "string", got, message));
                 None
             }
         };
         let Some(arguments) = call.get("arguments") else {
-            return self.problems.push(said(speaker, problem::missing(place, "arguments", "object")));
+            return self.problems.push(said(label, problem::missing(place, "arguments", "object")));
         };
         if let Some(slug) = slug {
-            self.inner(guard, place, speaker, slug, arguments, depth);
+            self.inner(guard, place, label, slug, arguments, depth);
         }
     }
 
-    /// The inner call itself: by the schema of a tool that is there, by the map where it knows the name.
+    /// Checks an inner call against the schema of its tool and against the map entry of its name. An unknown
+    /// name without an entry is not checked.
     fn inner(
         &mut self,
         guard: &Guard<'_>,
         place: &str,
-        speaker: &str,
+        label: &str,
         slug: &str,
         arguments: &Value,
         depth: usize,
@@ -113,13 +115,13 @@ impl Nested {
             return;
         }
         let place = problem::join(place, "arguments");
-        let speaker = format!("{speaker} ({})", shorten(slug, LONGEST_WORD).escape_debug());
+        let label = format!("{label} ({})", shorten(slug, LONGEST_WORD).escape_debug());
         let Findings { problems, count, .. } = findings_of(known, entry, arguments);
         self.unlisted += count.saturating_sub(problems.len());
         if !problems.is_empty() {
-            self.show(guard, &speaker, slug, known, entry);
+            self.show(guard, &label, slug, known, entry);
         }
-        self.problems.extend(problems.into_iter().map(|inner| problem::inside(&place, &speaker, inner)));
+        self.problems.extend(problems.into_iter().map(|inner| problem::inside(&place, &label, inner)));
         for field in crate::guard::calls_of(entry, known) {
             self.list(guard, &place, field, arguments.get(field), depth + 1);
         }
@@ -128,7 +130,7 @@ impl Nested {
     fn show(
         &mut self,
         guard: &Guard<'_>,
-        speaker: &str,
+        label: &str,
         slug: &str,
         known: Option<Known<'_>>,
         entry: Option<&Entry>,
@@ -141,13 +143,13 @@ impl Nested {
             Some(known) => guard.example(known),
             None => entry.and_then(|entry| entry.example.as_ref()).map(|example| example.value.clone()),
         };
-        self.examples.extend(example.map(|example| format!("Example for {speaker}: {example}")));
+        self.examples.extend(example.map(|example| format!("Example for {label}: {example}")));
         self.shown.push(slug);
     }
 }
 
-fn said(speaker: &str, problem: Problem) -> Problem {
-    Problem { message: format!("{speaker}: {}", problem.message), ..problem }
+fn said(label: &str, problem: Problem) -> Problem {
+    Problem { message: format!("{label}: {}", problem.message), ..problem }
 }
 
 fn findings_of(known: Option<Known<'_>>, entry: Option<&Entry>, arguments: &Value) -> Findings {

@@ -1,8 +1,9 @@
-//! Whether a tool that failed complains of its arguments: what no check could foresee, advice may still mend.
+//! Detection of tool failures that blame the arguments, so that the caller gets advice on a mistake that no
+//! check could find beforehand.
 
 use tool::{Failure, FailureKind};
 
-/// What validators of other systems say, in lower case.
+/// Phrases of the validators of other systems, in lower case.
 const COMPLAINTS: [&str; 8] = [
     "validation error",
     "field required",
@@ -13,10 +14,11 @@ const COMPLAINTS: [&str; 8] = [
     "invalid params",
     "invalid arguments",
 ];
-/// A longer message is not a sentence about an argument; its beginning is enough.
+/// Number of characters read from a message. A complaint about an argument is at the beginning.
 const READ: usize = 2000;
 
-/// Whether a failure reads like a refusal of the arguments. Words in backticks are values, and do not count.
+/// Returns true if a failure reads like a complaint about the arguments. Text in backticks is a quoted value
+/// and is ignored.
 pub fn blames_arguments(failure: &Failure) -> bool {
     let may_be = match failure.kind {
         FailureKind::WrongKind | FailureKind::Unreadable | FailureKind::Crashed | FailureKind::Io => true,
@@ -31,8 +33,8 @@ pub fn blames_arguments(failure: &Failure) -> bool {
         | FailureKind::Interrupted => false,
     };
     let text: String = failure.message.chars().take(READ).flat_map(char::to_lowercase).collect();
-    let spoken: String = text.split('`').step_by(2).collect();
-    may_be && COMPLAINTS.iter().any(|complaint| spoken.contains(complaint))
+    let unquoted: String = text.split('`').step_by(2).collect();
+    may_be && COMPLAINTS.iter().any(|complaint| unquoted.contains(complaint))
 }
 
 #[cfg(test)]
@@ -40,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b29_only_complaints_about_arguments_count() {
+    fn only_complaints_about_arguments_count() {
         let check = |kind, message: &str, expect: bool| {
             assert_eq!(blames_arguments(&Failure::new(kind, message)), expect, "{kind:?} {message}");
         };

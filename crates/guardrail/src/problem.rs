@@ -1,5 +1,5 @@
-//! What a schema validator found, in words that say what to change. Values are never repeated, only their kind,
-//! and words of callers and schemas are cut before they are.
+//! Problem messages for schema errors, which state what to change. Values are never repeated, only their
+//! type. Keys and schema texts are shortened before they are quoted.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -8,16 +8,16 @@ use tool::{LONGEST_WORD, Problem, SESSION_ARGUMENT, ToolDefinition, json_kind, s
 
 use crate::synonym;
 
-/// What a schema wants may be a long pattern or list; more of it than this is not shown.
+/// Maximum number of characters of an expectation, which may be a long pattern or list.
 const LONGEST_EXPECTED: usize = 256;
-/// A list of choices is cut at this length, between two of them.
+/// Number of characters after which a list of choices is cut, between two choices.
 const LONGEST_CHOICE: usize = 200;
-/// A place longer than this is shown by its first and last step. Any two steps fit.
+/// Number of characters from which a pointer is shown by its first and last segment. Any two segments fit.
 const LONGEST_PLACE: usize = 160;
-/// More known names than this are counted, not listed.
+/// Maximum number of listed argument names; the rest is counted.
 const MOST_NAMES: usize = 16;
 
-/// One validator error as a problem.
+/// Converts a validator error into a problem.
 pub(crate) fn of(error: &ValidationError<'_>, definition: &ToolDefinition) -> Problem {
     let pointer = shown(error.instance_path().as_str());
     match error.kind() {
@@ -38,7 +38,7 @@ pub(crate) fn of(error: &ValidationError<'_>, definition: &ToolDefinition) -> Pr
     }
 }
 
-/// A key that the schema does not know.
+/// Problem of a key that the schema does not know.
 pub(crate) fn unknown_key(error: &ValidationError<'_>, key: &str, definition: &ToolDefinition) -> Problem {
     let parent = error.instance_path().as_str();
     let known: Vec<&str> = match parent {
@@ -55,62 +55,63 @@ pub(crate) fn unknown_key(error: &ValidationError<'_>, key: &str, definition: &T
     Problem::new(place_of_key(error, key), "no such argument", "an unknown argument", message)
 }
 
-/// Where a key stands that should not be there.
+/// Returns the pointer of an unknown key.
 pub(crate) fn place_of_key(error: &ValidationError<'_>, key: &str) -> String {
     join(&shown(error.instance_path().as_str()), key)
 }
 
-/// A session that the caller names to a tool which is always handed the caller's own.
+/// Problem of a session argument sent to a tool that always gets the caller's own session.
 pub(crate) fn given_session(arguments: &Value, definition: &ToolDefinition) -> Option<Problem> {
     let given = definition.wants_session().then(|| arguments.get(SESSION_ARGUMENT)).flatten()?;
-    let message = format!("`{SESSION_ARGUMENT}` is filled in by Sinew, with the caller's own: leave it out");
+    let message = format!("`{SESSION_ARGUMENT}` is set by Sinew to the caller's own session: leave it out");
     Some(Problem::new(join("", SESSION_ARGUMENT), "no such argument", json_kind(given), message))
 }
 
-/// Something else than an object of arguments.
-pub(crate) fn not_object(came: &Value) -> Problem {
-    let kind = json_kind(came);
+/// Problem of arguments that are not an object.
+pub(crate) fn not_object(given: &Value) -> Problem {
+    let kind = json_kind(given);
     Problem::new("", "object", kind, format!("the arguments must be an object, not {kind}"))
 }
 
-/// Whatever came instead of an object holds none of the required fields.
-pub(crate) fn not_an_object(definition: &ToolDefinition, came: &Value) -> Vec<Problem> {
-    let shape = not_object(came);
+/// Problems of arguments that are not an object: the wrong type, and every required field as missing.
+pub(crate) fn not_an_object(definition: &ToolDefinition, given: &Value) -> Vec<Problem> {
+    let shape = not_object(given);
     let required = definition.parameters().iter().filter(|parameter| parameter.must_be_given());
     let missing = required.map(|parameter| missing("", &parameter.name, parameter.kind.as_str()));
     std::iter::once(shape).chain(missing).collect()
 }
 
-/// Arguments of which it would cost too much to say what is wrong with them.
+/// Problem of invalid arguments that are too large to locate the errors.
 pub(crate) fn too_large(definition: &ToolDefinition) -> Problem {
     let message = format!(
-        "the arguments do not fit the schema of {}, and are too large to say where: send less at a time, under \
-         shorter keys",
+        "the arguments do not match the schema of {} and are too large to locate the errors: send less data per \
+         call, under shorter keys",
         definition.name()
     );
-    Problem::new("", "arguments that fit the schema", "object", message)
+    Problem::new("", "arguments that match the schema", "object", message)
 }
 
-/// A required field that is not there.
+/// Problem of an absent required field.
 pub(crate) fn missing(parent: &str, field: &str, expected: &str) -> Problem {
     let message = format!("`{}` is required", shorten(field, LONGEST_WORD).escape_debug());
     Problem::missing(join(parent, field), expected, message)
 }
 
-/// A required field that is null or an empty text.
+/// Problem of a required field that is null or an empty text.
 pub(crate) fn empty(field: &str, expected: &str) -> Problem {
     let message = format!("`{field}` is required; null and an empty text count as missing");
     Problem::missing(join("", field), expected, message)
 }
 
-/// A group of fields of which none is there: one problem, of the object that should hold one of them.
+/// Problem of a group of fields of which none is present. It points to the object that should contain one of
+/// them.
 pub(crate) fn none_of<'a>(fields: impl Iterator<Item = &'a str>) -> Problem {
     let fields: Vec<&str> = fields.collect();
     let message = format!("one of `{}` is required", fields.join("`, `"));
     Problem::missing("", format!("{ONE_OF}{}", fields.join("|")), message)
 }
 
-/// A text with fewer characters than it must have.
+/// Problem of a text that is too short.
 pub(crate) fn too_short(field: &str, least: u32, length: usize) -> Problem {
     let (expected, got) = (format!("at least {least} characters long"), format!("{length} characters"));
     let pointer = join("", field);
@@ -118,12 +119,12 @@ pub(crate) fn too_short(field: &str, least: u32, length: usize) -> Problem {
     Problem::new(pointer, expected, got, message)
 }
 
-/// What an unmet group is expected to be begins with this, and nothing else that is missing does.
+/// Prefix of the expectation of an unmet group. No other missing field has it.
 const ONE_OF: &str = "one of: ";
-/// What is expected of a field that nothing is known of.
+/// Expectation for a field of unknown type.
 pub(crate) const A_VALUE: &str = "a value";
 
-/// The required fields that are missing, as a person would name them.
+/// Names of the missing required fields, in readable form.
 pub fn missing_fields(problems: &[Problem]) -> Vec<String> {
     problems.iter().filter(|problem| problem.is_missing()).map(field).collect()
 }
@@ -137,19 +138,19 @@ fn field(problem: &Problem) -> String {
     }
 }
 
-/// The same problem of a call inside a call: its place and its words begin with those of the inner call.
-pub(crate) fn inside(outer: &str, speaker: &str, inner: Problem) -> Problem {
+/// Converts a problem of a nested call: prefixes its pointer and its message with those of the nested call.
+pub(crate) fn inside(outer: &str, label: &str, inner: Problem) -> Problem {
     let pointer = shown(&format!("{outer}{}", inner.pointer));
-    Problem { pointer, message: format!("{speaker}: {}", inner.message), ..inner }
+    Problem { pointer, message: format!("{label}: {}", inner.message), ..inner }
 }
 
-/// The type of a tool's argument.
+/// Returns the type of a tool's argument.
 pub(crate) fn kind_of(field: &str, definition: &ToolDefinition) -> &'static str {
     let parameter = definition.parameters().iter().find(|parameter| parameter.name == field);
     parameter.map_or(A_VALUE, |parameter| parameter.kind.as_str())
 }
 
-/// Where an error is, as a problem would say.
+/// Returns the pointer that the problem of this error has.
 pub(crate) fn place(error: &ValidationError<'_>) -> String {
     let parent = shown(error.instance_path().as_str());
     match error.kind() {
@@ -158,7 +159,8 @@ pub(crate) fn place(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// A JSON pointer, short enough to repeat: each step is cut, and of too many the first and the last are left.
+/// Shortens a JSON pointer: each segment is cut, and a pointer that is still too long keeps its first and
+/// last segment.
 fn shown(pointer: &str) -> String {
     let steps: Vec<_> = pointer.split('/').skip(1).map(|step| shorten(step, LONGEST_WORD)).collect();
     let length: usize = steps.iter().map(|step| 1 + step.chars().count()).sum();
@@ -168,7 +170,7 @@ fn shown(pointer: &str) -> String {
     }
 }
 
-/// One more step of a pointer, cut and escaped as RFC 6901 wants it.
+/// Appends a segment to a pointer, shortened and escaped according to RFC 6901.
 pub(crate) fn join(parent: &str, key: &str) -> String {
     format!("{parent}/{}", shorten(key, LONGEST_WORD).replace('~', "~0").replace('/', "~1"))
 }
@@ -203,7 +205,7 @@ fn expected(kind: &ValidationErrorKind) -> String {
     shorten(&text, LONGEST_EXPECTED).into_owned()
 }
 
-/// The values there are to choose from; of many the first, and how many more.
+/// Lists the allowed values; of many, the first ones and the number of the others.
 fn choices(options: &Value) -> String {
     let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut text = String::new();
@@ -220,7 +222,7 @@ fn choices(options: &Value) -> String {
     format!("one of [{text}]")
 }
 
-/// The kind of value that came, with its size where size was the problem.
+/// Describes the type of the given value, with its size if the size is the problem.
 fn got(value: &Value, kind: &ValidationErrorKind) -> String {
     let by_length =
         matches!(kind, ValidationErrorKind::MinLength { .. } | ValidationErrorKind::MaxLength { .. });
@@ -236,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_cut_at_its_long_steps_and_in_its_middle() {
+    fn pointer_is_cut_at_long_segments_and_in_the_middle() {
         let long = "k".repeat(100);
         let cut = format!("{}…", "k".repeat(64));
         let check = |pointer: &str, expect: &str| assert_eq!(shown(pointer), expect, "{pointer}");
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_listed_as_long_as_they_fit() {
+    fn choices_are_listed_while_they_fit() {
         let word = |letters: usize| "w".repeat(letters);
         let listed = choices(&serde_json::json!([word(62), word(62), word(62), word(4), word(1)]));
         let (long, short) = (format!("\"{}\"", word(62)), format!("\"{}\"", word(4)));
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_counted() {
+    fn surplus_names_are_counted() {
         let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         assert_eq!(listed(&names[..2]), "n0, n1");

@@ -1,4 +1,4 @@
-//! The refusal of a malformed call: what is wrong, all at once, and a call that would be accepted.
+//! Refusal of a malformed call: all problems at once, and an example of a valid call.
 
 use serde_json::Value;
 use tool::{Refusal, RefusalCode};
@@ -6,7 +6,7 @@ use tool::{Refusal, RefusalCode};
 use crate::findings::Findings;
 use crate::problem;
 
-/// The refusal of a call to `tool` with these findings. The example, if any, is known to be accepted.
+/// Builds the refusal of a call to `tool`. The guardrail has checked that the example, if any, is accepted.
 pub(crate) fn refusal(tool: &str, findings: Findings, example: Option<Value>) -> Refusal {
     let Findings { problems, count, examples } = findings;
     let missing = problem::missing_fields(&problems);

@@ -1,5 +1,6 @@
-//! What a malformed call was probably meant to be. One proposal, made of every obvious repair at once; where two would
-//! do there is none. No value is invented: what is proposed is what came, under other keys or read as what it says.
+//! Repair proposals for malformed calls. There is one proposal, made of every obvious repair at once, and
+//! none if a repair is ambiguous. No value is invented: the proposal has the given values, under other keys
+//! or converted to the type they denote.
 
 mod keys;
 mod values;
@@ -13,37 +14,38 @@ use tool::{Arguments, Refusal, Repair};
 use crate::Fitting;
 use crate::guard::{Guard, Known};
 
-/// Larger arguments are not looked at: the caller knows them better.
+/// Maximum size in bytes of arguments for which a repair is searched.
 const LARGEST: usize = 4 << 20;
-/// Larger arguments are not repeated, only what to change in them.
+/// Maximum size in bytes of repaired arguments that are sent back; for larger ones the offer only lists the
+/// changes.
 const LARGEST_REPEATED: usize = 64 << 10;
-/// More changes than this are no repair but another call.
+/// Maximum number of changes; with more, the result would be a different call.
 const MOST_CHANGES: usize = 16;
 
-/// Arguments that would pass the guardrail where the given ones did not. They have been judged by nobody.
+/// Repaired call that would pass the guardrail. No policy has judged it.
 #[derive(Debug)]
 pub struct Proposal {
     call: Fitting,
     offer: Offer,
 }
 
-/// What is offered once the proposal has been proven.
+/// Repair to offer once the proposed call is known to be permitted.
 #[derive(Debug)]
 pub struct Offer {
-    /// Without the tool's defaults; absent where they are too large to be repeated.
+    /// Repaired arguments without the tool's defaults; `None` if they are too large to send back.
     arguments: Option<Arguments>,
     note: String,
 }
 
 impl Proposal {
-    /// The call to validate and judge, and what to offer if it would be permitted.
+    /// Returns the call to validate and judge, and the offer to make if it would be permitted.
     pub fn into_parts(self) -> (Fitting, Offer) {
         (self.call, self.offer)
     }
 }
 
 impl Offer {
-    /// Puts the repair into the refusal of what it repairs.
+    /// Adds the repair to the refusal of the original call.
     pub fn add_to(self, refusal: &mut Refusal) {
         let accepted = match &self.arguments {
             Some(_) => "`repair` is accepted".to_owned(),
@@ -57,7 +59,7 @@ impl Offer {
     }
 }
 
-/// What was changed, in words.
+/// Descriptions of the changes made.
 #[derive(Default)]
 struct Changes(Vec<String>);
 
@@ -66,13 +68,13 @@ impl Changes {
         self.0.push(change);
     }
 
-    /// Whether it is another call by now: what is left to change is not worth looking for.
+    /// Returns true if there are more changes than a repair may have, so that the search can stop.
     fn are_too_many(&self) -> bool {
         self.0.len() > MOST_CHANGES
     }
 }
 
-/// The one obvious repair of a call, if there is one and the guard would let it pass.
+/// Returns the one obvious repair of a call, if there is one and the guardrail accepts it.
 pub(crate) fn propose(guard: &Guard<'_>, known: Known<'_>, arguments: Value) -> Option<Proposal> {
     if size(&arguments) > LARGEST {
         return None;
@@ -91,7 +93,7 @@ pub(crate) fn propose(guard: &Guard<'_>, known: Known<'_>, arguments: Value) -> 
     Some(Proposal { call, offer: Offer { arguments, note } })
 }
 
-/// How many bytes a value takes as JSON; a little more than [`LARGEST`] where it is more.
+/// Returns the size of a value as JSON in bytes. Counting stops soon after `MAX_REPAIRABLE_BYTES`.
 fn size(value: &Value) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -105,7 +107,7 @@ fn size(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // The only error is ours, and says what the count says.
+    // The only possible error is the one of `write` above, and the count already shows it.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

@@ -1,4 +1,5 @@
-//! What a validator requires without a function: fields that are there, and texts of a known form.
+//! Declarative checks of a validator, which need no function: present fields, string formats and forbidden
+//! values.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,22 +8,23 @@ use tool::{Arguments, Problem, ToolDefinition};
 
 use crate::validators::is_absent;
 
-/// A check that needs no function.
+/// Declarative check of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// Each of these is there, and not empty.
+    /// Each of these fields is present and not empty.
     Present(Vec<String>),
-    /// This argument has this form; without a name, every argument that is named after the form or declares it.
+    /// This argument has this format; without a name, every argument that is named after the format or
+    /// declares it.
     Form(Option<String>, Form),
-    /// None of these begins with `-`: a program would take it for an option.
+    /// None of these values begins with `-`, because a program would read it as an option.
     NoOption(Vec<String>),
-    /// Nothing in any argument has this key: what carries the call out would read it as its own.
+    /// No object inside the arguments has this key, because the code that runs the call would interpret it.
     NoKey(&'static str),
 }
 
-/// A form that text can have, by the words of JSON Schema.
+/// String format, named as in JSON Schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the words are those of JSON Schema")]
+#[allow(missing_docs, reason = "the names are those of JSON Schema")]
 pub enum Form {
     Email,
     Uri,
@@ -76,7 +78,7 @@ impl Requirement {
             }
             Requirement::NoKey(key) => {
                 let refused = |(field, _): (&String, &Value)| {
-                    let message = format!("Field '{field}' must not have the key '{key}' anywhere in it");
+                    let message = format!("Field '{field}' must not contain the key '{key}' at any depth");
                     Problem::new(format!("/{field}"), format!("no key {key}"), "that key", message)
                 };
                 arguments.iter().filter(|(_, value)| has_key(value, key)).map(refused).collect()
@@ -93,7 +95,7 @@ impl Requirement {
 fn is_option(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with('-'),
-        // A negative number is one to some programs.
+        // Some programs read a negative number as an option.
         Value::Number(number) => number.to_string().starts_with('-'),
         Value::Array(items) => items.iter().any(is_option),
         _ => false,
@@ -114,7 +116,7 @@ fn declares(definition: &ToolDefinition, name: &str, form: Form) -> bool {
 }
 
 impl Form {
-    /// The form of this name.
+    /// Returns the format of this name.
     pub fn named(word: &str) -> Option<Form> {
         FORMS.iter().find(|(known, _)| *known == word).map(|(_, form)| *form)
     }
@@ -123,13 +125,14 @@ impl Form {
         FORMS.iter().find(|(_, form)| *form == self).map_or("", |(word, _)| word)
     }
 
-    /// Whether an argument of this name is meant to have the form: `email`, `recipient_email`.
+    /// Returns true if an argument of this name is expected to have the format: `email`, `recipient_email`.
     fn names(self, name: &str) -> bool {
         let (name, word) = (name.to_ascii_lowercase().replace('-', "_"), self.as_str().replace('-', "_"));
         name == word || name.strip_suffix(&word).is_some_and(|before| before.ends_with('_'))
     }
 
-    /// What is wrong with a value that should have it. One that is not there is another check's business.
+    /// Returns the problem of a value that lacks the format. An absent value is not a problem here; `Present`
+    /// checks that.
     fn problem(self, name: &str, value: Option<&Value>) -> Option<Problem> {
         if is_absent(value) || value.and_then(Value::as_str).is_some_and(|text| self.admits(text)) {
             return None;
@@ -143,7 +146,7 @@ impl Form {
         ))
     }
 
-    /// Whether a text has the form.
+    /// Returns true if a text has the format.
     pub fn admits(self, text: &str) -> bool {
         match self {
             Form::Email => is_email(text),
@@ -199,7 +202,7 @@ fn is_uuid(text: &str) -> bool {
     lengths.eq([8, 4, 4, 4, 12]) && text.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
 }
 
-/// Digits of exactly this length.
+/// Parses a number of exactly `length` digits.
 fn number(text: &str, length: usize) -> Option<u32> {
     let digits = text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -222,7 +225,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// With a zone, as JSON Schema wants it.
+/// Returns true for a time with a time zone, as JSON Schema requires it.
 fn is_time(text: &str) -> bool {
     let Some(at) = text.find(['Z', 'z', '+', '-']) else { return false };
     let (clock, zone) = text.split_at(at);
@@ -246,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_admit_what_they_name() {
+    fn formats_accept_only_matching_text() {
         let check = |word: &str, good: &[&str], bad: &[&str]| {
             let form = Form::named(word).unwrap();
             good.iter().for_each(|text| assert!(form.admits(text), "{word}: {text}"));
@@ -308,7 +311,7 @@ mod tests {
         check("ipv6", &["::1", "fe80::1"], &["127.0.0.1", ":::1"]);
         check("hostname", &["example.org", "localhost"], &["-a.org", "a..b", "a_b"]);
         assert_eq!(Form::named("zip"), None);
-        // The longest there may be, and one character more.
+        // Maximum lengths, and one character more.
         let label = "a".repeat(63);
         let host = |last: usize| format!("{label}.{label}.{label}.{}", "a".repeat(last));
         check("hostname", &[&host(61), &label], &[&host(62), &format!("{label}a")]);
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_without_a_field_is_that_of_the_arguments_named_after_it() {
+    fn format_without_field_applies_to_arguments_named_after_it() {
         for (name, named) in [
             ("email", true),
             ("recipient_email", true),
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_wherever_it_is_and_a_text_is_no_key() {
+    fn forbidden_key_is_found_at_any_depth_but_not_in_text() {
         let definition = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low).check().unwrap();
         let check = |value: Value, expect: usize| {
             let arguments: Arguments = [("a".to_owned(), value.clone())].into_iter().collect();
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_without_a_field_is_that_of_the_arguments_that_declare_it_too() {
+    fn format_without_field_applies_to_arguments_declaring_it() {
         let mut spec = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low);
         spec.input_schema = Some(json!({"type": "object", "properties": {
             "other": {"type": "string"}, "contact": {"type": "string", "format": "email"},
@@ -355,8 +358,8 @@ mod tests {
             ["other", "contact", "home"].map(|name| (name.to_owned(), json!("?"))).into_iter().collect();
         let check = |form: Form, expect: &str| {
             let problems = Requirement::Form(None, form).problems(&definition, &arguments);
-            let said: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
-            assert_eq!(said, [expect]);
+            let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+            assert_eq!(messages, [expect]);
         };
         check(Form::Email, "Field 'contact' is not a valid email");
         check(Form::Uri, "Field 'home' is not a valid uri");

@@ -1,4 +1,4 @@
-//! A tool's input schema, compiled once and bounded: a hostile schema costs little and reaches no network.
+//! Compiled input schema of a tool, with bounds: a hostile schema costs little and reaches no network.
 
 mod cost;
 mod graph;
@@ -11,17 +11,17 @@ use serde_json::Value;
 use crate::lore::Lore;
 use crate::validators::Validators;
 
-/// Deeper schemas are refused: nobody writes them by hand, and validators recurse.
+/// Maximum depth of a schema. Hand-written schemas are flatter, and validators recurse.
 const DEEPEST: usize = 64;
-/// A schema may not have more values than this, a list of allowed words included.
+/// Maximum number of values in a schema, enum values included.
 const MOST_VALUES: usize = 100_000;
-/// A compiled pattern may not need more memory than this.
+/// Maximum memory of a compiled pattern in bytes.
 const LARGEST_PATTERN: usize = 1 << 20;
-/// Of what is wrong with a value, which may quote it.
+/// Maximum number of characters of an error message, which may quote the value.
 const LONGEST_OBJECTION: usize = 300;
-/// The format of an argument that is a list of `{tool_slug, arguments}`.
+/// Format of an argument that is a list of `{tool_slug, arguments}`.
 const CALLS: &str = "calls";
-/// The dialects there are, by the addresses they are declared under.
+/// Supported dialects, by the URI under which a schema declares them.
 const DIALECTS: [(&str, Draft); 5] = [
     ("json-schema.org/draft/2020-12/schema", Draft::Draft202012),
     ("json-schema.org/draft/2019-09/schema", Draft::Draft201909),
@@ -34,17 +34,17 @@ const DIALECTS: [(&str, Draft); 5] = [
 #[derive(Debug)]
 pub struct InputSchema {
     validator: Validator,
-    /// The arguments that hold calls of other tools.
+    /// Arguments that hold calls of other tools.
     calls: Vec<String>,
-    /// What the tool requires beyond it.
+    /// Validators of the tool, which run after the schema check.
     validators: Option<Arc<Validators>>,
-    /// What is known of the mistakes people make.
+    /// Guidance on known mistakes.
     lore: Option<Arc<Lore>>,
 }
 
 impl InputSchema {
-    /// Compiles a schema. References outside it are refused, patterns run in linear time, and what could take for
-    /// ever to use is an error here.
+    /// Compiles a schema. References outside it are refused, patterns run in linear time, and a schema whose
+    /// evaluation could take unbounded time is an error.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         if depth_exceeds(schema, DEEPEST) {
             return Err(SchemaError::TooDeep);
@@ -63,17 +63,18 @@ impl InputSchema {
         Ok(InputSchema { validator, calls, validators: None, lore: None })
     }
 
-    /// The same, with what the tool requires beyond it. No call of the tool is valid before these were asked.
+    /// Adds the tool's validators. No call of the tool is valid before they have run.
     pub fn validated_by(self, validators: Arc<Validators>) -> Self {
         InputSchema { validators: Some(validators), ..self }
     }
 
-    /// The same, with what is told where its arguments are wrong.
+    /// Adds guidance to include in refusals.
     pub fn taught_by(self, lore: Arc<Lore>) -> Self {
         InputSchema { lore: Some(lore), ..self }
     }
 
-    /// The first thing that is wrong with a value, in words that fit on a line. For what is not a call: an answer.
+    /// Returns the first error of a value as one short line. For values that are not call arguments, such as
+    /// results.
     pub fn objection(&self, value: &Value) -> Option<String> {
         let error = self.validator.iter_errors(value).next()?;
         let (at, what) = (error.instance_path().to_string(), error.to_string());
@@ -89,7 +90,7 @@ impl InputSchema {
         self.lore.as_deref()
     }
 
-    /// The arguments that hold calls of other tools: those of the format `calls`.
+    /// Arguments that hold calls of other tools: those of the format `calls`.
     pub(crate) fn calls(&self) -> &[String] {
         &self.calls
     }
@@ -99,7 +100,8 @@ impl InputSchema {
     }
 }
 
-/// The declared dialect; the newest where none is declared. One we do not know may mean anything by its words.
+/// Returns the declared dialect, or the newest if none is declared. An unknown dialect is refused, because
+/// its keywords may mean anything.
 fn dialect(schema: &Value) -> Result<Draft, SchemaError> {
     let Some(declared) = schema.get("$schema") else { return Ok(Draft::Draft202012) };
     let address = declared.as_str().map(|address| address.trim_end_matches('#'));
@@ -121,7 +123,7 @@ fn depth_exceeds(value: &Value, left: usize) -> bool {
     }
 }
 
-/// What is left of `left` once every value is counted.
+/// Returns the rest of the budget `left` after counting every value, or `None` once it is exceeded.
 fn values_exceed(value: &Value, left: usize) -> Option<usize> {
     let left = left.checked_sub(1)?;
     match value {
@@ -131,30 +133,32 @@ fn values_exceed(value: &Value, left: usize) -> Option<usize> {
     }
 }
 
-/// Why a schema cannot be used.
+/// Reason why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// It nests too deeply.
+    /// The schema is nested too deeply.
     #[error("the input schema is nested deeper than {DEEPEST} levels")]
     TooDeep,
-    /// It has too many values.
+    /// The schema has too many values.
     #[error("the input schema has more than {MOST_VALUES} values")]
     TooLarge,
-    /// It leads back to itself without going into a value.
+    /// The schema refers to itself without descending into a value.
     #[error("the input schema refers to itself in a loop that never reaches a value")]
     Loop,
-    /// Its references multiply.
+    /// The references of the schema multiply, or it has too many subschemas.
     #[error(
-        "the input schema costs too much to use: its parts refer to one another so that one value may be held against \
-         more than {} of them, or it has more than {} parts",
+        "the input schema is too expensive to evaluate: its references may apply more than {} subschemas to one value, \
+         or it has more than {} subschemas",
         cost::DEAREST,
         graph::MOST_SUBSCHEMAS
     )]
     TooDear,
-    /// It declares a dialect that is not known here.
-    #[error("the input schema declares the dialect {0}; known are the drafts 4, 6, 7, 2019-09 and 2020-12")]
+    /// The schema declares an unknown dialect.
+    #[error(
+        "the input schema declares the dialect {0}; supported are the drafts 4, 6, 7, 2019-09 and 2020-12"
+    )]
     Dialect(String),
-    /// It is not a schema, or refers to something outside itself.
+    /// The value is not a valid schema, or refers to something outside itself.
     #[error("the input schema cannot be used: {0}")]
     Invalid(String),
 }

@@ -1,9 +1,9 @@
-//! What a caller meant by an argument's name that a tool does not know.
+//! Resolution of argument names that a tool does not know.
 
 use tool::{is_slip_of, nearest};
 
-/// Names that models use for one another. A key stands for another of its row, and only where the tool has exactly
-/// one of them.
+/// Names that models use interchangeably. A key matches another name of its row, and only if the tool has
+/// exactly one of them.
 const SYNONYMS: [&[&str]; 8] = [
     &[
         "path",
@@ -30,8 +30,8 @@ const SYNONYMS: [&[&str]; 8] = [
     &["offset", "start", "skip"],
 ];
 
-/// The one known name that `key` was probably meant to be: the same but for case and separators, a synonym, or a slip
-/// of the keyboard. Nothing where two would do.
+/// Returns the one known name that `key` probably denotes: equal except for case and separators, a synonym,
+/// or a typing error. `None` if the match is ambiguous.
 pub(crate) fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = fold(key);
     let same: Vec<&&str> = known.iter().filter(|name| fold(name) == folded).collect();
@@ -50,8 +50,8 @@ pub(crate) fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     }
 }
 
-/// The same for those who would act on it: a word that is only near may say the opposite (`no_recursive`,
-/// `exclude_hidden`), so nearness counts for no more than one slip.
+/// Like `likely_name`, but strict enough to act on: a similar name may mean the opposite (`no_recursive`,
+/// `exclude_hidden`), so at most one typing error is tolerated.
 pub(crate) fn surely_meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let is_synonym = |name: &str| {
         SYNONYMS.iter().any(|row| row.contains(&name) && row.iter().any(|word| fold(word) == fold(key)))
@@ -60,7 +60,7 @@ pub(crate) fn surely_meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> 
 }
 
 fn fold(word: &str) -> String {
-    // A key may be megabytes long; no name of ours is.
+    // A key may be megabytes long; known names are not.
     let letters = word.chars().take(tool::LONGEST_WORD + 1).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
     letters.flat_map(char::to_lowercase).collect()
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_name_is_meant_or_none() {
+    fn at_most_one_name_matches() {
         let check =
             |key: &str, known: &[&str], expect: Option<&str>| assert_eq!(meant(key, known), expect, "{key}");
         let write = ["path", "content", "mode"];
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_near_is_not_acted_on() {
+    fn merely_similar_name_is_not_acted_on() {
         for (key, name) in [
             ("no_recursive", "recursive"),
             ("nonrecursive", "recursive"),

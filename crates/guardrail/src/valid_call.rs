@@ -1,4 +1,4 @@
-//! The proof that a call's arguments passed the guardrail.
+//! Proof that the arguments of a call passed the guardrail.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tool::{Arguments, Caller, Failure, FailureKind, SESSION_ARGUMENT, ToolDefinition};
 
-/// A tool and arguments that fit it, with defaults filled in, and that its validators let pass. Only
-/// [`Fitting::validated`](crate::Fitting::validated) makes one, and [`check`](crate::check) of a tool that has none.
+/// Tool and arguments that passed its schema and its validators, with defaults filled in. Only
+/// `SchemaCheckedCall` creates one: `run_validators`, or `without_validators` for a tool that has none.
 #[derive(Debug)]
 pub struct ValidCall {
     definition: Arc<ToolDefinition>,
     arguments: Arguments,
-    /// The caller's own, where the tool wants it.
+    /// Session of the caller, if the tool wants it.
     session: Option<String>,
-    /// On whose behalf it runs, once somebody has said.
+    /// Caller, once `with_caller` has set it.
     caller: Option<Arc<Caller>>,
 }
 
@@ -23,24 +23,25 @@ impl ValidCall {
         ValidCall { definition, arguments, session: None, caller: None }
     }
 
-    /// The tool.
+    /// Definition of the tool.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
 
-    /// The same call by this caller: its worker session, which the tool is told if it wants to know, and whose it is.
-    /// Nothing else can be added after the check.
+    /// Sets the caller, and its session if the tool wants it. Nothing else can be added after the check.
     pub fn made_by(self, caller: &Arc<Caller>) -> Self {
         let session = caller.session.clone().filter(|_| self.definition.wants_session());
         ValidCall { session, caller: Some(Arc::clone(caller)), ..self }
     }
 
-    /// On whose behalf it runs, in one word: what is kept for it is for no other. Empty while nobody has said.
+    /// Returns the key of the caller, which separates stored state between callers. Empty if no caller is
+    /// set.
     pub fn party(&self) -> String {
         self.caller.as_ref().map(|caller| caller.party()).unwrap_or_default()
     }
 
-    /// What the tool is handed: the arguments and, if it wants it, the session under `session_id`.
+    /// Returns the arguments as the tool receives them: with the session under `session_id`, if the tool
+    /// wants it.
     pub fn handed_over(&self) -> Arguments {
         let mut arguments = self.arguments.clone();
         if let Some(session) = &self.session {
@@ -49,15 +50,15 @@ impl ValidCall {
         arguments
     }
 
-    /// The arguments as they were checked, defaults filled in.
+    /// Arguments as they were checked, with defaults filled in.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
 
-    /// What the tool is handed, as the type its schema was derived from.
+    /// Deserializes the arguments, as the tool receives them, into the type its schema was derived from.
     ///
-    /// The schema has already accepted them, so an error here means that type and schema disagree: a fault of the
-    /// tool, reported as one.
+    /// The schema has already accepted them, so an error means that type and schema disagree. It is reported
+    /// as a crash of the tool.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let mut arguments = Value::Object(self.handed_over());
         write_whole_numbers_plainly(&mut arguments);
@@ -68,13 +69,14 @@ impl ValidCall {
     }
 }
 
-/// To a schema `1.0` is an integer, to a type of ours only `1` is. Beyond what a float tells apart, numbers stay as they are.
+/// Rewrites whole floats as integers: a JSON schema accepts `1.0` as an integer, a Rust integer type does
+/// not. Numbers beyond the exact range of a float are unchanged.
 fn write_whole_numbers_plainly(value: &mut Value) {
     match value {
         Value::Number(number) => {
             let float = number.as_f64().filter(|float| number.is_f64() && float.abs() <= LARGEST_EXACT);
             if let Some(whole) = float.filter(|float| float.fract() == 0.0) {
-                // In range by the comparison above, so nothing is cut off.
+                // The comparison above keeps it in range, so the cast is exact.
                 *number = serde_json::Number::from(whole as i64);
             }
         }
@@ -84,7 +86,7 @@ fn write_whole_numbers_plainly(value: &mut Value) {
     }
 }
 
-/// Up to here every integer has a float of its own.
+/// Largest magnitude up to which every integer has an exact float (2^53).
 const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t015_a_whole_number_is_an_integer_however_it_is_written() {
+    fn whole_float_is_accepted_as_an_integer() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
         struct Wanted {
             head: u64,
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn b151_b153_a_tool_that_wants_it_is_handed_the_callers_own_session() {
+    fn session_is_passed_only_to_tools_that_want_it() {
         let check = |wants: bool, session: Option<&str>, expect: Value| {
             let mut spec = ToolSpec::new("note", "A tool", Category::READ_ONLY, RiskLevel::Low);
             spec.wants_session = wants;

@@ -1,4 +1,4 @@
-//! A tool's own validators: what it requires beyond its schema, declared or as a function. They fail closed.
+//! Validators of a tool: checks beyond its schema, declarative or as a function. They fail closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,20 @@ use tool::{Arguments, Problem, Refusal, RefusalCode, ToolDefinition, visible_lin
 use crate::lore::Lore;
 use crate::requirement::Requirement;
 
-/// More problems than this are counted, not listed.
+/// Maximum number of listed problems; the rest is counted.
 const MOST_PROBLEMS: usize = 16;
 
-/// One validator.
+/// One validator of a tool.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What needs no function.
+    /// Declarative checks.
     pub requirements: Vec<Requirement>,
-    /// What does, if anything.
+    /// Validator function, if there is one.
     pub function: Option<Function>,
 }
 
-/// All validators of one tool, in the order they are stated, what is taught where they refuse, and who runs them.
+/// All validators of one tool in declared order, the guidance for their refusals, and the workers that run
+/// them.
 #[derive(Debug)]
 pub struct Validators {
     rules: Vec<Rule>,
@@ -30,7 +31,7 @@ pub struct Validators {
     workers: Workers,
 }
 
-/// What a validator found, or why it found nothing.
+/// Collected results of the validators of one call.
 struct Asked {
     problems: Vec<Problem>,
     failed: Option<KnowledgeError>,
@@ -38,12 +39,13 @@ struct Asked {
 }
 
 impl Validators {
-    /// The validators of a tool, to be run by these workers.
+    /// Creates the validators of a tool, to be run by these workers.
     pub fn new(rules: Vec<Rule>, lore: Arc<Lore>, workers: Workers) -> Self {
         Validators { rules, lore, workers }
     }
 
-    /// Asks every one of them, so that the caller learns everything at once; tells which were slow.
+    /// Runs every validator, so that the caller gets all problems at once, and returns the slow ones with
+    /// their run time.
     pub(crate) async fn ask(
         &self,
         definition: &ToolDefinition,
@@ -73,7 +75,7 @@ impl Validators {
 
     fn refusal(&self, definition: &ToolDefinition, asked: Asked) -> Box<Refusal> {
         let Asked { mut problems, failed, .. } = asked;
-        // Two validators of one command often say the same.
+        // Several validators of one command often report the same problem.
         let mut seen = std::collections::HashSet::new();
         problems.retain(|problem| seen.insert(problem.message.clone()));
         let count = problems.len();
@@ -87,11 +89,15 @@ impl Validators {
             reason.push_str(&format!(" And {} more.", count - problems.len()));
         }
         let (detail, hint) = match failed {
-            None => ("validator_refused", "send the call again as the tool's validator asks"),
-            Some(KnowledgeError::Unavailable(_)) => {
-                ("validator_unavailable", "`sinew doctor` says what this machine lacks to run validators")
-            }
-            Some(_) => ("validator_failed", "the tool's validator is at fault: its manifest must be mended"),
+            None => (
+                "validator_refused",
+                "correct the arguments as the validator's messages say, and send the call again",
+            ),
+            Some(KnowledgeError::Unavailable(_)) => (
+                "validator_unavailable",
+                "run `sinew doctor` to see what this machine lacks to run validators",
+            ),
+            Some(_) => ("validator_failed", "the tool's validator failed: fix it in the tool's manifest"),
         };
         let mut refusal =
             Refusal::new(name, RefusalCode::ValidatorRejected, reason).detail(detail).hint(hint);
@@ -103,10 +109,15 @@ impl Validators {
 }
 
 fn told(function: &Function, error: &str) -> Problem {
-    Problem::new("", format!("what `{}` accepts", function.id), "something else", visible_line(error))
+    Problem::new(
+        "",
+        format!("arguments that `{}` accepts", function.id),
+        "something else",
+        visible_line(error),
+    )
 }
 
-/// Whether a value counts as not there.
+/// Returns true if a value counts as missing.
 pub(crate) fn is_absent(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,

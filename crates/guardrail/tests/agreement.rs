@@ -1,6 +1,6 @@
-//! Random schemas and arguments: nothing panics, and a second validator, Python's `jsonschema`, comes to the same
-//! answers. Where Python or the package is missing, the comparison says so and is left out; `cargo xtask test` installs
-//! it below `target`.
+//! Random schemas and arguments: nothing panics, and a second validator, Python's `jsonschema`, gives the
+//! same results. Without Python or the package, the test prints a note and skips the comparison; `cargo xtask
+//! test` installs the package below `target`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
 
@@ -21,7 +21,8 @@ const SCHEMAS: u64 = 400;
 const INSTANCES: usize = 12;
 const GARBAGE: usize = 2500;
 
-/// Reads `[schema, [instance, …]]` a line, answers a list of `true` and `false` a line.
+/// Python program that reads `[schema, [instance, …]]` per line and prints a list of `true` and `false` per
+/// line.
 const SECOND_OPINION: &str = r#"
 import json, sys
 from jsonschema.validators import validator_for, Draft202012Validator
@@ -31,7 +32,7 @@ for line in sys.stdin:
     print(json.dumps([validator.is_valid(instance) for instance in instances]))
 "#;
 
-/// A tool with one argument `v` of this schema.
+/// Returns a tool with one argument `v` of this schema.
 fn tool(schema: &Value, dialect: Dialect) -> Option<(Arc<ToolDefinition>, InputSchema)> {
     let mut spec = ToolSpec::new("t", "Random", Category::READ_ONLY, RiskLevel::Low);
     let mut whole = json!({"type": "object", "properties": {"v": schema}, "required": ["v"],
@@ -46,7 +47,7 @@ fn tool(schema: &Value, dialect: Dialect) -> Option<(Arc<ToolDefinition>, InputS
 }
 
 #[test]
-fn a_second_validator_comes_to_the_same_answers() {
+fn second_validator_gives_the_same_results() {
     let Some(python) = python_with_jsonschema() else { return };
     let mut questions = String::new();
     let mut answers: Vec<Vec<bool>> = Vec::new();
@@ -64,7 +65,10 @@ fn a_second_validator_comes_to_the_same_answers() {
     assert!(answers.len() as u64 > SCHEMAS * 3 / 4, "most schemas compile: {}", answers.len());
     let (all, accepted) =
         (answers.len() * INSTANCES, answers.iter().flatten().filter(|valid| **valid).count());
-    assert!(accepted * 5 > all && accepted * 5 < all * 4, "both answers are common: {accepted} of {all}");
+    assert!(
+        accepted * 5 > all && accepted * 5 < all * 4,
+        "accepted and refused are both frequent: {accepted} of {all}"
+    );
     let others = ask(&python, questions.clone());
     assert_eq!(others.len(), answers.len());
     for ((ours, theirs), question) in answers.iter().zip(&others).zip(questions.lines()) {
@@ -72,16 +76,16 @@ fn a_second_validator_comes_to_the_same_answers() {
     }
 }
 
-/// The Python to ask, if it has the package.
+/// Returns the Python interpreter, if it has the package.
 fn python_with_jsonschema() -> Option<String> {
     let python = std::env::var("SINEW_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_it = Command::new(&python).args(["-c", "import jsonschema"]).stderr(Stdio::null()).status();
     if has_it.is_ok_and(|status| status.success()) {
         return Some(python);
     }
-    eprintln!(
-        "skipped: `{python}` has no package jsonschema to compare with; `cargo xtask test` installs it"
-    );
+    ::tests::left_out(&format!(
+        "`{python}` has no package jsonschema to compare with; `cargo xtask test` installs it"
+    ));
     None
 }
 
@@ -93,7 +97,7 @@ fn ask(python: &str, questions: String) -> Vec<Vec<bool>> {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    // Written beside the reading: a full pipe on either side would stop both.
+    // A separate thread writes while this one reads, so that a full pipe cannot block both processes.
     let writer = std::thread::spawn(move || input.write_all(questions.as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
@@ -103,7 +107,7 @@ fn ask(python: &str, questions: String) -> Vec<Vec<bool>> {
 }
 
 #[test]
-fn nothing_panics_whatever_the_schema_says() {
+fn random_schemas_never_panic() {
     let mut random = Random::new(11);
     let mut usable = 0;
     for _ in 0..GARBAGE {

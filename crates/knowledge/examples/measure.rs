@@ -1,8 +1,8 @@
-//! Measures what a validator costs: `cargo run --release -p knowledge --example measure -- [rounds]`.
+//! Measures the cost of a validator: `cargo run --release -p knowledge --example measure -- [rounds]`.
 //!
-//! Prints the time of a run in a context that nobody has used, the way to the worker and back included. The worker is a thread of
-//! this program and has no walls: `cargo xtask bench` measures one that has, in the daemon. With `count validator N` it
-//! runs N of them and prints nothing: for whoever counts instructions.
+//! Prints the time of a run in a fresh context, including the round trip to the worker. The worker is a
+//! thread of this program without a sandbox: `cargo xtask bench` measures a sandboxed one in the daemon. With
+//! `count validator N` it runs N validators and prints nothing, for counting instructions.
 
 use std::error::Error;
 use std::os::unix::net::UnixStream;

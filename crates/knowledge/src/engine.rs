@@ -1,11 +1,11 @@
-//! The engine: a context with limits that no function has touched, and one function run in it.
+//! JavaScript engine: a context with limits, in which one function runs at a time.
 //!
-//! A context is made once in each process. After a run its memory is put back as it was before any, so the next one
-//! meets the same bytes as the first: nothing that a function did, left or broke is there any more.
+//! Each process creates one context. After every run its memory is restored to the state before the first, so
+//! that nothing a function did, left or broke is visible to the next.
 //!
-//! The limits in here are the first line, and polite: a function that minds them ends with an exception. Some natives
-//! never look at the clock, and the memory limit can crash the engine itself; for those the process is killed from
-//! outside. Nothing is ever loaded as compiled code: each run parses its text.
+//! The limits here are the first line of defence: a function that exceeds them ends with an exception. Some
+//! native functions never check the clock, and the memory limit can crash the engine; in those cases the
+//! process is killed from outside. Nothing is ever loaded as compiled code: each run parses its source text.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,17 +19,17 @@ use crate::heap::{Heap, Image};
 use crate::wire::{Reply, Request, Task};
 
 const STACK: usize = 256 * 1024;
-/// More errors than this, or longer ones, are not told.
+/// Maximum number of reported errors. Further ones are dropped, and longer ones are cut.
 const MOST_ERRORS: usize = 16;
 const LONGEST_ERROR: usize = 400;
-/// What the engine puts before a text that it compiles as a function.
+/// Lines that the engine puts before a text that it compiles as a function.
 const HEAD_LINES: usize = 2;
 
-/// Our own script, which sets a context up before any function runs in it.
+/// Script that prepares a context before any function runs in it.
 const HARNESS: &str = include_str!("harness.js");
 
-/// No clock but the fixed one, no randomness, no proxies that lie about what they are, no references that tell when
-/// memory is reclaimed.
+/// Excludes the real clock, randomness, proxies, which can disguise an object, and weak references, which
+/// reveal garbage collection.
 type Intrinsics = (
     intrinsic::Date,
     intrinsic::Eval,
@@ -41,9 +41,9 @@ type Intrinsics = (
     intrinsic::Promise,
 );
 
-/// A context that waits for a function, and what its memory was before the first.
+/// Context ready to run a function, with an image of its initial memory.
 pub(crate) struct Engine {
-    /// Before the context: nothing of a context may outlive it.
+    /// Declared before the context, because nothing of a context may outlive it.
     harness: Persistent<Object<'static>>,
     context: Context,
     deadline: Rc<Cell<Option<Instant>>>,
@@ -55,11 +55,12 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new() -> Result<Self, String> {
         let told = |error: Error| error.to_string();
-        let heap = Heap::new().ok_or("there is no memory for it")?;
+        let heap = Heap::new().ok_or("not enough memory for the engine")?;
         let runtime = Runtime::new_with_alloc(heap.share()).map_err(told)?;
         runtime.set_memory_limit(MEMORY);
         runtime.set_max_stack_size(STACK);
-        // A collection in the middle of a failed allocation is how the engine crashes; within 8 MB none is needed.
+        // The engine can crash in a collection during a failed allocation; within 8 MB no collection is
+        // needed.
         runtime.set_gc_threshold(usize::MAX);
         let deadline: Rc<Cell<Option<Instant>>> = Rc::default();
         let overdue: Rc<Cell<bool>> = Rc::default();
@@ -78,7 +79,7 @@ impl Engine {
         Ok(Engine { harness, context, deadline, overdue, untouched, heap })
     }
 
-    /// Runs a function in a context that is as it was made. What it leaves behind is there until [`Engine::forget`].
+    /// Runs a function in the initial context. Its effects remain until `restore`.
     pub(crate) fn run(&mut self, request: &Request<'_>) -> Reply {
         self.overdue.set(false);
         self.deadline.set(Some(Instant::now() + Duration::from_millis(request.time_ms)));
@@ -90,19 +91,20 @@ impl Engine {
         if self.overdue.get() { Reply::TimedOut } else { reply }
     }
 
-    /// Puts the context's memory back as it was when it was made.
+    /// Restores the memory of the context to its initial state.
     #[allow(unsafe_code, reason = "the engine's memory is changed behind its back")]
     pub(crate) fn forget(&mut self) {
-        // SAFETY: the image is of this heap. What refers into it from outside are the runtime, the context and the
-        // harness, which were there when it was made; all that a run made besides was dropped where it ended.
+        // SAFETY: the image is of this heap. The only references into it from outside are the runtime, the
+        // context and the harness, which existed when it was taken; everything else that a run created was
+        // dropped when the run ended.
         unsafe { self.heap.put_back(&self.untouched) }
     }
 }
 
-/// Runs our script, in a context that nothing has run in; what it hands out is what the engine works through.
+/// Runs the harness script in an unused context, and returns the object through which the engine works.
 fn set_up<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>, Error> {
     let (module, done) = Module::declare(ctx.clone(), "harness", HARNESS)?.eval()?;
-    // It awaits nothing, so it has ended: what it threw is thrown here.
+    // The script awaits nothing, so it has completed; an exception it threw is returned here.
     done.result::<()>().unwrap_or(Ok(()))?;
     module.get("default")
 }
@@ -130,15 +132,16 @@ fn attempt<'js>(ctx: &Ctx<'js>, harness: &Object<'js>, request: &Request<'_>) ->
 fn computed<'js>(ctx: &Ctx<'js>, returned: Value<'js>) -> Result<Reply, Error> {
     let shape = |message: &str| Ok(Reply::Shape(message.to_owned()));
     if returned.is_promise() {
-        return shape("a promise; a function answers at once");
+        return shape("a promise; a function must return synchronously");
     }
     match ctx.json_stringify(returned)? {
         Some(text) => Ok(Reply::Value(text.to_string()?)),
-        None => shape("nothing that JSON can hold"),
+        None => shape("a value that JSON cannot represent"),
     }
 }
 
-/// The verdict, read from outside as the returned object's own plain values. Nothing is coerced: `1` is not `true`.
+/// Reads the verdict from the own data properties of the returned object. Nothing is coerced: `1` is not
+/// `true`.
 fn verdict<'js>(own: &Function<'js>, returned: &Value<'js>) -> Result<Reply, Error> {
     let shape =
         |message: &str| Ok(Reply::Shape(format!("{message}; expected {{valid: boolean, errors: string[]}}")));
@@ -163,14 +166,14 @@ fn verdict<'js>(own: &Function<'js>, returned: &Value<'js>) -> Result<Reply, Err
     for index in (0..MOST_ERRORS).take_while(|index| (*index as f64) < length) {
         let error: Value<'js> = own.call((list.clone(), index.to_string()))?;
         let Some(text) = error.as_string() else {
-            return shape("`errors` holds something that is not text");
+            return shape("`errors` contains a value that is not a string");
         };
         errors.push(text.to_string()?.chars().take(LONGEST_ERROR).collect());
     }
     Ok(Reply::Verdict { valid, errors })
 }
 
-/// What an error of the engine was.
+/// Converts an engine error into a reply.
 fn failed(ctx: &Ctx<'_>, error: &Error, task: Task) -> Reply {
     if !error.is_exception() {
         return match error {
@@ -179,12 +182,12 @@ fn failed(ctx: &Ctx<'_>, error: &Error, task: Task) -> Reply {
         };
     }
     let thrown = ctx.catch();
-    // The engine has nothing left to make an error from.
+    // The engine has no memory left to create an error object.
     if thrown.is_null() || thrown.is_undefined() {
         return Reply::OutOfMemory;
     }
     let Some(exception) = thrown.as_object().cloned().and_then(Exception::from_object) else {
-        return Reply::Threw("something that is no Error was thrown".to_owned());
+        return Reply::Threw("a value that is not an Error was thrown".to_owned());
     };
     let message = exception.message().unwrap_or_default();
     if message.contains("out of memory") {
@@ -200,8 +203,8 @@ fn failed(ctx: &Ctx<'_>, error: &Error, task: Task) -> Reply {
     }
 }
 
-/// Where the parser stopped, from the first line of the stack: `    at <input>:LINE:COLUMN`. The function that is
-/// compiled to parse a text begins two lines before it.
+/// Returns the position of a syntax error from the first line of the stack: `    at <input>:LINE:COLUMN`.
+/// Subtracts the lines that the engine puts before the text.
 fn place(stack: &str) -> (usize, usize) {
     let first = stack.lines().next().unwrap_or_default().trim_end_matches(')');
     let mut numbers = first.rsplit(':').map_while(|part| part.parse::<usize>().ok());
@@ -217,7 +220,7 @@ fn thrown(ctx: &Ctx<'_>) -> String {
     let thrown = ctx.catch().into_object().and_then(Exception::from_object);
     thrown
         .and_then(|exception| exception.message())
-        .unwrap_or_else(|| "the context cannot be set up".to_owned())
+        .unwrap_or_else(|| "the context cannot be initialised".to_owned())
 }
 
 #[cfg(test)]

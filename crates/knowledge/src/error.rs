@@ -1,73 +1,73 @@
-//! Why a function gave no answer. Each of these refuses the call.
+//! Errors of a function run. Each of them refuses the call.
 
 use crate::function::Kind;
 
-/// Why a function gave no answer.
+/// Reason why a function gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnowledgeError {
-    /// It took too long, and was stopped.
+    /// It exceeded its time limit and was stopped.
     #[error("{} `{id}` exceeded {} timeout{}", .kind.as_str(), limit(*.kind), safety(*.kind))]
     TimedOut {
-        /// What it is for.
+        /// Kind of the function.
         kind: Kind,
-        /// What it is called.
+        /// Id of the function.
         id: String,
     },
-    /// It wanted too much memory.
+    /// It exceeded its memory limit.
     #[error("{} `{id}` exceeded 8MB memory limit", .kind.as_str())]
     OutOfMemory {
-        /// What it is for.
+        /// Kind of the function.
         kind: Kind,
-        /// What it is called.
+        /// Id of the function.
         id: String,
     },
     /// It threw, or cannot be parsed.
     #[error("{} `{id}` execution failed: {message}", .kind.as_str())]
     Failed {
-        /// What it is for.
+        /// Kind of the function.
         kind: Kind,
-        /// What it is called.
+        /// Id of the function.
         id: String,
-        /// What was thrown.
+        /// Message of the exception.
         message: String,
     },
-    /// It answered with something that cannot be one.
+    /// It returned a value of the wrong form.
     #[error("{} `{id}` returned invalid format: {message}", .kind.as_str())]
     Shape {
-        /// What it is for.
+        /// Kind of the function.
         kind: Kind,
-        /// What it is called.
+        /// Id of the function.
         id: String,
-        /// What is wrong with it.
+        /// Description of the error.
         message: String,
     },
-    /// The engine died under it.
+    /// It crashed the engine.
     #[error("{} `{id}` crashed the engine, which was replaced", .kind.as_str())]
     Crashed {
-        /// What it is for.
+        /// Kind of the function.
         kind: Kind,
-        /// What it is called.
+        /// Id of the function.
         id: String,
     },
-    /// There is no helper of that name.
+    /// It called a helper that does not exist.
     #[error("helper `{id}` not found; available: {}", listed(.known))]
     NoHelper {
-        /// What was asked for.
+        /// Id of the missing helper.
         id: String,
-        /// What there is.
+        /// Ids of the available helpers.
         known: Vec<String>,
     },
-    /// No engine can be had.
-    #[error("no engine can be started for functions: {0}")]
+    /// No engine is available.
+    #[error("the JavaScript engine could not be started: {0}")]
     Unavailable(String),
     /// It cannot be parsed.
     #[error("line {line}: {message}")]
     Syntax {
-        /// 1-based.
+        /// Line number, from 1.
         line: usize,
-        /// 1-based.
+        /// Column number, from 1.
         column: usize,
-        /// The engine's words.
+        /// Message of the engine.
         message: String,
     },
 }

@@ -1,24 +1,24 @@
-//! What is run and what it may use, and what a validator answers.
+//! Functions of a manifest, their limits, and the result of a validator.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a function is for. It decides how long it may take.
+/// Kind of a function, which decides its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Computes something for others.
+    /// Computes a value for other functions.
     Helper,
-    /// Changes what goes in or comes out.
+    /// Transforms input or output.
     Processor,
     /// Refuses a call before it runs.
     Validator,
 }
 
-/// What a function may allocate, the engine's own part included.
+/// Memory limit of a function in bytes, including the engine's own use.
 pub(crate) const MEMORY: usize = 8 * 1024 * 1024;
 
 impl Kind {
-    /// How long it may take.
+    /// Returns the time limit.
     pub fn time(self) -> Duration {
         match self {
             Kind::Helper | Kind::Processor => Duration::from_millis(1000),
@@ -26,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// The word for people.
+    /// Returns the word for messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Helper => "helper",
@@ -36,26 +36,27 @@ impl Kind {
     }
 }
 
-/// A function of a manifest.
+/// JavaScript function of a manifest.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// What it is for.
+    /// Kind of the function.
     pub kind: Kind,
-    /// What it is called.
+    /// Id of the function.
     pub id: Arc<str>,
-    /// Its text.
+    /// Source text.
     pub source: Arc<str>,
-    /// What it may call, by id: the helpers of its manifest.
+    /// Helpers of its manifest, which it may call, with id and source.
     pub helpers: Arc<[(Arc<str>, Arc<str>)]>,
 }
 
 impl Function {
-    /// The ids of what it may call.
+    /// Returns the ids of the helpers it may call.
     pub(crate) fn helper_ids(&self) -> Vec<String> {
         self.helpers.iter().map(|(id, _)| id.to_string()).collect()
     }
 
-    /// The first helper that its text names, as `helpers["id"]` or `helpers.id`, and that is not there.
+    /// Returns the first helper that the source names, as `helpers["id"]` or `helpers.id`, and that does not
+    /// exist.
     pub(crate) fn missing_helper(&self) -> Option<String> {
         let named = self.source.split("helpers").skip(1).filter_map(|rest| {
             let quoted = |quote: char| rest.strip_prefix('[')?.strip_prefix(quote)?.split(quote).next();
@@ -67,20 +68,20 @@ impl Function {
     }
 }
 
-/// What a validator says of a call.
+/// Result of a validator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validation {
-    /// Why the call is refused; nothing where it is not.
+    /// Reasons for refusing the call; empty if it is accepted.
     pub errors: Vec<String>,
-    /// How long it took.
+    /// Run time.
     pub took: Duration,
 }
 
 impl Validation {
-    /// Above this a validator is told to be slow.
+    /// Run time above which a validator is reported as slow.
     pub const SLOW: Duration = Duration::from_millis(50);
 
-    /// Whether the call may go on.
+    /// Returns true if the call is accepted.
     pub fn passes(&self) -> bool {
         self.errors.is_empty()
     }

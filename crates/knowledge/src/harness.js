@@ -1,5 +1,6 @@
-// Evaluated, as a module, in every fresh context before the function, with the pristine built-ins in hand: what the
-// function does to them afterwards changes nothing here. What it exports is the object through which the engine works.
+// Evaluated as a module in every new context before the function. It captures the original built-ins, so that
+// later changes to them by the function have no effect here. It exports the object through which the engine
+// works.
 export default (function (global) {
   const { getOwnPropertyDescriptor, keys, hasOwn, defineProperty } = Object;
   const { construct } = Reflect;
@@ -8,7 +9,7 @@ export default (function (global) {
   const RealDate = global.Date;
   const refuse = TypeError;
 
-  // The same arguments must give the same answer, today and tomorrow.
+  // The clock is fixed, because equal arguments must always give equal results.
   function FixedDate(...parts) {
     if (new.target === undefined) return new RealDate(0).toString();
     return construct(RealDate, parts.length === 0 ? [0] : parts, new.target);
@@ -22,13 +23,13 @@ export default (function (global) {
   defineProperty(RealDate.prototype, "constructor", method(FixedDate));
   global.Date = FixedDate;
   Math.random = () => {
-    throw new refuse("Math.random is not there: a function gives the same answer each time");
+    throw new refuse("Math.random is not available: a function must give the same answer each time");
   };
   for (const name of ["Atomics", "SharedArrayBuffer", "gc", "performance", "queueMicrotask", "navigator"]) {
     delete global[name];
   }
 
-  // Only what is the object's own, and a plain value: no getter runs, and no prototype answers for it.
+  // Reads own data properties only: no getter runs, and the prototype is ignored.
   const own = (object, key) => {
     const found = getOwnPropertyDescriptor(object, key);
     return found !== undefined && hasOwn(found, "value") ? found.value : undefined;
@@ -46,7 +47,7 @@ export default (function (global) {
     return typeof completion === "function" ? completion : undefined;
   };
 
-  // What a text declares is its own here, and replaces nothing that has the same name elsewhere.
+  // Declarations in the evaluated text stay local, so that they cannot replace equal names elsewhere.
   const within = new compile("return eval(arguments[0])");
 
   const put = (name, value) =>
@@ -62,7 +63,7 @@ export default (function (global) {
     return callable === undefined ? completion : callable(input);
   };
 
-  // Whoever calls a helper has, after it, what it had before.
+  // Restores the caller's globals after a helper call.
   const help = (source, input) => {
     const module = own(global, "module");
     const exports = own(global, "exports");

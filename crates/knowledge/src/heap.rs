@@ -1,5 +1,5 @@
-//! The memory of an engine: one region that everything it makes is in, so that what a function left behind is taken away by
-//! putting back, byte for byte, what was there before it.
+//! Memory of an engine: one region that contains everything it allocates, so that all effects of a function
+//! are removed by restoring the earlier bytes.
 
 #![allow(unsafe_code, reason = "an allocator hands out bare memory; there is no other way to write one")]
 
@@ -10,27 +10,27 @@ use std::rc::Rc;
 use rlsf::{GRANULARITY, Tlsf};
 use rquickjs::allocator::Allocator;
 
-/// Twice what a function may have: a list that grows is there twice while it is copied.
+/// Twice the limit of a function, because a growing list exists twice while it is copied.
 const LENGTH: usize = 16 * 1024 * 1024;
-/// As the C library aligns what it hands out.
+/// Alignment of allocations, as in the C library.
 const ALIGN: usize = 16;
 
-/// What the region is made of.
+/// Unit of the region's layout.
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
 
-/// Blocks of up to 32 MiB, which is more than there is.
+/// Block allocator for blocks of up to 32 MiB, which is larger than the region.
 type Blocks = Tlsf<'static, u32, u16, 20, 16>;
 
-/// At the start of the region, and so part of what is put back.
+/// Allocator state at the start of the region, which is therefore restored with it.
 #[repr(C, align(32))]
 struct Head {
     blocks: Blocks,
-    /// Nothing after this was ever written, but the end of the region.
+    /// Offset after which only the end of the region was ever written.
     mark: usize,
 }
 
-/// The region itself.
+/// Memory region of one engine.
 struct Region {
     start: NonNull<u8>,
 }
@@ -39,12 +39,13 @@ impl Region {
     const LAYOUT: Layout = Layout::new::<[Page; LENGTH / size_of::<Page>()]>();
 
     fn new() -> Option<Self> {
-        // SAFETY: the layout is not empty.
+        // SAFETY: the layout has a non-zero size.
         let start = NonNull::new(unsafe { alloc_zeroed(Self::LAYOUT) })?;
         let region = Region { start };
         let mut blocks = Blocks::new();
         let first = size_of::<Head>().next_multiple_of(GRANULARITY);
-        // SAFETY: from `first` on the region is nobody else's; it is given back after the head that refers to it.
+        // SAFETY: nothing else uses the region from `first` on, and it is freed after the head that refers to
+        // it.
         unsafe {
             let rest = NonNull::slice_from_raw_parts(start.add(first), LENGTH - first);
             blocks.insert_free_block_ptr(rest)?;
@@ -57,21 +58,22 @@ impl Region {
         self.start.cast()
     }
 
-    /// Where the region ends, its last block has a word to say about the one before it.
+    /// Returns the end marker of the region, where the allocator stores data about the last block.
     fn end(&self) -> NonNull<u8> {
-        // SAFETY: it is within the region.
+        // SAFETY: the offset is within the region.
         unsafe { self.start.add(LENGTH - GRANULARITY) }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so, and whoever used it holds a share of it and is gone.
+        // SAFETY: the region was allocated with this layout, and all users held an `Rc` to it that is now
+        // dropped.
         unsafe { dealloc(self.start.as_ptr(), Self::LAYOUT) }
     }
 }
 
-/// An engine's memory. The engine has one share of it, and whoever puts it back the other.
+/// Memory of an engine, shared by the engine and the code that restores it.
 pub(crate) struct Heap(Rc<Region>);
 
 impl Heap {
@@ -79,35 +81,36 @@ impl Heap {
         Some(Heap(Rc::new(Region::new()?)))
     }
 
-    /// Its other share.
+    /// Returns another handle to the same memory.
     pub(crate) fn share(&self) -> Self {
         Heap(Rc::clone(&self.0))
     }
 
     fn mark(&self) -> usize {
-        // SAFETY: the head is written when the region is made, and nobody writes to it meanwhile.
+        // SAFETY: the head is written when the region is created, and nothing writes to it during this read.
         unsafe { self.0.head().as_ref() }.mark
     }
 
-    /// Everything that is in it, for as often as it is to be put back.
+    /// Copies the used content, for any number of restores.
     pub(crate) fn image(&self) -> Image {
         let copy = |from: NonNull<u8>, length: usize| {
-            // SAFETY: that many bytes from there are within the region, and were zeroed when it was made.
+            // SAFETY: that many bytes from there are within the region, and they were zeroed when it was
+            // created.
             unsafe { std::slice::from_raw_parts(from.as_ptr(), length) }.to_vec()
         };
         Image { start: copy(self.0.start, self.mark()), end: copy(self.0.end(), GRANULARITY) }
     }
 
-    /// Puts back what was in it, and leaves nothing else.
+    /// Restores the content of the image and clears everything else.
     ///
     /// # Safety
     ///
-    /// The image is of this heap. Whatever refers to something in it was there when the image was made, and is as
-    /// it was then.
+    /// The image must be of this heap. Everything that refers into the heap must have existed when the image
+    /// was taken, and must be in the same state as then.
     pub(crate) unsafe fn put_back(&mut self, image: &Image) {
         let (start, kept) = (self.0.start.as_ptr(), image.start.len());
         let used = self.mark().saturating_sub(kept);
-        // SAFETY: the mark is within the region, and both parts of the image are as long as where they came from.
+        // SAFETY: the mark is within the region, and both parts of the image are as long as their origin.
         unsafe {
             ptr::write_bytes(start.add(kept), 0, used);
             ptr::copy_nonoverlapping(image.start.as_ptr(), start, kept);
@@ -118,10 +121,10 @@ impl Heap {
 
 #[cfg(test)]
 impl Heap {
-    /// Whether there is nothing in it but what is in the image.
+    /// Returns true if the region contains nothing beyond the image.
     pub(crate) fn is_clear_after(&self, image: &Image) -> bool {
         let kept = image.start.len();
-        // SAFETY: it is within the region, which was zeroed when it was made.
+        // SAFETY: the range is within the region, which was zeroed when it was created.
         let rest = unsafe {
             std::slice::from_raw_parts(self.0.start.as_ptr().add(kept), LENGTH - GRANULARITY - kept)
         };
@@ -129,31 +132,31 @@ impl Heap {
     }
 }
 
-/// What a heap held at one moment.
+/// Copy of the content of a heap.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Image {
     start: Vec<u8>,
     end: Vec<u8>,
 }
 
-/// How long a block is, in front of it: the engine asks, and counts by that what a function has.
+/// Size of the header that stores the block length, by which the engine counts the memory of a function.
 const HEADER: usize = ALIGN;
 
-/// A block with its header, if there can be one that long.
+/// Returns the layout of a block with its header, or none if the size overflows.
 fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(HEADER)?, ALIGN).ok()
 }
 
 impl Heap {
-    /// Hands out what these blocks have for so many bytes, and notes how far the region has been written.
+    /// Allocates with `take`, writes the header, and raises the mark of written memory.
     fn taken(&mut self, size: usize, take: impl FnOnce(&mut Blocks) -> Option<NonNull<u8>>) -> *mut u8 {
-        // SAFETY: the engine has one thread, and asks for one thing at a time.
+        // SAFETY: the engine is single-threaded and makes one request at a time.
         let head = unsafe { self.0.head().as_mut() };
         let Some(block) = take(&mut head.blocks) else { return ptr::null_mut() };
         let end = block.as_ptr().addr() - self.0.start.as_ptr().addr() + HEADER + size;
-        // It is rounded up, and what is free behind it begins with a few words about itself.
+        // The block is rounded up, and the free block after it starts with a few words of allocator data.
         head.mark = head.mark.max(end + 2 * GRANULARITY).min(LENGTH - GRANULARITY);
-        // SAFETY: it is that much longer than what was asked for, and aligned to more than a word.
+        // SAFETY: the block is longer than requested by the header, and its alignment exceeds that of a word.
         unsafe {
             block.cast::<usize>().write(size);
             block.add(HEADER).as_ptr()
@@ -161,17 +164,17 @@ impl Heap {
     }
 }
 
-/// The block that the engine knows by its content.
+/// Returns the block that contains the content pointer known to the engine.
 ///
 /// # Safety
 ///
-/// It was handed out by a heap, and not given back since.
+/// A heap must have returned the pointer, and it must not have been freed since.
 unsafe fn with_header(content: *mut u8) -> Option<NonNull<u8>> {
-    // SAFETY: what was handed out has a header in front of it.
+    // SAFETY: every allocation has a header in front of it.
     NonNull::new(content).map(|content| unsafe { content.sub(HEADER) })
 }
 
-// SAFETY: the blocks hand out memory that is long enough and aligned to more than a word, or none.
+// SAFETY: the allocator returns memory of sufficient length and at least word alignment, or null.
 unsafe impl Allocator for Heap {
     fn alloc(&mut self, size: usize) -> *mut u8 {
         self.taken(size, |blocks| blocks.allocate(layout(size)?))
@@ -181,14 +184,14 @@ unsafe impl Allocator for Heap {
         let Some(size) = count.checked_mul(size) else { return ptr::null_mut() };
         let content = self.alloc(size);
         if !content.is_null() {
-            // SAFETY: it is that long.
+            // SAFETY: the allocation has that length.
             unsafe { ptr::write_bytes(content, 0, size) };
         }
         content
     }
 
     unsafe fn dealloc(&mut self, content: *mut u8) {
-        // SAFETY: whoever calls this had it from here, and the engine asks for one thing at a time.
+        // SAFETY: the caller got the pointer from this heap, and the engine makes one request at a time.
         unsafe {
             let Some(block) = with_header(content) else { return };
             self.0.head().as_mut().blocks.deallocate(block, ALIGN);
@@ -196,14 +199,14 @@ unsafe impl Allocator for Heap {
     }
 
     unsafe fn realloc(&mut self, content: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: whoever calls this had it from here.
+        // SAFETY: the caller got the pointer from this heap.
         let Some(block) = (unsafe { with_header(content) }) else { return self.alloc(size) };
-        // SAFETY: as above, and with the same alignment.
+        // SAFETY: as above, with the same alignment.
         self.taken(size, |blocks| unsafe { blocks.reallocate(block, layout(size)?) })
     }
 
     unsafe fn usable_size(content: *mut u8) -> usize {
-        // SAFETY: whoever calls this had it from here, and its header was written then.
+        // SAFETY: the caller got the pointer from a heap, which wrote the header.
         unsafe { with_header(content).map_or(0, |block| block.cast::<usize>().read()) }
     }
 }

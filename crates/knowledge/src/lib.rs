@@ -1,11 +1,12 @@
-//! A manifest's JavaScript: helpers, processors and validators, run where they can harm nobody.
+//! Runs the JavaScript of a manifest (helpers, processors and validators) in isolated worker processes.
 //!
-//! The engine lives in a process of its own, which runs [`serve`]; somebody else starts and confines it and hands it
-//! over as two streams ([`Started`]), and [`Workers`] keeps a few of them warm. A function gets a context whose memory is,
-//! byte for byte, as it was before any function ran, its argument as JSON text, and nothing else. Past its
-//! time the process is killed, whatever the engine makes of it, and whoever asked is told no.
+//! The engine runs in a separate process that calls `serve`. The caller starts and sandboxes that process and
+//! passes it in as two streams (`StartedWorker`); `WorkerPool` keeps a few of them warm. A function gets a
+//! context whose memory is, byte for byte, as it was before any function ran, and its argument as JSON text,
+//! and nothing else. When a function exceeds its time limit, the process is killed and the caller gets an
+//! error.
 //!
-//! Nothing here starts a process, opens a file or reads anything as compiled code.
+//! This crate starts no process, opens no file and loads no compiled code.
 
 mod engine;
 mod error;

@@ -1,5 +1,5 @@
-//! A few workers, warm, each asked one thing at a time. One that took too long, died or ran out of memory is never
-//! asked again.
+//! Pool of warm workers, each of which runs one function at a time. A worker that timed out, died or ran out
+//! of memory is not used again.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -17,36 +17,38 @@ use crate::error::KnowledgeError;
 use crate::function::{Function, Kind, Validation};
 use crate::wire::{self, Reply, Request, Task};
 
-/// Workers at once for validators, and as many for all else: those who are still being checked do not wait for what already
-/// runs. A function takes half a millisecond or, once in a while, all its time.
+/// Maximum number of concurrent validators, and of all other functions. They are separate, so that calls
+/// under validation do not wait for running ones. A function takes half a millisecond or, rarely, its whole
+/// time limit.
 const MOST: usize = 4;
-/// What the engine says of a call of a helper that is not there: of one among others, and of one where there are none.
+/// Messages of the engine for a call of a missing helper: one among others, and one if there are no helpers
+/// at all.
 const NO_HELPER: [&str; 2] = ["not a function", "helpers is not defined"];
-/// What the engine may take beyond its own limit before it is killed: told apart from a machine that is merely busy.
+/// Time beyond the limit before a worker is killed, so that a busy machine is not mistaken for a hung engine.
 const GRACE: Duration = Duration::from_millis(25);
-/// What a new worker may take to be ready, on a machine that has much to do.
+/// Maximum time for a new worker to become ready on a busy machine.
 const READY: Duration = Duration::from_secs(10);
 
-/// A worker that has waited longer is replaced: somebody else decides how long it lives.
+/// Maximum age of a worker before it is replaced. The process that starts workers limits their lifetime.
 const OLDEST: Duration = Duration::from_secs(15 * 60);
 
-/// A worker that was started and confined by somebody else.
+/// Worker process that was started and sandboxed by the caller.
 pub struct Started {
-    /// Its answers.
+    /// Stream from which its replies are read.
     pub from: Box<dyn AsyncRead + Send + Unpin>,
-    /// Its questions.
+    /// Stream to which requests are written.
     pub to: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Ends it at once, with all it has; dropping it does that.
+    /// Guard whose drop kills the process with all its children.
     pub life: Box<dyn Send>,
 }
 
-/// A worker on its way.
+/// Future of a worker that is being started.
 pub type Starting = Pin<Box<dyn Future<Output = io::Result<Started>> + Send>>;
 
-/// Starts a worker: a confined process of this program that runs [`serve`](crate::serve).
+/// Starts a worker: a sandboxed process of this program that calls `serve`.
 pub type Start = dyn Fn() -> Starting + Send + Sync;
 
-/// Runs functions. Cheap to clone; clones share their workers.
+/// Runs functions in worker processes. Clones are cheap and share the workers.
 #[derive(Clone)]
 pub struct Workers {
     shared: Arc<Shared>,
@@ -54,25 +56,25 @@ pub struct Workers {
 
 struct Shared {
     start: Box<Start>,
-    /// Whoever has waited longest comes first: it had the most time to forget.
+    /// Idle workers, longest idle first: its memory is most likely to be restored already.
     idle: Mutex<VecDeque<Worker>>,
     validating: Semaphore,
     computing: Semaphore,
 }
 
 struct Worker {
-    /// Read as much at a time as there is.
+    /// Buffered, so that one read fetches as much as is available.
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     to: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Ends it.
+    /// Kills the process when dropped.
     _life: Box<dyn Send>,
     born: Instant,
-    /// It has waited since it was last heard of: it may have died unseen.
+    /// True if it has been idle since its last reply, so that it may have died unnoticed.
     waited: bool,
 }
 
 impl Shared {
-    /// A new one, once it is ready.
+    /// Starts a worker and waits until it is ready.
     async fn start(&self) -> io::Result<Worker> {
         let Started { from, to, life } = (self.start)().await?;
         let (from, born) = (BufReader::new(from), Instant::now());
@@ -97,7 +99,7 @@ impl std::fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// Workers that are started so, when they are first needed.
+    /// Creates a pool that starts workers with `start` when they are first needed.
     pub fn new(start: impl Fn() -> Starting + Send + Sync + 'static) -> Self {
         let shared = Shared {
             start: Box::new(start),
@@ -108,7 +110,7 @@ impl Workers {
         Workers { shared: Arc::new(shared) }
     }
 
-    /// Whether a text can be parsed as a function.
+    /// Checks that a text can be parsed as a function.
     pub async fn parse(&self, source: &str) -> Result<(), KnowledgeError> {
         let function = Function {
             kind: Kind::Helper,
@@ -122,8 +124,8 @@ impl Workers {
         }
     }
 
-    /// What a helper or processor makes of its input, as JSON text: a few bytes of it may become many of memory, so whoever
-    /// reads it says how much is too much.
+    /// Runs a helper or processor and returns its result as JSON text. The text is not parsed here, because a
+    /// small text may need much memory; the caller decides the limit.
     pub async fn compute(&self, function: &Function, input: &Value) -> Result<String, KnowledgeError> {
         match self.ask(function, Task::Compute, &input.to_string()).await? {
             (Reply::Value(text), _) => Ok(text),
@@ -131,13 +133,15 @@ impl Workers {
         }
     }
 
-    /// What a validator says of a call. An error of any kind is a refusal for whoever asked.
+    /// Runs a validator on a call. The caller must treat every error as a refusal.
     pub async fn validate(&self, function: &Function, arguments: &str) -> Result<Validation, KnowledgeError> {
         match self.ask(function, Task::Validate, arguments).await? {
             (Reply::Verdict { valid, errors }, took) => {
                 let errors = match (valid, errors.is_empty()) {
                     (true, true) => Vec::new(),
-                    (false, true) => vec![format!("{} refused the call without saying why", function.id)],
+                    (false, true) => {
+                        vec![format!("{} refused the call without giving a reason", function.id)]
+                    }
                     (_, false) => errors,
                 };
                 Ok(Validation { errors, took })
@@ -164,7 +168,7 @@ impl Workers {
         };
         let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
         let request = wire::framed(&request).map_err(unavailable)?;
-        // The semaphore is never closed; were it, nothing would run.
+        // The semaphore is never closed; if it were, nothing would run.
         let places = match function.kind {
             Kind::Validator => &self.shared.validating,
             Kind::Helper | Kind::Processor => &self.shared.computing,
@@ -190,8 +194,8 @@ impl Workers {
             spent += started.elapsed();
             match answer {
                 Ok(Some(reply)) => return Ok((reply, spent)),
-                // It may have died while it was idle, before it read a word: a function has no effect, so another is
-                // asked, in what is left of the same time.
+                // The worker may have died while idle, before it read the request. A function has no side
+                // effects, so another worker can run it in the remaining time.
                 Ok(None) if waited => left = (time + GRACE).saturating_sub(spent),
                 Ok(None) => return Err(crashed(function)),
                 Err(_) => {
@@ -202,7 +206,8 @@ impl Workers {
         }
     }
 
-    /// What a worker answers, or nothing if it ended. Dropped when this is given up: the worker dies with it.
+    /// Sends a request to a worker and returns the reply, or none if the worker ended. Dropping this future
+    /// kills the worker.
     async fn hand(&self, mut worker: Worker, request: &[u8]) -> Option<Reply> {
         worker.to.write_all(request).await.ok()?;
         let reply = receive(&mut worker.from).await.ok()?;
@@ -215,7 +220,7 @@ impl Workers {
         Some(reply)
     }
 
-    /// One that has waited and is not too old, else a new one.
+    /// Returns an idle worker that is not too old, else a new one.
     async fn worker(&self) -> io::Result<Worker> {
         loop {
             let idle = self.shared.idle().pop_front();
@@ -227,7 +232,7 @@ impl Workers {
         }
     }
 
-    /// Puts a new one in the place of one that was ended, off the way of the next call.
+    /// Starts a replacement for a killed worker in the background, so that the next call does not wait.
     fn replace(&self) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -238,7 +243,7 @@ impl Workers {
     }
 }
 
-/// Whether a worker that answered so is asked again. After its limits were reached nobody knows its state.
+/// Returns true if a worker can be reused after this reply. After it reached a limit, its state is unknown.
 fn keeps(reply: &Reply) -> bool {
     match reply {
         Reply::Parsed | Reply::Value(_) | Reply::Verdict { .. } | Reply::Shape(_) => true,
@@ -259,7 +264,7 @@ fn crashed(function: &Function) -> KnowledgeError {
     KnowledgeError::Crashed { kind: function.kind, id: function.id.to_string() }
 }
 
-/// The helper that a function called and its manifest does not have, where that is what it failed of.
+/// Returns the missing helper that a function called, if that is why it failed.
 fn missing_helper(function: &Function, message: &str) -> Option<String> {
     NO_HELPER.iter().any(|words| message.contains(words)).then(|| function.missing_helper())?
 }
@@ -276,7 +281,7 @@ fn refused(function: &Function, reply: Reply) -> KnowledgeError {
         Reply::Shape(message) => KnowledgeError::Shape { kind, id, message },
         Reply::Syntax { line, column, message } => KnowledgeError::Syntax { line, column, message },
         Reply::Broken(message) => KnowledgeError::Unavailable(message),
-        // An answer to another question: whoever gives it is not to be believed.
+        // A reply to another request: the worker cannot be trusted.
         Reply::Ready | Reply::Parsed | Reply::Value(_) | Reply::Verdict { .. } => crashed(function),
     }
 }

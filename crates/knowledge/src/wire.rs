@@ -1,52 +1,52 @@
-//! What goes between the daemon and a worker: a length and a JSON text, both ways.
+//! Protocol between the daemon and a worker: length-prefixed JSON in both directions.
 
 use std::io::{self, Read, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The longest message: the arguments of the largest call, and the text of a function.
+/// Maximum message length: the arguments of the largest call and the source of a function.
 pub(crate) const LONGEST: usize = 48 * 1024 * 1024;
-/// The length before a message.
+/// Size of the length prefix in bytes.
 pub(crate) const HEAD: usize = 4;
 
-/// What a worker is asked.
+/// Request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request<'a> {
     pub(crate) task: Task,
     pub(crate) time_ms: u64,
     pub(crate) source: std::borrow::Cow<'a, str>,
-    /// JSON text: it is parsed where the function runs, and nowhere before.
+    /// JSON text, which is parsed only in the worker that runs the function.
     pub(crate) argument: std::borrow::Cow<'a, str>,
     pub(crate) helpers: Vec<(std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)>,
 }
 
-/// What is to be done with a function.
+/// Task for a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// See whether it can be parsed.
+    /// Check its syntax.
     Parse,
-    /// Run it and answer with what it returns.
+    /// Run it and return its result.
     Compute,
     /// Run it and read its verdict.
     Validate,
 }
 
-/// What a worker says.
+/// Reply of a worker.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// It can be asked.
+    /// The worker accepts requests.
     Ready,
-    /// It can be parsed.
+    /// The function can be parsed.
     Parsed,
-    /// What it returned, as JSON text.
+    /// Result of the function, as JSON text.
     Value(String),
-    /// A well-formed verdict.
+    /// Well-formed verdict.
     Verdict {
         valid: bool,
         errors: Vec<String>,
     },
-    /// It returned something else.
+    /// The function returned something else.
     Shape(String),
     Threw(String),
     Syntax {
@@ -56,11 +56,11 @@ pub(crate) enum Reply {
     },
     OutOfMemory,
     TimedOut,
-    /// The engine could not be set up.
+    /// The engine could not be initialised.
     Broken(String),
 }
 
-/// A message with its length.
+/// Serialises a message with its length prefix.
 pub(crate) fn framed<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEAD];
     serde_json::to_writer(&mut bytes, message)?;
@@ -71,18 +71,18 @@ pub(crate) fn framed<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How long the message after this head is.
+/// Decodes a length prefix and checks the limit.
 pub(crate) fn length(head: [u8; HEAD]) -> io::Result<usize> {
     let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
     if length > LONGEST { Err(too_long()) } else { Ok(length) }
 }
 
-/// A message of a given body.
+/// Parses the body of a message.
 pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(body)?)
 }
 
-/// The next message, or nothing where the other side has gone.
+/// Reads the next message, or none if the peer closed the connection.
 pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut head = [0; HEAD];
     match from.read_exact(&mut head) {
@@ -94,7 +94,7 @@ pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Opti
     parse(&body).map(Some)
 }
 
-/// Sends a message.
+/// Writes a message.
 pub(crate) fn write<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     to.write_all(&framed(message)?)?;
     to.flush()

@@ -1,12 +1,12 @@
-//! The other side: this program, started again to run functions. One thread, no runtime, no files: a message comes,
-//! is answered, and everything it left behind is thrown away.
+//! Worker side: this program, started again to run functions. It has one thread, no async runtime and no
+//! files. For each request it sends a reply and then discards all effects of the function.
 
 use std::io::{self, Read, Write};
 
 use crate::engine::Engine;
 use crate::wire::{self, Reply, Request};
 
-/// Answers until nobody asks any more.
+/// Answers requests until the peer closes the connection.
 pub fn serve(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut engine = Engine::new();
     wire::write(&mut to, &Reply::Ready)?;
@@ -16,7 +16,8 @@ pub fn serve(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
             Err(message) => Reply::Broken(message.clone()),
         };
         wire::write(&mut to, &reply)?;
-        // Once the answer is on its way, and before anything else is read.
+        // Restoring after the reply is sent, and before the next request is read, keeps it off the caller's
+        // time.
         if let Ok(engine) = &mut engine {
             engine.forget();
         }

@@ -1,8 +1,8 @@
-//! Measures what the ledger costs: `cargo run --release -p ledger --example measure -- [records] [folder]`.
+//! Measures the cost of the ledger: `cargo run --release -p ledger --example measure -- [records] [folder]`.
 //!
-//! Prints the cost of a record that is only in the kernel and of one on disk, then the time of a start, of questions
-//! and of a verification over the ledger so made. Fails where a start or an answer takes longer than it may. With
-//! `count call N` it puts N decisions and their ends on record and prints nothing: for whoever counts instructions.
+//! Prints the cost of a record written to the kernel and of one synced to disk, then the time of a start, of
+//! queries and of a verification of that ledger. Fails if a start or a query exceeds its limit. With `count
+//! call N` it only records N decisions and outcomes and prints nothing, for counting instructions.
 
 use std::{
     error::Error,
@@ -15,9 +15,9 @@ use ledger::entry::{EndFacts, Facts, StageTime};
 use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
 use tool::{CallId, Caller, Door, Mode, RiskLevel, RuleRef, TraceContext};
 
-/// A start reads one segment, however long the record is.
+/// Limit for a start, which reads one segment regardless of the size of the ledger.
 const LONGEST_START: Duration = Duration::from_secs(1);
-/// A question about a million records, also the first time it is asked.
+/// Limit for a query over a million records, including the first time it runs.
 const LONGEST_ANSWER: Duration = Duration::from_millis(100);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -92,7 +92,7 @@ fn decision(n: u64) -> Decision {
     }
 }
 
-/// The rules that decide most reads.
+/// Returns the rules that decide most reads.
 fn rules() -> Vec<RuleRef> {
     let rule = |file: &str, line, id: &str| RuleRef { file: file.into(), line, id: id.into() };
     vec![
@@ -118,7 +118,7 @@ fn outcome(n: u64) -> Outcome {
     }
 }
 
-/// Calls, and nothing else.
+/// Records calls and does nothing else.
 async fn record(folder: &Path, calls: u64) -> Result<()> {
     let (ledger, _) = Ledger::open(folder, &Options::default())?;
     for n in 0..calls {

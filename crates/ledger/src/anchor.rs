@@ -1,8 +1,9 @@
-//! Anchors: sealed notes of how many records there are and what the last one is, kept beside the segments and once
-//! more elsewhere. A chain whose tail was cut is still a chain; only a count kept apart gives the cut away.
+//! Anchors: sealed notes of the number of records and the seal of the last one, stored next to the segments
+//! and optionally in a second place. A chain whose end was cut off is still a valid chain; only a separate
+//! count reveals the cut.
 //!
-//! An anchor is one padded line, overwritten in place after every record: no new blocks are needed for it, so a full
-//! disk does not stop it, and a reader sees it whole.
+//! An anchor is one padded line that is overwritten in place after every record. It needs no new disk blocks,
+//! so a full disk does not stop it, and a reader always sees a complete line.
 
 use std::{
     fs::File,
@@ -17,44 +18,45 @@ use tool::json_text::write_number;
 
 use crate::{hash::Hash, key::Key, private_file};
 
-/// The size of an anchor: one sector, which disks write whole.
+/// Size of an anchor: one sector, which disks write atomically.
 const SIZE: usize = 512;
 
-/// Whether the writer meant to go on.
+/// Intention of the writer when it wrote the anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WriterState {
     Open,
-    /// It could not go on: the segment may hold less than was written.
+    /// The writer had to stop: the segment may contain less than was written.
     Halted,
     Closed,
 }
 
-/// What is known of the end of the record.
+/// Recorded end of the ledger.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Anchor {
-    /// The last record.
+    /// Sequence number of the last record.
     pub(crate) seq: u64,
-    /// Its seal.
+    /// Seal of the last record.
     #[serde(deserialize_with = "read_hash")]
     pub(crate) hash: Hash,
-    /// The first record of the segment it is in.
+    /// First sequence number of the segment that contains it.
     pub(crate) segment: u64,
-    /// Where it ends there.
+    /// End of the record in that segment.
     pub(crate) end: u64,
-    /// The last record that is on disk for certain.
+    /// Last record known to be on disk.
     pub(crate) synced: u64,
-    /// Reads that were let through and whose records are still owed: a crash takes the records, not the number of them.
+    /// Allowed read-only calls whose records are still deferred. A crash loses the records but not their
+    /// number.
     #[serde(default)]
     pub(crate) owed: u64,
-    /// Whether the writer meant to go on.
+    /// State of the writer.
     pub(crate) writer: WriterState,
-    /// The boot of the machine this was written in, where the system tells.
+    /// Boot id of the machine when the anchor was written; empty if the system has none.
     pub(crate) boot: String,
 }
 
-/// Why an anchor cannot be used.
+/// Reason why an anchor cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnchorFlaw {
     Missing,
@@ -62,7 +64,8 @@ pub(crate) enum AnchorFlaw {
 }
 
 impl Anchor {
-    /// The sealed, padded line. Written after every record, so without a detour through a value.
+    /// Renders the sealed, padded line. It is written after every record, so it is built without a
+    /// `serde_json::Value`.
     pub(crate) fn render(&self, key: &Key) -> Vec<u8> {
         let Anchor { seq, hash, segment, end, synced, owed, writer, boot } = self;
         let mut line = Vec::with_capacity(SIZE);
@@ -82,7 +85,7 @@ impl Anchor {
             WriterState::Halted => br#","writer":"halted","boot":""#,
             WriterState::Closed => br#","writer":"closed","boot":""#,
         });
-        // What names a boot is made of plain characters.
+        // `boot_id` returns only hexadecimal digits and hyphens, so it needs no escaping.
         line.extend_from_slice(boot.as_bytes());
         line.extend_from_slice(br#"","hash":""#);
         hash.write(&mut line);
@@ -96,7 +99,7 @@ impl Anchor {
         line
     }
 
-    /// Reads an anchor back. Any byte that differs from what was rendered makes it invalid.
+    /// Parses an anchor. Any byte that differs from the rendered form makes it invalid.
     pub(crate) fn parse(bytes: &[u8], key: &Key) -> Result<Anchor, AnchorFlaw> {
         if bytes.is_empty() {
             return Err(AnchorFlaw::Missing);
@@ -107,7 +110,7 @@ impl Anchor {
         if anchor.render(key) == bytes { Ok(anchor) } else { Err(AnchorFlaw::Changed) }
     }
 
-    /// Reads the anchor in a file. A writer may be overwriting it, so a bad one is looked at again.
+    /// Reads the anchor in a file. A writer may be overwriting it, so an invalid anchor is read again.
     pub(crate) fn read(path: &Path, key: &Key) -> Result<Anchor, AnchorFlaw> {
         let mut flaw = AnchorFlaw::Missing;
         for _ in 0..5 {
@@ -133,7 +136,7 @@ fn read_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
     Hash::parse(text.as_bytes()).ok_or_else(|| D::Error::custom("not a seal"))
 }
 
-/// An anchor that is being kept up to date.
+/// Open file of an anchor that the writer updates.
 #[derive(Debug)]
 pub(crate) struct AnchorFile(File);
 
@@ -147,7 +150,7 @@ impl AnchorFile {
         Ok(())
     }
 
-    /// Takes off whatever else was put into the file.
+    /// Truncates the file to one anchor, in case other data was appended.
     pub(crate) fn trim(&self) -> io::Result<()> {
         self.0.set_len(u64::try_from(SIZE).unwrap_or(u64::MAX))
     }
@@ -161,7 +164,7 @@ impl AnchorFile {
     }
 }
 
-/// The boot of the machine, where the system tells: Linux does, and elsewhere the answer is empty.
+/// Returns the boot id of the machine. Only Linux has one; elsewhere it is empty.
 pub(crate) fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').take(36).collect()
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_back_and_every_byte_counts() {
+    fn any_changed_byte_invalidates_the_anchor() {
         let key = Key::derive(&[1; 32]).unwrap();
         let anchor = Anchor {
             seq: u64::MAX,
@@ -199,9 +202,9 @@ mod tests {
         assert!(Anchor::parse(&bytes, &Key::derive(&[2; 32]).unwrap()).is_err());
     }
 
-    /// An anchor is valid where rendering it again gives the same bytes, so the form is not ours to change.
+    /// An anchor is valid if rendering it again gives the same bytes, so the format must stay compatible.
     #[test]
-    fn the_form_is_the_one_that_older_ledgers_have() {
+    fn anchor_format_is_compatible_with_older_ledgers() {
         let key = Key::derive(&[1; 32]).unwrap();
         let (hash, writer, boot) = (Hash([0; 32]), WriterState::Open, "0f-1".to_owned());
         let anchor = Anchor { seq: 10, hash, segment: 1, end: 4096, synced: 9, owed: 0, writer, boot };

@@ -1,4 +1,4 @@
-//! The order of lines: numbers without gaps, each line naming the seal of the one before. Pure.
+//! Order of lines: consecutive sequence numbers, each line containing the seal of the previous one. Pure.
 
 use std::fmt;
 
@@ -8,84 +8,85 @@ use crate::{
     line::{self, Parts},
 };
 
-/// A place between two lines: what the next one must say.
+/// Position between two lines: the number and the previous seal that the next line must contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chain {
-    /// The number of the next line.
+    /// Sequence number of the next line.
     pub(crate) next: u64,
-    /// The seal of the last line.
+    /// Seal of the last line.
     pub(crate) prev: Hash,
 }
 
-/// What is wrong with a line.
+/// Defect of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// It has not the form of a record.
+    /// The line does not have the form of a record.
     Form,
-    /// Its bytes are not those that were sealed, or another key sealed them.
+    /// The bytes differ from those that were sealed, or another key sealed them.
     Seal { seq: u64 },
-    /// It is a record, but not the next one.
+    /// The record is authentic but is not the next one.
     Order { seq: u64, expected: u64 },
-    /// It is numbered right but follows another line than the one before it.
+    /// The number is right, but the line contains the seal of another predecessor.
     Link { seq: u64 },
 }
 
 impl Chain {
-    /// The beginning of a ledger.
+    /// Start of a ledger.
     pub(crate) const START: Chain = Chain { next: 1, prev: Hash::NONE };
 
-    /// The number of the last line; 0 before the first.
+    /// Returns the sequence number of the last line, or 0 before the first.
     pub(crate) fn head(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// Goes past a line that was just written.
+    /// Advances past a line that was just written.
     pub(crate) fn advance(&mut self, hash: Hash) {
         *self = Chain { next: self.next + 1, prev: hash };
     }
 }
 
-/// Reads a chain line by line, and finds its way again behind a damaged line.
+/// Checker of a chain, line by line, that resynchronises after damaged lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Follower {
     next: u64,
-    /// Unknown at the start of a segment read alone.
+    /// Unknown at the start of a segment that is read alone.
     prev: Option<Hash>,
-    /// Damaged lines since the last authentic one: as many numbers may be skipped without another word.
+    /// Damaged lines since the last authentic one. That many sequence numbers may be missing without another
+    /// flaw.
     damaged: u64,
 }
 
-/// What one line turned out to be.
+/// Result of checking one line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step<'a> {
-    /// The line, if it is authentic and not a repetition: the chain goes on from it.
+    /// The line, if it is authentic and not a repetition. The chain continues from it.
     pub(crate) parts: Option<Parts<'a>>,
-    /// What is wrong with it or with what should be before it.
+    /// Defect of the line or of its predecessors.
     pub(crate) flaw: Option<Flaw>,
 }
 
 impl Follower {
-    /// From the line with this number on.
+    /// Creates a follower that expects line `next`.
     pub(crate) fn new(next: u64, prev: Option<Hash>) -> Follower {
         Follower { next, prev, damaged: 0 }
     }
 
-    /// The number that should come next.
+    /// Returns the expected next sequence number.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// The last number that the lines seen so far can stand for.
+    /// Returns the highest sequence number that the lines read so far can account for.
     pub(crate) fn reach(&self) -> u64 {
         self.next.saturating_sub(1) + self.damaged
     }
 
-    /// The place behind the last authentic line.
+    /// Returns the position after the last authentic line.
     pub(crate) fn place(&self) -> Chain {
         Chain { next: self.next, prev: self.prev.unwrap_or(Hash::NONE) }
     }
 
-    /// Judges a line (without its newline).
+    /// Checks a line (without its newline).
     pub(crate) fn follow<'a>(&mut self, text: &'a [u8], key: &Key) -> Step<'a> {
         let Some(parts) = line::parts(text) else { return self.damage(Flaw::Form) };
         let (seq, expected) = (parts.seq, self.next);
@@ -114,7 +115,7 @@ impl Follower {
 }
 
 impl Flaw {
-    /// The number the line carries, where it can be read.
+    /// Returns the sequence number in the line, if it could be read.
     pub(crate) fn seq(&self) -> Option<u64> {
         match self {
             Flaw::Form => None,
@@ -158,7 +159,7 @@ mod tests {
         (1..=count).map(one).collect()
     }
 
-    /// The flaws in order, and the last authentic number.
+    /// Asserts the flaws in order and the last authentic sequence number.
     fn check(key: &Key, lines: &[&Vec<u8>], flaws: &[Flaw], head: u64) {
         let mut follower = Follower::new(1, Some(Hash::NONE));
         let found: Vec<Flaw> = lines.iter().filter_map(|line| follower.follow(line, key).flaw).collect();
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_next_line_follows() {
+    fn only_the_next_line_is_accepted() {
         let key = Key::derive(&[1; 32]).unwrap();
         let all = lines(&key, 4);
         let [a, b, c, d] = all.as_slice() else { panic!("four") };
@@ -183,7 +184,7 @@ mod tests {
         check(&key, &[a, &junk, d], &[Flaw::Form, order(4, 3)], 4);
         check(&key, &[a, b, &junk], &[Flaw::Form], 2);
         check(&Key::derive(&[2; 32]).unwrap(), &[a], &[Flaw::Seal { seq: 1 }], 0);
-        // The right number, sealed by the right key, but grown from another past.
+        // A line with the right number and the right key, but with another predecessor.
         let body = Body::new(&json!({"kind": "note"}), &key).unwrap();
         let mut forked = body.sealed(&key, 2, Timestamp::UNIX_EPOCH, &Hash([9; 32])).bytes().to_vec();
         forked.pop();

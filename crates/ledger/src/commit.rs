@@ -1,7 +1,7 @@
-//! The committing thread: makes written lines durable, many at a time, and brings a halted ledger back.
+//! Commit thread: makes written lines durable in groups, and resumes a halted ledger.
 //!
-//! While one sync runs, lines and waiters gather for the next (group commit). An error of a sync is final for its
-//! segment: what the kernel then holds of it is unknown, and a second sync that succeeds proves nothing.
+//! While one sync runs, lines and waiters gather for the next (group commit). A failed sync is final for its
+//! segment: the state of the kernel's pages is then unknown, and a later successful sync proves nothing.
 
 use std::{
     fs::File,
@@ -14,18 +14,19 @@ use jiff::Timestamp;
 use crate::{
     anchor::AnchorFile,
     entry::Entry,
+    health::Pressure,
     resume, retention,
     shared::{Queue, RETRY_EVERY, Shared, lock},
     writer::{Halt, HaltKind, Purpose, Writer},
 };
 
-/// How often anchors are made durable; in between they are in the kernel.
+/// Interval of syncing the anchors; in between they are only in the kernel.
 const ANCHORS_EVERY: Duration = Duration::from_secs(5);
 
-/// How often age alone is looked at; a new segment is another reason to look.
+/// Interval of retention checks by age; a new segment triggers a check too.
 const RETENTION_EVERY: Duration = Duration::from_secs(3600);
 
-/// The state of the thread itself.
+/// State of the commit thread.
 pub(crate) struct Committer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) witness: Option<AnchorFile>,
@@ -39,7 +40,7 @@ enum Stop {
     No,
 }
 
-/// A thread that died can tell nobody that a record is durable, so nothing may wait for it.
+/// Fails all waiters when the commit thread panics, because nothing would complete them any more.
 impl Drop for Committer {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -63,7 +64,8 @@ impl Committer {
             if self.is_halted() {
                 self.try_to_resume();
             }
-            // After every pass: whoever asked for a try may have asked when it was no longer needed.
+            // Incremented after every pass, because a caller may have requested an attempt when none was
+            // needed any more.
             self.shared.tries.send_modify(|count| *count += 1);
             self.shared.settle();
             self.let_go();
@@ -103,7 +105,7 @@ impl Committer {
         lock(&self.shared.writer).halt.is_some()
     }
 
-    /// One sync for everything written so far.
+    /// Syncs everything written so far.
     fn sync(&self) {
         let shared = &self.shared;
         shared.unsynced.store(false, Ordering::Release);
@@ -147,7 +149,7 @@ impl Committer {
                 let reason = format!("cannot make {} durable: {error}", writer.active.segment.name());
                 writer.stop(HaltKind::Broken, &reason);
                 shared.publish(&writer);
-                // Still under the writer's lock: whoever wrote before the halt is in the queue by now.
+                // The writer's lock is still taken, so every entry written before the halt is in the queue.
                 self.tell_all(&reason.into());
             }
         }
@@ -156,7 +158,7 @@ impl Committer {
     fn tell_durable(&self, upto: u64) {
         let mut queue = lock(&self.shared.queue);
         for waiter in queue.waiters.extract_if(.., |waiter| waiter.seq <= upto) {
-            // Nobody listens any more where the call was cancelled; its guard records that.
+            // Sending fails if the call was cancelled; its guard records that.
             let _ = waiter.told.send(Ok(()));
         }
     }
@@ -174,7 +176,7 @@ impl Committer {
         }
     }
 
-    /// Lets old segments go once the entry that says so is durable.
+    /// Removes old segments once the retention entry is durable.
     fn let_go(&mut self) {
         let shared = Arc::clone(&self.shared);
         let due =
@@ -183,24 +185,32 @@ impl Committer {
             return;
         }
         self.retained = Instant::now();
-        let (options, open) = {
+        let (options, open, removed) = {
             let mut writer = lock(&shared.writer);
             if retention::is_due_a_successor(&writer.active, &writer.options, Timestamp::now()) {
                 writer.rotate();
             }
             let open = retention::Open { first: writer.active.segment.first, length: writer.active.length };
-            (writer.options.clone(), open)
+            (writer.options.clone(), open, writer.tracker.removed())
         };
-        let plan = match retention::plan(&shared.folder, open, &options, Timestamp::now()) {
-            Ok(Some(plan)) => plan,
-            Ok(None) => return,
+        let survey = match retention::survey(&shared.folder, open, &options, removed, Timestamp::now()) {
+            Ok(survey) => survey,
             Err(error) => return tracing::warn!(%error, "cannot look for old ledger segments"),
         };
+        shared.older_bytes.store(survey.older_bytes, Ordering::Relaxed);
+        let pressure = Pressure {
+            removed_segments: removed.under_pressure,
+            reads_refused: survey.older_bytes >= options.reads_limit(),
+        };
+        shared.report_pressure(pressure);
+        let Some(plan) = survey.plan else { return };
         match shared.write(&Entry::Retention(plan.entry.clone()), Purpose::Work) {
             Ok(seq) => {
                 self.sync();
                 if lock(&shared.writer).synced >= seq {
                     plan.carry_out();
+                    let removed_segments = plan.entry.total.under_pressure;
+                    shared.report_pressure(Pressure { removed_segments, ..pressure });
                 }
             }
             Err(error) => tracing::warn!(%error, "old ledger segments stay: the record of their end failed"),
@@ -231,8 +241,8 @@ impl Committer {
         }
     }
 
-    /// Ends the open segment with its records, durably. Says whether that was done: whoever finds room takes the ledger for one
-    /// that was not closed.
+    /// Truncates the open segment to its records, durably. Returns true on success: a ledger with padding
+    /// counts as not closed.
     fn end_segment(&self, writer: &mut Writer) -> bool {
         let disk = Arc::clone(&writer.disk);
         let ended = writer.active.cut(&*disk).and_then(|()| disk.sync(&writer.active.file));
@@ -241,7 +251,7 @@ impl Committer {
             .is_ok()
     }
 
-    /// The last pass: nothing is taken after it.
+    /// Runs the last pass; the ledger accepts nothing after it.
     fn close(&mut self) {
         lock(&self.shared.writer).owed.iter_mut().for_each(|owed| owed.due = Instant::now());
         if !self.is_halted() {

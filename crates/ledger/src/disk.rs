@@ -1,26 +1,27 @@
-//! The few things the writer asks of the disk, as a seam: the real one, and in tests one that fails on demand.
+//! Disk operations of the writer, as a trait: tests replace the real implementation with one that fails on
+//! demand.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use crate::{private_file, room};
 
-/// What can fail when a record is made to last.
+/// Operations that can fail while a record is made durable.
 pub(crate) trait Disk: Send + Sync + fmt::Debug {
-    /// Creates a file that must not exist.
+    /// Creates a file that must not exist yet.
     fn create(&self, path: &Path) -> io::Result<File>;
-    /// One `pwrite(2)` at this place; may write less than asked.
+    /// Performs one `pwrite(2)` at offset `at`; it may write fewer bytes than requested.
     fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize>;
-    /// Makes the file longer, up to there, with room for what is to come.
+    /// Extends the file from `from` to `to` with preallocated padding.
     fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()>;
-    /// Makes what was written durable. On Apple systems this reaches the platter (`F_FULLFSYNC`).
+    /// Makes written data durable. On Apple systems this uses `F_FULLFSYNC`, which flushes the drive's cache.
     fn sync(&self, file: &File) -> io::Result<()>;
-    /// Takes off what is behind `length`.
+    /// Truncates the file to `length`.
     fn cut(&self, file: &File, length: u64) -> io::Result<()>;
-    /// Makes created and removed names durable.
+    /// Makes created and removed file names durable.
     fn sync_folder(&self, folder: &File) -> io::Result<()>;
 }
 
-/// The operating system.
+/// Implementation by the operating system.
 #[derive(Debug)]
 pub(crate) struct Real;
 
@@ -50,10 +51,10 @@ impl Disk for Real {
     }
 }
 
-/// How often a write that would block is tried again before it counts as failed.
+/// Number of retries of a write that would block.
 const PATIENCE: u32 = 1000;
 
-/// Writes all of it from a place on, whatever pieces the system takes it in.
+/// Writes all bytes at an offset, continuing after partial writes.
 pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     let mut refused = 0;
     while !bytes.is_empty() {
@@ -74,7 +75,7 @@ pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8], mut at: 
     Ok(())
 }
 
-/// Whether an error passes when somebody makes room.
+/// Returns true if the error goes away once disk space is freed.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

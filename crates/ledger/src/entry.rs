@@ -1,7 +1,7 @@
-//! What the record can say. One type per kind of line; every free text and value in them was redacted by whoever
-//! made the entry, and contents appear by keyed digest only.
+//! Entries of the ledger: one type per kind of line. The component that creates an entry redacts its texts
+//! and values; content appears only as a keyed digest.
 //!
-//! Nothing here knows how a line is sealed or stored.
+//! This module does not know how a line is sealed or stored.
 
 mod call;
 mod event;
@@ -17,50 +17,51 @@ pub use event::{
 };
 pub use facts::Facts;
 pub use housekeeping::{
-    Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,
+    Checkpoint, Executed, Missing, MissingCause, Recovered, Removals, Resumed, Retention, Sealed, Torn,
 };
 
-/// One line of the record.
+/// Content of one line of the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
     /// A call was permitted and is about to run: the intent.
     Decision(Decision),
-    /// How a call ended that had an intent.
+    /// A call that had an intent ended.
     Outcome(Concluded),
-    /// A call was not run.
+    /// A call was refused and did not run.
     Refusal(Refused),
     /// The mode changed.
     Mode(ModeChange),
-    /// The policy, the tools or the settings were read again.
+    /// The policy, the tools or the settings were reloaded.
     Reload(Reload),
     /// The daemon started.
     Start(Start),
-    /// The daemon stopped in good order.
+    /// The daemon shut down cleanly.
     Stop(Stop),
     /// A worker session was opened or closed.
     Session(Session),
-    /// An approval was asked for, decided, used or lapsed.
+    /// An approval was requested, decided, used or expired.
     Approval(Approval),
-    /// Something that can be undone was saved or restored.
+    /// An undo state was saved or restored.
     Undo(Undo),
-    /// Anything else worth keeping.
+    /// Any other event worth recording.
     Note(Note),
-    /// What a segment must know of those before it; the first line of each. Written by the ledger itself.
+    /// State carried over from earlier segments; the first line of each segment. Written by the ledger
+    /// itself.
     Checkpoint(Checkpoint),
-    /// What was found amiss at start. Written by the ledger itself.
+    /// Findings of a start. Written by the ledger itself.
     Recovered(Recovered),
-    /// The record goes on in a new segment after an error. Written by the ledger itself.
+    /// The ledger continues in a new segment after an error. Written by the ledger itself.
     Resumed(Resumed),
-    /// Old segments were let go. Written by the ledger itself.
+    /// Old segments were removed. Written by the ledger itself.
     Retention(Retention),
-    /// A kind that a later version wrote.
+    /// Kind written by a later version.
     #[serde(other)]
     Other,
 }
 
 impl Entry {
-    /// The word in the line's `kind`.
+    /// Returns the value of the `kind` field of the line.
     pub fn kind(&self) -> &'static str {
         match self {
             Entry::Decision(_) => "decision",

@@ -1,17 +1,21 @@
-//! What can go wrong with the record. A caller that gets one of these must not act.
+//! Errors of the ledger. A caller that receives one must not run the call.
 
 use std::{io, path::PathBuf, sync::Arc};
 
 use tool::CallId;
 
-/// Why something could not be recorded or read back.
+/// Reason why an entry could not be recorded or read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the error messages document the variants
 pub enum LedgerError {
     #[error(
         "the ledger takes no records: {reason}; it starts a new segment by itself once it can write again"
     )]
     Unavailable { reason: Arc<str> },
+    #[error(
+        "the ledger has {bytes} bytes that are too young to be removed, and the last quarter of ledger.max_bytes ({max_bytes}) is reserved for records of changes"
+    )]
+    Reserved { bytes: u64, max_bytes: u64 },
     #[error("the ledger is closed")]
     Closed,
     #[error("another process ({holder}) writes the ledger in `{}`: stop it, or read only", .folder.display())]
@@ -37,7 +41,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// Says what was being done to which file.
+    /// Returns a function that adds the operation and the path to an I/O error.
     pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LedgerError {
         let path = path.into();
         move |source| LedgerError::Io { doing, path, source }

@@ -1,4 +1,4 @@
-//! The record in a form for other programs: NDJSON byte for byte, or CSV for a spreadsheet.
+//! Export of the ledger for other programs: unchanged NDJSON, or CSV for spreadsheets.
 
 use std::{borrow::Cow, io::Write, ops::ControlFlow};
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::{Filter, LedgerError, Reader, facets::Facets, line, lines::Lines};
 
-/// A form to export in.
+/// Export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// The lines as they are stored, seals included.
+    /// Lines as they are stored, including seals.
     Ndjson,
-    /// A header and one row per record, with what most people look for.
+    /// Header and one row per record, with the most commonly used fields.
     Csv,
 }
 
@@ -32,22 +32,22 @@ const COLUMNS: [(&str, &str); 14] = [
     ("text", ""),
 ];
 
-/// Where the sentence of a record is, whatever its kind.
+/// JSON pointers to the text of a record, by kind.
 const TEXTS: [&str; 4] = ["/reason", "/message", "/text", "/event"];
 
-/// A part of an export, small enough for one message.
+/// Part of an export that fits into one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportPage {
-    /// Whole lines.
+    /// Complete lines.
     pub text: String,
-    /// How many records they are.
+    /// Number of records in the page.
     pub records: u64,
-    /// Where the next page begins, if there is more.
+    /// Sequence number after which the next page starts, if there is one.
     pub next_after_seq: Option<u64>,
 }
 
 impl Reader {
-    /// Writes matching records, oldest first, and returns how many.
+    /// Writes matching records, oldest first, and returns their number.
     pub fn export(
         &self,
         filter: &Filter,
@@ -69,8 +69,8 @@ impl Reader {
         Ok(count)
     }
 
-    /// Matching records, oldest first, at most about this many bytes of them and at least one. A page that continues
-    /// another begins after its last record ([`Filter::after_seq`]) and has no heading.
+    /// Returns a page of matching records, oldest first, of about `most_bytes` and at least one record. A
+    /// page that continues another starts after its last record ([`Filter::after_seq`]) and has no heading.
     pub fn export_page(
         &self,
         filter: &Filter,
@@ -95,7 +95,7 @@ impl Reader {
         Ok(page)
     }
 
-    /// Goes through matching lines, newline included, oldest first, until told to stop.
+    /// Calls `take` for each matching line, including its newline, oldest first, until it returns `Break`.
     fn each(
         &self,
         filter: &Filter,
@@ -146,7 +146,7 @@ fn row(line: &[u8]) -> String {
     cells.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// One cell: always on one line, and never a formula, whoever chose the text.
+/// Formats a cell so that it stays on one line and is never a formula, whatever text the caller chose.
 fn cell(value: Option<&Value>) -> String {
     let text = match value {
         None | Some(Value::Null) => return String::new(),
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_one_line_and_no_formula() {
+    fn cells_are_one_line_and_never_a_formula() {
         let check = |value: Value, expect: &str| assert_eq!(cell(Some(&value)), expect);
         check(json!("plain"), "plain");
         check(json!("two words, \"quoted\""), "\"two words, \"\"quoted\"\"\"");

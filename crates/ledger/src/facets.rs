@@ -1,11 +1,11 @@
-//! What a record can be found by, read from its line without building the whole entry. Pure.
+//! Searchable fields of a record, read from its line without building the whole entry. Pure.
 
 use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// The findable parts of a record.
+/// Searchable fields of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facets<'a> {
     pub(crate) seq: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Facets<'a> {
     pub(crate) trace: Option<Cow<'a, str>>,
     pub(crate) call: Option<Cow<'a, str>>,
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
-    /// The first record that is kept, in a retention entry.
+    /// Sequence number of the first retained record, in a retention entry.
     pub(crate) kept_from: Option<u64>,
 }
 
@@ -56,14 +56,16 @@ struct RawTrace<'a> {
     trace_id: Cow<'a, str>,
 }
 
-/// A text that is borrowed where it is written without an escape, as nearly all are. In an `Option`, a `Cow` alone never is.
+/// Text borrowed from the line unless it contains an escape, which is rare. serde never borrows an
+/// `Option<Cow>`, so the newtype is needed.
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Facets<'a> {
-    /// Reads a line without its newline.
+    /// Parses a line without its newline.
     pub(crate) fn parse(line: &'a [u8]) -> Option<Facets<'a>> {
-        // Looked at once for the whole line; where it is no text, once for each of the texts that are needed.
+        // Valid UTF-8 is checked once for the whole line. Otherwise serde checks only the strings that are
+        // read.
         let raw: Option<Raw> = match std::str::from_utf8(line) {
             Ok(text) => serde_json::from_str(text).ok(),
             Err(_) => serde_json::from_slice(line).ok(),
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stray_byte_where_nobody_looks_hides_no_line() {
+    fn invalid_utf8_in_an_unread_field_does_not_hide_the_line() {
         let line = br#"{"seq":7,"time":"2026-01-01T00:00:00.000Z","kind":"note","text":"X"}"#;
         for byte in [b'X', 0xff] {
             let line: Vec<u8> = line.iter().map(|one| if *one == b'X' { byte } else { *one }).collect();

@@ -1,20 +1,20 @@
-//! The seal of one line, and the text form it has in the record.
+//! Seal of one line, and its text form.
 
 use std::fmt;
 
 use tool::canonical::hex_digits;
 
-/// 32 bytes, written as 64 lower-case hexadecimal digits.
+/// Hash of 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hash(pub(crate) [u8; 32]);
 
 impl Hash {
-    /// What the first line of a ledger names as the one before it.
+    /// Previous hash of the first line of a ledger.
     pub(crate) const NONE: Hash = Hash([0; 32]);
-    /// Digits in the text form.
+    /// Number of digits of the text form.
     pub(crate) const DIGITS: usize = 64;
 
-    /// The text form.
+    /// Returns the text form.
     pub(crate) fn text(&self) -> [u8; Hash::DIGITS] {
         let mut digits = [0; Hash::DIGITS];
         let (pairs, _) = digits.as_chunks_mut();
@@ -29,7 +29,7 @@ impl Hash {
         out.extend_from_slice(&self.text());
     }
 
-    /// Reads the text form; upper case is refused, so that one seal has one spelling.
+    /// Parses the text form. Upper case is rejected, so that each seal has exactly one spelling.
     pub(crate) fn parse(text: &[u8]) -> Option<Hash> {
         if text.len() != Hash::DIGITS {
             return None;
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_spelling() {
+    fn only_the_lower_case_form_of_64_digits_parses() {
         let hash = Hash(std::array::from_fn(|i| u8::try_from(i * 8).unwrap()));
         let mut text = Vec::new();
         hash.write(&mut text);

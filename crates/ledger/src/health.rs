@@ -1,25 +1,27 @@
-//! How the ledger is, for `status`, for metrics and for the sensors that move the mode.
+//! State and counters of the ledger, for `status`, for metrics and for the sensors that change the mode.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-/// Whether records are taken.
+use crate::entry::Removals;
+
+/// Availability of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All is well.
+    /// The ledger accepts records.
     Ready,
-    /// Nothing is taken, and so nothing risky may run, until a new durable segment exists.
+    /// The ledger accepts no records until a new durable segment exists, so no risky call may run.
     Unavailable {
-        /// What went wrong.
+        /// Cause of the failure.
         reason: Arc<str>,
     },
     /// The ledger was closed.
     Closed,
 }
 
-/// Follows whether records are taken. Hands out copies only: whoever kept a look at the state itself while it waits for a
-/// record would keep the ledger from saying that it takes records again.
+/// Subscription to changes of the ledger's state. It returns copies only: a caller that kept a borrow of the
+/// state while waiting for a record would block the ledger from publishing that it is ready again.
 #[derive(Clone, Debug)]
 pub struct StateWatch(watch::Receiver<State>);
 
@@ -28,7 +30,8 @@ impl StateWatch {
         StateWatch(states)
     }
 
-    /// The next state that differs from the last one seen here. Never comes when the ledger is gone.
+    /// Waits for the next state that differs from the last one returned here. Never completes after the
+    /// ledger is dropped.
     pub async fn changed(&mut self) -> State {
         match self.0.changed().await {
             Ok(()) => self.0.borrow_and_update().clone(),
@@ -37,29 +40,44 @@ impl StateWatch {
     }
 }
 
-/// A look at the ledger.
+/// Effects of the size limit of the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Segments with records younger than the minimum age that were removed since the ledger was created.
+    pub removed_segments: u64,
+    /// Reads are refused, because the rest of the size limit is reserved for records of changes.
+    pub reads_refused: bool,
+}
+
+/// State and counters of the ledger at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Whether records are taken.
+    /// Availability of the ledger.
     pub state: State,
-    /// The number of the last record.
+    /// Sequence number of the last record.
     pub head: u64,
-    /// The last record that is on disk for certain.
+    /// Sequence number of the last record known to be on disk.
     pub synced: u64,
-    /// How long it took to pick up where the last writer stopped, from the lock to a durable start.
+    /// Duration of recovery at start, from taking the lock to a durable first record.
     pub recovered_in: Duration,
     /// Calls that have an intent and no outcome.
     pub open_intents: u64,
-    /// Records that were acknowledged and then taken by an error or by somebody. Stays 0.
+    /// Records that were acknowledged and then lost by a disk error or by tampering. Expected to stay 0.
     pub lost_records: u64,
-    /// Entries that could not be taken; each caller was told.
+    /// Entries that were rejected; each caller received an error.
     pub turned_away: u64,
-    /// Outcomes that wait in memory until records are taken again.
+    /// Records that wait in memory until the ledger accepts records again.
     pub owed: u64,
-    /// How often the disk was asked to make records durable.
+    /// Number of syncs of the disk.
     pub syncs: u64,
-    /// The bytes of the segment that is being written.
+    /// Bytes of records in the segment that is being written.
     pub segment_bytes: u64,
-    /// The last record the index knows; queries read the rest from the segments.
+    /// Bytes of all segments. Those before the open one are counted at the last scan of the folder.
+    pub bytes: u64,
+    /// Segments that retention has removed.
+    pub removed: Removals,
+    /// Effects of the size limit.
+    pub pressure: Pressure,
+    /// Last record in the index; queries read later ones from the segments.
     pub indexed: u64,
 }

@@ -1,8 +1,9 @@
-//! The index: a SQLite file that tells where records are, so that a question over a million of them is quick.
+//! Index of the ledger: a SQLite file with the positions of records, so that queries over a million records
+//! are fast.
 //!
-//! It is derived: filled behind the writer from the segments, thrown away and rebuilt whenever it does not fit
-//! them, never waited for by a call. Every answer is checked against the line it points to; that none is missing is
-//! not. One decision hangs on it: whether a call with an idempotency key was run before.
+//! The index is derived data. A background thread fills it from the segments and rebuilds it whenever it does
+//! not match them; no call waits for it. Every result is checked against the line it points to, but missing
+//! results are not detected. One decision depends on it: detecting a repeated call by its idempotency key.
 
 pub(crate) mod fill;
 mod niceness;
@@ -17,14 +18,15 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::{LedgerError, hash::Hash, line, lines::Lines, private_file, segment::Segment};
 
-/// Changes whenever the tables do; an index of another version is rebuilt.
+/// Schema version. An index with another version is rebuilt.
 const VERSION: i64 = 1;
 
-/// Rows per entry of `block`, which narrows a time down to a range of numbers whatever the clock did.
+/// Records per row of `block`, which maps a time to a range of sequence numbers even when the clock jumped.
 const BLOCK: u64 = 4096;
 
-/// Records of one kind, tool, outcome, mode and caller are of one sort. There are few sorts and many records, so a
-/// question is put to the sorts first and then only to records that match; words that never meet cost nothing.
+/// SQL schema. A `sort` is a distinct combination of kind, tool, outcome, mode and caller. There are few
+/// sorts and many records, so a query selects sorts first and then only their records; combinations that
+/// never occur cost nothing.
 const SCHEMA: &str = "
     CREATE TABLE sort (
         id INTEGER PRIMARY KEY,
@@ -54,7 +56,7 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("index.sqlite")
 }
 
-/// The last line the index knows.
+/// Position of the last indexed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) seq: u64,
@@ -64,15 +66,16 @@ pub(crate) struct Reached {
     pub(crate) hash: Hash,
 }
 
-/// Opens for filling; creates the tables in a new file.
+/// Opens the index for writing and creates the tables in a new file.
 fn open_to_fill(folder: &Path) -> Result<Connection, LedgerError> {
     let path = path(folder);
-    // SQLite gives its side files the mode of the main one, so that is made by us.
+    // SQLite gives its side files the mode of the main file, so the main file is created with mode 0600
+    // first.
     private_file::open_to_overwrite(&path).map_err(LedgerError::io("create", &path))?;
     let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.pragma_update(None, "journal_mode", "wal")?;
-    // Rebuilt when damaged, so never worth waiting for the disk.
+    // A damaged index is rebuilt, so it never has to be synced.
     connection.pragma_update(None, "synchronous", "off")?;
     connection.pragma_update(None, "cache_size", -64_000)?;
     if version(&connection)? == 0 {
@@ -82,7 +85,7 @@ fn open_to_fill(folder: &Path) -> Result<Connection, LedgerError> {
     Ok(connection)
 }
 
-/// Opens for reading, if there is an index of our version.
+/// Opens the index for reading, if there is one of this version.
 fn open_to_read(folder: &Path) -> Option<Connection> {
     let path = path(folder);
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
@@ -109,7 +112,7 @@ fn reached(connection: &Connection) -> rusqlite::Result<Option<Reached>> {
     statement.query_row([], read).optional()
 }
 
-/// Whether the last line the index knows is still where it was.
+/// Returns true if the last indexed line is still at its position.
 fn fits(folder: &Path, reached: &Reached) -> bool {
     let segment = Segment::new(folder, reached.segment);
     let Ok(mut lines) = Lines::open_at(&segment, reached.offset) else { return false };
@@ -117,7 +120,7 @@ fn fits(folder: &Path, reached: &Reached) -> bool {
     line.whole().and_then(line::parts).is_some_and(|parts| parts.hash == reached.hash)
 }
 
-/// SQLite knows signed numbers only. A record number past their end would take centuries.
+/// SQLite has signed integers only. Reaching `i64::MAX` records would take centuries.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -126,7 +129,7 @@ fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// An id of 32 hexadecimal digits, with or without hyphens, in half the space; anything else as it is.
+/// Packs an id of 32 hexadecimal digits, with or without hyphens, into 16 bytes. Returns other ids unchanged.
 fn packed(id: &str) -> Vec<u8> {
     let (mut bytes, mut digits) = ([0_u8; 16], 0);
     for byte in id.bytes().filter(|byte| *byte != b'-') {

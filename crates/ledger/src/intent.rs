@@ -1,4 +1,4 @@
-//! An intent: the proof that a decision is in the record, and so the only way to get at what was decided.
+//! Intents: proof that a decision is recorded, and the only access to the value that was decided on.
 
 use std::sync::{
     Arc,
@@ -14,15 +14,16 @@ use crate::{
     shared::Shared,
 };
 
-/// A value that may be acted on, because the decision to do so has been recorded, or is owed by the ledger where it was
-/// told to let reads through. Made by [`Ledger::intend`](crate::Ledger::intend) alone; holds on to its value for good,
-/// so that no other can be put in.
+/// Value that may be acted on, because the decision is recorded, or deferred if the ledger may allow
+/// read-only calls while unavailable. Only [`Ledger::intend`](crate::Ledger::intend) creates it, and its
+/// value cannot be replaced.
 ///
 /// ```compile_fail
 /// let forged = ledger::Intent { value: "run me", call: todo!(), receipt: todo!(), care: todo!(), shared: todo!(), concluded: todo!() };
 /// ```
 ///
-/// One that is dropped without [`Ledger::conclude`](crate::Ledger::conclude) is recorded as `unknown` by the ledger.
+/// The ledger records an intent that is dropped without [`Ledger::conclude`](crate::Ledger::conclude) as
+/// `unknown`.
 pub struct Intent<T> {
     value: T,
     call: Arc<Call>,
@@ -37,29 +38,30 @@ impl<T> Intent<T> {
         Intent { value, call, receipt, care, shared, concluded: AtomicBool::new(false) }
     }
 
-    /// What was decided on.
+    /// Returns the value that was decided on.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// The call.
+    /// Returns the id of the call.
     pub fn call_id(&self) -> CallId {
         self.call.call_id
     }
 
-    /// Whose call it is and where it stands in a trace, for whatever it asks elsewhere.
+    /// Returns the call with its caller and trace context, for requests that it makes to other components.
     pub fn call(&self) -> &Call {
         &self.call
     }
 
-    /// Where the decision is.
+    /// Returns the receipt of the decision.
     pub fn receipt(&self) -> Receipt {
         self.receipt
     }
 
     pub(crate) fn conclude(&self, outcome: Outcome) -> Result<Receipt, LedgerError> {
         let concluded = self.shared.conclude(&self.call, outcome, self.care);
-        // Whatever else went wrong, the ledger has the outcome or will never take it; a bad entry it never saw.
+        // After any other error the ledger has the outcome or will never accept it. After an encoding error
+        // it never received one.
         if !matches!(concluded, Err(LedgerError::Encode(_))) {
             self.concluded.store(true, Ordering::Release);
         }
@@ -85,7 +87,8 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Intent<T> {
     }
 }
 
-/// A decision that is written and not yet an intent. Dropped before that, the call is recorded as not started.
+/// Guard of a decision that is written but not yet an intent. If dropped before, it records the call as not
+/// started.
 pub(crate) struct Pending {
     pub(crate) call: Arc<Call>,
     pub(crate) shared: Arc<Shared>,

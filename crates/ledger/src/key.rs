@@ -1,7 +1,8 @@
-//! The secret behind every seal: a 0600 file, and three keys derived from it so that none stands for another.
+//! Secret of the ledger, stored in a file with mode 0600, and the three keys derived from it for separate
+//! purposes.
 //!
-//! Seals are keyed, not plain digests: whoever edits the record without the key cannot make a line, a chain or an
-//! anchor that `verify` accepts, and a digest of a short content cannot be guessed back.
+//! Seals are HMACs, not plain digests: without the key, an attacker can neither forge a line, a chain or an
+//! anchor that `verify` accepts, nor guess short content from its digest.
 
 use std::{
     fs::{self, File},
@@ -16,7 +17,7 @@ use crate::{LedgerError, hash::Hash, private_file};
 
 type Keyed = Hmac<Sha256>;
 
-/// The derived keys. Each is kept as a prepared state, which saves two hash blocks per use.
+/// Derived keys. Each is kept as a prepared HMAC state, which saves two hash blocks per use.
 #[derive(Clone)]
 pub(crate) struct Key {
     chain: Keyed,
@@ -48,7 +49,7 @@ impl Key {
         Key::derive(&secret.0).ok_or_else(bad)
     }
 
-    /// Makes the key of a new ledger. It is complete under its name or absent, also after a power failure.
+    /// Creates the key of a new ledger. The file is either complete or absent, even after a power failure.
     pub(crate) fn create(path: &Path) -> Result<Key, LedgerError> {
         let failed = |error| LedgerError::io("create the key", path)(error);
         let mut secret = [0; 32];
@@ -72,17 +73,17 @@ impl Key {
         })
     }
 
-    /// Seals a line.
+    /// Returns the seal of a line.
     pub(crate) fn seal(&self, line: &[u8]) -> Hash {
         finish(&self.chain, &[line])
     }
 
-    /// Seals an anchor.
+    /// Returns the seal of an anchor.
     pub(crate) fn seal_anchor(&self, anchor: &[u8]) -> Hash {
         finish(&self.anchor, &[anchor])
     }
 
-    /// Stands for a content that the record must not hold.
+    /// Returns a keyed digest of content that must not appear in the ledger.
     pub(crate) fn digest(&self, content: &[u8]) -> Hash {
         finish(&self.digest, &[content])
     }
@@ -95,7 +96,7 @@ fn finish(prepared: &Keyed, parts: &[&[u8]]) -> Hash {
 }
 
 fn write_secret(path: &Path, secret: &[u8; 32]) -> io::Result<()> {
-    // A left-over of a start that died here holds no secret that anything uses.
+    // A file left by a start that died here contains a secret that nothing uses.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_once_private_and_read_back() {
+    fn key_file_is_private_and_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         assert!(matches!(Key::load(&path), Err(LedgerError::KeyMissing { .. })));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_stands_for_another() {
+    fn derived_keys_are_distinct() {
         let key = Key::derive(&[7; 32]).unwrap();
         let seals = [key.seal(b"same"), key.seal_anchor(b"same"), key.digest(b"same")];
         assert!(seals[0] != seals[1] && seals[1] != seals[2] && seals[0] != seals[2]);

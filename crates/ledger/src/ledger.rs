@@ -1,4 +1,4 @@
-//! The ledger as the rest of Sinew sees it.
+//! Public interface of the ledger for the other crates of Sinew.
 
 use std::{
     fs::File,
@@ -9,11 +9,11 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tool::{RiskLevel, canonical};
+use tool::{RiskLevel, Side, canonical};
 
 use crate::{
-    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, StateWatch,
-    VerifyReport, WhenUnavailable,
+    Filter, Health, Intent, LedgerError, Options, Outcome, Pressure, Reader, Record, Recovery, State,
+    StateWatch, VerifyReport, WhenUnavailable,
     commit::Committer,
     disk::{Disk, Real},
     entry::{Decision, Effect, Entry},
@@ -25,20 +25,20 @@ use crate::{
     writer::Purpose,
 };
 
-/// Proof that an entry was taken.
+/// Proof that the ledger accepted an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// It is in the record.
+    /// The entry is written to a segment.
     Written {
-        /// Its number there.
+        /// Sequence number of the record.
         seq: u64,
     },
-    /// It waits in memory until records are taken again.
+    /// The entry is in memory and is written once the ledger accepts records again.
     Owed,
 }
 
 impl Receipt {
-    /// Its number, where it is in the record.
+    /// Returns the sequence number of a written record.
     pub fn seq(self) -> Option<u64> {
         match self {
             Receipt::Written { seq } => Some(seq),
@@ -47,27 +47,31 @@ impl Receipt {
     }
 }
 
-/// The record of everything that was decided and done, open for writing. One per folder, in one process.
+/// Ledger opened for writing, at most one per folder and in one process.
 ///
-/// Writing happens on the caller's thread and costs a few microseconds; only what must be durable first is waited
-/// for, and all who wait share one sync of the disk. Reading is blocking work.
+/// Entries are written on the caller's thread, which takes a few microseconds. A caller waits only for
+/// entries that must be durable first, and all waiting callers share one sync of the disk. Reading is
+/// blocking work.
 pub struct Ledger {
     pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     when_unavailable: WhenUnavailable,
     recovered_in: Duration,
-    /// Held until the ledger is dropped: the kernel lets go of it also when the process dies.
+    reads_limit: u64,
+    /// Lock file, locked until the ledger is dropped. The kernel also releases the lock when the process
+    /// dies.
     _lock: File,
 }
 
 impl Ledger {
-    /// Opens the ledger in `folder`, creates it where there is none, and puts right what the last writer left.
+    /// Opens the ledger in `folder`, creates it if there is none, and repairs the state the last writer left.
     /// Blocking.
     pub fn open(folder: &Path, options: &Options) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
         Ledger::open_on(Arc::new(Real), folder, options)
     }
 
-    /// What opening the ledger in `folder` would find, without a change to anything. Nobody may have it open. Blocking.
+    /// Returns what opening the ledger in `folder` would find, without changing anything. No process may have
+    /// it open for writing. Blocking.
     pub fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
         open::look(folder, options)
     }
@@ -91,9 +95,11 @@ impl Ledger {
             unsynced: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             indexed: AtomicU64::new(0),
+            older_bytes: AtomicU64::new(0),
+            pressure: watch::Sender::new(Pressure::default()),
             closing: AtomicBool::new(false),
         });
-        // One ring is enough however many passes it stands for.
+        // A channel of capacity 1 is enough: one message covers any number of passes.
         let (ring, rings) = std::sync::mpsc::sync_channel(1);
         let committer = Committer {
             shared: Arc::clone(&shared),
@@ -105,22 +111,27 @@ impl Ledger {
             }),
         };
         let filled = Arc::clone(&shared);
-        // The first pass looks for old segments and for records without an index.
+        // The first pass checks for expired segments and for records missing from the index.
         lock(&shared.queue).look_within(Duration::ZERO);
         let threads = vec![
             spawn("ledger-commit", folder, move || committer.run())?,
             spawn("ledger-index", folder, move || fill::run(&filled, &rings))?,
         ];
         let (threads, when_unavailable) = (Mutex::new(threads), options.when_unavailable);
-        Ok((Arc::new(Ledger { shared, threads, when_unavailable, recovered_in, _lock: lock_file }), recovery))
+        let reads_limit = options.reads_limit();
+        let ledger =
+            Ledger { shared, threads, when_unavailable, recovered_in, reads_limit, _lock: lock_file };
+        Ok((Arc::new(ledger), recovery))
     }
 
-    /// Records a decision and returns what was decided on as an intent, which is what an executor takes.
+    /// Records a decision and returns its value as an intent, which an executor requires to run the call.
     ///
-    /// A call that only reads is in the kernel when this returns, one that changes something is on disk. On an error
-    /// the value is gone with the permission to act on it: nothing may run. Where reads are let through
-    /// ([`WhenUnavailable::AllowReads`]) the record of one can be owed instead.
+    /// When this returns, the decision on a read-only call is written to the kernel, and the decision on a
+    /// call that changes something is on disk. On an error the value is dropped, so that the call cannot run.
+    /// With [`WhenUnavailable::AllowReads`] the decision on a read-only call may stay in memory while the
+    /// ledger is unavailable.
     pub async fn intend<T>(&self, decision: Decision, value: T) -> Result<Intent<T>, LedgerError> {
+        self.admit_read(&decision)?;
         let call = Arc::clone(&decision.call);
         let care = self.care(&decision);
         let entry = Entry::Decision(decision);
@@ -145,9 +156,20 @@ impl Ledger {
         Ok(Intent::new(value, call, receipt, care, Arc::clone(&self.shared)))
     }
 
-    /// How safe the record of a call must be before the call runs.
+    /// Refuses an agent's read-only call once only the share of the size limit reserved for records of
+    /// changes is left.
+    fn admit_read(&self, decision: &Decision) -> Result<(), LedgerError> {
+        let is_agents = decision.call.caller.door.side() == Side::Agents;
+        let bytes = self.shared.older_bytes.load(Ordering::Relaxed);
+        if decision.effect == Effect::Changes || !is_agents || bytes < self.reads_limit {
+            return Ok(());
+        }
+        Err(LedgerError::Reserved { bytes, max_bytes: self.reads_limit / 3 * 4 })
+    }
+
+    /// Returns the durability that the decision record needs before the call runs.
     fn care(&self, decision: &Decision) -> Care {
-        // A repeat must find the decision, whatever happens meanwhile.
+        // A repeated call must find the decision, even after a crash.
         let must_be_found = decision.idempotency_key.is_some();
         if decision.effect == Effect::Changes || decision.risk == RiskLevel::High || must_be_found {
             return Care::OnDisk;
@@ -158,26 +180,26 @@ impl Ledger {
         }
     }
 
-    /// Records how an intended call ended, in the ledger that holds its intent.
+    /// Records the outcome of an intended call, in the ledger that recorded its intent.
     ///
-    /// While nothing can be written the outcome is kept in memory and recorded as soon as there is room; the error
-    /// then tells that it is not in the record yet, or, for a read that may be let through, the receipt does.
+    /// While the ledger cannot write, it keeps the outcome in memory and records it as soon as it can. It
+    /// then returns an error, or `Receipt::Owed` for a read-only call that was allowed while unavailable.
     pub fn conclude<T>(&self, intent: &Intent<T>, outcome: Outcome) -> Result<Receipt, LedgerError> {
         intent.conclude(outcome)
     }
 
-    /// Records an entry; it is in the kernel when this returns and on disk within a second.
+    /// Records an entry. It is written to the kernel when this returns, and synced to disk within a second.
     pub fn append(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
         self.shared.write(entry, Purpose::Work).map(|seq| Receipt::Written { seq })
     }
 
-    /// Records an entry; it is on disk when this returns.
+    /// Records an entry. It is on disk when this returns.
     pub async fn append_durably(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
         self.record_durably(entry).await.map(|seq| Receipt::Written { seq })
     }
 
-    /// Records an entry that must not be lost even where nothing else is taken any more: on a full disk it goes into
-    /// the space kept back for ends. It is on disk when this returns.
+    /// Records an entry that must not be lost even when the ledger accepts no other entries: on a full disk
+    /// it uses the reserved space. It is on disk when this returns.
     pub async fn append_last(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
         let ticket = match self.shared.write_and_queue(entry, Purpose::LastWords) {
             Err(LedgerError::Unavailable { .. }) => {
@@ -189,13 +211,13 @@ impl Ledger {
         ticket?.durable().await.map(|seq| Receipt::Written { seq })
     }
 
-    /// Stands for a content that the record must not hold: the same content gives the same digest in this ledger,
-    /// and without the key nobody can try contents out.
+    /// Returns a keyed digest of content that must not appear in the ledger. Equal content has equal digests
+    /// in one ledger, and without the key the content cannot be guessed by trial.
     pub fn keyed_digest(&self, content: &[u8]) -> String {
         canonical::hex(&self.shared.key.digest(content).0)
     }
 
-    /// How the ledger is.
+    /// Returns the current state and counters of the ledger.
     pub fn health(&self) -> Health {
         let writer = lock(&self.shared.writer);
         Health {
@@ -209,37 +231,50 @@ impl Ledger {
             owed: u64::try_from(writer.owed.len()).unwrap_or(u64::MAX),
             syncs: self.shared.syncs.load(Ordering::Relaxed),
             segment_bytes: writer.active.length,
+            bytes: self.shared.older_bytes.load(Ordering::Relaxed) + writer.active.length,
+            removed: writer.tracker.removed(),
+            pressure: *self.shared.pressure.borrow(),
             indexed: self.shared.indexed.load(Ordering::Relaxed),
         }
     }
 
-    /// Follows whether records are taken.
+    /// Subscribes to changes between accepting and not accepting records.
     pub fn watch(&self) -> StateWatch {
         StateWatch::new(self.shared.state.subscribe())
     }
 
-    /// The last `count` records, oldest first. Blocking.
+    /// Returns the size limit of all segments together.
+    pub fn max_bytes(&self) -> Option<u64> {
+        lock(&self.shared.writer).options.max_bytes
+    }
+
+    /// Subscribes to the effects of the size limit.
+    pub fn watch_pressure(&self) -> watch::Receiver<Pressure> {
+        self.shared.pressure.subscribe()
+    }
+
+    /// Returns the last `count` records, oldest first. Blocking.
     pub fn tail(&self, count: usize) -> Result<Vec<Record>, LedgerError> {
         self.reader().tail(count)
     }
 
-    /// Matching records, newest first. Blocking.
+    /// Returns matching records, newest first. Blocking.
     pub fn query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
         self.reader().query(filter)
     }
 
-    /// Checks every byte of the record. Blocking.
+    /// Verifies every byte of the ledger. Blocking.
     pub fn verify(&self) -> Result<VerifyReport, LedgerError> {
         let options = lock(&self.shared.writer).options.clone();
         crate::verify(&self.shared.folder, &options)
     }
 
-    /// Reads the same folder, beside the writer.
+    /// Returns a reader of this folder that reads only what the writer has written.
     pub fn reader(&self) -> Reader {
         Reader::beside(&self.shared)
     }
 
-    /// Makes everything durable and takes nothing more. Blocking; dropping the ledger does the same.
+    /// Makes all records durable and accepts no further ones. Blocking. Dropping the ledger does this too.
     pub fn close(&self) {
         lock(&self.shared.queue).stop = true;
         self.shared.closing.store(true, Ordering::Relaxed);
@@ -251,7 +286,7 @@ impl Ledger {
         }
     }
 
-    /// A halted ledger may be able to go on by now, so an async caller lets it try once.
+    /// A halted ledger may be able to resume by now, so an async caller waits for one attempt.
     async fn record(&self, entry: &Entry) -> Result<u64, LedgerError> {
         match self.shared.write(entry, Purpose::Work) {
             Err(LedgerError::Unavailable { .. }) => {

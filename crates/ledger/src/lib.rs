@@ -1,12 +1,14 @@
-//! The record of Sinew: every decision before it is acted on, every outcome after it, every refusal, approval, mode
-//! change and start. Nothing runs that is not written here first, and nothing written here can be changed unseen.
+//! Append-only ledger of Sinew: every decision before it takes effect, every outcome after it, and every
+//! refusal, approval, mode change and start. No call runs before its decision is recorded here, and `verify`
+//! detects any later change.
 //!
-//! The record is a folder of plain NDJSON segments, one sealed line per entry, each naming the seal of the line
-//! before. It can be read with `grep` and `jq`; everything else beside it (the index, the anchors) is derived or
-//! guards it. Writing goes `entry` → `line` → `writer`; `commit` makes lines durable; `recover` and `open` start
-//! from what the last writer left; `verify` finds any byte that is not as it was written.
+//! The ledger is a folder of plain NDJSON segments with one sealed line per entry; each line contains the
+//! seal of the previous line. It can be read with `grep` and `jq`. The index is derived from the segments,
+//! and the anchors protect their end. An entry passes through `entry` → `line` → `writer`; `commit` makes
+//! lines durable; `recover` and `open` continue from the state the last writer left; `verify` reports every
+//! byte that differs from what was written.
 //!
-//! What is recorded is the caller's choice: this crate redacts nothing and decides nothing.
+//! The caller chooses what is recorded: this crate redacts nothing and decides nothing.
 
 mod anchor;
 mod chain;
@@ -54,7 +56,7 @@ pub mod entry;
 pub use entry::{Call, Decision, Effect, Entry, Outcome, Status};
 pub use error::LedgerError;
 pub use export::{ExportFormat, ExportPage};
-pub use health::{Health, State, StateWatch};
+pub use health::{Health, Pressure, State, StateWatch};
 pub use intent::Intent;
 pub use ledger::{Ledger, Receipt};
 pub use open::Recovery;

@@ -1,8 +1,8 @@
-//! The form of one line: how an entry becomes bytes, and how bytes are taken apart again. Pure.
+//! Format of one line: serialising an entry and parsing a line. Pure.
 //!
-//! `{"seq":N,"time":"…","kind":"…", …,"prev":"<64 hex>","hash":"<64 hex>"}` and a newline. The hash is the keyed
-//! seal over every byte before `,"hash"`; `prev` is the hash of the line before. A line is read by position, not as
-//! JSON, so that no two byte strings count as the same line.
+//! A line is `{"seq":N,"time":"…","kind":"…", …,"prev":"<64 hex>","hash":"<64 hex>"}` and a newline. `hash`
+//! is the keyed seal over every byte before `,"hash"`; `prev` is the hash of the previous line. A line is
+//! parsed by position and not as JSON, so that no two byte strings count as the same line.
 
 use std::cell::Cell;
 
@@ -20,24 +20,24 @@ const TIME: &[u8] = br#","time":""#;
 const KIND: &[u8] = br#"","kind":""#;
 
 thread_local! {
-    /// The memory of the last body, for the next one: to be given so much anew takes longer than to fill it.
+    /// Buffer of the last body, reused for the next one, because allocating it takes longer than filling it.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What is free before an entry: the beginning of a line takes no more, until there are years of five digits.
+/// Free bytes before an entry. The start of a line needs no more for years of four digits.
 const FREE: usize = 64;
-/// How much most lines take.
+/// Initial capacity, sufficient for most lines.
 const USUAL: usize = 2048;
-/// How much memory a thread keeps.
+/// Maximum capacity of the buffer that a thread keeps.
 const MOST_SPARE: usize = 16 * 1024;
 
-/// An entry as it stands in its line, but for the braces around it: `{"kind":"…",…}`. Before it there is as much free as the
-/// beginning of a line takes, so that the line is made where the entry is, and nothing of it is moved.
+/// Serialised entry `{"kind":"…",…}` with free space in front for the start of the line, so that the line is
+/// built in place without moving the entry.
 #[derive(Debug)]
 pub(crate) struct Body(Vec<u8>);
 
 impl Body {
-    /// Writes an entry; one that is too long is cut, and says so with its length and digest.
+    /// Serialises an entry; one that is too long is shortened and marked with its original length and digest.
     pub(crate) fn new(entry: &impl Serialize, key: &Key) -> Result<Body, LedgerError> {
         let body = Body::whole(entry)?;
         if body.len() <= shrink::LONGEST {
@@ -46,7 +46,7 @@ impl Body {
         Body::whole(&shrink::shrink(body.json(), key)?)
     }
 
-    /// Writes an entry of our own making, however long.
+    /// Serialises an entry of the ledger itself, regardless of its length.
     pub(crate) fn whole(entry: &impl Serialize) -> Result<Body, LedgerError> {
         let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
         let mut body = Body(SPARE.try_with(Cell::take).unwrap_or_default());
@@ -57,14 +57,14 @@ impl Body {
         if !body.members().starts_with(br#""kind":""#) {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
         }
-        // Without a way out in between, so that many bytes are looked at at once.
+        // A fold without an early exit lets the compiler check many bytes at once.
         if body.0.iter().fold(false, |found, byte| found | (*byte < b' ')) {
             return Err(LedgerError::Encode("an entry holds a control character".into()));
         }
         Ok(body)
     }
 
-    /// How many bytes of a line it takes.
+    /// Returns the number of bytes that the entry takes in a line.
     pub(crate) fn len(&self) -> usize {
         self.members().len()
     }
@@ -73,16 +73,16 @@ impl Body {
         self.0.get(FREE..).unwrap_or_default()
     }
 
-    /// All between the braces, or nothing where there are none.
+    /// Returns everything between the braces, or nothing if there are none.
     fn members(&self) -> &[u8] {
         let inner = self.json().strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
         inner.unwrap_or_default()
     }
 
-    /// Makes it a sealed line.
+    /// Turns the entry into a sealed line.
     pub(crate) fn sealed(mut self, key: &Key, seq: u64, time: Timestamp, prev: &Hash) -> SealedLine {
         let out = &mut self.0;
-        // The closing brace comes again, behind the seal.
+        // The closing brace is added again after the seal.
         out.pop();
         let start = begin(out, seq, time);
         out.extend_from_slice(PREV);
@@ -97,7 +97,7 @@ impl Body {
     }
 }
 
-/// Puts the beginning of a line before its entry, in the place of the opening brace, and returns where that is.
+/// Puts the start of the line in front of the entry, replacing its opening brace, and returns its offset.
 fn begin(out: &mut Vec<u8>, seq: u64, time: Timestamp) -> usize {
     let end = out.len();
     out.extend_from_slice(SEQ);
@@ -107,7 +107,7 @@ fn begin(out: &mut Vec<u8>, seq: u64, time: Timestamp) -> usize {
     out.extend_from_slice(b"\",");
     let count = out.len() - end;
     let Some(start) = (FREE + 1).checked_sub(count) else {
-        // A year of more than four digits.
+        // The year has more than four digits.
         let beginning = out.split_off(end);
         out.splice(..=FREE, beginning);
         return 0;
@@ -120,13 +120,13 @@ fn begin(out: &mut Vec<u8>, seq: u64, time: Timestamp) -> usize {
 impl Drop for Body {
     fn drop(&mut self) {
         if self.0.capacity() <= MOST_SPARE {
-            // Where the thread is ending there is nobody to keep it for.
+            // This fails only while the thread is ending; then the buffer is dropped.
             let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.0)));
         }
     }
 }
 
-/// A line with its seal.
+/// Line with its seal.
 #[derive(Debug)]
 pub(crate) struct SealedLine {
     body: Body,
@@ -135,13 +135,13 @@ pub(crate) struct SealedLine {
 }
 
 impl SealedLine {
-    /// The line, newline included.
+    /// Returns the line, including its newline.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.body.0.get(self.start..).unwrap_or_default()
     }
 }
 
-/// A line taken apart.
+/// Parsed line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Parts<'a> {
     pub(crate) seq: u64,
@@ -152,20 +152,20 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Whether the seal is the one our key makes for these bytes.
+    /// Returns true if the seal matches these bytes and the key.
     pub(crate) fn is_authentic(&self, key: &Key) -> bool {
         key.seal(self.sealed) == self.hash
     }
 }
 
-/// The number of a line, without a look at the rest of it.
+/// Returns the sequence number of a line without parsing the rest.
 pub(crate) fn number(line: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(SEQ)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
-/// Takes a line (without its newline) apart, or says nothing where it has not our form.
+/// Parses a line (without its newline), or returns `None` if it does not have this format.
 pub(crate) fn parts(line: &[u8]) -> Option<Parts<'_>> {
     let (sealed, hash) = split_member(line.strip_suffix(CLOSE)?, HASH)?;
     let (content, prev) = split_member(sealed.strip_suffix(b"\"")?, PREV)?;
@@ -186,7 +186,8 @@ fn split_member<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Hash)> {
     Some((rest.strip_suffix(name)?, Hash::parse(digits)?))
 }
 
-/// Control characters, line and paragraph separators, and what is invisible or reorders text.
+/// Returns true for control characters, line and paragraph separators, and characters that are invisible or
+/// reorder text.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn written_and_taken_apart() {
+    fn a_written_line_parses_back() {
         let line = line(&json!({"kind": "note", "text": "hello"}));
         let text = String::from_utf8(line.clone()).unwrap();
         assert!(text.starts_with(
@@ -227,9 +228,10 @@ mod tests {
         assert_eq!(value["hash"], parts.hash.to_string());
     }
 
-    /// The beginning of a line is as long as its number and its time; whatever they are, the line is one.
+    /// The length of the start of a line depends on the number and the time; the line must be valid for all
+    /// of them.
     #[test]
-    fn every_number_and_time_has_its_place() {
+    fn every_number_and_time_fits_before_the_entry() {
         for seq in [0, 1, 9, 10, 12_345_678, u64::MAX] {
             for time in [Timestamp::UNIX_EPOCH, Timestamp::MAX, Timestamp::MIN] {
                 let body = Body::new(&json!({"kind": "note", "text": "hello"}), &key()).unwrap();
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_our_form_is_no_line() {
+    fn text_of_another_form_does_not_parse() {
         for wrong in ["", "{}", "\"}", "{\"seq\":1}", &"x".repeat(400)] {
             assert_eq!(parts(wrong.as_bytes()), None, "{wrong}");
         }
@@ -289,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_one_body_is_left_in_the_next() {
+    fn a_reused_buffer_keeps_nothing_of_the_last_body() {
         let long = "x".repeat(3 * MOST_SPARE);
         for text in [long.as_str(), &long[..MOST_SPARE / 2], "short", ""] {
             let body = Body::new(&json!({"kind": "note", "text": text}), &key()).unwrap();
             assert_eq!(body.members(), format!(r#""kind":"note","text":"{text}""#).as_bytes());
             assert_eq!(body.len(), body.members().len());
-            // One that fails gives its memory back too.
+            // A body that fails to serialise returns its buffer too.
             assert!(Body::new(&json!({"text": text}), &key()).is_err());
         }
         let kept = SPARE.take().capacity();
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_came_with_its_own_lines_is_no_entry() {
+    fn raw_json_with_newlines_is_rejected() {
         let spaced: Box<RawValue> = serde_json::from_str("{\"kind\":\"note\",\n\"text\":1}").unwrap();
         assert!(Body::new(&spaced, &key()).is_err());
     }

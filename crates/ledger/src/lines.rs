@@ -1,4 +1,4 @@
-//! Reading a segment line by line, forwards, with the place of each line.
+//! Forward reading of a segment, line by line, with the position of each line.
 
 use std::{
     fs::File,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::{private_file, room::Extent, segment::Segment};
 
-/// No line of ours is longer; a file without newlines must not fill the memory.
+/// Maximum length of a line; it bounds memory for a file without newlines.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// The lines of one segment, as many as there were when it was opened.
+/// Lines of one segment, up to its length when it was opened.
 pub(crate) struct Lines {
     reader: BufReader<Take<File>>,
     extent: Extent,
@@ -19,19 +19,19 @@ pub(crate) struct Lines {
     buffer: Vec<u8>,
 }
 
-/// One line and its place.
+/// Line with its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
-    /// Where it begins.
+    /// Byte offset of the start.
     pub(crate) offset: u64,
-    /// 1-based.
+    /// Line number, starting at 1.
     pub(crate) number: u64,
-    /// With its newline, if it has one.
+    /// Bytes including the newline, if there is one.
     pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// The line without its newline; nothing if the newline is missing.
+    /// Returns the line without its newline, or `None` if the newline is missing.
     pub(crate) fn whole(&self) -> Option<&'a [u8]> {
         self.bytes.strip_suffix(b"\n")
     }
@@ -42,7 +42,7 @@ impl Lines {
         Lines::open_at(segment, 0)
     }
 
-    /// From a place where a line begins; numbers then count from there.
+    /// Opens at an offset where a line starts; line numbers count from there.
     pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<Lines> {
         let mut file = private_file::open_to_read(&segment.path)?;
         let extent = segment.extent(&file)?;
@@ -56,17 +56,17 @@ impl Lines {
         })
     }
 
-    /// How far the file goes.
+    /// Returns the lengths of the records and of the file.
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// How many lines were read.
+    /// Returns the number of lines read.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line, whole or not.
+    /// Returns the next line, complete or not.
     pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
         self.buffer.clear();
         let count = (&mut self.reader).take(LONGEST).read_until(b'\n', &mut self.buffer)?;

@@ -1,4 +1,5 @@
-//! Opening a ledger for writing: the lock, the key, what the last writer left, and the first lines of this one.
+//! Opens a ledger for writing: takes the lock, loads the key, recovers the state of the last writer and
+//! writes the first records of this one.
 
 use std::{
     fs::{File, TryLockError},
@@ -24,34 +25,35 @@ use crate::{
     writer::{Purpose, Writer},
 };
 
-/// What a start found, for those who must pick up where the last daemon stopped.
+/// Findings of a start, for the components that continue where the last daemon stopped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovery {
-    /// Whether there was no record at all before this start.
+    /// There was no record before this start.
     pub first_start: bool,
-    /// Whether the last writer did not close the ledger.
+    /// The last writer did not close the ledger.
     pub crashed: bool,
-    /// Torn ends that were taken off.
+    /// Torn ends of segments that recovery removed.
     pub torn: Vec<Torn>,
-    /// Records that an anchor counts and that are not there.
+    /// Records that an anchor counts and no segment contains.
     pub missing: Option<Missing>,
-    /// What else is wrong, and where.
+    /// Descriptions of further damage, with its position.
     pub damage: Vec<String>,
-    /// Reads that were answered while no record could be taken, and whose records went with the last daemon.
+    /// Read-only calls that were answered while the ledger was unavailable, and whose records were lost with
+    /// the last daemon.
     pub unrecorded_reads: u64,
-    /// Calls that were under way; each is now recorded as `unknown`.
+    /// Calls that were running; each is now recorded as `unknown`.
     pub interrupted: Vec<Arc<Call>>,
-    /// The mode that held last.
+    /// Mode that applied last.
     pub mode: Option<tool::Mode>,
-    /// What ran in the last hour, interrupted calls included.
+    /// Runs of the last hour, including interrupted calls.
     pub executed: Vec<Executed>,
-    /// What happened to approvals that can still be decided or used, in its order.
+    /// Events of approvals that can still be decided or used, in order.
     pub approvals: Vec<Approval>,
-    /// When the last record was written, as far as the last segment tells.
+    /// Time of the last record in the last segment.
     pub last_record: Option<Timestamp>,
 }
 
-/// The parts of an opened ledger.
+/// Parts of an opened ledger.
 pub(crate) struct Opened {
     pub(crate) writer: Writer,
     pub(crate) witness: Option<AnchorFile>,
@@ -63,12 +65,12 @@ pub(crate) fn key_path(folder: &Path, options: &Options) -> PathBuf {
     options.key_file.clone().unwrap_or_else(|| folder.join("key"))
 }
 
-/// The anchor beside the segments.
+/// Returns the path of the anchor stored next to the segments.
 pub(crate) fn anchor_path(folder: &Path) -> PathBuf {
     folder.join("anchor")
 }
 
-/// The file whose lock says that somebody writes.
+/// Returns the path of the file that the writer keeps locked.
 pub(crate) fn lock_path(folder: &Path) -> PathBuf {
     folder.join("lock")
 }
@@ -91,7 +93,8 @@ pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &Options) -> Res
     Ok(Opened { writer, witness, lock, recovery })
 }
 
-/// What opening would find. Nothing is changed or created; nobody may write meanwhile, or the end is taken for torn.
+/// Returns what opening would find, without creating or changing anything. No process may write meanwhile, or
+/// its unfinished line would be reported as torn.
 pub(crate) fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
     let key = match Key::load(&key_path(folder, options)) {
         Err(LedgerError::KeyMissing { .. }) if recover::segments(folder, Remains::Left)?.is_empty() => {
@@ -110,7 +113,7 @@ fn anchors(folder: &Path, options: &Options, key: &Key) -> Vec<Result<Anchor, An
 }
 
 impl Recovery {
-    /// All but what ran, which counts what is yet to be recorded.
+    /// Copies everything except `executed`, which must include the outcomes that are recorded afterwards.
     fn of(found: &Found) -> Self {
         Recovery {
             first_start: found.last.is_none() && found.missing.is_none() && found.damage.is_empty(),
@@ -132,7 +135,7 @@ fn take_lock(folder: &Path) -> Result<File, LedgerError> {
     let path = lock_path(folder);
     let failed = |error| LedgerError::io("lock", &path)(error);
     let mut file = private_file::open_to_overwrite(&path).map_err(failed)?;
-    // A reader takes the lock for a moment to see whether somebody writes.
+    // A reader takes the lock briefly to check whether a writer exists.
     for _ in 0..50 {
         match file.try_lock() {
             Ok(()) => {
@@ -155,7 +158,7 @@ fn take_lock(folder: &Path) -> Result<File, LedgerError> {
 fn load_or_create_key(folder: &Path, options: &Options) -> Result<Key, LedgerError> {
     let path = key_path(folder, options);
     match Key::load(&path) {
-        // A ledger without any record or anchor has nothing that an old key sealed.
+        // No key can have sealed anything in a ledger without records.
         Err(LedgerError::KeyMissing { .. }) if segment::list(folder)?.is_empty() => {
             if let Some(parent) = options.key_file.as_ref().and_then(|path| path.parent()) {
                 private_file::prepare_folder(parent)?;
@@ -192,11 +195,12 @@ fn build(
     };
     let anchor_file = open_anchor(&anchor_path(folder))?;
     if found.last.is_none() {
-        // Before the first record: one without an anchor would look as if somebody had removed it.
+        // The anchor is written before the first record, because a record without an anchor looks as if the
+        // anchor was removed.
         let written = anchor_file.write(&anchor.render(&key)).and_then(|()| anchor_file.sync());
         written.map_err(LedgerError::io("write the anchor of", folder))?;
     }
-    // A segment whose writer was halted is never written again.
+    // A segment whose writer halted is never appended to, because its content is uncertain.
     let (active, names_changed) = match found.last {
         Some((segment, length)) if !halted => {
             let file =
@@ -238,7 +242,7 @@ fn build(
     })
 }
 
-/// Records what was found, and ends every call that was under way.
+/// Records the findings of recovery and an outcome for every interrupted call.
 fn record_recovery(writer: &mut Writer, recovery: &Recovery) -> Result<(), LedgerError> {
     let Recovery { crashed, torn, missing, damage, interrupted, unrecorded_reads, .. } = recovery;
     let lost = !torn.is_empty() || missing.is_some() || !damage.is_empty() || *unrecorded_reads > 0;
@@ -268,7 +272,7 @@ fn write(writer: &mut Writer, entry: &Entry) -> Result<u64, LedgerError> {
     writer.append(entry, body, Purpose::LastWords)
 }
 
-/// Makes the start durable before anything is built on it.
+/// Makes the first records and the anchors durable before the ledger is used.
 fn settle(writer: &mut Writer, folder: &Path, witness: Option<&AnchorFile>) -> Result<(), LedgerError> {
     let disk = Arc::clone(&writer.disk);
     let files = writer.retired.iter().chain([&writer.active]).map(|active| Arc::clone(&active.file));

@@ -1,38 +1,44 @@
-//! How a ledger is opened.
+//! Options for opening a ledger.
 
 use std::{path::PathBuf, time::Duration};
 
-/// The largest segment: a start reads one segment, so this bounds how long a start takes. The usual one is much smaller.
+/// Maximum size of a segment. A start reads one segment, so this bounds the duration of a start. The default
+/// is much smaller.
 const LARGEST_SEGMENT: u64 = 256 * 1024 * 1024;
 
-/// What becomes of calls that only look while no record can be taken.
+/// Treatment of read-only calls while the ledger is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenUnavailable {
-    /// They are refused, like every other call.
+    /// Read-only calls are refused, like every other call.
     #[default]
     Refuse,
-    /// Those that are not of high risk run. Their records are owed: kept in memory, so many at most, and written when
-    /// records are taken again. A crash before that takes them.
+    /// Read-only calls run unless their risk is high. Their records are kept in memory, up to a limit, and
+    /// written when the ledger accepts records again. A crash before that loses them.
     AllowReads,
 }
 
-/// Where the parts of a ledger are, how long they are kept, and what holds while nothing can be written.
+/// Location of the parts of a ledger, retention, and behaviour while the ledger is unavailable.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The key that seals the records; `key` in the ledger's folder where absent. Kept elsewhere, it also protects
-    /// against someone who can write that folder.
+    /// Key file that seals the records; `key` in the ledger's folder if absent. A key stored elsewhere also
+    /// protects against an attacker who can write to that folder.
     pub key_file: Option<PathBuf>,
-    /// A second place for the anchor, outside the folder: gives away a folder that was put back to an older state.
+    /// Second anchor, outside the folder: it reveals that the folder was restored to an older state.
     pub witness: Option<PathBuf>,
-    /// A segment that has grown past this is followed by a new one.
+    /// Size from which a segment is followed by a new one.
     pub segment_bytes: u64,
-    /// The oldest segments go when all together are larger than this.
+    /// Size of all segments from which the oldest are removed, if they are older than `keep_at_least`.
     pub keep_bytes: Option<u64>,
-    /// Segments go when all their records are older than this.
+    /// Age from which a segment is removed, if all its records are older.
     pub keep_for: Option<Duration>,
-    /// Space kept back for the last words when the disk is full.
+    /// Minimum age: segments with a younger record stay, unless `max_bytes` is exceeded.
+    pub keep_at_least: Option<Duration>,
+    /// Hard limit of all segments together. Removing records younger than `keep_at_least` because of it
+    /// raises an alarm.
+    pub max_bytes: Option<u64>,
+    /// Disk space reserved for the final records when the disk is full.
     pub reserve_bytes: usize,
-    /// What becomes of calls that only look while no record can be taken.
+    /// Treatment of read-only calls while the ledger is unavailable.
     pub when_unavailable: WhenUnavailable,
 }
 
@@ -44,6 +50,8 @@ impl Default for Options {
             segment_bytes: 16 * 1024 * 1024,
             keep_bytes: None,
             keep_for: None,
+            keep_at_least: None,
+            max_bytes: None,
             reserve_bytes: 64 * 1024,
             when_unavailable: WhenUnavailable::default(),
         }
@@ -51,36 +59,49 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with the key at this place.
+    /// Sets the path of the key file.
     #[must_use]
     pub fn with_key_file(self, path: PathBuf) -> Self {
         Options { key_file: Some(path), ..self }
     }
 
-    /// The same with a second anchor at this place.
+    /// Sets the path of the second anchor.
     #[must_use]
     pub fn with_witness(self, path: PathBuf) -> Self {
         Options { witness: Some(path), ..self }
     }
 
-    /// The same with the oldest segments let go beyond this size.
+    /// Sets the size beyond which the oldest segments are removed.
     #[must_use]
     pub fn with_keep_bytes(self, bytes: u64) -> Self {
-        // Only whole segments go: small ones let the size come close to what was asked for.
+        // Only whole segments are removed, so small segments keep the total close to the limit.
         let segment_bytes = self.segment_bytes.min(bytes / 8);
         Options { keep_bytes: Some(bytes), segment_bytes, ..self }
     }
 
-    /// The same with segments let go once all their records are older than this.
+    /// Sets the age from which segments are removed.
     #[must_use]
     pub fn with_keep_for(self, age: Duration) -> Self {
         Options { keep_for: Some(age), ..self }
     }
 
-    /// The same with this said about calls that only look.
+    /// Sets the minimum age of records and the size limit that overrides it.
+    #[must_use]
+    pub fn with_minimum_age(self, age: Duration, max_bytes: u64) -> Self {
+        let segment_bytes = self.segment_bytes.min(max_bytes / 16);
+        Options { keep_at_least: Some(age), max_bytes: Some(max_bytes), segment_bytes, ..self }
+    }
+
+    /// Sets the treatment of read-only calls while the ledger is unavailable.
     #[must_use]
     pub fn with_when_unavailable(self, when_unavailable: WhenUnavailable) -> Self {
         Options { when_unavailable, ..self }
+    }
+
+    /// Returns the size from which reads are refused: the last quarter of `max_bytes` is reserved for records
+    /// of changes, so that no caller can displace them by reading.
+    pub(crate) fn reads_limit(&self) -> u64 {
+        self.max_bytes.map_or(u64::MAX, |most| most / 4 * 3)
     }
 
     pub(crate) fn segment_limit(&self) -> u64 {

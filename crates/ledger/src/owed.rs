@@ -1,5 +1,6 @@
-//! What must still be written: the ends of calls that were begun, and reads that were let through while no record could
-//! be taken. Kept in memory, bounded, and written as soon as records are taken again.
+//! Deferred records: outcomes of calls that were started, and read-only calls that were allowed while the
+//! ledger was unavailable. They are kept in memory with a bound, and written as soon as the ledger accepts
+//! records again.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,42 +17,44 @@ use crate::{
     writer::{Purpose, Writer},
 };
 
-/// How long whoever gave a call up has to record its end before the ledger does.
+/// Time that the caller of an abandoned call has to record its outcome before the ledger records one.
 const GRACE: Duration = Duration::from_secs(2);
-/// How many reads may be owed, and how much their decisions may take: beyond, reads are refused as well.
+/// Limits of deferred read-only calls: their number, and the bytes of their decisions. Beyond them, read-only
+/// calls are refused too.
 const MOST_READS: usize = 4096;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// How safe the record of a call must be before the call runs.
+/// Durability that the decision record of a call needs before the call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Care {
-    /// It can do harm.
+    /// The call can do harm: the record must be on disk.
     OnDisk,
-    /// It only looks.
+    /// The call is read-only: the record must be written to the kernel.
     InKernel,
-    /// It only looks, and may do so while nothing can be recorded.
+    /// The call is read-only and may run while the ledger is unavailable.
     MayBeOwed,
 }
 
-/// What must still be written of one call.
+/// Deferred records of one call.
 #[derive(Debug)]
 pub(crate) struct Owed {
     call: Arc<Call>,
     debt: Debt,
-    /// Not before this: whoever gave the call up may be about to record its end.
+    /// Earliest time to write the record, because the caller of an abandoned call may still record its
+    /// outcome.
     pub(crate) due: Instant,
 }
 
 #[derive(Debug)]
 enum Debt {
-    /// The end of a call whose decision is on record.
+    /// Outcome of a call whose decision is recorded.
     End(Outcome),
-    /// A read that was let through: its decision, and its end once there is one.
+    /// Allowed read-only call: its decision, and its outcome once there is one.
     Read { decision: Box<Entry>, bytes: usize, end: Option<Outcome> },
 }
 
 impl Shared {
-    /// Lets a read through: its decision is written when records are taken again.
+    /// Allows a read-only call and defers its decision until the ledger accepts records again.
     pub(crate) fn owe(&self, mut decision: Decision) -> Result<Receipt, LedgerError> {
         decision.decided_at = Some(Timestamp::now());
         let call = Arc::clone(&decision.call);
@@ -68,16 +71,17 @@ impl Shared {
         let debt = Debt::Read { decision: Box::new(entry), bytes, end: None };
         writer.owed.push(Owed { call, debt, due: Instant::now() });
         writer.reads_owed += 1;
-        // The anchor needs no room: also on a full disk the number is in the kernel before the read is answered.
+        // The anchor needs no new disk blocks, so even on a full disk the count reaches the kernel before the
+        // call is answered.
         writer.write_anchor();
         drop(writer);
-        // Records may be taken again by now.
+        // The ledger may be able to accept records by now.
         lock(&self.queue).look_within(Duration::ZERO);
         self.bell.notify_one();
         Ok(Receipt::Owed)
     }
 
-    /// Writes the end of a call, or keeps it until there is room.
+    /// Writes the outcome of a call, or defers it until the ledger can write.
     pub(crate) fn conclude(
         &self,
         call: &Arc<Call>,
@@ -111,7 +115,8 @@ impl Shared {
         }
     }
 
-    /// Notes that nobody will conclude this call. Its end is recorded unless somebody does after all.
+    /// Marks a call as abandoned by its caller. The ledger records this outcome after `GRACE`, unless another
+    /// one is recorded before.
     pub(crate) fn abandon(&self, call: &Arc<Call>, status: Status, why: &str) {
         let mut writer = lock(&self.writer);
         let outcome = Outcome { message: Some(why.to_owned()), ..Outcome::new(status, Duration::ZERO) };
@@ -129,7 +134,7 @@ impl Shared {
         self.bell.notify_one();
     }
 
-    /// Writes what is owed and due.
+    /// Writes the deferred records that are due.
     pub(crate) fn settle(&self) {
         let mut writer = lock(&self.writer);
         if writer.halt.is_some() || writer.owed.is_empty() {
@@ -153,24 +158,25 @@ impl Shared {
 }
 
 impl Writer {
-    /// Writes what is owed of one call and returns what still is.
+    /// Writes the deferred records of one call and returns those that could not be written.
     fn pay(&mut self, owed: Owed) -> Option<Owed> {
         let Owed { call, debt, due } = owed;
         match debt {
-            // Somebody may have recorded an end after all.
+            // The caller may have recorded an outcome in the meantime.
             Debt::End(_) if !self.tracker.is_open(call.call_id) => None,
             Debt::End(outcome) => {
                 let entry = Entry::Outcome(Concluded { call: Arc::clone(&call), outcome: outcome.clone() });
                 self.pay_entry(&entry).is_err().then(|| Owed { call, debt: Debt::End(outcome), due })
             }
             Debt::Read { decision, bytes, end } => {
-                // The line and the number change together, or a crash in between would count it twice or never.
+                // The line and the count change together; a crash in between would count the call twice or
+                // not at all.
                 self.reads_owed = self.reads_owed.saturating_sub(1);
                 if self.pay_entry(&decision).is_err() {
                     self.reads_owed += 1;
                     return Some(Owed { call, debt: Debt::Read { decision, bytes, end }, due });
                 }
-                // Without an end it is from here on a call like any other.
+                // Without an outcome it is an ordinary open call from here on.
                 self.pay(Owed { call, debt: Debt::End(end?), due })
             }
         }
@@ -188,8 +194,8 @@ impl Writer {
         self.owed.iter().any(|owed| owed.call.call_id == call.call_id)
     }
 
-    /// Where the end of an owed read goes. A call that was overtaken before it began is decided again: the newest
-    /// decision is the one that is still without an end.
+    /// Returns the place for the outcome of a deferred read-only call. A call that was superseded before it
+    /// started is decided again, so the newest decision is the one without an outcome.
     fn owed_end(&mut self, call: &Call) -> Option<&mut Option<Outcome>> {
         self.owed.iter_mut().rev().find_map(|owed| match &mut owed.debt {
             Debt::Read { end, .. } if owed.call.call_id == call.call_id => Some(end),
@@ -197,7 +203,7 @@ impl Writer {
         })
     }
 
-    /// How many reads are owed, and how many bytes their decisions take.
+    /// Returns the number of deferred read-only calls and the bytes of their decisions.
     fn owed_reads(&self) -> (usize, usize) {
         self.owed.iter().fold((0, 0), |(reads, taken), owed| match &owed.debt {
             Debt::Read { bytes, .. } => (reads + 1, taken + bytes),

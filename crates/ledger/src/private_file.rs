@@ -1,4 +1,5 @@
-//! Opening files that are ours alone: 0600, never through a symbolic link, in a 0700 folder that we own.
+//! Opening of private files: mode 0600, never through a symbolic link, in a folder with mode 0700 owned by
+//! this user.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,17 +12,17 @@ use rustix::fs::OFlags;
 
 use crate::LedgerError;
 
-/// Creates a file that must not exist.
+/// Creates a file that must not exist yet.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     options().write(true).read(true).create_new(true).open(path)
 }
 
-/// Opens a file for writing, which must exist.
+/// Opens an existing file for writing.
 pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
     regular(options().write(true).read(true).open(path)?)
 }
 
-/// Opens a file for writing in place, and creates it where needed.
+/// Opens a file for writing in place, and creates it if needed.
 pub(crate) fn open_to_overwrite(path: &Path) -> io::Result<File> {
     regular(options().write(true).read(true).create(true).truncate(false).open(path)?)
 }
@@ -33,7 +34,7 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // NONBLOCK: a FIFO put in the place of a file must be refused, not waited for.
+    // NONBLOCK: opening a FIFO in place of a file must fail and not block.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     options.mode(0o600).custom_flags(i32::try_from(flags).unwrap_or_default());
     options
@@ -47,7 +48,7 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
-/// Makes the folder, or checks that it is ours and closes it to others.
+/// Creates the folder, or checks that this user owns it and removes access for others.
 pub(crate) fn prepare_folder(path: &Path) -> Result<(), LedgerError> {
     let failed = |error| LedgerError::io("prepare the folder", path)(error);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -62,7 +63,7 @@ pub(crate) fn prepare_folder(path: &Path) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// Makes names created in or removed from the folder durable.
+/// Makes file names created in or removed from the folder durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_and_never_through_a_link() {
+    fn files_are_private_and_never_opened_through_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("a/b");
         prepare_folder(&inner).unwrap();

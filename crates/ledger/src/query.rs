@@ -1,52 +1,52 @@
-//! Which records a reader asks for. Pure.
+//! Filters for ledger queries. Pure.
 
 use jiff::Timestamp;
 use tool::{CallId, Mode};
 
 use crate::facets::Facets;
 
-/// What records must be like; what is absent matches all.
+/// Conditions that records must meet; an absent condition matches all records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    /// The kind of entry: `decision`, `outcome`, `refusal`, …
+    /// Kind of entry: `decision`, `outcome`, `refusal`, …
     pub kind: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub tool: Option<String>,
     /// `done`, `failed`, `unknown`, `not_started`, or `refused` for refusals.
     pub outcome: Option<String>,
-    /// The mode a call was judged in, or that was entered.
+    /// Mode in which a call was judged, or that was entered.
     pub mode: Option<Mode>,
-    /// What the client calls itself, or `uid N`.
+    /// Name of the client, or `uid N`.
     pub caller: Option<String>,
-    /// The worker session.
+    /// Id of the worker session.
     pub session: Option<String>,
-    /// The trace, in 32 hexadecimal digits.
+    /// Trace id, in 32 hexadecimal digits.
     pub trace: Option<String>,
-    /// The call.
+    /// Id of the call.
     pub call_id: Option<CallId>,
-    /// The key by which a caller marked repeats of one call.
+    /// Key by which a caller marks repeats of one call.
     pub idempotency_key: Option<String>,
-    /// Not before.
+    /// Earliest time, inclusive.
     pub since: Option<Timestamp>,
-    /// Before.
+    /// Latest time, exclusive.
     pub until: Option<Timestamp>,
-    /// Records with a smaller number only: the next page.
+    /// Upper bound of the sequence number, exclusive, for the next page.
     pub before_seq: Option<u64>,
-    /// Records with a larger number only: what is new.
+    /// Lower bound of the sequence number, exclusive, for new records.
     pub after_seq: Option<u64>,
-    /// At most this many.
+    /// Maximum number of records.
     pub limit: Option<usize>,
 }
 
 impl Filter {
-    /// The smallest and the largest number that can match.
+    /// Returns the smallest and the largest sequence number that can match.
     pub(crate) fn range(&self) -> (u64, u64) {
         let first = self.after_seq.map_or(0, |seq| seq.saturating_add(1));
         let last = self.before_seq.map_or(u64::MAX, |seq| seq.saturating_sub(1));
         (first, last)
     }
 
-    /// The words that make up the sort of a record, by the name of their column.
+    /// Returns the conditions on the columns of the `sort` table, by column name.
     pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
         let words = [
             ("kind", self.kind.clone()),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_filter_filters() {
+    fn each_condition_of_a_filter_applies() {
         let call = samples::call("read_file");
         let outcome = facets(&samples::outcome_of(&call, Status::Done));
         let some = |text: &str| Some(text.to_owned());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_found_by_what_it_is_about() {
+    fn each_kind_has_its_searchable_fields() {
         assert_eq!(facets(&samples::refusal_of(&samples::call("x"))).outcome.as_deref(), Some("refused"));
         assert_eq!(facets(&samples::mode(Mode::Normal, Mode::Alert)).mode.as_deref(), Some("ALERT"));
         let id = "s-9".to_owned();

@@ -1,4 +1,4 @@
-//! Reading the record: from the daemon itself or from another process, beside a writer or without one.
+//! Reading of the ledger, from the daemon or from another process, with or without a concurrent writer.
 
 use std::{
     collections::HashMap,
@@ -20,8 +20,9 @@ use crate::{
     shared::Shared,
 };
 
-/// Reads one ledger's folder. Changes nothing; everything here is blocking work. The daemon's own reads no more of the open
-/// segment than was written; one of another process takes no lock, and reads what has the form of a record.
+/// Reader of one ledger folder. It changes nothing, and all its methods are blocking. The daemon's own reader
+/// stops at the last written byte of the open segment; a reader in another process takes no lock and reads
+/// everything that has the form of a record.
 #[derive(Clone)]
 pub struct Reader {
     folder: PathBuf,
@@ -35,12 +36,12 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// A reader of the ledger in `folder`.
+    /// Creates a reader of the ledger in `folder`.
     pub fn new(folder: &Path) -> Reader {
         Reader { folder: folder.to_owned(), writer: None }
     }
 
-    /// A reader in the process that writes.
+    /// Creates a reader in the process of the writer.
     pub(crate) fn beside(writer: &Arc<Shared>) -> Reader {
         Reader { folder: writer.folder.clone(), writer: Some(Arc::clone(writer)) }
     }
@@ -49,21 +50,22 @@ impl Reader {
         self.writer.as_ref().map_or_else(|| segment::list(&self.folder), |writer| writer.segments())
     }
 
-    /// The last `count` records, oldest first.
+    /// Returns the last `count` records, oldest first.
     pub fn tail(&self, count: usize) -> Result<Vec<Record>, LedgerError> {
         let mut records = self.query(&Filter { limit: Some(count), ..Filter::default() })?;
         records.reverse();
         Ok(records)
     }
 
-    /// Everything about one call, oldest first.
+    /// Returns all records of one call, oldest first.
     pub fn call(&self, call: CallId) -> Result<Vec<Record>, LedgerError> {
         let mut records = self.query(&Filter { call_id: Some(call), ..Filter::default() })?;
         records.reverse();
         Ok(records)
     }
 
-    /// Matching records, newest first. Always complete: what the index does not know yet is read from the segments.
+    /// Returns matching records, newest first. The result is complete: records not yet in the index are read
+    /// from the segments.
     pub fn query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
         let index = Snapshot::open(&self.folder);
         let limit = filter.limit.unwrap_or(usize::MAX);
@@ -74,14 +76,14 @@ impl Reader {
         {
             match self.look_up(&index, filter, limit - records.len()) {
                 Some(found) => records.extend(found),
-                // The index does not fit the record; the record is right.
+                // The index does not match the segments, which are authoritative.
                 None => return self.scan(filter, 0, limit),
             }
         }
         Ok(records)
     }
 
-    /// Reads backwards from the end until the numbers are not above `floor`.
+    /// Reads backwards from the end down to sequence number `floor` (exclusive).
     fn scan(&self, filter: &Filter, floor: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
         let mut reverse = Reverse::new(self.segments()?);
         let floor = floor.max(filter.range().0.saturating_sub(1));
@@ -99,7 +101,7 @@ impl Reader {
         Ok(records)
     }
 
-    /// Nothing where the index fails or points to something else than it says.
+    /// Returns `None` if the index fails or points to a record that does not match it.
     fn look_up(&self, index: &Snapshot, filter: &Filter, limit: usize) -> Option<Vec<Record>> {
         let places = index.search(filter, limit).ok()?;
         let mut files = HashMap::new();

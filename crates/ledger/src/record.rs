@@ -1,4 +1,4 @@
-//! One record as it is read back.
+//! Records as they are read from the ledger.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::{
     tracker::Step,
 };
 
-/// A record: its number, its time, what it says, and the line it stands in.
+/// Record: its sequence number, time, entry and original line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Its number; there are no gaps.
+    /// Sequence number, without gaps.
     pub seq: u64,
-    /// When it was written, by the clock on the wall.
+    /// Time of writing by the system clock.
     pub time: Timestamp,
-    /// What it says.
+    /// Content of the record.
     pub entry: Entry,
     line: String,
 }
@@ -33,25 +33,26 @@ struct Frame {
 }
 
 impl Record {
-    /// Reads a line (without its newline). Its seal is not checked here.
+    /// Parses a line (without its newline). Does not check its seal.
     pub(crate) fn parse(line: &[u8]) -> Option<Record> {
         let line = std::str::from_utf8(line).ok()?.to_owned();
         let frame: Frame = serde_json::from_str(&line).ok()?;
         Some(Record { seq: frame.seq, time: frame.time, entry: frame.entry, line })
     }
 
-    /// The line, byte for byte as it is stored, without its newline.
+    /// Returns the stored line, byte for byte, without its newline.
     pub fn line(&self) -> &str {
         &self.line
     }
 
-    /// The line as a value, with everything a later version may have added.
+    /// Returns the line as a JSON value, including fields that a later version may have added.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.line).unwrap_or_default()
     }
 }
 
-/// What a start needs of the record of a call. A start reads thousands of them, and most of each is facts and rules.
+/// Part of a call's record that recovery needs. A start reads thousands of them, and skips the facts and
+/// rules that make up most of each.
 pub(crate) struct Passage {
     pub(crate) time: Timestamp,
     pub(crate) call: Arc<Call>,
@@ -79,7 +80,7 @@ enum Kind {
 }
 
 impl Passage {
-    /// Reads a line (without its newline), where it is of a call.
+    /// Parses a line (without its newline) if it belongs to a call.
     pub(crate) fn parse(line: &[u8]) -> Option<Passage> {
         let Bare { time, kind, call_id, tool, mode, caller, trace, outcome } =
             serde_json::from_slice(line).ok()?;
@@ -92,7 +93,7 @@ impl Passage {
     }
 }
 
-/// The time of a line, read by position.
+/// Returns the time of a line, read by position.
 pub(crate) fn time_of(line: &[u8]) -> Option<Timestamp> {
     const NAME: &[u8] = br#""time":""#;
     let head = line.get(..64.min(line.len()))?;
@@ -105,9 +106,9 @@ mod tests {
     use super::*;
     use crate::{hash::Hash, key::Key, line, samples, tracker::Tracker};
 
-    /// A start that skims must come to the same as one that reads.
+    /// Recovery must reach the same state from passages as from full records.
     #[test]
-    fn a_passage_says_what_the_record_says() {
+    fn a_passage_tracks_the_same_state_as_its_record() {
         let calls: Vec<_> = (0..6).map(|_| samples::call("write_file")).collect();
         let ends = [Status::Done, Status::Failed, Status::Unknown, Status::NotStarted];
         let mut entries: Vec<Entry> = calls.iter().map(samples::decision_of).collect();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_of_a_call_is_a_passage() {
+    fn only_records_of_calls_parse_as_passages() {
         for entry in [samples::mode(Mode::Normal, Mode::Alert), samples::note("x")] {
             let text = serde_json::to_vec(&entry).unwrap();
             assert!(Passage::parse(&text).is_none(), "{entry:?}");

@@ -1,5 +1,5 @@
-//! What a start finds: the end of the chain, what is torn, what is missing, what was going on. Reads the last
-//! segment only, so that a start takes the same time however long the record is.
+//! Recovery at start: finds the end of the chain, torn and missing records, and calls that were running. It
+//! reads only the last segment, so that the duration of a start does not depend on the size of the ledger.
 
 use std::{fs, io, path::Path};
 
@@ -17,14 +17,14 @@ use crate::{
     tracker::Tracker,
 };
 
-/// More places than this are left for `verify` to list.
+/// Maximum number of damaged lines to report; `verify` lists the rest.
 const MOST_DAMAGE: usize = 16;
 
-/// The state of a ledger that nobody writes.
+/// State of a ledger that has no writer.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) chain: Chain,
-    /// The segment to go on with, and how many of its bytes are records.
+    /// Segment to continue, and the bytes of it that are records.
     pub(crate) last: Option<(Segment, u64)>,
     pub(crate) tracker: Tracker,
     pub(crate) torn: Vec<Torn>,
@@ -34,16 +34,16 @@ pub(crate) struct Found {
     pub(crate) unrecorded_reads: u64,
 }
 
-/// What is done about what a writer that died left behind.
+/// Treatment of bytes that a dead writer left after the last record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remains {
-    /// It is taken off, so that a writer can go on.
+    /// They are removed, so that a writer can continue.
     TakenOff,
-    /// Nothing: it is looked past.
+    /// They are ignored and stay.
     Left,
 }
 
-/// Looks at a folder.
+/// Recovers the state of a folder.
 pub(crate) fn recover(
     folder: &Path,
     key: &Key,
@@ -53,7 +53,7 @@ pub(crate) fn recover(
 ) -> Result<Found, LedgerError> {
     let good: Vec<&Anchor> = anchors.iter().flatten().collect();
     let excused_from = first_unsynced(&good, boot);
-    // The first is written with every record; the second follows it.
+    // The first anchor is written with every record; the second one follows it.
     let first = anchors.first().and_then(|first| first.as_ref().ok());
     let mut found = Found {
         chain: Chain::START,
@@ -83,7 +83,7 @@ pub(crate) fn recover(
             found.last = Some((segment, scan.end));
             break;
         }
-        // It holds no record: a start or a rotation died before its first line was whole.
+        // The segment contains no record: a start or a rotation died before its first line was complete.
         if remains == Remains::TakenOff {
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
@@ -96,7 +96,7 @@ pub(crate) fn recover(
     Ok(found)
 }
 
-/// A folder that was never made has no segments; whoever is to write there has made it.
+/// Lists the segments. A folder that does not exist has none; a writer has created it before.
 pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, LedgerError> {
     let is_there = || folder.try_exists().map_err(LedgerError::io("look for", folder));
     if remains == Remains::Left && !is_there()? {
@@ -105,15 +105,15 @@ pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, 
     segment::list(folder)
 }
 
-/// What one segment says.
+/// Content of one segment.
 struct Scan {
-    /// After the last authentic line, if there is one.
+    /// Position after the last authentic line, if there is one.
     chain: Option<Chain>,
-    /// Where that line ends.
+    /// End of that line.
     end: u64,
-    /// How far the file goes.
+    /// Lengths of the records and of the file.
     extent: Extent,
-    /// What is in between.
+    /// Bytes between that line and the end of the records.
     rest: Rest,
     tracker: Tracker,
     damage: Vec<String>,
@@ -125,7 +125,7 @@ impl Scan {
         Scan { chain: None, end: 0, extent, rest: Rest::Nothing, tracker, damage }
     }
 
-    /// Takes in what an authentic line says is going on.
+    /// Applies an authentic line to the tracked state.
     fn track(&mut self, kind: &str, text: &[u8]) {
         if !Tracker::cares_for(kind) {
             return;
@@ -142,18 +142,18 @@ impl Scan {
     }
 }
 
-/// `excused_from`: from which record on a bad line is taken for one that the machine lost when it went down.
+/// `excused_from`: first sequence number from which a bad line counts as lost in a power failure.
 fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<u64>) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
     let mut follower = Follower::new(segment.first, None);
     let mut scan = Scan::new(lines.extent());
-    // Damage that nothing authentic follows is not damage but a torn end.
+    // Damage that no authentic line follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
         let (text, expected) = (line.whole().unwrap_or_default(), follower.next());
         let Step { parts, flaw } = follower.follow(text, key);
         if flaw.is_some() && line.whole().is_some() && excused_from.is_some_and(|from| expected >= from) {
-            // What is behind it was not on disk either, though some of it may have got there.
+            // Later lines were not synced either, though some of them may have reached the disk.
             scan.rest = Rest::More;
             return Ok(scan);
         }
@@ -180,13 +180,13 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
     Ok(scan)
 }
 
-/// What is wrong with the anchors.
+/// Describes defects of the anchors.
 fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>], head: u64) -> Vec<String> {
     let mut damage = Vec::new();
     for (name, anchor) in ["the anchor", "the second anchor"].iter().zip(anchors) {
         match anchor {
             Err(AnchorFlaw::Changed) => damage.push(format!("{name} was changed")),
-            // The second one is missing whenever its place was only just configured.
+            // The second anchor is missing when its path has just been configured.
             Err(AnchorFlaw::Missing) if *name == "the anchor" && head > 0 => {
                 damage.push(format!("{name} is missing"))
             }
@@ -196,15 +196,16 @@ fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>], head: u64) -> Vec<Strin
     damage
 }
 
-/// The first record that need not be on disk whole, where the machine went down since the last one was written. Pages that
-/// no sync had reached are then as they were before, in no order: what is bad there is not somebody's doing.
+/// Returns the first record that may be incomplete on disk, if the machine went down since the last one was
+/// written. Unsynced pages then have their old content in no particular order, so damage there is not
+/// tampering.
 fn first_unsynced(anchors: &[&Anchor], boot: &str) -> Option<u64> {
     let last = anchors.iter().max_by_key(|anchor| anchor.seq)?;
     let synced = anchors.iter().map(|anchor| anchor.synced).max()?;
     (!is_of_this_boot(last, boot)).then_some(synced + 1)
 }
 
-/// What the anchors count beyond the head. Pure.
+/// Returns the records that the anchors count beyond the head. Pure.
 fn missing(head: u64, anchors: &[&Anchor], boot: &str) -> Option<Missing> {
     let last = anchors.iter().max_by_key(|anchor| anchor.seq).filter(|anchor| anchor.seq > head)?;
     let synced = anchors.iter().any(|anchor| anchor.synced > head);
@@ -213,7 +214,8 @@ fn missing(head: u64, anchors: &[&Anchor], boot: &str) -> Option<Missing> {
     Some(Missing { from: head + 1, to: last.seq, cause })
 }
 
-/// Whether the machine has been up since. Where the system does not tell, it may not have been.
+/// Returns true if the machine has not rebooted since the anchor was written. Without a boot id this is
+/// unknown and counts as false.
 fn is_of_this_boot(anchor: &Anchor, boot: &str) -> bool {
     !boot.is_empty() && anchor.boot == boot
 }

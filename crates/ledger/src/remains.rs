@@ -1,5 +1,6 @@
-//! What is behind the records of a segment that nobody writes, and how it is taken off: room without a word, an unfinished
-//! line with its digest, anything more kept beside as evidence.
+//! Removal of the bytes after the last record of a segment that has no writer: padding is removed without a
+//! report, an unfinished line is reported with its digest, and anything more is also saved in a separate file
+//! as evidence.
 
 use std::{
     fs::File,
@@ -17,24 +18,25 @@ use crate::{
     segment::Segment,
 };
 
-/// What is behind the last record, besides room.
+/// Bytes after the last record, other than padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     Nothing,
-    /// What a writer that died leaves.
+    /// Unfinished line, as a writer that died leaves it.
     UnfinishedLine,
     More,
 }
 
-/// How the last writer left the ledger.
+/// State in which the last writer left the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It took its room off.
+    /// The writer closed the ledger and removed the padding.
     Closed,
     Open,
 }
 
-/// Takes off what is behind the last record, which ends at `end`. Room that no writer leaves is as good as torn.
+/// Truncates the segment to `end`, the end of its last record. Padding of a size that no writer leaves is
+/// reported as torn.
 pub(crate) fn take_off(
     folder: &Path,
     segment: &Segment,
@@ -55,7 +57,7 @@ pub(crate) fn take_off(
     Ok(torn)
 }
 
-/// Notes what is torn. More than one unfinished line is evidence and is kept beside.
+/// Describes the torn bytes, and saves them in a separate file if they are more than one unfinished line.
 fn keep(
     folder: &Path,
     segment: &Segment,
@@ -85,8 +87,9 @@ fn keep(
     Ok(Torn { segment: segment.name(), offset, bytes, sha256, saved_as })
 }
 
-/// Takes the room off segments that are followed by another, the last of them first. It goes before there is a next one, but
-/// the machine may go down before the disk has heard of it; and a segment that had to be left keeps its room.
+/// Removes the padding of segments that have a successor, newest first. The writer removes it before it
+/// creates the successor, but a power failure can undo that, and a segment abandoned after an error keeps its
+/// padding.
 pub(crate) fn take_rooms_off(segments: &[Segment]) -> Result<(), LedgerError> {
     for segment in segments.iter().rev() {
         let taken = take_room_off(segment).map_err(LedgerError::io("take the room off", &segment.path))?;
@@ -97,10 +100,10 @@ pub(crate) fn take_rooms_off(segments: &[Segment]) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// Says whether there was some.
+/// Returns true if there was padding.
 fn take_room_off(segment: &Segment) -> io::Result<bool> {
     let extent = room::extent(&private_file::open_to_read(&segment.path)?)?;
-    // More than a writer leaves is for `verify` to tell.
+    // `verify` reports padding of a size that no writer leaves.
     if matches!(extent.amount(), Amount::None | Amount::TooMuch) {
         return Ok(false);
     }

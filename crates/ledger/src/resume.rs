@@ -1,4 +1,5 @@
-//! Going on after a failure: a new segment, durable before anything is taken, that says why there is one.
+//! Resumption after a failure: creates a new segment that records the reason and is durable before the ledger
+//! accepts entries.
 
 use std::{fs, io, io::Write, sync::Arc};
 
@@ -15,7 +16,7 @@ use crate::{
     writer::{Halt, HaltKind, Writer},
 };
 
-/// Tries once. On an error the ledger stays halted.
+/// Makes one attempt. On an error the ledger stays halted.
 pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
     let mut writer = lock(&shared.writer);
     let Some(halt) = writer.halt.clone() else { return Ok(()) };
@@ -23,11 +24,12 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
         return Ok(());
     }
     if halt.kind == HaltKind::Full {
-        // It is whole, and is not written again. Where its room stays, what follows says that it had to be left.
+        // The segment is complete and is not written again. If its padding cannot be removed, the `Resumed`
+        // entry declares it.
         let disk = Arc::clone(&writer.disk);
         let _ = writer.active.cut(&*disk);
     }
-    // From here no line is written by anyone else, so the end of the chain stands still without the lock.
+    // From here on no other thread writes a line, so the end of the chain cannot change without the lock.
     writer.halt = Some(Halt { kind: HaltKind::Resuming, ..halt.clone() });
     let plan = Plan::new(&writer, &halt);
     drop(writer);
@@ -57,7 +59,7 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// What is known under the lock and used without it.
+/// Data collected under the lock and used without it.
 struct Plan {
     disk: Arc<dyn Disk>,
     folder: Arc<fs::File>,
@@ -66,7 +68,7 @@ struct Plan {
     chain: Chain,
     /// Segments whose lines may not be on disk.
     doubtful: Vec<segment::Segment>,
-    /// Files that are whole and only need a sync.
+    /// Files that are complete and only need a sync.
     whole: Vec<Arc<fs::File>>,
     checkpoint: Entry,
     resumed: Resumed,
@@ -112,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Which records, written but not known to be durable, can no longer be read back.
+    /// Returns the number of records that were written, not known to be durable, and can no longer be read.
     fn count_lost(&self, shared: &Shared) -> u64 {
         let Some(first) = self.doubtful.first().map(|segment| segment.first) else { return 0 };
         let mut head = first.saturating_sub(1);
@@ -131,7 +133,8 @@ impl Plan {
     }
 }
 
-/// Takes the space for the last words of the next time, which also proves that there is room to go on.
+/// Allocates the reserve for the final records on a full disk, which also proves that there is space to
+/// continue.
 pub(crate) fn fill_reserve(disk: &dyn Disk, path: &std::path::Path, bytes: usize) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| usize::try_from(found.len()) == Ok(bytes)) {
         return Ok(());

@@ -1,13 +1,14 @@
-//! Which old segments may go. Whole segments only, oldest first, never the one being written; an entry in the chain
-//! says what went and what the rest begins with, so that the rest can still be verified.
+//! Selection of old segments for removal. Only whole segments are removed, oldest first, never the open one.
+//! A retention entry in the chain records what was removed and where the rest starts, so that the rest can
+//! still be verified.
 
-use std::{fs, path::Path, path::PathBuf};
+use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 
 use crate::{
     LedgerError, Options,
-    entry::Retention,
+    entry::{Removals, Retention},
     line,
     lines::Lines,
     private_file,
@@ -15,27 +16,37 @@ use crate::{
     segment::{self, Active, Segment},
 };
 
-/// What goes, and what is recorded about it before it does.
+/// Segments to remove, and the entry that records the removal beforehand.
 pub(crate) struct Plan {
     pub(crate) entry: Retention,
     folder: PathBuf,
     going: Vec<Segment>,
 }
 
-/// The segment that is being written: its first record, and how many bytes its records have.
+/// Open segment: its first sequence number, and the bytes of its records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub(crate) first: u64,
     pub(crate) length: u64,
 }
 
-/// Decides; nothing is removed yet. Room is not counted: it goes with the end of its segment.
-pub(crate) fn plan(
+/// Result of a scan of all segments.
+pub(crate) struct Survey {
+    /// Bytes of all remaining segments except the open one.
+    pub(crate) older_bytes: u64,
+    /// Segments to remove, if there are any.
+    pub(crate) plan: Option<Plan>,
+}
+
+/// Selects the segments to remove, without removing them. Padding is not counted, because it is removed when
+/// the segment ends.
+pub(crate) fn survey(
     folder: &Path,
     open: Open,
     options: &Options,
+    before: Removals,
     now: Timestamp,
-) -> Result<Option<Plan>, LedgerError> {
+) -> Result<Survey, LedgerError> {
     let segments = segment::list(folder)?;
     let size = |segment: &Segment| {
         if segment.first == open.first {
@@ -44,31 +55,64 @@ pub(crate) fn plan(
         fs::metadata(&segment.path).map_or(0, |found| found.len())
     };
     let mut total: u64 = segments.iter().map(size).sum();
-    let (mut going, mut bytes, mut kept) = (Vec::new(), 0, None);
+    let (mut going, mut bytes, mut under_pressure, mut kept) = (Vec::new(), 0, 0, None);
     for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
-        let begins = head(next)?;
-        let too_much = options.keep_bytes.is_some_and(|most| total > most);
-        let too_old = match (options.keep_for, begins.time) {
-            (Some(keep), Some(time)) => now.duration_since(time).unsigned_abs() > keep && time < now,
-            _ => false,
-        };
-        if segment.first >= open.first || !(too_much || too_old) {
+        if segment.first >= open.first {
             break;
+        }
+        let begins = head(next)?;
+        match fate(total, begins.time, options, now) {
+            Fate::Stays => break,
+            Fate::Due => {}
+            Fate::UnderPressure => under_pressure += 1,
         }
         total -= size(segment);
         bytes += size(segment);
         going.push(segment.clone());
         kept = Some((next.first, begins.base));
     }
-    Ok(kept.map(|(first, base)| Plan {
-        entry: Retention { first, base, segments: u64::try_from(going.len()).unwrap_or_default(), bytes },
-        folder: folder.to_owned(),
-        going,
-    }))
+    let plan = kept.map(|(first, base)| {
+        let segments = u64::try_from(going.len()).unwrap_or_default();
+        let total = Removals {
+            segments: before.segments + segments,
+            bytes: before.bytes + bytes,
+            under_pressure: before.under_pressure + under_pressure,
+            last_under_pressure: (under_pressure > 0).then_some(now).or(before.last_under_pressure),
+        };
+        let entry = Retention { first, base, segments, bytes, under_pressure, total };
+        Plan { entry, folder: folder.to_owned(), going }
+    });
+    Ok(Survey { older_bytes: total.saturating_sub(open.length), plan })
 }
 
-/// Whether the open segment has lasted an eighth of what records are kept: only whole segments go, so one that is never
-/// full would otherwise keep its records for ever.
+/// Result of the retention rules for the oldest segment.
+enum Fate {
+    Stays,
+    /// The records are old enough to be removed.
+    Due,
+    /// Some records are too young, but the size limit is exceeded.
+    UnderPressure,
+}
+
+/// `newest` is the time of the first record after the segment: no record of the segment is much younger.
+fn fate(total: u64, newest: Option<Timestamp>, options: &Options, now: Timestamp) -> Fate {
+    let exceeds = |limit: Option<u64>| limit.is_some_and(|most| total > most);
+    // A record with a future time does not count as old, so that setting the clock cannot erase records.
+    let is_older = |age: Duration| {
+        newest.is_some_and(|time| time < now && now.duration_since(time).unsigned_abs() > age)
+    };
+    let too_young = options.keep_at_least.is_some_and(|least| !is_older(least));
+    let wanted = exceeds(options.keep_bytes) || options.keep_for.is_some_and(is_older);
+    match (too_young, wanted || exceeds(options.max_bytes)) {
+        (_, false) => Fate::Stays,
+        (false, true) => Fate::Due,
+        (true, true) if exceeds(options.max_bytes) => Fate::UnderPressure,
+        (true, true) => Fate::Stays,
+    }
+}
+
+/// Returns true if the open segment has lasted an eighth of the retention time. Only whole segments are
+/// removed, so a segment that never fills up would otherwise keep its records forever.
 pub(crate) fn is_due_a_successor(active: &Active, options: &Options, now: Timestamp) -> bool {
     let Some(keep) = options.keep_for else { return false };
     let begun = head(&active.segment).ok().and_then(|head| head.time);
@@ -89,11 +133,11 @@ impl Plan {
     }
 }
 
-/// How a segment begins.
+/// Start of a segment.
 struct Head {
-    /// The time of its first record: no record of the segment before it is much younger.
+    /// Time of the first record: no record of the previous segment is much younger.
     time: Option<Timestamp>,
-    /// The seal of the last record before it.
+    /// Seal of the last record before the segment.
     base: String,
 }
 

@@ -1,26 +1,27 @@
-//! Reading the record from its end backwards, across segments, while somebody may be writing.
+//! Backward reading of the ledger from its end, across segments, possibly beside a writer.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 use crate::{LedgerError, private_file, segment::Segment};
 
-/// How much is read at a time.
+/// Bytes read at a time.
 const BLOCK: u64 = 64 * 1024;
 
-/// Whole lines from the last to the first. An unfinished last line is somebody's write under way and is left out.
+/// Iterator over complete lines from the last to the first. An unfinished last line belongs to a write in
+/// progress and is skipped.
 pub(crate) struct Reverse {
-    /// Segments not yet begun, oldest first.
+    /// Segments not yet opened, oldest first.
     segments: Vec<Segment>,
     current: Option<Current>,
 }
 
-/// The segment being read.
+/// Segment being read.
 struct Current {
     segment: Segment,
     file: File,
-    /// Bytes before this place are unread.
+    /// Offset before which nothing has been read yet.
     start: u64,
-    /// What was read and not yet given out: from `start` on.
+    /// Bytes from `start` on that were read and not yet returned.
     bytes: Vec<u8>,
 }
 
@@ -29,7 +30,7 @@ impl Reverse {
         Reverse { segments, current: None }
     }
 
-    /// The line before the last one given.
+    /// Returns the line before the last one returned.
     pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
         loop {
             let Some(current) = &mut self.current else {
@@ -57,7 +58,7 @@ impl Current {
                 current.skip_unfinished().map_err(LedgerError::io("read", path))?;
                 Ok(Some(current))
             }
-            // It was let go between listing and opening.
+            // Retention removed the segment between listing and opening.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(LedgerError::io("open", segment.path)(error)),
         }
@@ -93,7 +94,8 @@ impl Current {
         }
     }
 
-    /// Reads the block before; long lines make it grow, so that they are not read over and over.
+    /// Reads the preceding block. The block size grows with long lines, so that they are not copied
+    /// repeatedly.
     fn read_more(&mut self) -> io::Result<bool> {
         let held = u64::try_from(self.bytes.len()).unwrap_or_default();
         let count = BLOCK.max(held).min(self.start);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_lines_as_forwards() {
+    fn backward_reading_returns_the_same_lines() {
         check(&[]);
         check(&["", "a\n", "", "b\nc\n"]);
         check(&["a\nb\nunfinished"]);

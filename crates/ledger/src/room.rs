@@ -1,44 +1,45 @@
-//! Room ahead of the records: the file of the open segment is made longer in large steps, and records are written into
-//! what is there already.
+//! Preallocated padding after the records: the file of the open segment is extended in large steps, and
+//! records are written into the existing pages.
 //!
-//! A record that begins a new page of a file costs the kernel several times what one in an old page does, and every second
-//! call began one; to make a file longer is also what a sync has to put into the journal of the file system. Room is blank:
-//! a byte that no record holds and every reader of JSON passes over. It ends at a multiple of [`STEP`], so that a byte more
-//! or less of it is seen. Whoever ends a segment takes its room off.
+//! A record that starts a new page of a file costs the kernel several times as much as one in an existing
+//! page, and every second call started one. Extending a file also adds to the file system journal at every
+//! sync. Padding consists of a byte that no record contains and that JSON parsers skip. It ends at a multiple
+//! of [`STEP`], so that a missing or additional byte is detected. The writer removes the padding when it ends
+//! a segment.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-/// How much room is made at a time.
+/// Bytes of padding per step.
 pub(crate) const STEP: u64 = 64 * 1024;
-/// A tab: no line of ours holds a control character, and between values JSON allows this one.
+/// Tab: no line contains a control character, and JSON allows a tab between values.
 pub(crate) const BLANK: u8 = b'\t';
 
-/// How often a file that becomes shorter is looked at: its room is taken off seldom.
+/// Number of attempts to read a file that gets shorter meanwhile, which is rare.
 const LOOKS: u32 = 4;
 
 static BLANKS: [u8; STEP as usize] = [BLANK; STEP as usize];
 
-/// Where the room of a file with so many bytes of records ends.
+/// Returns the end of the padding of a file with `length` bytes of records.
 pub(crate) fn end_for(length: u64) -> u64 {
     length.next_multiple_of(STEP)
 }
 
-/// How far a file goes.
+/// Lengths of a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Where its records end, the last of them whole or not.
+    /// End of the records; the last one may be unfinished.
     pub(crate) records: u64,
-    /// Where the file ends.
+    /// End of the file.
     pub(crate) file: u64,
 }
 
 impl Extent {
-    /// How many bytes of room are behind the records.
+    /// Returns the number of padding bytes.
     pub(crate) fn room(self) -> u64 {
         self.file.saturating_sub(self.records)
     }
 
-    /// How much that is, held against what a writer makes.
+    /// Compares the amount of padding with what a writer preallocates.
     pub(crate) fn amount(self) -> Amount {
         let made = end_for(self.records);
         match self.file {
@@ -50,31 +51,32 @@ impl Extent {
     }
 }
 
-/// How much room a file has.
+/// Amount of padding in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amount {
     None,
-    /// Less than is made: a writer was killed at it, or is at it.
+    /// Less than a writer preallocates: it is doing so now, or was killed while doing so.
     Begun,
     Whole,
     TooMuch,
 }
 
-/// Fills a file with room from here to there, which is at most one step.
+/// Fills a file with padding from `from` to `to`, at most one step.
 pub(crate) fn fill(file: &File, from: u64, to: u64) -> io::Result<()> {
     let count = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     let blanks = BLANKS.get(..count).ok_or(io::ErrorKind::InvalidInput)?;
     file.write_all_at(blanks, from)
 }
 
-/// Whether a file has nothing but room from here to there.
+/// Returns true if a file contains only padding from `from` to `to`.
 pub(crate) fn is_blank(file: &File, from: u64, to: u64) -> io::Result<bool> {
     let mut bytes = vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or_default()];
     file.read_exact_at(&mut bytes, from)?;
     Ok(last_that_is_not_blank(&bytes).is_none())
 }
 
-/// Where that is. Pieces are compared whole: a byte at a time, a step would take longer than all else at a sync.
+/// Returns the position of the last byte that is not blank. It compares pieces of 1024 bytes, because
+/// comparing byte by byte would take longer than the rest of a sync.
 fn last_that_is_not_blank(bytes: &[u8]) -> Option<usize> {
     const PIECE: usize = 1024;
     let mut end = bytes.len();
@@ -88,14 +90,15 @@ fn last_that_is_not_blank(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// How far the records of a file go: to its last byte that is not blank.
+/// Returns the lengths of the records and of the file: the records end with the last byte that is not blank.
 ///
-/// A writer may be at work. It writes from the front to the back and changes nothing that it wrote, so what is before this
-/// place is there for good; but only for who reads it after this, since what was read together with that last byte can be older.
+/// A writer may be active. It writes from front to back and never changes what it wrote, so everything before
+/// this position is final. A reader must read it after this call, because bytes that were read together with
+/// the last one can be older.
 pub(crate) fn extent(file: &File) -> io::Result<Extent> {
     for _ in 1..LOOKS {
         match look(file) {
-            // The room was taken off meanwhile.
+            // The writer removed the padding meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             found => return found,
         }
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn room_begins_behind_the_last_byte_that_is_not_blank() {
+    fn padding_starts_after_the_last_non_blank_byte() {
         let step = BLANKS.len();
         for blanks in [0, 1, step - 1, step, step + 1, 3 * step + 7] {
             check(b"", blanks);
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_more_or_less_of_it_is_not_what_is_made() {
+    fn one_byte_more_or_less_of_padding_is_detected() {
         for records in [1, STEP - 2, STEP + 1, 7 * STEP - 3] {
             let amount = |file| Extent { records, file }.amount();
             assert_eq!((amount(records), amount(end_for(records))), (Amount::None, Amount::Whole));
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_is_blank_and_nothing_else_changes() {
+    fn filling_adds_blank_bytes_and_changes_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "{}\n").unwrap();

@@ -1,4 +1,4 @@
-//! Entries for tests.
+//! Sample entries for tests.
 
 use std::{sync::Arc, time::Duration};
 

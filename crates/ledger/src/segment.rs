@@ -1,4 +1,4 @@
-//! Segments: the files the record is cut into, named by the first record they hold.
+//! Segments: the files that make up the ledger, named by their first sequence number.
 
 use std::{
     fs::{self, File},
@@ -21,12 +21,13 @@ use crate::{
 const PREFIX: &str = "segment-";
 const SUFFIX: &str = ".ndjson";
 
-/// A segment on disk.
+/// Segment on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) first: u64,
     pub(crate) path: PathBuf,
-    /// Where its records end, where its writer says so: what somebody else puts behind them is read by nobody.
+    /// End of the records according to the writer in this process. Readers ignore bytes that another process
+    /// put behind it.
     pub(crate) written: Option<u64>,
 }
 
@@ -35,7 +36,7 @@ impl Segment {
         Segment { first, path: folder.join(name(first)), written: None }
     }
 
-    /// How far its file goes.
+    /// Returns the lengths of the records and of the file.
     pub(crate) fn extent(&self, file: &File) -> io::Result<Extent> {
         match self.written {
             Some(records) => Ok(Extent { records, file: file.metadata()?.len().max(records) }),
@@ -43,18 +44,18 @@ impl Segment {
         }
     }
 
-    /// Its file name.
+    /// Returns the file name.
     pub(crate) fn name(&self) -> String {
         name(self.first)
     }
 }
 
-/// The padding lets `ls`, `cat segment-*` and `grep` see the segments in order.
+/// The number is zero-padded, so that `ls`, `cat segment-*` and `grep` list the segments in order.
 fn name(first: u64) -> String {
     format!("{PREFIX}{first:012}{SUFFIX}")
 }
 
-/// The segments of a folder in order. A file that only looks like one is an error.
+/// Lists the segments of a folder in order. A file whose name only resembles a segment name is an error.
 pub(crate) fn list(folder: &Path) -> Result<Vec<Segment>, LedgerError> {
     let listed = list_all(folder)?;
     match listed.strange.first() {
@@ -63,11 +64,11 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<Segment>, LedgerError> {
     }
 }
 
-/// What is in a folder.
+/// Content of a ledger folder.
 pub(crate) struct Listed {
-    /// In order.
+    /// Segments in order.
     pub(crate) segments: Vec<Segment>,
-    /// Names that look like a segment's and are none.
+    /// Names that start like a segment name but are not one.
     pub(crate) strange: Vec<String>,
 }
 
@@ -93,24 +94,24 @@ pub(crate) fn list_all(folder: &Path) -> Result<Listed, LedgerError> {
     Ok(listed)
 }
 
-/// The segment that is being written.
+/// Segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) segment: Segment,
     pub(crate) file: Arc<File>,
-    /// How many of its bytes are records.
+    /// Bytes of the file that are records.
     pub(crate) length: u64,
-    /// Where the file ends: with its records, or with the room behind them.
+    /// Length of the file: the end of its records, or of the padding behind them.
     pub(crate) end: u64,
 }
 
 impl Active {
-    /// A segment whose file ends with its records.
+    /// Creates the state of a segment whose file ends with its records.
     pub(crate) fn new(segment: Segment, file: File, length: u64) -> Active {
         Active { segment, file: Arc::new(file), length, end: length }
     }
 
-    /// Writes records behind those that are there, and makes room behind them where there is none left.
+    /// Appends records, and preallocates padding behind them when none is left.
     pub(crate) fn write(&mut self, disk: &dyn Disk, lines: &[u8]) -> io::Result<()> {
         disk::write_all(disk, &self.file, lines, self.length)?;
         self.length += u64::try_from(lines.len()).unwrap_or_default();
@@ -121,8 +122,8 @@ impl Active {
         Ok(())
     }
 
-    /// The next records find room if this succeeds, and do without if it fails: what was begun of it is taken off, and where
-    /// even that fails it is written into.
+    /// Preallocates padding for the next records. On failure the records are written without it: partly
+    /// written padding is cut off, and if that fails too, later records overwrite it.
     fn make_room(&mut self, disk: &dyn Disk) {
         let end = room::end_for(self.length);
         match disk.make_room(&self.file, self.length, end) {
@@ -136,12 +137,13 @@ impl Active {
         }
     }
 
-    /// Whether the room is as it was made: it is ours, and only records come into it.
+    /// Returns true if the padding contains only blank bytes. Only this writer may replace them, with
+    /// records.
     pub(crate) fn has_blank_room(&self) -> io::Result<bool> {
         room::is_blank(&self.file, self.length, self.end)
     }
 
-    /// Takes off whatever is behind the records.
+    /// Truncates the file to its records.
     pub(crate) fn cut(&mut self, disk: &dyn Disk) -> io::Result<()> {
         disk.cut(&self.file, self.length)?;
         self.end = self.length;
@@ -149,7 +151,7 @@ impl Active {
     }
 }
 
-/// Creates the segment that begins at `chain` with these entries, all of them or nothing.
+/// Creates the segment that starts at `chain` with these entries. On failure no file is left.
 pub(crate) fn begin(
     disk: &dyn Disk,
     folder: &Path,
@@ -166,7 +168,7 @@ pub(crate) fn begin(
         after.advance(line.hash);
     }
     if let Err(error) = disk::write_all(disk, &file, &lines, 0) {
-        // It is ours and holds nothing that was acknowledged.
+        // The file is new and contains nothing that was acknowledged.
         let _ = fs::remove_file(&segment.path);
         return Err(error);
     }
@@ -179,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listed_in_order_and_strange_names_refused() {
+    fn segments_are_listed_in_order_and_odd_names_refused() {
         let folder = tempfile::tempdir().unwrap();
         for first in [100, 7, 1_000_000_000_000_000, 1] {
             File::create(Segment::new(folder.path(), first).path).unwrap();

@@ -1,4 +1,4 @@
-//! What the callers' threads and the committing thread share.
+//! State shared by the threads of callers and the commit thread.
 
 use std::{
     path::PathBuf,
@@ -14,31 +14,31 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     LedgerError,
     entry::Entry,
-    health::State,
+    health::{Pressure, State},
     key::Key,
     line::Body,
     segment::{self, Segment},
     writer::{HaltKind, Purpose, Writer},
 };
 
-/// How long records may stay in the kernel only.
+/// Maximum time that records may stay unsynced in the kernel.
 pub(crate) const SYNC_WITHIN: Duration = Duration::from_secs(1);
-/// How often a halted ledger tries to go on by itself.
+/// Interval of attempts to resume a halted ledger.
 pub(crate) const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Somebody who waits until a record is durable.
+/// Caller that waits until a record is durable.
 pub(crate) struct Waiter {
     pub(crate) seq: u64,
     pub(crate) told: oneshot::Sender<Result<(), Arc<str>>>,
 }
 
-/// Work for the committing thread.
+/// Work for the commit thread.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) waiters: Vec<Waiter>,
-    /// When to look again without being asked.
+    /// Time of the next pass without a request.
     pub(crate) look_at: Option<Instant>,
-    /// Somebody asks for a try to go on.
+    /// A caller requests an attempt to resume.
     pub(crate) nudged: bool,
     pub(crate) stop: bool,
 }
@@ -50,7 +50,7 @@ impl Queue {
     }
 }
 
-/// One ledger that is being written.
+/// State of a ledger that is open for writing.
 pub(crate) struct Shared {
     pub(crate) folder: PathBuf,
     pub(crate) key: Key,
@@ -58,24 +58,27 @@ pub(crate) struct Shared {
     pub(crate) queue: Mutex<Queue>,
     pub(crate) bell: Condvar,
     pub(crate) state: watch::Sender<State>,
-    /// Counts tries to go on, so that callers can wait for one.
+    /// Number of attempts to resume, so that callers can wait for the next one.
     pub(crate) tries: watch::Sender<u64>,
-    /// Whether there are records that nobody waits for and that are not durable yet.
+    /// There are records that are not durable yet and have no waiter.
     pub(crate) unsynced: AtomicBool,
     pub(crate) syncs: AtomicU64,
     pub(crate) indexed: AtomicU64,
-    /// Background work that is not needed for the record stops.
+    /// Bytes of all segments except the open one, as of the last scan of the folder.
+    pub(crate) older_bytes: AtomicU64,
+    pub(crate) pressure: watch::Sender<Pressure>,
+    /// Stops background work that the segments do not depend on.
     pub(crate) closing: AtomicBool,
 }
 
-/// A panic elsewhere must not take the record down: every change to what is locked is finished before the next
-/// call that could panic.
+/// Locks a mutex and ignores poisoning, so that a panic elsewhere does not disable the ledger. This is safe
+/// because every change to locked data is complete before the next call that could panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Writes an entry into the kernel.
+    /// Writes an entry to the kernel.
     pub(crate) fn write(&self, entry: &Entry, purpose: Purpose) -> Result<u64, LedgerError> {
         let body = Body::new(entry, &self.key)?;
         let mut writer = lock(&self.writer);
@@ -84,8 +87,8 @@ impl Shared {
         written
     }
 
-    /// Writes an entry and queues for its being made durable. Both under one lock, so that no failure in between
-    /// can pass the waiter by.
+    /// Writes an entry and queues a waiter for its durability. Both happen under one lock, so that no failure
+    /// in between can miss the waiter.
     pub(crate) fn write_and_queue(&self, entry: &Entry, purpose: Purpose) -> Result<Ticket, LedgerError> {
         let body = Body::new(entry, &self.key)?;
         let (told, answer) = oneshot::channel();
@@ -110,10 +113,10 @@ impl Shared {
         }
     }
 
-    /// The segments in order, and of the open one no more than was written to it.
+    /// Lists the segments in order, with the written length of the open one.
     pub(crate) fn segments(&self) -> Result<Vec<Segment>, LedgerError> {
         let mut segments = segment::list(&self.folder)?;
-        // After the look at the folder: whatever was there and is not open now will not change any more.
+        // The lock is taken after listing: a listed segment that is not open now does not change any more.
         let writer = lock(&self.writer);
         let open = segments.iter_mut().find(|segment| segment.first == writer.active.segment.first);
         if let Some(open) = open {
@@ -122,7 +125,16 @@ impl Shared {
         Ok(segments)
     }
 
-    /// Tells whoever watches the state.
+    /// Notifies subscribers when the size limit starts or stops having an effect.
+    pub(crate) fn report_pressure(&self, pressure: Pressure) {
+        self.pressure.send_if_modified(|last| {
+            let changed = *last != pressure;
+            *last = pressure;
+            changed
+        });
+    }
+
+    /// Notifies subscribers of the state.
     pub(crate) fn publish(&self, writer: &Writer) {
         let state = match &writer.halt {
             None => State::Ready,
@@ -136,7 +148,7 @@ impl Shared {
         });
     }
 
-    /// Waits for one try to go on after a failure.
+    /// Waits for one attempt to resume after a failure.
     pub(crate) async fn one_try(&self) {
         let mut tries = self.tries.subscribe();
         {
@@ -147,19 +159,19 @@ impl Shared {
             queue.nudged = true;
         }
         self.bell.notify_one();
-        // An error means that the ledger is gone; the next write says so.
+        // An error means that the ledger was dropped; the next write reports that.
         let _ = tries.changed().await;
     }
 }
 
-/// A record that is written and will be durable.
+/// Record that is written and waits to become durable.
 pub(crate) struct Ticket {
     pub(crate) seq: u64,
     answer: oneshot::Receiver<Result<(), Arc<str>>>,
 }
 
 impl Ticket {
-    /// Waits until it is.
+    /// Waits until the record is durable.
     pub(crate) async fn durable(self) -> Result<u64, LedgerError> {
         match self.answer.await {
             Ok(Ok(())) => Ok(self.seq),

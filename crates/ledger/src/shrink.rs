@@ -1,19 +1,19 @@
-//! An entry that is too long for one line, made shorter: never dropped, never silent. Pure.
+//! Shortening of entries that are too long for one line. Nothing is dropped silently. Pure.
 //!
-//! Long texts and lists keep their beginning, level by level tighter until the whole fits; `cut` then tells the
-//! length and the keyed digest of what the entry was.
+//! Long texts and lists keep their start, with tighter limits per round until the entry fits. The `cut` field
+//! then contains the length and the keyed digest of the original entry.
 
 use serde_json::{Map, Value, json};
 
 use crate::{LedgerError, key::Key};
 
-/// The longest entry that is kept whole, in bytes.
+/// Maximum length of an entry that is stored unshortened, in bytes.
 pub(crate) const LONGEST: usize = 128 * 1024;
 
-/// Characters of a text, members of a list or object, and levels that are kept; tried in this order.
+/// Limits per round: characters of a text, members of a list or object, and nesting levels.
 const LIMITS: [(usize, usize, usize); 4] = [(4096, 128, 12), (1024, 32, 8), (256, 12, 5), (64, 12, 3)];
 
-/// The entry in at most [`LONGEST`] bytes.
+/// Shortens an entry to at most [`LONGEST`] bytes.
 pub(crate) fn shrink(entry: &[u8], key: &Key) -> Result<Value, LedgerError> {
     let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
     let whole: Value = serde_json::from_slice(entry).map_err(encode)?;
@@ -29,7 +29,7 @@ pub(crate) fn shrink(entry: &[u8], key: &Key) -> Result<Value, LedgerError> {
     Err(LedgerError::Encode(format!("an entry of {} bytes cannot be made shorter", entry.len())))
 }
 
-/// The fields of an entry itself are ours and few: all of them are kept.
+/// Marks the entry itself, whose few fields are defined by this crate and are all kept.
 #[derive(Clone, Copy, PartialEq)]
 enum Top {
     Yes,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_long_is_cut_and_told() {
+    fn long_entries_are_shortened_and_marked() {
         let long = "é".repeat(100_000);
         assert_eq!(check(&json!({"kind": "note", "text": long}))["text"], "é".repeat(4096) + "…");
         let many: Vec<Value> = (0..20_000).map(|n| json!({"path": format!("/tmp/{n}")})).collect();

@@ -1,4 +1,4 @@
-//! The ledger as a whole, on real files.
+//! Tests of the whole ledger on real files.
 
 mod crash;
 mod faults;
@@ -40,19 +40,20 @@ fn assert_intact(folder: &Path) -> VerifyReport {
     report
 }
 
-/// The segments in order.
+/// Returns the paths of the segments in order.
 fn segments(folder: &Path) -> Vec<PathBuf> {
     crate::segment::list(folder).unwrap().into_iter().map(|segment| segment.path).collect()
 }
 
-/// What is in a segment, but for the room behind it.
+/// Returns the content of a segment without its padding.
 fn records(path: &Path) -> Vec<u8> {
     let mut bytes = fs::read(path).unwrap();
     bytes.truncate(bytes.iter().rposition(|byte| *byte != b'\t').map_or(0, |last| last + 1));
     bytes
 }
 
-/// What a crash would leave of a ledger that is still at work: a draft it takes away meanwhile is gone.
+/// Copies a ledger in use, as a crash would leave it. A temporary file that the ledger removes meanwhile is
+/// skipped.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(from).unwrap() {

@@ -1,9 +1,9 @@
-//! The time of a record as digits, written by hand: whoever calls waits for two of them.
+//! Formatting of record times without the general printer, because every call waits for two of them.
 
 use jiff::{Timestamp, fmt::temporal::DateTimePrinter, tz::Offset};
 use tool::json_text::last_digit;
 
-/// Appends a time in UTC to the millisecond: `2026-01-31T23:59:59.999Z`.
+/// Appends a time in UTC with milliseconds: `2026-01-31T23:59:59.999Z`.
 pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
     const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
     let civil = Offset::UTC.to_datetime(time);
@@ -51,14 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_the_library_writes_them() {
+    fn times_are_formatted_as_by_the_library() {
         let printer = DateTimePrinter::new().precision(Some(3));
         let check = |time: Timestamp| {
             let mut out = Vec::new();
             write_time(&mut out, time);
             assert_eq!(String::from_utf8(out).unwrap(), printer.timestamp_to_string(&time));
         };
-        // Steps that meet every second, minute, hour, day and month over the whole calendar, before our era too.
+        // These steps cover all seconds, minutes, hours, days and months of the calendar, including years
+        // before 0.
         let span = Timestamp::MIN.as_second()..Timestamp::MAX.as_second();
         for second in span.step_by(86_400 * 17 + 3661) {
             check(Timestamp::new(second, (second % 1_000_000_000).abs().try_into().unwrap()).unwrap());

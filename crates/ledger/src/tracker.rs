@@ -1,5 +1,5 @@
-//! What the record says is going on right now: open calls, the mode, and what ran lately. Pure; kept up to date
-//! while writing, and rebuilt from the last segment alone after a crash.
+//! Current state according to the ledger: open calls, the mode, open approvals and recent runs. Pure. It is
+//! updated while writing, and rebuilt from the last segment alone after a crash.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,22 +9,22 @@ use std::{
 use jiff::Timestamp;
 use tool::{CallId, Mode};
 
-use crate::entry::{Approval, Call, Checkpoint, Entry, Executed, Status};
+use crate::entry::{Approval, Call, Checkpoint, Entry, Executed, Removals, Status};
 
-/// How long a run is remembered: the longest rate window.
+/// Seconds for which runs are counted: the longest rate window.
 const WINDOW: i64 = 3600;
-/// How finely, in seconds. A call counts until the end of its slot has left the window, so a restart never forgets
-/// one early.
+/// Length of a slot in seconds. A call counts until the end of its slot has left the window, so a restart
+/// never drops one early.
 const SLOT: i64 = 10;
-/// As many as a window can touch, and one that has just left it.
+/// Slots that a window can overlap, plus one that has just left it.
 const MOST_SLOTS: usize = (WINDOW / SLOT) as usize + 2;
-/// How many approvals can be open at a time. Whoever asks has a smaller bound; beyond this one the oldest is forgotten,
-/// which means that it can never be used.
+/// Maximum number of open approvals. The component that requests approvals has a smaller limit. Beyond this
+/// one the oldest approval is dropped, so that it can never be used.
 const MOST_APPROVALS: usize = 1024;
 
 type Slots = VecDeque<(i64, u32)>;
 
-/// What an entry says of its call.
+/// Effect of an entry on the state of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Decided,
@@ -32,21 +32,22 @@ pub(crate) enum Step {
     Refused,
 }
 
-/// The state that a chain of entries adds up to.
+/// State that results from a sequence of entries.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// Few at a time, and by their ids, which sort by time: in order, they are found sooner than by a hash that nobody can
-    /// aim at.
+    /// Open calls. There are few, and call ids sort by time, so an ordered map is faster here than a keyed
+    /// hash map that resists chosen keys.
     open: BTreeMap<CallId, Arc<Call>>,
     mode: Option<Mode>,
     executed: BTreeMap<String, BTreeMap<Mode, Slots>>,
-    /// Approvals that can still be decided or used, in the order of what happened to them.
+    /// Events of approvals that can still be decided or used, in order.
     approvals: VecDeque<Approval>,
     last_record: Option<Timestamp>,
+    removed: Removals,
 }
 
 impl Tracker {
-    /// Takes in one entry.
+    /// Applies one entry.
     pub(crate) fn note(&mut self, entry: &Entry, time: Timestamp) {
         self.last_record = self.last_record.max(Some(time));
         match entry {
@@ -60,6 +61,7 @@ impl Tracker {
             Entry::Checkpoint(checkpoint) => {
                 *self = Tracker { last_record: self.last_record, ..Tracker::from(checkpoint) };
             }
+            Entry::Retention(retention) => self.removed = retention.total,
             Entry::Reload(_)
             | Entry::Start(_)
             | Entry::Stop(_)
@@ -68,12 +70,11 @@ impl Tracker {
             | Entry::Note(_)
             | Entry::Recovered(_)
             | Entry::Resumed(_)
-            | Entry::Retention(_)
             | Entry::Other => {}
         }
     }
 
-    /// Takes in what one entry says of its call.
+    /// Applies the effect of one entry on its call.
     pub(crate) fn step(&mut self, call: &Arc<Call>, step: Step, time: Timestamp) {
         match step {
             Step::Decided => {
@@ -94,42 +95,42 @@ impl Tracker {
         }
     }
 
-    /// Whether an entry of this kind can change anything here.
+    /// Returns true if an entry of this kind can change the state.
     pub(crate) fn cares_for(kind: &str) -> bool {
-        matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "approval" | "checkpoint")
+        matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "approval" | "checkpoint" | "retention")
     }
 
-    /// The mode that holds.
+    /// Returns the current mode.
     pub(crate) fn mode(&self) -> Option<Mode> {
         self.mode
     }
 
-    /// Whether a call has an intent and no outcome.
+    /// Returns true if the call has an intent and no outcome.
     pub(crate) fn is_open(&self, call: CallId) -> bool {
         self.open.contains_key(&call)
     }
 
-    /// How many are.
+    /// Returns the number of open calls.
     pub(crate) fn open_count(&self) -> usize {
         self.open.len()
     }
 
-    /// The open calls, oldest first (call ids sort by time).
+    /// Returns the open calls, oldest first (call ids sort by time).
     pub(crate) fn open_calls(&self) -> Vec<Arc<Call>> {
         self.open.values().cloned().collect()
     }
 
-    /// The latest time of an entry that was taken in.
+    /// Returns the latest time of all applied entries.
     pub(crate) fn last_record(&self) -> Option<Timestamp> {
         self.last_record
     }
 
-    /// What happened to the approvals that are still open, in its order.
+    /// Returns the events of approvals that are still open, in order.
     pub(crate) fn approvals(&self) -> Vec<Approval> {
         self.approvals.iter().cloned().collect()
     }
 
-    /// What ran in the hour before `now`.
+    /// Returns the runs of the hour before `now`.
     pub(crate) fn executed(&self, now: Timestamp) -> Vec<Executed> {
         let oldest = now.as_second() - WINDOW;
         let mut out = Vec::new();
@@ -144,10 +145,21 @@ impl Tracker {
         out
     }
 
-    /// Everything, for the head of a new segment.
+    /// Returns the whole state, for the start of a new segment.
     pub(crate) fn checkpoint(&self, now: Timestamp) -> Checkpoint {
         let open = self.open_calls().into_iter().map(|call| (*call).clone()).collect();
-        Checkpoint { mode: self.mode, open, executed: self.executed(now), approvals: self.approvals() }
+        Checkpoint {
+            mode: self.mode,
+            open,
+            executed: self.executed(now),
+            approvals: self.approvals(),
+            removed: self.removed,
+        }
+    }
+
+    /// Returns the totals of segments that retention has removed so far.
+    pub(crate) fn removed(&self) -> Removals {
+        self.removed
     }
 
     fn note_approval(&mut self, approval: &Approval) {
@@ -170,7 +182,8 @@ impl Tracker {
                 Some((last, count)) if *last == end => *count = count.saturating_add(1),
                 _ => slots.push_back((end, 1)),
             }
-            // By their number, not by the clock: one that jumps ahead and back must not forgive what ran before.
+            // Slots are limited by number and not by age, so that a clock that jumps forward and back cannot
+            // erase earlier runs.
             while slots.len() > MOST_SLOTS {
                 slots.pop_front();
             }
@@ -186,7 +199,7 @@ impl Tracker {
     }
 
     fn change_slots(&mut self, call: &Call, change: impl FnOnce(&mut Slots)) {
-        // The name is copied for the first call only.
+        // The name is copied only for the first call of a tool in a mode.
         match self.executed.get_mut(&call.tool).and_then(|modes| modes.get_mut(&call.mode)) {
             Some(slots) => change(slots),
             None => change(self.executed.entry(call.tool.clone()).or_default().entry(call.mode).or_default()),
@@ -203,7 +216,8 @@ impl From<&Checkpoint> for Tracker {
         }
         let open = checkpoint.open.iter().map(|call| (call.call_id, Arc::new(call.clone()))).collect();
         let approvals = checkpoint.approvals.iter().cloned().collect();
-        Tracker { open, mode: checkpoint.mode, executed, approvals, last_record: None }
+        let removed = checkpoint.removed;
+        Tracker { open, mode: checkpoint.mode, executed, approvals, last_record: None, removed }
     }
 }
 
@@ -217,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_a_call_from_intent_to_end() {
+    fn a_call_is_open_from_intent_to_outcome() {
         let mut tracker = Tracker::default();
         let calls: Vec<_> = (0..4).map(|_| samples::call("write_file")).collect();
         for call in &calls {
@@ -249,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_is_open_until_it_is_decided_against_used_or_over() {
+    fn approval_stays_open_until_denied_used_or_expired() {
         use crate::entry::ApprovalEvent::{Denied, Expired, Granted, Requested, Standing, Used};
         let mut tracker = Tracker::default();
         for (id, event) in [
@@ -281,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_is_remembered_and_no_more() {
+    fn runs_are_counted_for_one_hour() {
         let mut tracker = Tracker::default();
         let call = samples::call("a");
         for second in (0..20_000).step_by(5) {
@@ -295,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn t179_no_jump_of_the_clock_forgives_what_ran() {
+    fn clock_jumps_do_not_erase_counted_runs() {
         let day = 24 * 3600;
         let mut tracker = Tracker::default();
         let call = samples::call("a");

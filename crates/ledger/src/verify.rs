@@ -1,13 +1,15 @@
-//! Finding any byte of the record that is not as it was written, and saying where. Reads only; works on a folder
-//! without a daemon and beside one.
+//! Verification of the ledger: finds every byte that differs from what was written and reports its position.
+//! It only reads, and works with or without a running daemon.
 
 use std::{fs::File, io, path::Path};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
     LedgerError, Options,
     anchor::{Anchor, AnchorFlaw, WriterState},
+    entry::Removals,
     key::Key,
     lines::Lines,
     open, private_file,
@@ -16,18 +18,18 @@ use crate::{
     walk::{Walk, Walked},
 };
 
-/// Something about the record that somebody should know, and its place.
+/// Finding of a verification, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The file's name in the ledger's folder, or the path of an anchor kept elsewhere.
+    /// File name in the ledger's folder, or the path of an anchor stored elsewhere.
     pub file: String,
-    /// The line, 1-based.
+    /// Line number, starting at 1.
     pub line: Option<u64>,
-    /// Where the line begins, in bytes.
+    /// Byte offset of the start of the line.
     pub offset: Option<u64>,
-    /// The number of the record.
+    /// Sequence number of the record.
     pub seq: Option<u64>,
-    /// What it is.
+    /// Description of the finding.
     pub what: String,
 }
 
@@ -41,37 +43,41 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// How many records were checked.
+    /// Number of checked records.
     pub records: u64,
-    /// The number of the first; 0 where there is none.
+    /// First sequence number; 0 if there is no record.
     pub first: u64,
-    /// The number of the last.
+    /// Last sequence number.
     pub head: u64,
-    /// How many segments.
+    /// Number of segments.
     pub segments: u64,
-    /// How many bytes their files have, with the room behind the records.
+    /// Bytes of the segment files, including padding.
     pub bytes: u64,
-    /// What is not as it was written. The first hundred.
+    /// Time of the oldest record.
+    pub oldest: Option<Timestamp>,
+    /// Segments that retention has removed since the ledger was created, according to the remaining records.
+    pub removed: Removals,
+    /// First hundred differences from what was written.
     pub problems: Vec<Finding>,
-    /// What the record itself declares and explains: torn ends after a crash, errors of the disk, retention.
+    /// Events that the ledger itself records and explains: torn ends after a crash, disk errors, retention.
     pub notices: Vec<Finding>,
 }
 
 impl VerifyReport {
-    /// Whether everything is as it was written.
+    /// Returns true if no problem was found.
     pub fn is_intact(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// How often a record that is being written is looked at again before a problem is believed: a rotation, a retention,
-/// a line or room under way can look like one for a moment.
+/// Number of attempts before a problem is reported while a writer is active: a rotation, a retention pass, an
+/// unfinished line or unfinished padding can look like a problem for a moment.
 const LOOKS: u32 = 3;
 
-/// Checks every byte. The key and the second anchor are found through `options`.
+/// Verifies every byte. `options` locates the key and the second anchor.
 pub fn verify(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
     let mut report = look(folder, options)?;
     for _ in 1..LOOKS {
@@ -86,13 +92,13 @@ pub fn verify(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerEr
 fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
     let listed = segment::list_all(folder)?;
     let key = match Key::load(&open::key_path(folder, options)) {
-        // Nothing was ever written here.
+        // No record was ever written here.
         Err(LedgerError::KeyMissing { .. }) if listed.is_empty() && !open::anchor_path(folder).exists() => {
             return Ok(VerifyReport::default());
         }
         loaded => loaded?,
     };
-    // Before the segments: a writer only ever adds to what an anchor counts.
+    // Anchors are read before the segments, because a writer only adds to what an anchor counts.
     let mut anchors = vec![("anchor".to_owned(), Anchor::read(&open::anchor_path(folder), &key))];
     if let Some(path) = &options.witness {
         anchors.push((path.display().to_string(), Anchor::read(path, &key)));
@@ -112,7 +118,7 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
     let closed =
         anchors.iter().flat_map(|(_, anchor)| anchor).any(|anchor| is_closed_at(anchor, walked.report.head));
     match walked.room.take() {
-        // Whoever closed it took the room off.
+        // A writer removes the padding when it closes the ledger.
         Some(room) if closed => walked.report.problems.push(room.finding),
         Some(room) if room.amount == Amount::Begun => walked.report.notices.push(room.finding),
         Some(_) | None => {}
@@ -157,7 +163,7 @@ fn check_anchor(walked: &mut Walked, file: String, anchor: Result<&Anchor, &Anch
     report.problems.push(Finding { file, line: None, offset: None, seq: None, what });
 }
 
-/// Whether somebody holds the writer's lock.
+/// Returns true if a process has the writer's lock.
 fn is_being_written(folder: &Path) -> bool {
     let locked = |file: File| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock));
     private_file::open_to_read(&open::lock_path(folder)).is_ok_and(locked)

@@ -1,4 +1,4 @@
-//! Walking the whole chain and judging each line in turn. Pure: lines come in, findings come out.
+//! Verification of the whole chain, line by line. Pure: it takes lines and returns findings.
 
 use crate::{
     Entry, Finding, Record, VerifyReport,
@@ -8,35 +8,36 @@ use crate::{
     key::Key,
     line::Parts,
     lines::Line,
+    record::time_of,
     room::{Amount, Extent},
     segment::Segment,
 };
 
-/// Findings beyond this are not listed: the first ones tell where to look.
+/// Maximum number of findings in a list; the first ones show where the damage is.
 const MOST: usize = 100;
 
-/// A walk along the chain.
+/// State of a verification pass along the chain.
 pub(crate) struct Walk<'a> {
     key: &'a Key,
     report: VerifyReport,
     follower: Follower,
     segment: String,
-    /// Problems of the segment before that the next one may explain.
+    /// Problems of the previous segment that the next one may explain.
     undecided: Vec<Finding>,
-    /// The room of this segment, which is right where it is being written.
+    /// Padding of this segment, which is valid while the segment is being written.
     room: Option<Room>,
-    /// The room of the segment before, which is right where that had to be left.
+    /// Padding of the previous segment, which is valid if that segment was abandoned.
     room_before: Option<Finding>,
-    /// What the first record names as the one before it.
+    /// Number of the first record, and the previous hash that it contains.
     base: Option<(u64, Hash)>,
-    /// The beginnings that retention declared.
+    /// First sequence numbers and previous hashes declared by retention entries.
     declared: Vec<(u64, String)>,
     wanted: Vec<u64>,
     marks: Vec<(u64, Hash)>,
 }
 
 impl<'a> Walk<'a> {
-    /// `wanted`: the numbers whose seals are asked for at the end.
+    /// `wanted`: sequence numbers whose seals `finish` returns.
     pub(crate) fn new(key: &'a Key, wanted: impl Iterator<Item = u64>) -> Walk<'a> {
         Walk {
             key,
@@ -53,13 +54,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A problem with a whole file.
+    /// Adds a problem with a whole file.
     pub(crate) fn problem(&mut self, file: &str, what: &str) {
         let finding = Finding { file: file.into(), line: None, offset: None, seq: None, what: what.into() };
         push(&mut self.report.problems, finding);
     }
 
-    /// Goes on with the next segment.
+    /// Continues with the next segment.
     pub(crate) fn enter(&mut self, segment: &Segment) {
         self.segment = segment.name();
         self.report.segments += 1;
@@ -80,7 +81,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Judges what is behind the records of the segment and its last line.
+    /// Checks the padding after the last line of the segment.
     pub(crate) fn leave(&mut self, extent: Extent, last_line: u64) {
         let bytes = extent.room();
         self.report.bytes += bytes;
@@ -104,7 +105,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Judges one line.
+    /// Checks one line.
     pub(crate) fn line(&mut self, line: &Line<'_>) {
         self.report.bytes += u64::try_from(line.bytes.len()).unwrap_or_default();
         let Some(text) = line.whole() else {
@@ -120,13 +121,16 @@ impl<'a> Walk<'a> {
         }
         if let Some(parts) = parts {
             self.accept(&parts);
-            if matches!(parts.kind, "recovered" | "resumed" | "retention")
+            if self.report.oldest.is_none() {
+                self.report.oldest = time_of(text);
+            }
+            if matches!(parts.kind, "recovered" | "resumed" | "retention" | "checkpoint")
                 && let Some(record) = Record::parse(text)
             {
                 self.hear(line, &record);
             }
         }
-        // Only the first two lines of a segment can explain the end of the one before.
+        // Only the first two lines of a segment can explain the end of the previous one.
         if line.number == 2 {
             self.decide();
         }
@@ -154,16 +158,26 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What the ledger says about itself.
+    /// Applies an entry that the ledger wrote about itself.
     fn hear(&mut self, line: &Line<'_>, record: &Record) {
         if let Entry::Recovered(recovered) = &record.entry {
             self.hear_recovered(line, record.seq, recovered);
+        }
+        if let Entry::Checkpoint(checkpoint) = &record.entry {
+            self.report.removed = checkpoint.removed;
         }
         if let Entry::Resumed(resumed) = &record.entry {
             self.hear_resumed(line, record.seq, resumed);
         }
         if let Entry::Retention(retention) = &record.entry {
-            let what = format!("records before {} were let go by retention", retention.first);
+            let cause = match retention.under_pressure {
+                0 => "none under pressure".to_owned(),
+                young => format!("{young} of them under pressure: the size limit forced their removal"),
+            };
+            let (first, segments) = (retention.first, retention.segments);
+            let what =
+                format!("records before {first} were let go by retention ({segments} segments, {cause})");
+            self.report.removed = retention.total;
             self.notice(line, record.seq, what);
             self.declared.push((retention.first, retention.base.clone()));
         }
@@ -208,25 +222,26 @@ impl<'a> Walk<'a> {
             self.trouble(line, seq, what);
         }
         let sealed = &resumed.sealed;
-        // A failed write may have left bytes behind the last record; the writer said so and went on elsewhere.
+        // A failed write may have left bytes after the last record; the writer declared that and continued in
+        // another segment.
         let rest = |finding: &Finding| {
             finding.file == sealed.segment && finding.offset.is_some_and(|offset| offset >= sealed.bytes)
         };
         for finding in self.undecided.extract_if(.., |finding| rest(finding)).collect::<Vec<_>>() {
             push(&mut self.report.notices, finding);
         }
-        // The writer left it as it was, room and all; the next start takes that off.
+        // The writer abandoned the segment with its padding, which the next start removes.
         self.room_before.take_if(|finding| rest(finding));
     }
 
-    /// Nothing can explain these any more.
+    /// Reports the undecided findings as problems, because nothing can explain them any more.
     fn decide(&mut self) {
         for finding in std::mem::take(&mut self.undecided).into_iter().chain(self.room_before.take()) {
             push(&mut self.report.problems, finding);
         }
     }
 
-    /// The report, and the seals that were asked for.
+    /// Returns the report and the requested seals.
     pub(crate) fn finish(mut self) -> Walked {
         self.decide();
         self.report.head = self.follower.place().head();
@@ -246,18 +261,18 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Where a walk ended.
+/// Result of a verification pass.
 pub(crate) struct Walked {
     pub(crate) report: VerifyReport,
-    /// The seals that were asked for.
+    /// Requested seals.
     pub(crate) marks: Vec<(u64, Hash)>,
-    /// The last number that a line stands for, damaged or not.
+    /// Highest sequence number that a line accounts for, damaged or not.
     pub(crate) reach: u64,
-    /// The room of the last segment, which only one that is being written may have.
+    /// Padding of the last segment, which is valid only while it is being written.
     pub(crate) room: Option<Room>,
 }
 
-/// Room, and how much of it.
+/// Padding of a segment, with its finding.
 pub(crate) struct Room {
     pub(crate) finding: Finding,
     pub(crate) amount: Amount,

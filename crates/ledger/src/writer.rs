@@ -1,5 +1,6 @@
-//! The one place where lines are numbered, sealed and written. Always used under one lock and on the caller's thread: one
-//! `pwrite(2)` a line, and another where it leaves no room behind it. Making lines durable is the work of `commit`.
+//! Writer of the ledger: the only place where lines are numbered, sealed and written. It is always used under
+//! one lock on the caller's thread, with one `pwrite(2)` per line and a second one when padding has to be
+//! preallocated. The `commit` module makes lines durable.
 
 use std::{
     fs::{self, File},
@@ -24,16 +25,17 @@ use crate::{
     tracker::Tracker,
 };
 
-/// What an entry is written for.
+/// Purpose of an entry, which determines when it is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// New work: taken only while all is well.
+    /// New work: accepted only while the ledger is ready.
     Work,
-    /// The end of work that was begun: also taken into the space kept back on a full disk.
+    /// Final records, such as outcomes of started calls: on a full disk also accepted into the reserved
+    /// space.
     LastWords,
 }
 
-/// Why nothing is taken.
+/// Reason why the ledger accepts no entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Halt {
     pub(crate) reason: Arc<str>,
@@ -41,20 +43,20 @@ pub(crate) struct Halt {
     pub(crate) kind: HaltKind,
 }
 
-/// What is left of the segment.
+/// Cause of a halt, which determines the state of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HaltKind {
-    /// The disk is full; the segment is whole.
+    /// The disk is full; the segment is complete.
     Full,
-    /// The segment cannot be trusted any more.
+    /// The segment can no longer be trusted.
     Broken,
-    /// A new segment is being made: not even last words.
+    /// A new segment is being created: not even final records are accepted.
     Resuming,
     /// The ledger was closed.
     Closed,
 }
 
-/// The end of the record and everything needed to add to it.
+/// End of the ledger and everything needed to append to it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) folder: PathBuf,
@@ -65,31 +67,31 @@ pub(crate) struct Writer {
     pub(crate) active: Active,
     pub(crate) tracker: Tracker,
     pub(crate) halt: Option<Halt>,
-    /// Segments that were followed by another and are not durable yet.
+    /// Segments that have a successor and are not durable yet.
     pub(crate) retired: Vec<Active>,
-    /// Kept open: making names durable must not need a new descriptor.
+    /// Open folder, so that syncing file names needs no new descriptor.
     pub(crate) folder_file: Arc<File>,
-    /// Whether the folder has names that are not durable yet.
+    /// The folder has file names that are not durable yet.
     pub(crate) names_changed: bool,
-    /// Whether old segments may have to go.
+    /// Retention should check for old segments.
     pub(crate) rotated: bool,
     pub(crate) synced: u64,
     pub(crate) owed: Vec<Owed>,
-    /// Reads that were let through and whose decisions are not written yet.
+    /// Allowed read-only calls whose decisions are not written yet.
     pub(crate) reads_owed: u64,
     pub(crate) turned_away: u64,
-    /// What was turned away since the halt began.
+    /// Value of `turned_away` when the halt began.
     pub(crate) turned_away_before: u64,
     pub(crate) lost: u64,
     pub(crate) anchor: Anchor,
     pub(crate) anchor_file: AnchorFile,
     pub(crate) anchor_failing: bool,
-    /// The length at which the next try to begin a new segment is made.
+    /// Length at which the next rotation is attempted.
     pub(crate) rotate_at: u64,
 }
 
 impl Writer {
-    /// Writes one entry and returns its number.
+    /// Writes one entry and returns its sequence number.
     pub(crate) fn append(&mut self, entry: &Entry, body: Body, purpose: Purpose) -> Result<u64, LedgerError> {
         self.admit(purpose)?;
         if self.active.length >= self.rotate_at {
@@ -119,7 +121,7 @@ impl Writer {
     }
 
     fn turn_away(&mut self, purpose: Purpose) -> LedgerError {
-        // Last words that find no room are owed, not turned away.
+        // Final records that cannot be written are deferred, not rejected.
         if purpose == Purpose::Work {
             self.turned_away += 1;
         }
@@ -127,7 +129,7 @@ impl Writer {
         LedgerError::Unavailable { reason }
     }
 
-    /// A line that was not written whole is taken back, so that nothing is torn.
+    /// Removes a partly written line, so that the segment stays complete.
     fn write_failed(&mut self, error: &io::Error, purpose: Purpose) -> LedgerError {
         let reason = format!("cannot write {}: {error}", self.active.segment.name());
         let whole = self.active.cut(&*self.disk).is_ok();
@@ -140,7 +142,7 @@ impl Writer {
         self.turn_away(purpose)
     }
 
-    /// Gives the reserve back to the disk and says in it why the record stops here.
+    /// Frees the reserve and records in that space why the ledger stops.
     fn say_last_words(&mut self, reason: &str) {
         let _ = fs::remove_file(self.reserve());
         let note = Note {
@@ -160,7 +162,7 @@ impl Writer {
         self.folder.join("reserve")
     }
 
-    /// Takes nothing more until a new segment exists.
+    /// Accepts no more entries until a new segment exists.
     pub(crate) fn stop(&mut self, kind: HaltKind, reason: &str) {
         match kind {
             HaltKind::Closed => tracing::debug!("the ledger is closed"),
@@ -176,12 +178,12 @@ impl Writer {
         }
     }
 
-    /// Begins a new segment. Where that fails, the old one simply grows on and it is tried again later.
+    /// Starts a new segment. On failure the old segment continues to grow, and rotation is retried later.
     pub(crate) fn rotate(&mut self) {
         let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
             .map_err(io::Error::other)
-            // Before there is another: only the last segment may have room. What somebody else put there is for the next sync
-            // to find, not to be taken off.
+            // Padding is removed before the next segment exists, because only the last segment may have
+            // padding. Foreign bytes in the padding are not removed here, so that the next sync detects them.
             .and_then(|body| {
                 if self.active.has_blank_room()? { Ok(body) } else { Err(io::ErrorKind::InvalidData.into()) }
             })
@@ -202,7 +204,8 @@ impl Writer {
         }
     }
 
-    /// Notes the end of the record. A failure is not the record's failure: the lines themselves are sealed.
+    /// Updates the anchor with the end of the ledger. A failure does not invalidate the ledger, because the
+    /// lines themselves are sealed.
     pub(crate) fn write_anchor(&mut self) {
         let state = self.state();
         let anchor = &mut self.anchor;
@@ -231,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// The state of the segment that had to be left.
+    /// Describes the segment that is abandoned.
     pub(crate) fn sealed(&self) -> Sealed {
         Sealed {
             segment: self.active.segment.name(),
@@ -241,7 +244,7 @@ impl Writer {
         }
     }
 
-    /// What somebody else did to the segment we write, if anything.
+    /// Describes a change of the open segment by another process, if there is one.
     pub(crate) fn tampering(&self) -> Option<String> {
         let name = self.active.segment.name();
         let ours = self.active.file.metadata().ok()?;
@@ -266,8 +269,9 @@ impl Writer {
     }
 }
 
-/// Whether an entry may wait for the next one to be counted by the anchor. The decision of a call that only looks: nobody
-/// has been told anything yet, its end counts both, and where that takes long the next sync does.
+/// Returns true if the anchor may count this entry together with the next one. This holds for the decision on
+/// a read-only call: the caller has no reply yet, the outcome updates the anchor for both, and the next sync
+/// does so if the call takes long.
 fn is_followed_by_its_end(entry: &Entry) -> bool {
     matches!(entry, Entry::Decision(decision) if decision.effect == Effect::Reads)
 }

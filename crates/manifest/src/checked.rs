@@ -1,9 +1,9 @@
-//! A manifest in which nothing is wrong, and the tools it stands for.
+//! Checked manifest and the tool definitions it produces.
 
 use std::path::Path;
 
-use document::{Document, DocumentError};
 use serde_json::{Map, Value, json};
+use strict_yaml::{Document, DocumentError};
 use tool::{Category, DefinitionError, RiskLevel, ToolDefinition, ToolSpec};
 
 use crate::detect::SchemaVersion;
@@ -14,36 +14,36 @@ use crate::manifest_file::{
     Transport,
 };
 
-/// A function of a manifest.
+/// JavaScript function of a manifest.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// What it is called.
+    /// Id of the function.
     pub id: String,
-    /// Its text.
+    /// Source text.
     pub source: String,
 }
 
-/// What refuses a call before it runs.
+/// Validator that can refuse a call before it runs.
 #[derive(Clone, Debug)]
 pub struct Validator {
-    /// What needs no function.
+    /// Checks that need no function.
     pub checks: Vec<Check>,
-    /// What does.
+    /// Function that performs further checks.
     pub function: Function,
-    /// The command whose calls it sees.
+    /// Command whose calls it validates.
     pub validates: String,
 }
 
-/// Where what other manifests may contradict stands.
+/// Positions of values that other manifests may conflict with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// The id: line and column.
+    /// Line and column of the id.
     pub(crate) id: (u64, u64),
-    /// Each tool that a meta tool calls.
+    /// Line and column of each tool that a meta tool calls.
     pub(crate) aggregates: Vec<(u64, u64)>,
 }
 
-/// A checked manifest.
+/// Checked manifest.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     document: Document,
@@ -56,7 +56,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The checked form of a file; else the command that cannot be a tool, and why.
+    /// Creates the checked form of a file, or returns the index of the command that is not a valid tool, and
+    /// the error.
     pub(crate) fn new(
         (document, places): (&Document, Places),
         mut file: ToolFile,
@@ -77,29 +78,29 @@ impl Manifest {
         Ok(Manifest { document, places, version, file, commands, validators, definitions })
     }
 
-    /// The file it came from.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         Path::new(self.document.name())
     }
 
-    /// The file's text.
+    /// Returns the text of the file.
     pub fn text(&self) -> &str {
         self.document.text()
     }
 
-    /// An error at one of its places.
+    /// Creates an error at one of its positions.
     pub(crate) fn error_at(&self, place: (u64, u64), message: &str) -> DocumentError {
         self.document.error_at(place.0, place.1, message)
     }
 
-    /// A diagnostic about one of its commands, which cannot be used as it is.
+    /// Creates a diagnostic for a command that cannot become a tool.
     pub fn unusable(&self, command: &str, why: &str) -> Diagnostic {
-        let place = self.error_at(self.places.id, &format!("the tool `{command}` would be left out: {why}"));
+        let place = self.error_at(self.places.id, &format!("the tool `{command}` cannot be loaded: {why}"));
         let field = "tool.commands".to_owned();
         Diagnostic {
             code: Code::InvalidValue,
             field,
-            place: place.suggest("mend what it says of its arguments or answers"),
+            place: place.suggest("correct its `parameters` or `output_schema`"),
         }
     }
 
@@ -107,111 +108,111 @@ impl Manifest {
         &self.places
     }
 
-    /// The schema it is written in.
+    /// Returns the schema version of the file.
     pub fn schema_version(&self) -> SchemaVersion {
         self.version
     }
 
-    /// What programs call it.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.file.id
     }
 
-    /// The same as the names of its tools begin with, which any file may have.
+    /// Returns the id as used in tool names, with disallowed characters replaced.
     pub fn callable_id(&self) -> String {
         callable(&self.file.id)
     }
 
-    /// What runs it.
+    /// Returns the tool type.
     pub fn kind(&self) -> ToolType {
         self.file.kind
     }
 
-    /// What people call it.
+    /// Returns the display name.
     pub fn name(&self) -> &str {
         &self.file.name
     }
 
-    /// Its version.
+    /// Returns the version of the tool.
     pub fn version(&self) -> &str {
         &self.file.version
     }
 
-    /// What it is for.
+    /// Returns the description.
     pub fn description(&self) -> &str {
         &self.file.description
     }
 
-    /// What of its knowledge reaches the caller.
+    /// Returns the strategy that decides which knowledge reaches the caller.
     pub fn strategy(&self) -> KnowledgeStrategy {
         self.file.knowledge_strategy
     }
 
-    /// What it can do, and for each the tool it becomes, in the same order.
+    /// Returns the commands, each with the tool definition made from it, in file order.
     pub fn tools(&self) -> impl Iterator<Item = (&Command, &ToolDefinition)> {
         self.commands.iter().zip(&self.definitions)
     }
 
-    /// What a command of this manifest says of itself as a tool.
+    /// Returns the unchecked definition of a command as a tool.
     pub fn spec(&self, command: &Command) -> ToolSpec {
         spec(&self.file, command)
     }
 
-    /// Functions that others refer to.
+    /// Returns the helper functions, which other sections refer to.
     pub fn helpers(&self) -> impl Iterator<Item = Function> {
         let helpers = self.file.executable_knowledge.helpers.iter();
         helpers.map(|helper| Function { id: helper.id.clone(), source: helper.function.clone() })
     }
 
-    /// Functions that change what goes in or comes out.
+    /// Returns the functions that transform input or output.
     pub fn processors(&self) -> impl Iterator<Item = Function> {
         let processors = self.file.executable_knowledge.processors.iter();
         processors.map(|one| Function { id: one.id.clone(), source: one.function.clone() })
     }
 
-    /// What refuses a call of this command.
+    /// Returns the validators of a command.
     pub fn validators(&self, command: &str) -> impl Iterator<Item = &Validator> {
         self.validators.iter().filter(move |validator| validator.validates == command)
     }
 
-    /// What is odd about the interface behind it.
+    /// Returns the description of the API behind the tool.
     pub fn api(&self) -> &ApiComplexity {
         &self.file.api_complexity
     }
 
-    /// Mistakes that are often made.
+    /// Returns the common mistakes.
     pub fn anti_patterns(&self) -> &[AntiPattern] {
         &self.file.anti_patterns
     }
 
-    /// The examples of a command.
+    /// Returns the examples of a command.
     pub fn examples(&self, command: &str) -> &[Example] {
         self.file.examples.get(command).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Its section for `type: mcp`, if it is one.
+    /// Returns the section for `type: mcp`, if the manifest has that type.
     pub fn mcp(&self) -> Option<&McpSection> {
         self.file.mcp_specific.as_ref().filter(|_| self.kind() == ToolType::Mcp)
     }
 
-    /// Its section for `type: cli`, if it is one.
+    /// Returns the section for `type: cli`, if the manifest has that type.
     pub fn cli(&self) -> Option<&CliSection> {
         self.file.cli_specific.as_ref().filter(|_| self.kind() == ToolType::Cli)
     }
 
-    /// Its section for `type: local`, if it is one.
+    /// Returns the section for `type: local`, if the manifest has that type.
     pub fn local(&self) -> Option<&LocalSection> {
         self.file.local_specific.as_ref().filter(|_| self.kind() == ToolType::Local)
     }
 
-    /// Its section for `type: meta`, if it is one.
+    /// Returns the section for `type: meta`, if the manifest has that type.
     pub fn meta(&self) -> Option<&MetaSection> {
         self.file.meta_specific.as_ref().filter(|_| self.kind() == ToolType::Meta)
     }
 }
 
-/// What a command says of itself as a tool. What it does not say is taken for the worst: it changes things, at high
-/// risk. It is confined whatever it says.
+/// Builds the unchecked definition of a command. Missing facts default to the worst case: the tool changes
+/// the machine, at high risk. It is sandboxed whatever the manifest says.
 fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
     let name = format!("{}.{}", callable(&file.id), callable(&command.name));
     let description = command.description.as_deref().unwrap_or(&file.description);
@@ -242,14 +243,15 @@ fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
     spec
 }
 
-/// Whether it is a server on the network, which no wall here holds and every call leaves the machine for.
+/// Returns true for a server on the network, which the local sandbox cannot confine and every call to which
+/// leaves the machine.
 fn is_elsewhere(file: &ToolFile) -> bool {
     let mcp = file.mcp_specific.as_ref().filter(|_| file.kind == ToolType::Mcp);
     mcp.is_some_and(|section| section.transport != Transport::Stdio)
 }
 
-/// What a tool of this category can do whatever it says of itself. Only what the walls enforce is believed: that a tool
-/// changes nothing.
+/// Returns the minimum risk level of a category, whatever the manifest states. Only the claim that a tool
+/// changes nothing is trusted, because the sandbox enforces it.
 fn least_risk(category: &Category) -> RiskLevel {
     match category {
         read_only if *read_only == Category::READ_ONLY => RiskLevel::Low,
@@ -258,7 +260,8 @@ fn least_risk(category: &Category) -> RiskLevel {
     }
 }
 
-/// A schema from what works: open, since examples never show everything, and marked, so that nobody takes it for stated.
+/// Infers a schema from successful examples. It is open, because examples are never complete, and marked as
+/// inferred, so that readers can distinguish it from a declared schema.
 fn inferred<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>> + Clone) -> Value {
     let mut properties = Map::new();
     for (name, value) in inputs.clone().flatten() {
@@ -283,7 +286,8 @@ fn inferred<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>> + Clone) ->
         "x-sinew-inferred": true})
 }
 
-/// A name as tools have it. An id that is written another way still loads, under the nearest name.
+/// Converts a name to the form that tool names have. An id in another form still loads, under the converted
+/// name.
 fn callable(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c.to_ascii_lowercase() } else { '-' }

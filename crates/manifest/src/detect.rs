@@ -1,18 +1,18 @@
-//! Which schema a manifest is written in: what it says; else what it has; else 1.0.
+//! Schema version of a manifest: the stated version, else the one its sections imply, else 1.0.
 
-use document::{Node, NodeKind};
+use strict_yaml::{Node, NodeKind};
 
-/// The two schemas.
+/// Version of the manifest schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaVersion {
-    /// Simple tools: the core fields.
+    /// Simple tools: the core fields only.
     V1,
-    /// Executable knowledge, complex interfaces, mistakes, examples with scenarios.
+    /// Executable knowledge, complex APIs, anti-patterns, and examples with scenarios.
     V2,
 }
 
 impl SchemaVersion {
-    /// As a manifest states it.
+    /// Returns the version as written in a manifest.
     pub fn as_str(self) -> &'static str {
         match self {
             SchemaVersion::V1 => "1.0",
@@ -21,11 +21,11 @@ impl SchemaVersion {
     }
 }
 
-/// Sections that only 2.0 has.
+/// Sections that exist only in 2.0.
 pub(crate) const SECTIONS: [&str; 3] = ["executable_knowledge", "api_complexity", "anti_patterns"];
 
-/// The schema of the tool below `tool`. A version that cannot be read is taken for 2.0, the stricter one; that it
-/// cannot be read is reported elsewhere.
+/// Detects the schema version of the node below `tool`. An unreadable version counts as 2.0, the stricter
+/// one; the schema check reports it.
 pub(crate) fn detect(tool: &Node) -> SchemaVersion {
     if let Some(stated) = tool.get("schema_version") {
         let one = match &stated.kind {

@@ -1,20 +1,21 @@
-//! The rule by which the form of an answer is told, from the few words it is written in.
+//! Parser and evaluation of the rules that detect the form of an API response.
 
 use serde_json::Value;
 
 use crate::knowledge_file::ApiComplexity;
 
-/// A rule by which the form of an answer is told.
+/// Rule that detects the form of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Detection {
-    /// The field is there.
+    /// The field is present.
     Exists(String),
-    /// The field has this text.
+    /// The field has this value.
     Equals(String, String),
 }
 
 impl Detection {
-    /// `NAME field exists`, `NAME field`, `NAME exists`, `NAME` or `NAME == VALUE`. Anything else is prose.
+    /// Parses `NAME field exists`, `NAME field`, `NAME exists`, `NAME` or `NAME == VALUE`. Other text is
+    /// prose.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_path = |path: &str| {
             let part = |part: &str| {
@@ -47,7 +48,7 @@ impl Detection {
 }
 
 impl ApiComplexity {
-    /// The payload of an answer and the form it has: that of the first form that is recognised and has one.
+    /// Returns the form and payload of a response: the first form that matches and whose payload is present.
     pub fn payload_of<'a>(&self, answer: &'a Value) -> Option<(&str, &'a Value)> {
         self.payload_schemas.iter().find_map(|schema| {
             let detection = Detection::parse(&schema.detection)?;
@@ -57,7 +58,7 @@ impl ApiComplexity {
     }
 }
 
-/// What is at a place that is written with dots. A number is a place in a list.
+/// Returns the value at a dotted path. A number is an index into a list.
 fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, part| match value {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_found_by_the_first_form_that_fits() {
+    fn first_matching_form_gives_the_payload() {
         let api: ApiComplexity = serde_json::from_value(json!({"payload_schemas": [
             {"type": "standard", "detection": "event field exists", "payload_path": "body.payload"},
             {"type": "webhook", "detection": "webhook_id field", "payload_path": "data.list.1"},

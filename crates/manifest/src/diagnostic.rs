@@ -1,52 +1,52 @@
-//! What is wrong with a manifest: a stable code, how bad it is, where, and the way out.
+//! Diagnostic about a manifest: stable code, severity, position and fix.
 
 use std::fmt;
 
-use document::DocumentError;
 use serde_json::{Value, json};
+use strict_yaml::DocumentError;
 
-/// What kind of mistake it is. The first seven are those of the schema's document.
+/// Kind of a diagnostic. The first seven are from the specification of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// A required field is not there, or empty.
+    /// A required field is missing or empty.
     MissingRequiredField,
-    /// A field has another type.
+    /// A field has the wrong type.
     InvalidType,
-    /// A word is not one of those that are known.
+    /// A value is not one of the allowed words.
     InvalidEnumValue,
-    /// A version is not a semantic one.
+    /// A version is not a semantic version.
     InvalidSemver,
-    /// A function cannot be parsed, or reaches for what it cannot have.
+    /// A function cannot be parsed, or uses something that is unavailable.
     InvalidFunctionSyntax,
-    /// A scenario that each command should have is not there.
+    /// A scenario that each command should have is missing.
     MissingScenario,
-    /// A name is not written as such names are.
+    /// A name does not follow the naming convention.
     NamingConvention,
-    /// The file is not YAML that has one meaning.
+    /// The file is not unambiguous YAML.
     InvalidYaml,
-    /// A key is not known here: what it was meant to do would not happen.
+    /// A key is unknown, so its intended effect would not happen.
     UnknownField,
-    /// A key is not read.
+    /// A key is ignored.
     IgnoredField,
-    /// Two things have the same name.
+    /// Two items have the same name.
     DuplicateId,
-    /// Something is named that is not there.
+    /// A reference has no target.
     UnresolvedReference,
-    /// A value of the right type that cannot be used.
+    /// A value of the right type is not usable.
     InvalidValue,
 }
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The manifest is not loaded.
     Error,
-    /// It is.
+    /// The manifest is loaded.
     Warning,
 }
 
 impl Code {
-    /// The word on the wire.
+    /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::MissingRequiredField => "MISSING_REQUIRED_FIELD",
@@ -65,7 +65,7 @@ impl Code {
         }
     }
 
-    /// How bad a mistake of this kind is, always.
+    /// Returns the fixed severity of this kind.
     pub fn severity(self) -> Severity {
         match self {
             Code::MissingScenario | Code::NamingConvention | Code::IgnoredField => Severity::Warning,
@@ -84,7 +84,7 @@ impl Code {
 }
 
 impl Severity {
-    /// The word on the wire.
+    /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -93,31 +93,31 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong with a manifest.
+/// Problem with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its kind.
+    /// Kind of the problem.
     pub code: Code,
-    /// Which field, by dots: `tool.executable_knowledge.helpers[0].id`. Empty for the file as a whole.
+    /// Dotted path of the field: `tool.executable_knowledge.helpers[0].id`. Empty for the file as a whole.
     pub field: String,
-    /// Where, what, and what to do.
+    /// Position, message and fix.
     pub place: DocumentError,
 }
 
 impl Diagnostic {
-    /// A file that cannot be read at all.
+    /// Creates the diagnostic of a file that cannot be read.
     pub(crate) fn unreadable(place: DocumentError) -> Self {
         let suggestion =
-            place.suggestion.clone().unwrap_or_else(|| "correct the file at this place".to_owned());
+            place.suggestion.clone().unwrap_or_else(|| "correct the file at this position".to_owned());
         Diagnostic { code: Code::InvalidYaml, field: String::new(), place: place.suggest(suggestion) }
     }
 
-    /// How bad it is.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
 
-    /// The same for programs.
+    /// Converts to JSON for programs.
     pub fn to_json(&self) -> Value {
         json!({"code": self.code.as_str(), "severity": self.severity().as_str(), "message": self.place.message,
             "file": self.place.file, "line": self.place.line, "column": self.place.column, "field": self.field,

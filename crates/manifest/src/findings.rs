@@ -1,23 +1,23 @@
-//! Gathers what is wrong with one document.
+//! Collector of the diagnostics of one document.
 
 use std::collections::BTreeSet;
 
-use document::{Document, Located, Node};
+use strict_yaml::{Document, Located, Node};
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
 
-/// A file of a megabyte could be wrong a hundred thousand times; nobody reads past this.
+/// Maximum number of diagnostics per file. A file of a megabyte could have a hundred thousand errors.
 const MOST: usize = 200;
 
 pub(crate) struct Findings<'d> {
     document: &'d Document,
     found: Vec<Diagnostic>,
     errors: usize,
-    /// The lines that nobody is shown.
+    /// Lines that must not be shown, because they may contain a secret.
     hidden: BTreeSet<u64>,
 }
 
-/// Where in the file, and what it is called there.
+/// Position in the file, with the dotted path of the field.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'p> {
     pub(crate) line: u64,
@@ -36,7 +36,7 @@ impl<'p> At<'p> {
 }
 
 impl<'d> Findings<'d> {
-    /// About a document of which these lines are not shown.
+    /// Creates a collector for a document. Diagnostics show no excerpt of the lines in `hidden`.
     pub(crate) fn new(document: &'d Document, hidden: BTreeSet<u64>) -> Self {
         Findings { document, found: Vec::new(), errors: 0, hidden }
     }
@@ -53,7 +53,7 @@ impl<'d> Findings<'d> {
         self.found.push(Diagnostic { code, field: at.field.to_owned(), place });
     }
 
-    /// Whether this line is one that nobody is shown: what is said about it repeats none of its words.
+    /// Returns true if this line must not be shown. A message about it must not quote any of its words.
     pub(crate) fn hides(&self, line: u64) -> bool {
         self.hidden.contains(&line)
     }
@@ -62,12 +62,12 @@ impl<'d> Findings<'d> {
         self.errors > 0
     }
 
-    /// How many there are, those that nobody is told of included.
+    /// Returns the number of errors, including those over the limit.
     pub(crate) fn errors(&self) -> usize {
         self.errors
     }
 
-    /// In the order of the file.
+    /// Returns the diagnostics in file order.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|one| (one.place.line, one.place.column));
         self.found

@@ -1,26 +1,26 @@
-//! Many manifests at once, and what must hold between them.
+//! Loading of many manifests, and the checks between them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use document::{Document, DocumentError};
+use strict_yaml::{Document, DocumentError};
 
 use crate::checked::Manifest;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::load::{CheckSyntax, load};
 use crate::spread::spread;
 
-/// What became of a number of files.
+/// Result of loading several files.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// Those in which nothing is wrong, in the order of the files.
+    /// Manifests without errors, in the order of the files.
     pub manifests: Vec<Manifest>,
-    /// What is to be said, in the order of the files.
+    /// Diagnostics: those of each file in file order, then those between files.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Loads files that `read` reads. A broken one stops only itself. `known` says whether a tool of another kind has a
-/// name: what a meta tool calls must be there.
+/// Loads the files with `read`. A broken file does not affect others. `known` returns true for the name of a
+/// tool from another source, because every tool that a meta tool calls must exist.
 pub fn load_all(
     files: &[PathBuf],
     read: &(dyn Fn(&Path) -> Result<Document, DocumentError> + Sync),
@@ -42,11 +42,11 @@ pub fn load_all(
     loaded
 }
 
-/// A meta tool may call meta tools, which may call none.
+/// Maximum nesting of meta tools: a meta tool may call meta tools, but those may not call further ones.
 const MOST_NESTED: usize = 2;
 
 impl Loaded {
-    /// The first file of an id keeps it. Ids are compared as the names of tools and of files are made of them.
+    /// Rejects a second file with the same id. Ids are compared in the form used in tool and file names.
     fn unique_ids(&mut self) {
         let mut seen: HashMap<String, PathBuf> = HashMap::new();
         let mut twice = Vec::new();
@@ -54,7 +54,7 @@ impl Loaded {
             let Some(first) = seen.insert(manifest.callable_id(), manifest.path().to_owned()) else {
                 return true;
             };
-            let message = format!("the id `{}` is taken by {}", shown(manifest.id()), first.display());
+            let message = format!("the id `{}` is already used by {}", shown(manifest.id()), first.display());
             let place = manifest.error_at(manifest.places().id, &message).suggest("rename one of the two");
             twice.push(Diagnostic { code: Code::DuplicateId, field: "tool.id".to_owned(), place });
             seen.insert(manifest.callable_id(), first);
@@ -63,11 +63,12 @@ impl Loaded {
         self.diagnostics.extend(twice);
     }
 
-    /// No meta tool leads back to itself, and none through so many others that nobody can foresee what it calls.
+    /// Rejects meta tools that call themselves indirectly or nest too deeply.
     fn nesting(&mut self) {
         let metas: Vec<&Manifest> = self.manifests.iter().filter(|one| one.meta().is_some()).collect();
         let mut too_deep = names_of(&metas);
-        // One round for each level that is allowed: whoever calls one that is still there is too deep, or comes round.
+        // One round per allowed level: a tool that calls one still in the set is too deep, or part of a
+        // cycle.
         for _ in 1..MOST_NESTED {
             let outer = metas.iter().copied().filter(|meta| called(meta, &too_deep).is_some());
             too_deep = names_of(&outer.collect::<Vec<_>>());
@@ -76,11 +77,11 @@ impl Loaded {
         for manifest in &metas {
             let Some(inner) = called(manifest, &too_deep) else { continue };
             let message = format!(
-                "it calls `{inner}`, which calls meta tools: {MOST_NESTED} within one another are the most, and none may \
-                 come back to itself"
+                "it calls `{inner}`, which calls meta tools: meta tools may be nested at most {MOST_NESTED} levels deep, without \
+                 cycles"
             );
             let place = manifest.places().aggregates.first().copied().unwrap_or(manifest.places().id);
-            let place = manifest.error_at(place, &message).suggest("name the tools themselves");
+            let place = manifest.error_at(place, &message).suggest("list the inner tools directly");
             let (code, field) = (Code::InvalidValue, "tool.meta_specific.aggregates".to_owned());
             refused.insert(manifest.id().to_owned(), Diagnostic { code, field, place });
         }
@@ -93,7 +94,7 @@ impl Loaded {
         });
     }
 
-    /// A meta tool calls tools that are there: others' commands, other manifests, or what `known` knows.
+    /// Rejects meta tools that call a tool that is in no manifest and that `known` does not know.
     fn aggregates(&mut self, known: &dyn Fn(&str) -> bool) {
         let mut names: HashSet<String> =
             self.manifests.iter().map(|manifest| manifest.id().to_owned()).collect();
@@ -112,8 +113,7 @@ impl Loaded {
                 let fix = near.map_or("name a tool, `id` or `id.command`".to_owned(), |near| {
                     format!("did you mean `{near}`?")
                 });
-                let place =
-                    manifest.error_at(*place, &format!("`{}` names no tool that is there", shown(name)));
+                let place = manifest.error_at(*place, &format!("`{}` is not a known tool", shown(name)));
                 let (code, field) = (Code::UnresolvedReference, "tool.meta_specific.aggregates".to_owned());
                 missing.push(Diagnostic { code, field, place: place.suggest(fix) });
             }
@@ -123,7 +123,7 @@ impl Loaded {
     }
 }
 
-/// By what names the tools of these can be called, and whose each is.
+/// Maps each name by which a tool of these manifests can be called to the id of its manifest.
 fn names_of<'m>(manifests: &[&'m Manifest]) -> HashMap<&'m str, &'m str> {
     let of = |manifest: &&'m Manifest| {
         let (manifest, id) = (*manifest, manifest.id());
@@ -134,7 +134,7 @@ fn names_of<'m>(manifests: &[&'m Manifest]) -> HashMap<&'m str, &'m str> {
     manifests.iter().flat_map(of).collect()
 }
 
-/// The first of these that a meta tool calls.
+/// Returns the id of the first of these manifests that a meta tool calls.
 fn called<'m>(manifest: &Manifest, names: &HashMap<&str, &'m str>) -> Option<&'m str> {
     let aggregates = manifest.meta().map(|meta| meta.aggregates.as_slice()).unwrap_or_default();
     aggregates.iter().find_map(|name| names.get(name.as_str()).copied())

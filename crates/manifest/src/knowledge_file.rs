@@ -1,4 +1,4 @@
-//! The sections of schema 2.0 as they are written: functions, the oddities of an interface, mistakes, examples. Raw.
+//! Raw file types for the sections of schema 2.0: functions, API description, anti-patterns, examples.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Functions in JavaScript. Each runs alone, confined, with nothing but its argument.
+/// JavaScript functions. Each runs separately in a sandbox, with access to its argument only.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecutableKnowledge {
-    /// Functions that others refer to.
+    /// Functions that other sections refer to.
     #[serde(default)]
     pub(crate) helpers: Vec<HelperFile>,
-    /// Functions that change what goes in or comes out.
+    /// Functions that transform input or output.
     #[serde(default)]
     pub(crate) processors: Vec<ProcessorFile>,
-    /// Functions that refuse a call before it runs.
+    /// Functions that can refuse a call before it runs.
     #[serde(default)]
     pub(crate) validators: Vec<ValidatorFile>,
 }
 
-/// The one language.
+/// Language of functions; there is only one.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Language {
     Javascript,
 }
 
-/// The one runtime, by the name the schema's document has for it.
+/// Runtime of functions; there is only one, named as in the specification.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Runtime {
@@ -39,17 +39,17 @@ pub(crate) enum Runtime {
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
 pub(crate) struct HelperFile {
-    /// kebab-case, unique.
+    /// Unique id in kebab-case.
     #[schemars(length(min = 1))]
     pub(crate) id: String,
     /// `javascript`.
     pub(crate) language: Language,
     /// `isolated_vm`.
     pub(crate) runtime: Runtime,
-    /// A function and `module.exports`, or a function that is called at once.
+    /// A function assigned to `module.exports`, or an immediately invoked function.
     #[schemars(length(min = 1))]
     pub(crate) function: String,
-    /// What it is for.
+    /// Purpose of the function.
     #[serde(default)]
     pub(crate) description: Option<String>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct HelperFile {
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
 pub(crate) struct ProcessorFile {
-    /// kebab-case, unique.
+    /// Unique id in kebab-case.
     #[schemars(length(min = 1))]
     pub(crate) id: String,
     /// `javascript`.
@@ -66,10 +66,10 @@ pub(crate) struct ProcessorFile {
     /// `isolated_vm`.
     #[serde(default)]
     pub(crate) runtime: Option<Runtime>,
-    /// A function and `module.exports`, or a function that is called at once.
+    /// A function assigned to `module.exports`, or an immediately invoked function.
     #[schemars(length(min = 1))]
     pub(crate) function: String,
-    /// What it is for.
+    /// Purpose of the function.
     #[serde(default)]
     pub(crate) description: Option<String>,
 }
@@ -78,10 +78,10 @@ pub(crate) struct ProcessorFile {
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
 pub(crate) struct ValidatorFile {
-    /// kebab-case, unique.
+    /// Unique id in kebab-case.
     #[schemars(length(min = 1))]
     pub(crate) id: String,
-    /// The command whose calls it sees.
+    /// Command whose calls it validates.
     #[schemars(length(min = 1))]
     pub(crate) validates: String,
     /// `javascript`.
@@ -89,33 +89,33 @@ pub(crate) struct ValidatorFile {
     /// `isolated_vm`.
     #[serde(default)]
     pub(crate) runtime: Option<Runtime>,
-    /// What needs no function.
+    /// Checks that need no function.
     #[serde(default)]
     pub(crate) checks: Vec<Check>,
-    /// Must answer `{valid: boolean, errors: string[]}`.
+    /// A function that returns `{valid: boolean, errors: string[]}`.
     #[schemars(length(min = 1))]
     pub(crate) function: String,
-    /// What it is for.
+    /// Purpose of the function.
     #[serde(default)]
     pub(crate) description: Option<String>,
 }
 
-/// A check that needs no function: fields that must be there, or a form that text must have.
+/// Check without a function: required fields, or the format of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Each must be there and not empty.
+    /// Fields that must be present and not empty.
     #[serde(default)]
     pub required_fields: Vec<String>,
-    /// The form of `field`, or of every argument that is named after the form where there is no `field`.
+    /// Format of `field`; without `field`, of every argument that is named after the format.
     #[serde(default)]
     pub format: Option<Format>,
-    /// The argument that must have the form.
+    /// Argument that must have the format.
     #[serde(default)]
     pub field: Option<String>,
 }
 
-/// A form that text can have.
+/// Text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the words are those of JSON Schema")]
@@ -132,7 +132,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The word in the file.
+    /// Returns the word used in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Email => "email",
@@ -148,83 +148,83 @@ impl Format {
     }
 }
 
-/// What is odd about the interface behind a tool.
+/// Peculiarities of the API behind a tool.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiComplexity {
-    /// The forms an answer can have.
+    /// Forms that a response can have.
     #[serde(default)]
     pub payload_schemas: Vec<PayloadSchema>,
-    /// Fields of their own kind, by name; or by group and name.
+    /// Fields with their own structure, by name, or by group and name.
     #[serde(default)]
     pub field_mappings: Map<String, Value>,
-    /// What surprises.
+    /// Surprising behaviour.
     #[serde(default)]
     pub api_quirks: Vec<Quirk>,
 }
 
-/// One form of an answer.
+/// One form of a response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PayloadSchema {
-    /// What it is called.
+    /// Name of the form.
     #[serde(rename = "type")]
     #[schemars(length(min = 1))]
     pub kind: String,
-    /// How to tell: the field that is there, such as `event field exists` or `webhook_id field`.
+    /// Rule that detects the form, such as `event field exists` or `webhook_id field`.
     #[schemars(length(min = 1))]
     pub detection: String,
-    /// Where the data is, by dots.
+    /// Dotted path of the data.
     #[schemars(length(min = 1))]
     pub payload_path: String,
 }
 
-/// What surprises, and what helps.
+/// Surprising behaviour of an API, and how to deal with it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quirk {
-    /// What it is called.
+    /// Name of the quirk.
     #[schemars(length(min = 1))]
     pub quirk: String,
-    /// What happens.
+    /// Description of the behaviour.
     #[schemars(length(min = 1))]
     pub description: String,
-    /// What it costs.
+    /// Consequences.
     #[serde(default)]
     pub impact: Option<String>,
-    /// What helps.
+    /// Way to deal with it.
     #[schemars(length(min = 1))]
     pub mitigation: String,
 }
 
-/// A mistake that is often made.
+/// Common mistake.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AntiPattern {
-    /// What it is called.
+    /// Name of the mistake.
     #[schemars(length(min = 1))]
     pub pattern: String,
-    /// What is wrong.
+    /// Description of the mistake.
     #[schemars(length(min = 1))]
     pub description: String,
-    /// What kind of mistake it is.
+    /// Kind of the mistake.
     #[serde(default)]
     pub category: Option<MistakeKind>,
-    /// How it is done wrong.
+    /// Wrong usage.
     #[schemars(length(min = 1))]
     pub wrong: String,
-    /// How it is done.
+    /// Correct usage.
     #[schemars(length(min = 1))]
     pub correct: String,
-    /// Why.
+    /// Reason.
     #[serde(default)]
     pub rationale: Option<String>,
 }
 
-/// What kind of mistake it is.
+/// Kind of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the words are the document's")]
+#[allow(missing_docs, reason = "the words are those of the specification")]
 pub enum MistakeKind {
     ApiUsage,
     Validation,
@@ -233,38 +233,38 @@ pub enum MistakeKind {
     Security,
 }
 
-/// Examples by command. A list of anything in schema 1.0; its rules in 2.0 are checked on the tree.
+/// Examples by command. In schema 1.0 the list may contain anything; rules for 2.0 are checked on the tree.
 pub(crate) type Examples = BTreeMap<String, Vec<Example>>;
 
-/// A call and what becomes of it.
+/// Example of a call and its outcome.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct Example {
     /// `success`, `failure_…` or `edge_case_…`.
     #[schemars(length(min = 1))]
     pub scenario: String,
-    /// What it shows.
+    /// Purpose of the example.
     #[serde(default)]
     pub description: Option<String>,
-    /// The arguments.
+    /// Arguments of the call.
     pub input: Map<String, Value>,
-    /// The answer.
+    /// Output of a successful call.
     #[serde(default)]
     pub output: Option<Value>,
-    /// The error.
+    /// Error of a failed call.
     #[serde(default)]
     pub error: Option<ExampleError>,
-    /// What helps.
+    /// Way to deal with the error.
     #[serde(default)]
     pub mitigation: Option<String>,
 }
 
-/// How a call of an example fails.
+/// Error of an example call.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ExampleError {
-    /// A word for programs.
+    /// Error code for programs.
     #[serde(default)]
     pub code: Option<String>,
-    /// A sentence.
+    /// Error message.
     #[serde(default)]
     pub message: Option<String>,
 }

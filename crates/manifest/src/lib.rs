@@ -1,8 +1,9 @@
-//! Tools from YAML files: schema 1.0 and 2.0, read into checked manifests, every mistake of a file reported at once.
+//! Tools from YAML manifests (schema 1.0 and 2.0), with all errors of a file reported at once.
 //!
-//! A file is read into a tree with places; the tree is held against the JSON Schema that editors use too, then against
-//! the rules a schema cannot state. What has no error becomes a [`Manifest`]. A broken file stops only itself.
-//! Nothing here runs a script or a program: whether a function can be parsed is asked of whoever loads.
+//! A file is parsed into a tree with positions. The tree is checked against the JSON Schema that editors use,
+//! then against rules that a schema cannot express. A file without errors becomes a `Manifest`; a broken file
+//! does not affect others. This crate runs no script or program: the caller supplies the syntax check for
+//! functions.
 
 mod checked;
 mod detect;

@@ -1,6 +1,6 @@
-//! One manifest from one document: read, checked whole, and made into a value if nothing is wrong.
+//! Loading of one manifest: parse the document, check all of it, and build the value if there are no errors.
 
-use document::{Document, Located, Node, NodeKind};
+use strict_yaml::{Document, Located, Node, NodeKind};
 
 use crate::checked::{Manifest, Places};
 use crate::detect::{self, SchemaVersion};
@@ -10,25 +10,26 @@ use crate::manifest_file::ManifestFile;
 use crate::rules::{self, Subject};
 use crate::shape;
 
-/// Why a function cannot be parsed, and where in its text.
+/// Syntax error in a function, with its position in the function's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxProblem {
-    /// 1-based.
+    /// Line number, from 1.
     pub line: usize,
-    /// 1-based.
+    /// Column number, from 1.
     pub column: usize,
-    /// The parser's words.
+    /// Message of the parser.
     pub message: String,
 }
 
-/// Says whether a function can be parsed. Asked, not done here: a parser of foreign code belongs behind walls.
+/// Checks the syntax of a function. Supplied by the caller, because a parser of untrusted code belongs in a
+/// sandbox.
 pub type CheckSyntax<'a> = dyn Fn(&str) -> Result<(), SyntaxProblem> + Sync + 'a;
 
-/// The manifest of a document, unless something is wrong with it, and everything that is to be said about it.
+/// Loads a document. Returns the manifest if there are no errors, and all diagnostics.
 pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>, Vec<Diagnostic>) {
     let root = match document.tree() {
         Ok(root) => root,
-        // Where a key is spoken of anywhere nobody can tell what of it is the key: there is no tree to say what is below it.
+        // Without a tree, the position of a key is unknown, so nothing of a file that mentions one is quoted.
         Err(place) if document.text().contains('@') || document.text().contains("key") => {
             return (None, vec![Diagnostic::unreadable(place.without_source(&["key", "name", "header"]))]);
         }
@@ -68,7 +69,7 @@ fn check(
                 findings.add(Code::InvalidValue, At::node(node, &field), &error.to_string(), fix);
             })
             .ok(),
-        // The schema and the types are made from one source, so this is where they would be found to disagree.
+        // The schema is generated from these types, so this happens only if the two disagree.
         Err(error) => {
             findings.add(
                 Code::InvalidValue,
@@ -90,7 +91,7 @@ fn places(tool: &Node) -> Places {
     }
 }
 
-/// The root with nothing but `tool`. What stands beside it is reported once for each key.
+/// Returns the root with `tool` only. Reports every other root key.
 fn only_tool(root: Node, findings: &mut Findings<'_>) -> Option<Node> {
     let NodeKind::Mapping(entries) = root.kind else {
         let message = format!("a manifest is a mapping with the one key `tool`, not {}", root.kind_name());
@@ -101,7 +102,7 @@ fn only_tool(root: Node, findings: &mut Findings<'_>) -> Option<Node> {
     let has_tool = !tool.is_empty();
     for (key, _) in &others {
         let at = At::key(key, &key.value);
-        let message = format!("`{}` stands beside `tool`, the one root key", tool::shorten(key, 64));
+        let message = format!("`{}` is not allowed beside `tool`, the only root key", tool::shorten(key, 64));
         let fix = if has_tool { "move it below `tool`, or remove it" } else { "begin with `tool:`" };
         findings.add(Code::InvalidType, at, &message, fix);
     }
@@ -125,14 +126,14 @@ fn only_tool(root: Node, findings: &mut Findings<'_>) -> Option<Node> {
     None
 }
 
-/// In 1.0 the sections of 2.0 mean nothing, and examples have any form.
+/// Removes the sections of 2.0, which 1.0 ignores, and the examples, which have any form in 1.0.
 fn without_v2(root: Node, findings: &mut Findings<'_>) -> Node {
     let strip = |(key, node): (Located<String>, Node)| {
         let NodeKind::Mapping(entries) = node.kind else { return (key, node) };
         let mut kept = Vec::new();
         for (name, value) in entries {
             if detect::SECTIONS.contains(&name.value.as_str()) {
-                let message = format!("`{}` is not read in schema 1.0", name.value);
+                let message = format!("`{}` is ignored in schema 1.0", name.value);
                 let field = format!("tool.{}", name.value);
                 let fix = "write `schema_version: 2.0`, or remove it";
                 findings.add(Code::IgnoredField, At::key(&name, &field), &message, fix);

@@ -1,5 +1,5 @@
-//! A manifest file as it is written: the core of schema 1.0, and the sections of each type of tool. Raw: nothing here
-//! has been checked.
+//! Raw file types of a manifest: the core fields of schema 1.0, and the section of each tool type. Nothing
+//! here is checked.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,66 +8,66 @@ use tool::{Annotations, Category, Mode, RiskLevel, ToolParameter};
 
 use crate::knowledge_file::{AntiPattern, ApiComplexity, Examples, ExecutableKnowledge};
 
-/// A tool for Sinew, schema 1.0 or 2.0.
+/// Manifest of a Sinew tool, schema 1.0 or 2.0.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Manifest")]
 pub struct ManifestFile {
-    /// The tool. Nothing stands beside it.
+    /// The tool. The only root key.
     pub(crate) tool: ToolFile,
 }
 
-/// The tool itself. Not closed: older manifests have keys of their own here, which are reported and not read.
+/// The tool. Unknown keys are allowed, because older manifests have their own; they are reported and ignored.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct ToolFile {
-    /// 1.0 or 2.0; found out by the sections that are there if it is left out.
+    /// Schema version, 1.0 or 2.0. If absent, it is detected from the sections that are present.
     #[serde(default)]
     #[schemars(schema_with = "schema_version")]
     #[allow(dead_code, reason = "read from the tree, before anything else is")]
     pub(crate) schema_version: Option<Value>,
-    /// What the tool is called by programs: kebab-case, unique.
+    /// Unique id of the tool, in kebab-case.
     #[schemars(length(min = 1))]
     pub(crate) id: String,
-    /// What runs it.
+    /// Type of the tool, which decides how it is run.
     #[serde(rename = "type")]
     pub(crate) kind: ToolType,
-    /// What people call it.
+    /// Display name.
     #[schemars(length(min = 1))]
     pub(crate) name: String,
-    /// A semantic version: three numbers, quoted if your editor asks for it.
+    /// Semantic version: three numbers, in quotes if your editor requires it.
     #[schemars(extend("format" = "semver"))]
     pub(crate) version: String,
-    /// What it is for.
+    /// Purpose of the tool.
     #[schemars(length(min = 1))]
     pub(crate) description: String,
-    /// What of its knowledge reaches the caller.
+    /// Strategy that decides which knowledge reaches the caller.
     #[serde(default)]
     pub(crate) knowledge_strategy: KnowledgeStrategy,
-    /// What it can do; each becomes a tool, `id.command`.
+    /// Commands; each becomes a tool `id.command`.
     #[serde(default)]
     pub(crate) commands: Vec<CommandEntry>,
-    /// Functions in JavaScript. Schema 2.0.
+    /// JavaScript functions. Schema 2.0.
     #[serde(default)]
     pub(crate) executable_knowledge: ExecutableKnowledge,
-    /// What is odd about the interface behind it. Schema 2.0.
+    /// Peculiarities of the API behind the tool. Schema 2.0.
     #[serde(default)]
     pub(crate) api_complexity: ApiComplexity,
-    /// Mistakes that are often made, and what to do instead. Schema 2.0.
+    /// Common mistakes, and what to do instead. Schema 2.0.
     #[serde(default)]
     pub(crate) anti_patterns: Vec<AntiPattern>,
-    /// Calls and what becomes of them, by command.
+    /// Example calls and their outcomes, by command.
     #[serde(default)]
     pub(crate) examples: Examples,
-    /// For `type: mcp`.
+    /// Section for `type: mcp`.
     #[serde(default)]
     pub(crate) mcp_specific: Option<McpSection>,
-    /// For `type: cli`.
+    /// Section for `type: cli`.
     #[serde(default)]
     pub(crate) cli_specific: Option<CliSection>,
-    /// For `type: local`.
+    /// Section for `type: local`.
     #[serde(default)]
     pub(crate) local_specific: Option<LocalSection>,
-    /// For `type: meta`.
+    /// Section for `type: meta`.
     #[serde(default)]
     pub(crate) meta_specific: Option<MetaSection>,
 }
@@ -76,22 +76,22 @@ fn schema_version(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"enum": ["1.0", "2.0", 1.0, 2.0, 1, 2, "1", "2"]})
 }
 
-/// What runs a tool.
+/// Type of a tool, which decides how it is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolType {
-    /// A server that speaks the Model Context Protocol.
+    /// Server for the Model Context Protocol.
     Mcp,
-    /// A program with a command line.
+    /// Program with a command line.
     Cli,
-    /// A script or program of one's own.
+    /// Script or program supplied with the manifest.
     Local,
-    /// Other tools, in order.
+    /// Sequence of other tools.
     Meta,
 }
 
 impl ToolType {
-    /// The word in the file.
+    /// Returns the word used in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             ToolType::Mcp => "mcp",
@@ -102,25 +102,25 @@ impl ToolType {
     }
 }
 
-/// What of its knowledge reaches the caller of a tool.
+/// Strategy that decides which knowledge reaches the caller of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KnowledgeStrategy {
-    /// Quirks, anti-patterns and examples, in refusals.
+    /// Refusals contain quirks, anti-patterns and examples.
     #[default]
     Embedded,
-    /// A reference only.
+    /// Only a reference.
     External,
-    /// As embedded.
+    /// Same as `embedded`.
     Hybrid,
-    /// As embedded, and JavaScript runs.
+    /// Same as `embedded`, and JavaScript functions run.
     Executable,
-    /// None of it.
+    /// No knowledge.
     None,
 }
 
 impl KnowledgeStrategy {
-    /// Whether a refusal tells quirks and mistakes.
+    /// Returns true if refusals contain quirks and anti-patterns.
     pub fn teaches(self) -> bool {
         matches!(
             self,
@@ -129,65 +129,66 @@ impl KnowledgeStrategy {
     }
 }
 
-/// A command: its name alone, or with what it takes.
+/// Command: its name only, or its full declaration.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CommandEntry {
-    /// Its name.
+    /// Name only.
     Name(String),
-    /// Its name and more.
+    /// Full declaration.
     Full(Box<Command>),
 }
 
-/// A command and what it takes. What it asks for is a wish: policy decides, and a manifest can only ask for less.
+/// Command declaration. All settings are requests: policy decides, and a manifest can only restrict itself
+/// further.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// snake_case or kebab-case.
+    /// Name in snake_case or kebab-case.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// What it does; the tool's own description if left out.
+    /// Description of the command; defaults to that of the tool.
     #[serde(default)]
     pub description: Option<String>,
-    /// What it takes. Left out, it is inferred from the examples.
+    /// Parameters. If absent, they are inferred from the examples.
     #[serde(default)]
     pub parameters: Option<Vec<ToolParameter>>,
-    /// For `type: cli`: the words after the program. `{name}` is one argument, whole; a list is left out where its
-    /// argument is not given.
+    /// For `type: cli`: the arguments of the program. `{name}` is replaced by one whole argument; a list is
+    /// omitted if its argument is absent.
     #[serde(default)]
     pub argv: Vec<ArgvPart>,
-    /// What its output is: text, or JSON.
+    /// Form of the output: text or JSON.
     #[serde(default)]
     pub output: OutputForm,
-    /// The schema of what it answers.
+    /// Schema of the output.
     #[serde(default)]
     pub output_schema: Option<Map<String, Value>>,
-    /// Its governance category.
+    /// Governance category.
     #[serde(default)]
     pub category: Option<Category>,
-    /// The harm it can do.
+    /// Level of harm the command can do.
     #[serde(default)]
     pub risk_level: Option<RiskLevel>,
-    /// The modes it may run in.
+    /// Modes the command may run in.
     #[serde(default)]
     pub allowed_modes: Option<Vec<Mode>>,
-    /// Whether a human is asked each time.
+    /// True if every call needs operator approval.
     #[serde(default)]
     pub requires_approval: bool,
-    /// Whether it is handed the worker session of its caller, as `session_id`. It states no such parameter, and whoever
-    /// supplies one is refused.
+    /// True if the command receives the id of the caller's worker session as `session_id`. It must not
+    /// declare such a parameter, and a call that supplies one is refused.
     #[serde(default)]
     pub wants_session: bool,
-    /// How long it may run.
+    /// Maximum run time in seconds.
     #[serde(default)]
     pub timeout_seconds: Option<u64>,
-    /// How often it may run in any hour.
+    /// Maximum number of runs per sliding hour.
     #[serde(default)]
     pub rate_limit_per_hour: Option<u32>,
-    /// A processor that its arguments go through before it runs, by id.
+    /// Id of the processor that transforms the arguments before the command runs.
     #[serde(default)]
     pub process_input: Option<String>,
-    /// A processor that its output goes through, by id.
+    /// Id of the processor that transforms the output.
     #[serde(default)]
     pub process_output: Option<String>,
     /// Hints for MCP clients.
@@ -195,18 +196,18 @@ pub struct Command {
     pub annotations: Annotations,
 }
 
-/// A part of a command line.
+/// Part of a command line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ArgvPart {
-    /// A word, or an argument.
+    /// Literal word, or an argument.
     Word(String),
-    /// Words that are left out where an argument among them is not given, or is `false`.
+    /// Words that are omitted if an argument among them is absent or `false`.
     Optional(Vec<String>),
 }
 
 impl ArgvPart {
-    /// Its words, as they are written.
+    /// Returns the words as written.
     pub fn words(&self) -> &[String] {
         match self {
             ArgvPart::Word(word) => std::slice::from_ref(word),
@@ -215,7 +216,7 @@ impl ArgvPart {
     }
 }
 
-/// What a program writes.
+/// Form of the output of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputForm {
@@ -227,7 +228,7 @@ pub enum OutputForm {
 }
 
 impl CommandEntry {
-    /// The command, with nothing but its name where only that was given.
+    /// Converts to a command. An entry with a name only gets defaults for everything else.
     pub(crate) fn into_command(self) -> Command {
         match self {
             CommandEntry::Full(command) => *command,
@@ -253,120 +254,121 @@ impl CommandEntry {
     }
 }
 
-/// How an MCP server is reached.
+/// Connection to an MCP server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpSection {
-    /// The command that starts it, split into words at blanks; there is no shell.
+    /// Command that starts the server, split at spaces; no shell is used.
     #[serde(default)]
     pub server_command: Option<String>,
-    /// How it is spoken to.
+    /// Transport.
     #[serde(default)]
     pub transport: Transport,
-    /// Where it is, for a transport over the network.
+    /// Address, for a network transport.
     #[serde(default)]
     pub url: Option<String>,
-    /// Which key it wants, for a transport over the network. What the key is stands in no manifest.
+    /// Key that the server requires, for a network transport. The manifest never contains the key itself.
     #[serde(default)]
     pub key: Option<KeyWish>,
-    /// How to see that it works.
+    /// Health check.
     #[serde(default)]
     pub health_check: Option<Health>,
 }
 
-/// Which key a server wants, and in which header.
+/// Key that a server requires, and its header.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyWish {
-    /// Its name below `keys` in `sinew.yaml`, which says whose key it is and where it is kept.
+    /// Name below `keys` in `sinew.yaml`, where its owner and storage are configured.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// The header that has the key and nothing else. Left out, it is sent as `Authorization: Bearer KEY`.
+    /// Header that contains only the key. If absent, the key is sent as `Authorization: Bearer KEY`.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub header: Option<String>,
 }
 
-/// How an MCP server is spoken to.
+/// Transport to an MCP server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// By its standard input and output.
+    /// Standard input and output.
     #[default]
     Stdio,
-    /// By HTTP with server-sent events, as servers were until 2025.
+    /// HTTP with server-sent events, as used until 2025.
     Sse,
-    /// By a web socket.
+    /// WebSocket.
     Websocket,
-    /// By HTTP, as servers are since 2025.
+    /// Streamable HTTP, as used since 2025.
     StreamableHttp,
 }
 
-/// How to see that a tool works.
+/// Health check of a tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// What is done.
+    /// Method of the check.
     pub method: HealthMethod,
-    /// The command that is called.
+    /// Command to call.
     #[serde(default)]
     pub command: Option<String>,
-    /// What it must answer, in part.
+    /// Part of the response that must be present.
     #[serde(default)]
     pub expected_response: Option<Map<String, Value>>,
 }
 
-/// How a tool is asked whether it works.
+/// Method of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthMethod {
-    /// One of its commands is called.
+    /// Call one of its commands.
     ToolCall,
-    /// A program is run.
+    /// Run a program.
     Command,
-    /// An address is asked.
+    /// Send an HTTP request.
     Http,
 }
 
-/// A program with a command line.
+/// Program with a command line.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CliSection {
-    /// Its name on the search path, or its whole path.
+    /// Name on the search path, or absolute path.
     #[schemars(length(min = 1))]
     pub executable: String,
-    /// A command that works where it is installed.
+    /// Command that succeeds if the program is installed.
     #[serde(default)]
     pub install_check: Option<String>,
-    /// How to install it.
+    /// Installation instructions.
     #[serde(default)]
     pub install_guide: Option<String>,
 }
 
 impl CliSection {
-    /// The words after the program that show whether it works. A check of another program is none of this one.
+    /// Returns the arguments of the install check. Returns none if the check names another program.
     pub fn check(&self) -> Option<Vec<&str>> {
         let mut words = self.install_check.as_deref()?.split_whitespace();
         (words.next() == Some(self.executable.as_str())).then(|| words.collect())
     }
 }
 
-/// A script or program of one's own: arguments as JSON on standard input, the answer as JSON on standard output.
+/// Script or program supplied with the manifest: arguments as JSON on standard input, output as JSON on
+/// standard output.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LocalSection {
-    /// The file, as seen from the manifest.
+    /// File, relative to the manifest.
     #[schemars(length(min = 1))]
     pub entry_point: String,
-    /// What runs it.
+    /// Runtime of the script.
     #[serde(default)]
     pub runtime: LocalRuntime,
-    /// Packages it needs.
+    /// Packages the script needs.
     #[serde(default)]
     pub dependencies: Vec<String>,
 }
 
-/// What runs a script.
+/// Runtime of a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LocalRuntime {
@@ -375,17 +377,17 @@ pub enum LocalRuntime {
     Node,
     /// Python 3.
     Python,
-    /// The file itself.
+    /// None: the file is executable.
     Binary,
 }
 
-/// Other tools, in order.
+/// Sequence of other tools.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetaSection {
-    /// The tools it may call.
+    /// Tools it may call.
     pub aggregates: Vec<String>,
-    /// The helper that says which, in what order: `helpers.ID`.
+    /// Helper that decides which tools are called, in which order: `helpers.ID`.
     #[serde(default)]
     pub orchestration: Option<String>,
 }

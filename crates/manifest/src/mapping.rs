@@ -1,24 +1,25 @@
-//! Fields of an interface that have a kind of their own: how each is taken out of an answer, and what it must look like.
+//! Fields of an API with their own structure: how each is extracted from a response, and the form it must
+//! have.
 
 use serde_json::Value;
 
 use crate::knowledge_file::ApiComplexity;
 
-/// One such field.
+/// Field with its own structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldMapping {
-    /// The field that holds it among others of its kind, if one does.
+    /// Name of the group that contains it, if any.
     pub group: Option<String>,
-    /// What it is called.
+    /// Name of the field.
     pub name: String,
-    /// What its value looks like: words for kinds, in objects and lists.
+    /// Structure of the value: type words, nested in objects and lists.
     pub structure: Option<Value>,
-    /// The helper that takes it out, by id.
+    /// Id of the helper that extracts it.
     pub extraction: Option<String>,
 }
 
 impl ApiComplexity {
-    /// The fields, whether each stands alone or in a group.
+    /// Returns all field mappings, inside and outside groups.
     pub fn mappings(&self) -> Vec<FieldMapping> {
         let own = |value: &Value| ["structure", "extraction"].iter().any(|key| value.get(key).is_some());
         let one = |group: Option<&String>, name: &str, value: &Value| FieldMapping {
@@ -46,7 +47,8 @@ fn helper(mapping: &Value) -> Option<String> {
 }
 
 impl FieldMapping {
-    /// What is not as its structure says. Words that name no kind, such as `user_id`, stand for anything.
+    /// Returns the first deviation from the structure. A word that is not a type, such as `user_id`, matches
+    /// anything.
     pub fn problem(&self, value: &Value) -> Option<String> {
         mismatch(&self.name, self.structure.as_ref()?, value)
     }
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_alone_or_in_a_group() {
+    fn fields_are_found_inside_and_outside_groups() {
         let found = mappings();
         let brief = |one: &FieldMapping| (one.group.clone(), one.name.clone(), one.extraction.clone());
         let expect = [
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_held_against_its_structure() {
+    fn value_is_checked_against_its_structure() {
         let found = mappings();
         let check = |value: Value, expect: Option<&str>| {
             assert_eq!(found[0].problem(&value).as_deref(), expect, "{value}");

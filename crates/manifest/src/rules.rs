@@ -1,6 +1,7 @@
-//! What a schema cannot state: names, functions, references, scenarios, and what a manifest must not ask for.
+//! Rules that a schema cannot express: names, functions, references, scenarios, and settings reserved for
+//! policy.
 //!
-//! Each rule looks at the tree and skips what has another shape than it expects; that is reported already.
+//! Each rule reads the tree and skips nodes of an unexpected type; the schema check has reported those.
 
 mod amounts;
 mod argv;
@@ -13,14 +14,14 @@ mod servers;
 
 pub(crate) use servers::lines_with_keys;
 
-use document::{Document, Node};
+use strict_yaml::{Document, Node};
 
 use crate::detect::SchemaVersion;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 use crate::load::CheckSyntax;
 
-/// Words by which a manifest would take for itself what only policy gives.
+/// Keys by which a manifest would grant itself what only policy may grant.
 const POWERS: [&str; 9] = [
     "sandbox",
     "network",
@@ -33,7 +34,7 @@ const POWERS: [&str; 9] = [
     "sudo",
 ];
 
-/// What the rules look at.
+/// Input of the rules.
 pub(crate) struct Subject<'a> {
     pub(crate) document: &'a Document,
     pub(crate) tool: &'a Node,
@@ -62,7 +63,7 @@ fn powers(tool: &Node, findings: &mut Findings<'_>) {
     let commands = tool.get("commands").map(Node::items).unwrap_or_default();
     for asking in std::iter::once(tool).chain(commands) {
         for (key, _) in asking.entries().iter().filter(|(key, _)| POWERS.contains(&key.as_str())) {
-            let message = format!("a manifest cannot ask for `{}`: policy decides", key.value);
+            let message = format!("a manifest cannot set `{}`: only policy may grant it", key.value);
             let fix = "remove it; `config/governance/tools.yaml` grants it, by the tool's name";
             findings.add(Code::UnknownField, At::key(key, &format!("tool.{}", key.value)), &message, fix);
         }
@@ -74,14 +75,14 @@ fn sections(tool: &Node, findings: &mut Findings<'_>) {
     for other in ["mcp", "cli", "local", "meta"].into_iter().filter(|other| *other != kind) {
         let name = format!("{other}_specific");
         if let Some(key) = tool.key(&name) {
-            let message = format!("`{name}` is not read in a tool of type `{}`", tool::shorten(kind, 64));
+            let message = format!("`{name}` is ignored in a tool of type `{}`", tool::shorten(kind, 64));
             let fix = format!("remove it, or write `type: {other}`");
             findings.add(Code::IgnoredField, At::key(key, &format!("tool.{name}")), &message, &fix);
         }
     }
 }
 
-/// The names of the commands, each with its node.
+/// Returns the commands by name, each with its node.
 fn commands(tool: &Node) -> impl Iterator<Item = (&str, &Node)> {
     let commands = tool.get("commands").map(Node::items).unwrap_or_default().iter();
     commands.filter_map(|command| {
@@ -90,7 +91,7 @@ fn commands(tool: &Node) -> impl Iterator<Item = (&str, &Node)> {
     })
 }
 
-/// The functions of one kind, each with its index.
+/// Returns the functions of one kind, each with its index.
 fn functions<'a>(tool: &'a Node, kind: &str) -> impl Iterator<Item = (usize, &'a Node)> {
     let list = tool.get("executable_knowledge").and_then(|knowledge| knowledge.get(kind));
     list.map(Node::items).unwrap_or_default().iter().enumerate()

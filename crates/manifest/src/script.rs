@@ -1,9 +1,9 @@
-//! Looks at the text of a function for what it cannot have: other modules, and files.
+//! Search for module imports and file access in the text of a function.
 //!
-//! Nothing depends on it for safety, since there is nothing of the kind where functions run. It turns a failure in
-//! the middle of a call into a message when the manifest is read.
+//! Safety does not depend on it, because the engine provides neither. It turns a failure during a call into a
+//! message when the manifest is loaded.
 
-/// What is reached for, and where: a 0-based line and column in the text.
+/// Use of something unavailable, with its line and column in the text, counted from 0.
 pub(crate) struct Reach {
     pub(crate) what: &'static str,
     pub(crate) line: usize,
@@ -14,7 +14,7 @@ const MODULES: [&str; 2] = ["require", "import"];
 const FILES: [&str; 6] =
     ["readFileSync", "writeFileSync", "readFile", "writeFile", "createReadStream", "createWriteStream"];
 
-/// The first thing a function reaches for that is not there.
+/// Returns the first use of something unavailable.
 pub(crate) fn reaches(text: &str) -> Option<Reach> {
     let code = without_text(text);
     let mut place = (0, 0);
@@ -52,7 +52,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// The same text with blanks for strings and comments.
+/// Replaces strings and comments by spaces.
 fn without_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_found_and_words_in_texts_are_not() {
+    fn calls_are_found_outside_strings_and_comments() {
         check("const fs = require('fs');", Some(("`require`", 0, 11)));
         check("x;\n  require ( 'a')", Some(("`require`", 1, 2)));
         check("import('os')", Some(("`import`", 0, 0)));

@@ -1,28 +1,29 @@
-//! Holds a tree against the JSON Schema that editors use, and reports every difference with its place and code.
+//! Check of a tree against the JSON Schema that editors use. Reports every deviation with its position and
+//! code.
 //!
-//! A general validator knows neither places nor our codes, and stops being readable at `anyOf`. This one understands
-//! the few keywords our own types produce, and nothing else; a test says which those are.
+//! A general validator knows neither positions nor our codes, and its messages for `anyOf` are unreadable.
+//! This one supports only the keywords that our own types produce; a test lists them.
 
 use std::sync::OnceLock;
 
-use document::{Node, NodeKind};
 use schemars::schema_for;
 use serde_json::{Map, Value};
+use strict_yaml::{Node, NodeKind};
 
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 use crate::manifest_file::ManifestFile;
 
-/// What says which key a server wants.
+/// Field path of the section that names the key of a server.
 const KEY: &str = "tool.mcp_specific.key";
 
-/// The schema of manifest files.
+/// Returns the schema of manifest files.
 pub(crate) fn schema() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| schema_for!(ManifestFile).to_value())
 }
 
-/// Reports what in `node` is not as `shape`, a part of [`schema`], says. `field` is what the node is called.
+/// Reports deviations of `node` from `shape`, a part of `schema()`. `field` is the path of the node.
 pub(crate) fn check(node: &Node, shape: &Value, field: &mut String, findings: &mut Findings<'_>) {
     let Some(shape) = resolve(node, shape) else {
         return mismatch(node, shape, field, findings);
@@ -60,7 +61,7 @@ pub(crate) fn check(node: &Node, shape: &Value, field: &mut String, findings: &m
     }
 }
 
-/// The schema behind references, and of several the one for this kind of value.
+/// Resolves references, and selects from alternatives the one for this kind of value.
 fn resolve<'s>(node: &Node, shape: &'s Value) -> Option<&'s Map<String, Value>> {
     let object = shape.as_object()?;
     if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
@@ -73,7 +74,7 @@ fn resolve<'s>(node: &Node, shape: &'s Value) -> Option<&'s Map<String, Value>> 
     Some(object)
 }
 
-/// The words a value is one of, where it is one of some.
+/// Returns the allowed values of an enumeration.
 fn words(shape: &Map<String, Value>) -> Option<Vec<&Value>> {
     if let Some(words) = shape.get("enum").and_then(Value::as_array) {
         return Some(words.iter().collect());
@@ -113,7 +114,7 @@ fn mismatch(node: &Node, shape: &Value, field: &str, findings: &mut Findings<'_>
     findings.add(Code::InvalidType, At::node(node, field), &message, &fix);
 }
 
-/// What a schema takes, in words.
+/// Returns the types that a schema accepts, as words for messages.
 fn expected(shape: &Value) -> Vec<&'static str> {
     if let Some(reference) = shape.get("$ref").and_then(Value::as_str) {
         let target = schema().pointer(reference.trim_start_matches('#'));
@@ -202,7 +203,7 @@ fn check_mapping(node: &Node, shape: &Map<String, Value>, field: &mut String, fi
 }
 
 fn unknown(
-    key: &document::Located<String>,
+    key: &strict_yaml::Located<String>,
     known: &Map<String, Value>,
     field: &str,
     findings: &mut Findings<'_>,
@@ -212,18 +213,19 @@ fn unknown(
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("known here: {}", names().collect::<Vec<_>>().join(", ")),
     };
-    // Below what says which key is wanted, the word that nobody knows may be the key itself.
+    // In the section of a server's key, an unknown word may be the key itself, so it is not quoted.
     let below_key = field.strip_prefix(KEY).is_some_and(|rest| rest.starts_with('.'));
     let (message, field) = match below_key {
-        true => ("a word that is not known here".to_owned(), KEY),
+        true => ("unknown key".to_owned(), KEY),
         false => (format!("unknown key `{}`", tool::shorten(key, tool::LONGEST_WORD)), field),
     };
     findings.add(Code::UnknownField, At::key(key, field), &message, &fix);
 }
 
-/// In an open mapping a slip of the keyboard is still an error: a section that is not read protects nobody.
+/// Reports an ignored key of an open mapping. A misspelt key is an error, because a validator in an ignored
+/// section would protect nothing.
 fn unread(
-    key: &document::Located<String>,
+    key: &strict_yaml::Located<String>,
     known: &Map<String, Value>,
     field: &str,
     findings: &mut Findings<'_>,
@@ -231,7 +233,7 @@ fn unread(
     if tool::nearest(key, known.keys().map(String::as_str)).is_some() {
         return unknown(key, known, field, findings);
     }
-    let message = format!("`{}` is not read", tool::shorten(key, tool::LONGEST_WORD));
+    let message = format!("`{}` is ignored", tool::shorten(key, tool::LONGEST_WORD));
     findings.add(Code::IgnoredField, At::key(key, field), &message, "remove it, or keep it as a note");
 }
 
@@ -250,9 +252,9 @@ fn within(field: &mut String, part: &str, inner: impl FnOnce(&mut String)) {
 mod tests {
     use super::*;
 
-    /// A keyword that is not understood here would be a rule that only editors know.
+    // A keyword that is not supported here would be enforced by editors only.
     #[test]
-    fn every_keyword_of_the_schema_is_understood() {
+    fn every_schema_keyword_is_supported() {
         let understood = [
             "$schema",
             "$defs",
@@ -295,7 +297,7 @@ mod tests {
         keywords(schema(), &mut found);
         assert!(found.len() > 100);
         for word in found {
-            assert!(understood.contains(&word.as_str()), "`{word}` is in the schema and not understood");
+            assert!(understood.contains(&word.as_str()), "`{word}` is in the schema and not supported");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Many pieces of work at once, on as many threads as there are processors.
+//! Parallel map over a slice, with one thread per processor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `work` for each of these, and returns what came of it in their order. A panic in one is the caller's.
+/// Applies `work` to each item and returns the results in order. A panic in `work` propagates to the caller.
 pub fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let share = || {
@@ -18,7 +18,7 @@ pub fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> V
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
         let mut all = share();
         for other in others {
-            // Half of the results would look like all of them.
+            // Propagates the panic: a partial result would look complete.
             all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         all
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_of_each_is_in_their_order() {
+    fn results_are_in_item_order() {
         let numbers: Vec<usize> = (0..1000).collect();
         let doubled = spread(&numbers, |number| number * 2);
         assert_eq!(doubled, numbers.iter().map(|number| number * 2).collect::<Vec<_>>());

@@ -1,14 +1,14 @@
-//! Whole manifests, and what is said about each.
+//! Tests of whole manifests and their diagnostics.
 
 mod core_fields;
 mod knowledge;
 mod many;
 
-use document::Document;
+use strict_yaml::Document;
 
 use crate::{Code, Diagnostic, Manifest, Severity, SyntaxProblem, load};
 
-/// Stands in for the parser: `%%` is its one mistake.
+/// Substitute for the parser, which fails on `%%`.
 fn syntax(text: &str) -> Result<(), SyntaxProblem> {
     let Some(at) = text.find("%%") else { return Ok(()) };
     let line = text[..at].matches('\n').count();
@@ -20,7 +20,7 @@ fn read(text: &str) -> (Option<Manifest>, Vec<Diagnostic>) {
     load(&Document::from_text("t.yaml", text).unwrap(), &syntax)
 }
 
-/// The manifest has exactly these problems: code, line and field of each.
+/// Asserts that the manifest has exactly these diagnostics: code, line and field of each.
 #[track_caller]
 fn check(text: &str, expect: &[(Code, u64, &str)]) {
     let (manifest, found) = read(text);
@@ -45,7 +45,7 @@ fn shown(found: &[Diagnostic]) -> String {
     found.iter().map(|one| format!("{one}\n")).collect()
 }
 
-/// A manifest without mistakes, 2.0, to which lines are added below `tool`.
+/// Returns a valid 2.0 manifest with `more` added below `tool`.
 fn good(more: &str) -> String {
     format!(
         "tool:\n  schema_version: 2.0\n  id: task-board\n  type: mcp\n  name: Tasks\n  version: 1.0.0\n  \

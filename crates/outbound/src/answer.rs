@@ -1,13 +1,14 @@
-//! What came back: the body as it travelled, and the few headers somebody acts on. Cookies and all the rest end here.
+//! HTTP response: the body as received, and the few headers that are used. Cookies and all other headers are
+//! dropped.
 
 use url::Url;
 
-/// A response, its body not decoded.
+/// HTTP response with an undecoded body.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Where it came from, after all redirects.
+    /// URL of the response, after all redirects.
     pub url: Url,
-    /// The status of the response.
+    /// Status code.
     pub status: u16,
     /// `Content-Type`, as sent.
     pub content_type: Option<String>,
@@ -17,12 +18,12 @@ pub struct Answer {
     pub retry_after: Option<String>,
     /// `Location`, as sent: a redirect that was not followed.
     pub location: Option<String>,
-    /// `Mcp-Session-Id`, as sent: what a server of tools wants to be told from now on.
+    /// `Mcp-Session-Id`, as sent: session id that later requests to an MCP server must repeat.
     pub mcp_session: Option<String>,
-    /// The body, as far as its cap let it come.
+    /// Body, up to the limit.
     pub body: Vec<u8>,
-    /// Whether there would have been more of it, or it broke off.
+    /// True if the body was longer than the limit or ended early.
     pub is_cut: bool,
-    /// The addresses that led here, the first one first; empty without redirects.
+    /// URLs of the redirects that led here, in order; empty without redirects.
     pub led_by: Vec<Url>,
 }

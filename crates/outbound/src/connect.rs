@@ -1,4 +1,4 @@
-//! A connection to a vetted address, and to nothing else; secure where the address says `https`.
+//! Connection to a vetted address, with TLS for `https`.
 
 use std::io;
 use std::pin::Pin;
@@ -16,9 +16,9 @@ use tokio_rustls::client::TlsStream;
 use crate::error::OutboundError;
 use crate::vet::Place;
 
-/// A host with more addresses than this is not tried at all of them.
+/// Maximum number of addresses that are tried per host.
 const TRIES: usize = 4;
-/// How long one address may take while there is another.
+/// Time limit per address while there is another one to try.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// An open connection.
@@ -27,7 +27,7 @@ pub(crate) enum Connection {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-/// Connects to the first of its addresses that answers.
+/// Connects to the first of the vetted addresses that accepts.
 pub(crate) async fn connect(place: &Place, tls: &Arc<ClientConfig>) -> Result<Connection, OutboundError> {
     let stream = open(place).await?;
     if place.url.scheme() != "https" {

@@ -1,7 +1,7 @@
-//! A key on its way: for one address, in one header, and not in the open.
+//! Key that is sent to one origin, in one header, and never unencrypted over a network.
 //!
-//! What it is for is decided when it is made and checked when it is sent, so that no redirect, no address that a server
-//! names and no mistake further up can have it sent to anybody else.
+//! The origin is set when the credential is created and checked when it is sent. No redirect, no address from
+//! a server and no mistake in a caller can send the key to another host.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::gatekeeper::of_the_web;
 use crate::key::Key;
 use crate::vet::Place;
 
-/// A key that is shorter is not looked for in what a server says: it would be found everywhere.
+/// Minimum length of a key that is masked in texts. A shorter one would match everywhere.
 const SHORTEST_MASKED: usize = 6;
-/// What stands where a server repeated a key.
+/// Replacement for a key in a text.
 const MASK: &str = "[key]";
-/// Headers by which messages are told apart or led: no key stands in one of them.
+/// Headers that frame or route messages, and so cannot carry a key.
 const RESERVED: [&str; 14] = [
     "accept",
     "connection",
@@ -36,7 +36,7 @@ const RESERVED: [&str; 14] = [
 ];
 const RESERVED_FAMILIES: [&str; 4] = ["mcp-", "sec-", "proxy-", "x-forwarded-"];
 
-/// A key, the header it is sent in and the one address it is for.
+/// Key, the header that carries it, and the one origin it belongs to.
 #[derive(Clone)]
 pub struct Credential {
     /// Scheme, host and port.
@@ -47,7 +47,8 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// For the server at this address: as a bearer token, or alone in a header of this name.
+    /// Creates a credential for the server at this URL: as a bearer token, or as the whole value of the named
+    /// header.
     pub fn new(key: Key, url: &str, header: Option<&str>) -> Result<Credential, OutboundError> {
         let origin = origin(url).ok_or(OutboundError::Header("authorization"))?;
         let (header, value) = match header {
@@ -59,13 +60,13 @@ impl Credential {
         Ok(Credential { origin, header, value, key })
     }
 
-    /// The header, if this is the place it is for and nobody on the way can read it.
+    /// Returns the header, if the target has the right origin and the connection is encrypted or local.
     pub(crate) fn for_place(&self, place: &Place) -> Result<(HeaderName, HeaderValue), OutboundError> {
         let host = || place.host.clone();
         if place.url.origin() != self.origin {
             return Err(OutboundError::KeyAstray { host: host() });
         }
-        // By where the connection goes, not by what the host is called.
+        // Decided by the connected addresses, not by the host name.
         let stays_here = || place.vetted.addresses().iter().all(|at| at.ip().to_canonical().is_loopback());
         if place.url.scheme() != "https" && !stays_here() {
             return Err(OutboundError::KeyInTheOpen { host: host() });
@@ -73,7 +74,8 @@ impl Credential {
         Ok((self.header.clone(), self.value.clone()))
     }
 
-    /// A text of the server without the key, where it repeats it, or its beginning where the text was cut.
+    /// Returns a text of the server with the key masked, or a prefix of the key at the end of a truncated
+    /// text. Returns `None` if the text contains neither.
     pub fn masked(&self, text: &str) -> Option<String> {
         let key = self.key.reveal();
         if key.len() < SHORTEST_MASKED {
@@ -84,7 +86,7 @@ impl Credential {
     }
 }
 
-/// The text without a key that it was cut in the middle of.
+/// Masks a prefix of the key at the end of a truncated text.
 fn without_cut_key(text: &str, key: &str) -> Option<String> {
     let text = text.trim_end_matches('…');
     let before =
@@ -98,7 +100,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Whether a key may be sent in a header of this name.
+/// Returns true if a key may be sent in a header of this name.
 pub fn may_carry_key(name: &str) -> bool {
     header_name(name).is_some()
 }
@@ -110,7 +112,7 @@ fn header_name(name: &str) -> Option<HeaderName> {
     if is_reserved { None } else { HeaderName::from_bytes(name.as_bytes()).ok() }
 }
 
-/// Where an address leads. One of a web socket is asked for by HTTP.
+/// Returns the origin of a URL. The origin of a WebSocket URL is that of its HTTP handshake.
 fn origin(url: &str) -> Option<url::Origin> {
     let url = of_the_web(url).unwrap_or_else(|_| url.to_owned());
     Url::parse(&url).ok().map(|url| url.origin()).filter(url::Origin::is_tuple)

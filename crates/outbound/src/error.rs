@@ -1,18 +1,19 @@
-//! Why nothing came back. Addresses are named by their host alone: a query is often a credential, and errors are kept.
+//! Errors of outbound requests. They name only the host of a URL: a query often contains a credential, and
+//! errors are stored.
 
 use std::io;
 
 use governance::Denial;
 use tool::{Failure, FailureKind, Refusal};
 
-/// What went wrong on the way out.
+/// Reason why an outbound request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
-    /// Policy closes where it would have gone.
+    /// Policy denies the host or address.
     #[error("{}", .0.reason)]
     Denied(Box<Refusal>),
-    /// Nothing of the web listens there, and something else might.
-    #[error("`{host}`: port {port} belongs to another service than the web")]
+    /// The port is blocked, because a service other than HTTP may listen there.
+    #[error("`{host}`: port {port} is blocked because it belongs to a service other than HTTP")]
     Port {
         /// The host.
         host: String,
@@ -24,107 +25,108 @@ pub enum OutboundError {
     Unresolved {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// Error of the resolver.
         cause: io::Error,
     },
-    /// Nobody answers at any of its addresses.
-    #[error("`{host}` cannot be connected to: {cause}")]
+    /// No address of the host accepts a connection.
+    #[error("cannot connect to `{host}`: {cause}")]
     Unreachable {
         /// The host.
         host: String,
-        /// What the system said of the last address.
+        /// Error of the last address.
         cause: io::Error,
     },
-    /// No secure connection: the certificate is not good for this host, or the other side does not speak TLS 1.2.
-    #[error("`{host}` does not prove that it is `{host}`: {cause}")]
+    /// The TLS connection failed: the certificate is not valid for this host, or the server does not support
+    /// TLS 1.2.
+    #[error("TLS connection to `{host}` failed: {cause}")]
     Untrusted {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// Error of the TLS library.
         cause: io::Error,
     },
-    /// What came back is not HTTP, or has more headers than anybody needs.
-    #[error("`{host}` does not answer as a web server: {cause}")]
+    /// The response is not HTTP, or its headers exceed the limits.
+    #[error("`{host}` did not send a valid HTTP response: {cause}")]
     Garbled {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// Error of the HTTP library.
         cause: hyper::Error,
     },
-    /// It says again and again that an answer will come.
-    #[error("`{host}` announces an answer and gives none")]
+    /// The server sent too many interim responses and no final one.
+    #[error("`{host}` sent too many interim responses and no final one")]
     NoAnswer {
         /// The host.
         host: String,
     },
-    /// One redirect too many.
-    #[error("`{host}` redirects for the {hops}th time")]
+    /// The limit of redirects was exceeded.
+    #[error("too many redirects: `{host}` sent number {hops}")]
     TooManyRedirects {
-        /// The host that sent the last one.
+        /// Host that sent the last redirect.
         host: String,
-        /// How many there were.
+        /// Number of redirects.
         hops: usize,
     },
-    /// A redirect whose address cannot be read.
-    #[error("`{host}` redirects to what is no address")]
+    /// The URL of a redirect cannot be parsed.
+    #[error("`{host}` redirects to an invalid URL")]
     BadRedirect {
         /// The host.
         host: String,
     },
-    /// The time for all of it was over.
-    #[error("`{host}` has not answered in time")]
+    /// The deadline passed.
+    #[error("`{host}` did not respond in time")]
     TimedOut {
         /// The host.
         host: String,
     },
-    /// No web socket was opened, so nothing was said by one.
-    #[error("`{host}` opens no web socket: {why}")]
+    /// The WebSocket handshake failed, so no message was sent.
+    #[error("`{host}` did not open a WebSocket: {why}")]
     NoSocket {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// Reason.
         why: String,
     },
-    /// What came by a web socket is nothing that may come by it.
-    #[error("`{host}` breaks the rules of its web socket: {why}")]
+    /// The server violated the WebSocket protocol.
+    #[error("`{host}` violated the WebSocket protocol: {why}")]
     BadFrame {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// Reason.
         why: String,
     },
-    /// More came by a web socket than was waited for.
-    #[error("`{host}` sent more than {most} bytes by its web socket")]
+    /// The server sent more bytes over a WebSocket than were expected.
+    #[error("`{host}` sent more than {most} bytes over its WebSocket")]
     TooMuch {
         /// The host.
         host: String,
-        /// What it might have sent.
+        /// Limit in bytes.
         most: u64,
     },
-    /// A header that cannot be sent.
+    /// A header value is invalid.
     #[error("the header `{0}` cannot be sent")]
     Header(&'static str),
-    /// A header that no key is sent in.
-    #[error("no key is sent in a header of that name")]
+    /// The header must not carry a key.
+    #[error("a header of that name cannot carry a key")]
     KeyHeader,
-    /// A key that is for another address.
-    #[error("nothing was sent to `{host}`: the key is for another address")]
+    /// The key belongs to another origin.
+    #[error("nothing was sent to `{host}`: the key belongs to another address")]
     KeyAstray {
         /// The host.
         host: String,
     },
-    /// A key that others could read on its way.
-    #[error("nothing was sent to `{host}`: the key would travel in the open")]
+    /// The key would be sent unencrypted over a network.
+    #[error("nothing was sent to `{host}`: the key would be sent unencrypted")]
     KeyInTheOpen {
         /// The host.
         host: String,
     },
-    /// Certificates that cannot be used.
+    /// The certificates of a file cannot be used.
     #[error("the certificates in `{file}` cannot be used: {cause}")]
     Roots {
-        /// The file of the settings.
+        /// File named in the settings.
         file: String,
-        /// What is wrong with it.
+        /// Error of the file or of the TLS library.
         cause: String,
     },
 }
@@ -139,36 +141,35 @@ impl From<OutboundError> for Failure {
     fn from(error: OutboundError) -> Failure {
         let (kind, hint) = match error {
             OutboundError::Denied(refusal) => return Failure::denied(refusal),
-            OutboundError::Port { .. } => (FailureKind::WrongKind, "leave the port out of the address"),
-            OutboundError::Unresolved { .. } => (FailureKind::NotFound, "check the name for a slip"),
+            OutboundError::Port { .. } => (FailureKind::WrongKind, "use a port that serves HTTP"),
+            OutboundError::Unresolved { .. } => (FailureKind::NotFound, "check the host name for typos"),
             OutboundError::Unreachable { .. } => (FailureKind::Transient, "try again later"),
             OutboundError::Untrusted { .. } => (
                 FailureKind::Unreadable,
-                "there is no way past this; for a certificate of one's own, `web.ca_file` in sinew.yaml",
+                "this check cannot be disabled; to trust a private CA, set `web.ca_file` in sinew.yaml",
             ),
             OutboundError::Garbled { .. } | OutboundError::NoAnswer { .. } => {
-                (FailureKind::Unreadable, "it is no web server, or a broken one")
+                (FailureKind::Unreadable, "the host is not a working web server")
             }
             OutboundError::TooManyRedirects { .. } | OutboundError::BadRedirect { .. } => {
-                (FailureKind::Unreadable, "ask for the page it should lead to")
+                (FailureKind::Unreadable, "request the final URL directly")
             }
-            OutboundError::TimedOut { .. } => (FailureKind::TimedOut, "try again later, or another source"),
-            OutboundError::NoSocket { .. } => (
-                FailureKind::Unreadable,
-                "its manifest names the address; see whether it is that of a web socket",
-            ),
+            OutboundError::TimedOut { .. } => (FailureKind::TimedOut, "retry later, or use another source"),
+            OutboundError::NoSocket { .. } => {
+                (FailureKind::Unreadable, "check that the address in its manifest is that of a WebSocket")
+            }
             OutboundError::BadFrame { .. } => {
-                (FailureKind::Unreadable, "it is no server of this protocol, or a broken one")
+                (FailureKind::Unreadable, "the server does not implement this protocol correctly")
             }
-            OutboundError::TooMuch { .. } => (FailureKind::TooLarge, "ask for less"),
+            OutboundError::TooMuch { .. } => (FailureKind::TooLarge, "request less data"),
             OutboundError::KeyHeader => (FailureKind::Io, "name another header in the manifest"),
             OutboundError::KeyAstray { .. } => {
-                (FailureKind::Denied, "a key goes to the address of its manifest and nowhere else")
+                (FailureKind::Denied, "a key is sent only to the address in its manifest")
             }
             OutboundError::KeyInTheOpen { .. } => {
-                (FailureKind::Denied, "keys are sent by https, or to this machine itself")
+                (FailureKind::Denied, "use https: without it, keys are sent only to this machine")
             }
-            OutboundError::Header(_) | OutboundError::Roots { .. } => (FailureKind::Io, "mend the settings"),
+            OutboundError::Header(_) | OutboundError::Roots { .. } => (FailureKind::Io, "fix the settings"),
         };
         Failure::new(kind, error.to_string()).hint(hint)
     }

@@ -1,4 +1,5 @@
-//! One question and its answer over one connection, which is closed afterwards. HTTP/1.1 only: one framing to get right.
+//! One request and its response over one connection, which is then closed. HTTP/1.1 only, so that there is
+//! only one framing to handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,20 +25,20 @@ use crate::stream::Stream;
 use crate::vet::Place;
 
 const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// More headers than this, or more bytes of them, and it is no answer.
+/// Maximum number and total size of response headers.
 const MOST_HEADERS: usize = 128;
 const MOST_HEADER_BYTES: usize = 128 * 1024;
-/// More heads like `100 Continue` before the answer, and none is waited for.
+/// Maximum number of interim responses, such as `100 Continue`.
 const MOST_ANNOUNCED: usize = 32;
-/// More codings than this and the body is left as it is: nobody nests them to save space.
+/// Maximum number of content encodings. With more of them, the body is not decoded.
 const MOST_CODINGS: usize = 4;
-/// What a header is kept up to.
+/// Maximum length of a header value that is returned.
 const LONGEST_HEADER: usize = 8 * 1024;
 
-/// Is shown each part of a body, and says whether nothing more is waited for.
+/// Called with each part of a body. Returns true if the rest of the body is not needed.
 pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
 
-/// Asks, and reads the answer as far as the cap.
+/// Sends a request and reads the response up to the limit.
 pub(crate) async fn exchange(
     place: &Place,
     connection: Connection,
@@ -48,7 +49,7 @@ pub(crate) async fn exchange(
     Ok(read(place, response, (most, is_enough)).await)
 }
 
-/// Asks, and leaves the body to be read as it comes.
+/// Sends a request and returns the response as a stream.
 pub(crate) async fn listen(
     place: &Place,
     connection: Connection,
@@ -60,19 +61,19 @@ pub(crate) async fn listen(
     Ok(Stream { status, content_type, host: place.host.clone(), body, _driving: driving })
 }
 
-/// What drives a connection, which ends with it.
+/// Task that drives a connection. It ends when this is dropped.
 pub(crate) type Driving = JoinSet<Result<(), hyper::Error>>;
 
-/// What becomes of a connection once its question is answered.
+/// Use of a connection after its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Afterwards {
-    /// It is closed.
+    /// The connection is closed.
     Closed,
-    /// It is handed on, where the answer says so.
+    /// The connection is upgraded, if the response says so.
     Handed,
 }
 
-/// Asks, and comes back with the head of the answer.
+/// Sends a request and returns the head of the response.
 pub(crate) async fn send(
     place: &Place,
     connection: Connection,
@@ -100,13 +101,14 @@ pub(crate) async fn send(
     }
 }
 
-/// Says when more was announced before an answer than anybody announces: each is small, and none is the last.
+/// Returns a signal that fires after too many interim responses. Each is small, and a server could send them
+/// without end.
 fn announcements(request: &mut Request<Full<Bytes>>) -> Arc<Notify> {
     let (enough, count) = (Arc::new(Notify::new()), AtomicUsize::new(0));
-    let told = Arc::clone(&enough);
+    let notifier = Arc::clone(&enough);
     hyper::ext::on_informational(request, move |_| {
         if count.fetch_add(1, Ordering::Relaxed) >= MOST_ANNOUNCED {
-            told.notify_one();
+            notifier.notify_one();
         }
     });
     enough
@@ -160,7 +162,8 @@ async fn read(
                     break;
                 }
             }
-            // It broke off, or was shorter than it said: what came is kept, and said to be a part.
+            // The connection broke, or the body was shorter than announced: the received part is returned and
+            // marked as truncated.
             Some(Err(_)) => is_cut = true,
         }
     }

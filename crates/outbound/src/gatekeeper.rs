@@ -1,4 +1,4 @@
-//! The gatekeeper: a question goes out through it, and every hop of its way is vetted.
+//! Gateway for outbound requests. It vets every hop of a request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::stream::Stream;
 use crate::tls::Roots;
 use crate::vet::{NamedBy, Place, vet};
 
-/// How many redirects are followed.
+/// Maximum number of redirects that are followed.
 pub const MOST_HOPS: usize = 5;
 
 /// Opens every connection that a call makes. Cheap to clone.
@@ -30,7 +30,7 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// One that trusts these certificates.
+    /// Creates a gateway that trusts these certificates.
     pub fn new(roots: Roots) -> Result<Self, OutboundError> {
         let tls = roots.configuration().map_err(|error| OutboundError::Roots {
             file: "the built-in list".to_owned(),
@@ -44,8 +44,8 @@ impl Gatekeeper {
         Gatekeeper { resolver: Resolver::Scripted(script), ..self }
     }
 
-    /// Gets a page that a caller named, and follows where it is redirected to. The headers are sent at every hop, so no
-    /// credential belongs among them: whoever has one asks a service.
+    /// Gets a page that a caller named, and follows redirects. The headers are sent at every hop, so they
+    /// must not contain a credential; a request with one uses `send`.
     pub async fn get(
         &self,
         permit: &Permit,
@@ -70,7 +70,8 @@ impl Gatekeeper {
         }
     }
 
-    /// Asks a service that the settings name. What it redirects to is not followed: keys go nowhere else.
+    /// Sends a request to a service that the settings name. Redirects are not followed, so that keys are sent
+    /// to no other host.
     pub async fn ask(
         &self,
         permit: &Permit,
@@ -80,8 +81,8 @@ impl Gatekeeper {
         self.ask_once(permit, question, NamedBy::Settings, caps, &mut to_the_end).await
     }
 
-    /// Asks a server that a manifest names. `is_enough` is shown each part of the body as it comes, and says when nothing
-    /// more is waited for: some leave their answer open.
+    /// Sends a request to a server that a manifest names. `is_enough` is called with each part of the body
+    /// and returns true to stop reading, because some servers leave their response open.
     pub async fn converse(
         &self,
         permit: &Permit,
@@ -92,7 +93,8 @@ impl Gatekeeper {
         self.ask_once(permit, question, NamedBy::Manifest, caps, is_enough).await
     }
 
-    /// Asks a server that a manifest names, and leaves what it says to be read as it comes. By the deadline it must have begun.
+    /// Sends a request to a server that a manifest names, and returns the response as a stream. The response
+    /// must begin by the deadline.
     pub async fn listen(
         &self,
         permit: &Permit,
@@ -107,8 +109,9 @@ impl Gatekeeper {
         in_time(listening, question, deadline).await
     }
 
-    /// Opens a web socket to a server that a manifest names, for this protocol: an address of `ws` is judged and connected
-    /// to as one of `http`, `wss` as `https`. No message may be larger than the cap; by the deadline it must be open.
+    /// Opens a WebSocket with this subprotocol to a server that a manifest names. A `ws` URL is judged and
+    /// connected to as `http`, a `wss` URL as `https`. No message may be larger than the limit, and the
+    /// handshake must finish by the deadline.
     pub async fn open_socket(
         &self,
         permit: &Permit,
@@ -125,7 +128,8 @@ impl Gatekeeper {
         in_time(opening, question, caps.deadline).await
     }
 
-    /// Where a question goes to. One with a key is not even connected for to where the key does not belong.
+    /// Vets the target of a request. If the request has a key for another origin, it fails before any
+    /// connection is opened.
     async fn place(
         &self,
         permit: &Permit,
@@ -155,7 +159,7 @@ impl Gatekeeper {
     }
 }
 
-/// The address at which a web socket is asked for, which is done by HTTP.
+/// Returns the HTTP URL for the handshake of a WebSocket URL.
 pub(crate) fn of_the_web(url: &str) -> Result<String, OutboundError> {
     let secure = url.strip_prefix("wss://").map(|rest| format!("https://{rest}"));
     let plain = || url.strip_prefix("ws://").map(|rest| format!("http://{rest}"));
@@ -182,7 +186,7 @@ async fn in_time<T>(
     }
 }
 
-/// Whatever came, more is waited for.
+/// Never stops reading early.
 fn to_the_end(_: &[u8]) -> bool {
     false
 }

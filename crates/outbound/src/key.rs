@@ -1,5 +1,5 @@
-//! A key: from the keychain, from a file that nobody else can read, or from a variable, in this order. It is read when it is
-//! needed and printed nowhere.
+//! API keys, from the keychain, a private file or an environment variable, in this order. A key is read when
+//! it is needed and never printed.
 
 mod keychain;
 
@@ -11,31 +11,31 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// No key is longer.
+/// Maximum length of a key file in bytes.
 const LONGEST: u64 = 4096;
 
-/// Where a key is looked for.
+/// Sources of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPlaces {
-    /// The account of the keychain item `sinew`.
+    /// Account of the keychain item `sinew`.
     pub account: String,
-    /// A file of mode 0600.
+    /// File with mode 0600.
     pub file: Option<PathBuf>,
-    /// A variable of the daemon.
+    /// Environment variable of the daemon.
     pub variable: Option<String>,
 }
 
-/// One word of plain ASCII that proves who asks. It has no form that could be printed.
+/// Secret of printable ASCII characters. Its `Debug` output does not contain it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// The key itself, for whoever sends it.
+    /// Returns the secret, for sending it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// A key on one line.
+    /// Parses a key from a single line.
     fn of(text: &str) -> Option<Key> {
         let key = text.trim();
         let is_word = !key.is_empty() && key.chars().all(|c| c.is_ascii_graphic());
@@ -50,7 +50,8 @@ impl fmt::Debug for Key {
 }
 
 impl KeyPlaces {
-    /// The key, or where it would be looked for. May block: a keychain asks its owner.
+    /// Returns the key, or a message that lists its possible sources. May block: a keychain can ask its
+    /// owner.
     pub fn find(&self) -> Result<Key, String> {
         if let Some(key) = keychain::find(&self.account).as_deref().and_then(Key::of) {
             return Ok(key);
@@ -75,24 +76,25 @@ impl KeyPlaces {
     }
 }
 
-/// The key in a file. What others can read is no secret, and using it would hide that.
+/// Reads the key from a file. Refuses a file that other users can read: it is no secret, and using it would
+/// hide that.
 fn read(path: &Path) -> Result<Key, String> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| format!("the key file `{shown}` cannot be read: {error}");
-    // A FIFO must not keep us waiting for whoever writes to it.
+    // A FIFO must not block until a writer opens it.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file =
         OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path).map_err(unreadable)?;
     let facts = file.metadata().map_err(unreadable)?;
     if !facts.is_file() {
-        return Err(format!("the key file `{shown}` is no file"));
+        return Err(format!("the key file `{shown}` is not a regular file"));
     }
     if facts.mode() & 0o077 != 0 {
-        return Err(format!("the key file `{shown}` can be read by others: chmod 600 it"));
+        return Err(format!("the key file `{shown}` is accessible to other users: run `chmod 600` on it"));
     }
     let mut text = String::new();
     file.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
-    Key::of(&text).ok_or_else(|| format!("the key file `{shown}` holds no key"))
+    Key::of(&text).ok_or_else(|| format!("the key file `{shown}` does not contain a key"))
 }
 
 #[cfg(test)]
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_file_is_private_and_holds_one_word() {
+    fn key_file_must_be_private_and_contain_one_word() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
         let places = KeyPlaces { file: Some(file.clone()), ..KeyPlaces::default() };
@@ -121,8 +123,8 @@ mod tests {
         check("abc-123", 0o400, Ok("abc-123"));
         check("abc-123", 0o640, Err("chmod 600"));
         check("abc-123", 0o604, Err("chmod 600"));
-        check("", 0o600, Err("holds no key"));
-        check("abc\r\nX-Evil: 1", 0o600, Err("holds no key"));
+        check("", 0o600, Err("does not contain a key"));
+        check("abc\r\nX-Evil: 1", 0o600, Err("does not contain a key"));
         std::fs::remove_file(&file).unwrap();
         assert!(places.find().unwrap_err().contains("cannot be read"));
         let variable = |name: Option<&str>| {
@@ -133,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_waited_for() {
+    fn special_files_are_refused_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("key");
         let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status();
         assert!(made.unwrap().success());
         for file in [fifo, folder.path().to_owned()] {
             let places = KeyPlaces { file: Some(file), ..KeyPlaces::default() };
-            assert!(places.find().unwrap_err().contains("is no file"));
+            assert!(places.find().unwrap_err().contains("is not a regular file"));
         }
     }
 

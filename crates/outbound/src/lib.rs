@@ -1,12 +1,13 @@
-//! The one way out: every host that a call names, and every service a tool speaks to, is connected to here.
+//! Outbound connections: every host that a call names, and every service that a tool uses, is connected to
+//! through this crate.
 //!
-//! A [`Gatekeeper`] takes a permit and an address. The address is parsed once; the permit says whether its host may be
-//! reached; its name is resolved once; every address it turned out to have is vetted, and only one of those is
-//! connected to, by number. Each redirect walks the same way again. Size, time and headers have caps.
+//! An `HttpGateway` takes a permit and a URL. It parses the URL once, asks the permit whether the host may be
+//! reached, resolves the name once, vets every resolved address, and connects to one of those by IP address.
+//! Each redirect goes through the same steps. Size, time and headers are limited.
 //!
-//! Nothing here looks at the environment for a proxy, keeps a cookie, decodes or reads what came: that is bytes from a
-//! stranger, and is taken apart by a confined process. The frames of HTTP and of web sockets are all that is understood. No
-//! other part of Sinew opens a connection for a call.
+//! This crate uses no proxy from the environment, stores no cookies, and does not decode bodies: they are
+//! untrusted bytes, which a sandboxed process parses. It understands only the framing of HTTP and WebSocket.
+//! No other crate opens a connection for a call.
 
 mod answer;
 mod connect;

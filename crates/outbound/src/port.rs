@@ -1,5 +1,5 @@
-//! Ports that no web server is asked at: what listens there might take a line of HTTP for an order. The list is that of
-//! the Fetch standard, by which browsers go.
+//! Ports that are blocked, because a service other than HTTP could take a request for a command. The list is
+//! that of the Fetch standard, which browsers use.
 
 const CLOSED: [u16; 82] = [
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
@@ -8,7 +8,7 @@ const CLOSED: [u16; 82] = [
     2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697,
 ];
 
-/// Whether nothing of the web is to be found there.
+/// Returns true if the port is blocked.
 pub(crate) fn is_closed(port: u16) -> bool {
     CLOSED.contains(&port) || port == 10080
 }

@@ -1,10 +1,10 @@
-//! What is asked of a server, and what its answer may take.
+//! HTTP request, and the limits of its response.
 
 use std::time::Instant;
 
 use crate::credential::Credential;
 
-/// The method of a question.
+/// Method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `GET`.
@@ -13,40 +13,40 @@ pub enum Method {
     Post,
 }
 
-/// One request. Headers may carry keys, so it has no form that could be printed.
+/// HTTP request. It has no `Debug` output, because headers may carry keys.
 #[derive(Clone)]
 pub struct Question {
-    /// A whole address.
+    /// Absolute URL.
     pub url: String,
-    /// Its method.
+    /// Method.
     pub method: Method,
-    /// Headers beside `Host`, `Connection` and `Content-Length`.
+    /// Headers other than `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(&'static str, String)>,
-    /// The body; empty for none.
+    /// Body; empty for none.
     pub body: Vec<u8>,
-    /// A key, which is sent to the one address it is for or not at all.
+    /// Key, which is sent only to the one origin it belongs to.
     pub credential: Option<Credential>,
 }
 
 impl Question {
-    /// A plain `GET`.
+    /// Creates a `GET` request without headers.
     pub fn get(url: impl Into<String>) -> Self {
         let (url, method) = (url.into(), Method::Get);
         Question { url, method, headers: Vec::new(), body: Vec::new(), credential: None }
     }
 
-    /// The same with one header more.
+    /// Adds one header.
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 }
 
-/// What an answer may take.
+/// Limits of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// How many bytes of the body are read, as they travel.
+    /// Maximum number of body bytes to read, before decoding.
     pub body_bytes: u64,
-    /// When it must all have come, redirects included.
+    /// Time by which the whole response must have arrived, including redirects.
     pub deadline: Instant,
 }

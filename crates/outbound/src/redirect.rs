@@ -1,12 +1,12 @@
-//! Where an answer leads on to, if it does. Only the standard redirects: a `Refresh` header or a page that moves by
-//! itself is shown, not followed.
+//! Target of a redirect. Only the standard status codes count: a `Refresh` header, or a page that reloads by
+//! itself, is returned and not followed.
 
 use url::Url;
 
 use crate::answer::Answer;
 use crate::error::OutboundError;
 
-/// The next address, or nothing if this is the answer.
+/// Returns the URL of the next hop, or `None` if the response is final.
 pub(crate) fn next(answer: &Answer, host: &str) -> Result<Option<Url>, OutboundError> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);

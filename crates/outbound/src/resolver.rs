@@ -1,20 +1,20 @@
-//! Names to addresses, by the system's own resolver. Nothing is kept: each hop asks once and uses what it was told.
+//! Name resolution by the system's resolver. Nothing is cached: each hop resolves once and uses the result.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Who is asked.
+/// Source of name resolution.
 #[derive(Clone, Debug)]
 pub(crate) enum Resolver {
-    /// The system.
+    /// Resolver of the system.
     System,
-    /// What a test says, in turn. Not there outside tests.
+    /// Results scripted by a test.
     #[cfg(test)]
     Scripted(std::sync::Arc<crate::tests::Script>),
 }
 
 impl Resolver {
-    /// All addresses of a name.
+    /// Returns all addresses of a name.
     pub(crate) async fn look_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         match self {
             Resolver::System => Ok(tokio::net::lookup_host((name, port)).await?.collect()),

@@ -1,7 +1,8 @@
-//! A web socket: a question that is answered with a connection, by which both sides then send texts.
+//! WebSocket client: an HTTP/1.1 request that the server answers with an upgrade, after which both sides send
+//! text messages.
 //!
-//! It is asked for as anything else is, by HTTP/1.1 with the same caps. What comes afterwards are frames: one that is not
-//! text ends the conversation, and so does more of them, of whatever kind, than was waited for.
+//! The handshake has the same limits as any other request. After it, a binary frame, or more bytes than
+//! expected, ends the connection.
 
 mod handshake;
 mod metered;
@@ -22,12 +23,12 @@ use crate::vet::Place;
 use handshake::Handshake;
 use metered::Metered;
 
-/// What is read or written at once: there is one conversation, and most of what is said in it is short.
+/// Size of the read buffer. There is one connection, and most messages are short.
 const BUFFER: usize = 16 * 1024;
-/// What frames may have besides their texts.
+/// Allowance for the framing of messages, in bytes.
 const FRAMING: u64 = 64 * 1024;
 
-/// An open web socket. The connection ends with it.
+/// Open WebSocket. The connection is closed on drop.
 pub struct Socket {
     host: String,
     frames: WebSocketStream<Metered>,
@@ -35,7 +36,7 @@ pub struct Socket {
     _driving: Driving,
 }
 
-/// Asks for a web socket that speaks this protocol. No message of it may have more bytes than `most`.
+/// Opens a WebSocket with this subprotocol. No message may have more than `most` bytes.
 pub(crate) async fn open(
     place: &Place,
     connection: Connection,
@@ -64,18 +65,18 @@ pub(crate) async fn open(
 }
 
 impl Socket {
-    /// From now on so many bytes may come, all messages together.
+    /// Sets the number of bytes that may still be received, over all messages.
     pub fn await_at_most(&mut self, bytes: u64) {
         self.most = bytes;
         self.frames.get_mut().allow(bytes.saturating_add(FRAMING));
     }
 
-    /// Sends a text. How long that may take is for the caller to say.
+    /// Sends a text message. The caller sets the timeout.
     pub async fn send(&mut self, text: String) -> Result<(), OutboundError> {
         self.frames.send(Message::text(text)).await.map_err(|error| self.broken(error))
     }
 
-    /// The next text, or nothing where the other side has ended it. Pings are answered meanwhile.
+    /// Returns the next text message, or `None` if the server closed the connection. Answers pings meanwhile.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, OutboundError> {
         loop {
             match self.frames.next().await {
@@ -83,7 +84,7 @@ impl Socket {
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Close(_))) | None => return Ok(None),
                 Some(Ok(Message::Binary(_) | Message::Frame(_))) => {
-                    let why = "it sent a binary message where only text is spoken".to_owned();
+                    let why = "it sent a binary message; only text is allowed".to_owned();
                     return Err(OutboundError::BadFrame { host: self.host.clone(), why });
                 }
                 Some(Err(error)) if is_end(&error) => return Ok(None),
@@ -92,7 +93,7 @@ impl Socket {
         }
     }
 
-    /// Says that it is over. Whether the other side hears that is its own affair.
+    /// Sends a close frame and does not wait for the server to confirm it.
     pub async fn close(mut self) {
         let _ = self.frames.send(Message::Close(None)).await;
     }
@@ -104,9 +105,9 @@ impl Socket {
             Error::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
                 OutboundError::TooMuch { host, most: self.most }
             }
-            // What could not be sent is part of this error, and is not for a message.
+            // This error contains the unsent message, which must not appear in an error text.
             Error::WriteBufferFull(_) => {
-                OutboundError::BadFrame { host, why: "it takes nothing more".to_owned() }
+                OutboundError::BadFrame { host, why: "the send buffer is full".to_owned() }
             }
             Error::Protocol(error) => OutboundError::BadFrame { host, why: error.to_string().to_lowercase() },
             other => OutboundError::BadFrame { host, why: other.to_string() },
@@ -114,7 +115,7 @@ impl Socket {
     }
 }
 
-/// Whether an error is no more than the end of a connection.
+/// Returns true if an error only means that the connection ended.
 fn is_end(error: &Error) -> bool {
     match error {
         Error::ConnectionClosed | Error::AlreadyClosed => true,

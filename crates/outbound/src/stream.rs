@@ -1,4 +1,4 @@
-//! An answer that goes on: its parts are read as they come, for as long as somebody waits for another.
+//! Response that is read part by part, as it arrives.
 
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
@@ -6,9 +6,9 @@ use hyper::body::{Bytes, Incoming};
 use crate::error::OutboundError;
 use crate::exchange::Driving;
 
-/// The body of an answer, on its way. The connection ends with it.
+/// Body of a response that is still arriving. The connection is closed on drop.
 pub struct Stream {
-    /// The status of the response.
+    /// Status code.
     pub status: u16,
     /// `Content-Type`, as sent.
     pub content_type: Option<String>,
@@ -18,7 +18,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The next part, or nothing where there is no more. How long that is waited for is for the caller to say.
+    /// Returns the next part, or `None` at the end. The caller sets the timeout.
     pub async fn next(&mut self) -> Result<Option<Bytes>, OutboundError> {
         loop {
             match self.body.frame().await {

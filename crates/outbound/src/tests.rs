@@ -1,4 +1,5 @@
-//! The gatekeeper against real servers of this machine: what is not connected to is counted where it would arrive.
+//! The gateway against real servers on this machine. A connection that must not happen is counted where it
+//! would arrive.
 
 mod addresses;
 mod bounds;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Answer, Caps, Gatekeeper, OutboundError, Roots};
 
-/// What names lead to: each asking gives the next answer of its list, and the last one for ever.
+/// Scripted resolver: each lookup of a name returns its next list of addresses, and the last one repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
@@ -51,7 +52,7 @@ fn caps(body_bytes: u64) -> Caps {
     Caps { body_bytes, deadline: Instant::now() + Duration::from_secs(15) }
 }
 
-/// The word of an end: `ok` and the status, the detail of a denial, or the kind of error.
+/// Returns `ok` and the status, the detail word of a denial, or the name of the error variant.
 fn word(end: &Result<Answer, OutboundError>) -> String {
     match end {
         Ok(answer) => format!("ok {}", answer.status),
@@ -59,7 +60,7 @@ fn word(end: &Result<Answer, OutboundError>) -> String {
     }
 }
 
-/// The same of an end that has no status.
+/// Like `outcome`, for a result without a status.
 fn word_of<T>(end: &Result<T, OutboundError>) -> String {
     match end {
         Ok(_) => "ok".to_owned(),

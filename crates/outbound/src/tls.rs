@@ -1,5 +1,5 @@
-//! Whose word is good for a host: the certificates of the Mozilla list, which come with the binary, and those of one file
-//! of the settings. No variable, argument or policy adds another or turns the checks off.
+//! Trusted root certificates: the Mozilla list, which is built into the binary, and those of one file named
+//! in the settings. No environment variable, argument or policy adds another one or disables the checks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::OutboundError;
 
-/// The certificates that are trusted.
+/// Trusted root certificates.
 #[derive(Clone, Debug)]
 pub struct Roots(RootCertStore);
 
 impl Roots {
-    /// Those of the Mozilla list.
+    /// Returns the Mozilla list.
     pub fn of_the_web() -> Self {
         Roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
     }
 
-    /// Those, and the ones of a PEM file.
+    /// Returns the Mozilla list together with the certificates of a PEM file.
     pub fn with_file(file: &Path) -> Result<Self, OutboundError> {
         let Roots(mut store) = Roots::of_the_web();
         let unusable = |cause: String| OutboundError::Roots { file: file.display().to_string(), cause };
@@ -33,17 +33,17 @@ impl Roots {
         }
         match store.len() > before {
             true => Ok(Roots(store)),
-            false => Err(unusable("there is no certificate in it".to_owned())),
+            false => Err(unusable("it contains no certificate".to_owned())),
         }
     }
 
-    /// How a secure connection is made.
+    /// Returns the TLS client configuration.
     pub(crate) fn configuration(self) -> Result<Arc<ClientConfig>, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut configuration = builder.with_root_certificates(self.0).with_no_client_auth();
         configuration.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A ticket would tell a server that the same machine is back, as a cookie does.
+        // A session ticket would identify this machine to a server, as a cookie does.
         configuration.resumption = Resumption::disabled();
         Ok(Arc::new(configuration))
     }

@@ -1,4 +1,4 @@
-//! From an address as it was written to addresses that may be connected to.
+//! Vetting of a URL: from its text to addresses that may be connected to.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,18 +10,18 @@ use crate::error::OutboundError;
 use crate::port;
 use crate::resolver::Resolver;
 
-/// Who named a host.
+/// Source of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamedBy {
-    /// The caller, or a server that it led to.
+    /// The caller, or a redirect of a server that the caller named.
     Caller,
-    /// A manifest: what it puts on this machine may be there where the policy of its tool names that host.
+    /// A manifest. A host on this machine is reachable if the policy of the tool names it.
     Manifest,
-    /// The settings: a service they put on this machine may be on this machine.
+    /// The settings. A service that they place on this machine is reachable.
     Settings,
 }
 
-/// Addresses that may be connected to. Made by vetting every address of a host and in no other way.
+/// Addresses that may be connected to. Created only by vetting every address of a host.
 #[derive(Debug)]
 pub(crate) struct Vetted(Vec<SocketAddr>);
 
@@ -31,7 +31,7 @@ impl Vetted {
     }
 }
 
-/// An address that may be asked, with where that is.
+/// A URL that may be requested, with its vetted addresses.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) url: Url,
@@ -39,8 +39,8 @@ pub(crate) struct Place {
     pub(crate) vetted: Vetted,
 }
 
-/// Judges an address, resolves its host once and vets all it has. One address that is closed closes them all: whoever
-/// mixes them does so on purpose.
+/// Judges a URL, resolves its host once and vets all its addresses. One denied address denies the host: a
+/// name that mixes public and private addresses does so on purpose, as in DNS rebinding.
 pub(crate) async fn vet(
     permit: &Permit,
     resolver: &Resolver,
@@ -52,7 +52,8 @@ pub(crate) async fn vet(
         NamedBy::Manifest => permit.may_reach_server(text)?,
         NamedBy::Settings => permit.may_reach_service(text)?,
     };
-    // What was judged is what is used: the same text, the same parser.
+    // Parsed from the same text by the same parser as in the judgement, so the judged host is the connected
+    // host.
     let unreadable = || OutboundError::BadRedirect { host: String::new() };
     let url = Url::parse(text).map_err(|_| unreadable())?;
     let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default())
@@ -79,8 +80,8 @@ pub(crate) async fn vet(
     Ok(Place { url, host: name, vetted })
 }
 
-/// The addresses that may be connected to. A host that is near by its name often has a link-local address beside its
-/// own, which is left out; of any other host all must be open.
+/// Returns the addresses that may be connected to. A host that is local by its name often has a link-local
+/// address too, which is skipped. For any other host, all addresses must be permitted.
 fn vetted(
     permit: &Permit,
     addresses: Vec<SocketAddr>,
@@ -100,7 +101,8 @@ fn vetted(
     }
 }
 
-/// An IPv4 address however it is wrapped, so that what is judged is what the kernel connects to.
+/// Returns the IPv4 address of an IPv4-mapped IPv6 address, so that the judged address is the one that the
+/// kernel connects to.
 fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }

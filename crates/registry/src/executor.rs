@@ -1,4 +1,4 @@
-//! What a tool must be able to do, and what it is handed.
+//! Trait that every tool implements, and the types it exchanges with the pipeline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,97 +9,99 @@ use ledger::Intent;
 use serde_json::Value;
 use tool::{Arguments, Failure, Output, Progress};
 
-/// Leave to run: a permit whose decision is already in the ledger.
+/// Permission to run: a permit whose decision is already recorded in the ledger.
 ///
-/// Each layer of the type is made by one stage only, so whoever holds an `Order` holds a call that was checked,
-/// judged, opened and recorded, with its own files inside.
+/// Only one stage of the pipeline can create each layer of this type. A `RecordedPermit` therefore proves
+/// that its call was checked, opened, judged and recorded, and it contains the opened files of that call.
 pub type Order = Intent<Permit>;
 
-/// A tool at work.
+/// Future of a running tool.
 pub type Running = Pin<Box<dyn Future<Output = Result<Output, Failure>> + Send>>;
 
-/// What a call would do, for the person who is asked about it. What is in it is shown, and binds the answer: if any of
-/// it is another when the call runs, the answer does not hold.
+/// Preview of a call for its approval request. The operator sees its content, and the approval is bound to
+/// it: if any of it differs when the call runs, the approval is not valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preview {
-    /// Files whose content it would change.
+    /// Files whose content the call would change.
     pub changes: Vec<Change>,
-    /// Anything else that its arguments and paths do not say: the program behind a name, what a script holds.
+    /// Facts that arguments and paths do not show, such as the resolved program of a command or the content
+    /// of a script.
     pub facts: Vec<(String, String)>,
-    /// Its arguments as the tool would get them, where something of the tool's own rewrites them. Whoever runs the call
-    /// by an answer to this is handed these: [`Permit::foretold`].
+    /// Arguments as the tool would receive them, if the tool rewrites them. An approved call runs with these:
+    /// `Permit::previewed_arguments`.
     pub rewritten: Option<Arguments>,
-    /// Who does the work.
+    /// Component that does the work.
     pub at_work: AtWork,
 }
 
-/// Who does the work of a call, for the bounds a person is shown.
+/// Component that does the work of a call, for the limits in the approval request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtWork {
     /// As the definition says: the daemon itself, or a program in a sandbox.
     #[default]
     AsDefined,
-    /// The daemon asks hosts; what comes back is taken apart in a sandbox that has no network and no folder.
+    /// The daemon sends requests to hosts, and a sandboxed process without network or folders parses the
+    /// responses.
     Gatekeeper,
-    /// A server elsewhere; the daemon asks it, and reads what comes back itself, as JSON.
+    /// A remote server. The daemon sends it requests and parses its JSON responses itself.
     Far,
 }
 
-/// For whom something is kept.
+/// Scope of resources that an executor retains between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose<'a> {
-    /// For whomever it is.
+    /// Resources of all sessions.
     Everybodys,
-    /// For the worker of this session.
+    /// Resources for the worker of this session.
     Session(&'a str),
 }
 
-/// One file whose content a call would change.
+/// File whose content a call would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its canonical name.
+    /// Canonical path.
     pub path: std::path::PathBuf,
-    /// What it holds; `None` where nothing is there.
+    /// Current content; `None` if the file does not exist.
     pub before: Option<Vec<u8>>,
-    /// What it would hold; `None` where it would be gone.
+    /// New content; `None` if the file would be removed.
     pub after: Option<Vec<u8>>,
 }
 
-/// The body of a tool.
+/// Implementation of a tool.
 pub trait ToolExecutor: Send + Sync + 'static {
-    /// What a call would do beyond what its arguments and paths say. It changes nothing, and may block. A call that
-    /// cannot be foretold is not one a person can be asked about.
+    /// Describes what a call would do beyond its arguments and paths. Changes nothing, and may block. A call
+    /// whose preview fails cannot be approved.
     fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
         Ok(Preview::default())
     }
 
-    /// What somebody else says of the tool behind it, as it was accepted or first heard. A reload that comes with
-    /// another waits for a human.
+    /// Returns the tool description of an external server, as the operator accepted it or as it was first
+    /// received. A reload with another description waits for the operator.
     fn pinned(&self) -> Option<Value> {
         None
     }
 
-    /// What stands behind it, for the person who accepts a tool that is new: a program and its words, an address. Of what
-    /// is a part of Sinew there is nothing to say.
+    /// Describes the program with its arguments, or the address, behind a tool, for the operator who accepts
+    /// a new tool. Empty for built-in tools.
     fn stands_for(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Lets go of what it keeps for the next call, such as a process that waits for one: nobody may use it any more. What
-    /// runs is not ended by this, and is not kept afterwards.
+    /// Releases resources retained for the next call, such as an idle process, because they must not be used
+    /// any more. Running calls continue, and their resources are released when they end.
     fn let_go(&self, _whose: Whose<'_>) {}
 
-    /// Does the work. The order is shared because a thread stuck in a system call outlives its deadline, and must
-    /// keep its handles while it does.
+    /// Runs the tool. The order is shared, because a thread blocked in a system call outlives its deadline
+    /// and needs its handles until it returns.
     fn run(&self, order: Arc<Order>) -> Running;
 
-    /// Whether its work is to make calls in the name of its caller. Such a tool is ended when its time is up, and makes
-    /// none for a caller who has left.
+    /// Returns true if the tool makes calls on behalf of its caller. Such a tool is stopped at its deadline,
+    /// and makes no calls for a caller that has disconnected.
     fn makes_calls(&self) -> bool {
         false
     }
 
-    /// The same for a tool that has something to say meanwhile. Most have not.
+    /// Like `run`, for a tool that reports progress. Most tools do not.
     fn run_telling(&self, order: Arc<Order>, _progress: Progress) -> Running {
         self.run(order)
     }

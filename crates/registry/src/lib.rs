@@ -1,7 +1,8 @@
-//! Which tools there are, and the contract by which they run.
+//! Registry of tools, and the contract by which they run.
 //!
-//! A [`ToolRegistry`] is filled once per snapshot and never changed afterwards. It knows names and executors; whether
-//! a call may run is decided elsewhere, and shows in the [`Order`] an executor is handed.
+//! A `ToolRegistry` is filled once per configuration snapshot and does not change afterwards. It maps names
+//! to executors. It does not decide whether a call may run: the `RecordedPermit` that an executor receives
+//! proves that.
 
 mod executor;
 mod registry;

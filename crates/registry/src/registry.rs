@@ -1,9 +1,10 @@
 //! Tools by name, alias and major version.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use guardrail::{InputSchema, SchemaError};
+use serde_json::Value;
 use tool::{Category, Mode, Problem, ToolDefinition, ToolName, nearest};
 
 use crate::ToolExecutor;
@@ -12,12 +13,14 @@ use crate::ToolExecutor;
 pub struct Tool {
     definition: Arc<ToolDefinition>,
     schema: InputSchema,
+    /// Compiled on first use, because only debug builds use it.
+    output_schema: OnceLock<Result<InputSchema, SchemaError>>,
     executor: Arc<dyn ToolExecutor>,
 }
 
 impl Tool {
-    /// A tool that requires or teaches more than its schema says, which `more` adds. An example that it would itself
-    /// refuse is an error: refusals promise that it is accepted.
+    /// Creates a tool. `more` can add requirements and guidance to its schema. Fails if the tool would refuse
+    /// its own example, because refusals promise that the example is accepted.
     pub fn new(
         definition: ToolDefinition,
         executor: Arc<dyn ToolExecutor>,
@@ -28,40 +31,49 @@ impl Tool {
             .map_err(|cause| RegistryError::Schema { name: definition.name().clone(), cause })?;
         let schema = more(schema);
         check_example(&definition, &schema)?;
-        Ok(Tool { definition, schema, executor })
+        Ok(Tool { definition, schema, output_schema: OnceLock::new(), executor })
     }
 
-    /// What it is.
+    /// Returns the definition.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
 
-    /// Its input schema, compiled.
+    /// Returns the compiled input schema.
     pub fn schema(&self) -> &InputSchema {
         &self.schema
     }
 
-    /// What runs it.
+    /// Returns the first violation of the tool's output schema in one of its outputs.
+    pub fn output_violation(&self, output: &Value) -> Option<String> {
+        let schema = self.definition.output_schema()?;
+        match self.output_schema.get_or_init(|| InputSchema::compile(schema)) {
+            Ok(schema) => schema.objection(output),
+            Err(error) => Some(format!("the output schema cannot be compiled: {error}")),
+        }
+    }
+
+    /// Returns the executor.
     pub fn executor(&self) -> &Arc<dyn ToolExecutor> {
         &self.executor
     }
 }
 
-/// All tools of one snapshot.
+/// All tools of one configuration snapshot.
 #[derive(Default)]
 pub struct ToolRegistry {
     tools: BTreeMap<ToolName, Arc<Tool>>,
-    /// Every spelling that is not itself a tool's name.
+    /// Every alias and other spelling, with the name of its tool.
     aliases: HashMap<ToolName, ToolName>,
 }
 
 impl ToolRegistry {
-    /// A registry without tools.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a tool that teaches nothing more, and adds it.
+    /// Creates a tool without additional guidance, and adds it.
     pub fn register(
         &mut self,
         definition: ToolDefinition,
@@ -70,7 +82,7 @@ impl ToolRegistry {
         self.add(Tool::new(definition, executor, |schema| schema)?)
     }
 
-    /// Adds a tool. A name or alias that is taken is an error, and whoever had it keeps it.
+    /// Adds a tool. Fails if one of its names or aliases is taken, and leaves the registry unchanged.
     pub fn add(&mut self, tool: Tool) -> Result<(), RegistryError> {
         let (definition, name) = (&tool.definition, tool.definition.name().clone());
         for taken in definition.spellings() {
@@ -88,9 +100,9 @@ impl ToolRegistry {
         self.tools.get_key_value(name).map(|(name, _)| name).or_else(|| self.aliases.get(name))
     }
 
-    /// Finds a tool by its name, an alias, or `name@major`, whatever the case. Never by a part of its name.
+    /// Finds a tool by its name, an alias, or `name@major`, ignoring case. Never matches a part of a name.
     pub fn get(&self, wanted: &str) -> Option<&Arc<Tool>> {
-        // As most callers write it: nothing is made of a name that is one already.
+        // Common case: the caller uses the exact name, so no `ToolName` is allocated.
         if let Some(tool) = self.tools.get(wanted) {
             return Some(tool);
         }
@@ -99,38 +111,38 @@ impl ToolRegistry {
         tool.definition.answers_to(wanted).then_some(tool)
     }
 
-    /// Leaves these tools and their other names.
+    /// Keeps only the tools for which `keep` returns true, with their aliases.
     pub fn retain(&mut self, keep: impl Fn(&ToolDefinition) -> bool) {
         self.tools.retain(|_, tool| keep(&tool.definition));
         self.aliases.retain(|_, name| self.tools.contains_key(name));
     }
 
-    /// The known name a misspelt one was probably meant to be.
+    /// Returns the registered name that is most similar to a misspelled one.
     pub fn nearest(&self, wanted: &str) -> Option<&str> {
         nearest(wanted, self.tools.keys().map(ToolName::as_str))
     }
 
-    /// All definitions, by name.
+    /// Returns all definitions, sorted by name.
     pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools.values().map(|tool| &tool.definition)
     }
 
-    /// The definitions that allow themselves in this mode, by name.
+    /// Returns the definitions that are allowed in this mode, sorted by name.
     pub fn list(&self, mode: Mode) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.definitions().filter(move |definition| definition.allowed_modes().contains(&mode))
     }
 
-    /// The definitions of one category, by name.
+    /// Returns the definitions of one category, sorted by name.
     pub fn filter(&self, category: &Category) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.definitions().filter(move |definition| definition.category() == category)
     }
 
-    /// How many tools there are.
+    /// Returns the number of tools.
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the registry has no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
@@ -147,31 +159,31 @@ fn check_example(definition: &Arc<ToolDefinition>, schema: &InputSchema) -> Resu
     }
 }
 
-/// Why a tool was not registered.
+/// Reason why a tool was not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Someone else has the name.
+    /// Another tool has the name.
     #[error("tool name `{name}` is already registered (by `{holder}`)")]
     Taken {
-        /// The name that was wanted.
+        /// Name that is taken.
         name: ToolName,
-        /// Who has it.
+        /// Tool that has the name.
         holder: ToolName,
     },
-    /// Its input schema cannot be compiled.
+    /// The input schema cannot be compiled.
     #[error("tool `{name}`: {cause}")]
     Schema {
         /// The tool.
         name: ToolName,
-        /// What is wrong.
+        /// Error of the schema.
         cause: SchemaError,
     },
-    /// Its own example would be refused.
+    /// The tool would refuse its own example.
     #[error("tool `{name}`: its example does not fit its input schema: {}", messages(.problems))]
     Example {
         /// The tool.
         name: ToolName,
-        /// What is wrong with the example.
+        /// Errors of the example.
         problems: Vec<Problem>,
     },
 }
@@ -228,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn found_by_name_alias_and_major_never_by_a_part() {
+    fn tools_are_found_by_name_alias_and_major_version() {
         let mut tool = spec("git.status");
         (tool.aliases, tool.version) = (vec!["gs".into()], "2.1.0".into());
         let registry = registry([tool, spec("write")]);
@@ -259,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_that_would_be_refused_is_refused_with_its_tool() {
+    fn tool_with_a_refused_example_is_not_registered() {
         let register = |example: serde_json::Value| {
             let mut tool = spec("t");
             tool.input_schema = Some(json!({"type": "object", "required": ["a", "b"], "properties": {
@@ -278,7 +290,24 @@ mod tests {
     }
 
     #[test]
-    fn listed_by_mode_and_category_in_a_fixed_order() {
+    fn outputs_are_compared_with_the_output_schema() {
+        let tool = |schema: Option<Value>| {
+            let definition = ToolSpec { output_schema: schema, ..spec("t") }.check().unwrap();
+            Tool::new(definition, Arc::new(Idle), |schema| schema).unwrap()
+        };
+        let violation = |schema: Option<Value>, output: Value| tool(schema).output_violation(&output);
+        let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});
+        assert_eq!(violation(Some(schema.clone()), json!({"a": 1})), None);
+        assert!(violation(Some(schema.clone()), json!({})).unwrap().contains("required"));
+        assert!(violation(Some(schema), json!({"a": "1"})).unwrap().contains("at /a"));
+        assert_eq!(violation(None, json!(5)), None);
+        assert!(
+            violation(Some(json!({"type": "nonsense"})), json!({})).unwrap().contains("cannot be compiled")
+        );
+    }
+
+    #[test]
+    fn definitions_are_listed_by_mode_and_category_in_order() {
         let mut quiet = spec("b_lockdown_only");
         quiet.allowed_modes = vec![Mode::Lockdown];
         let mut writer = spec("a_writer");
@@ -292,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_tools() {
+    fn ten_thousand_tools_are_listed_in_order() {
         let registry = registry((0..10_000).rev().map(|n| spec(&format!("tool_{n:05}"))));
         assert_eq!(registry.len(), 10_000);
         let names: Vec<_> = registry.definitions().map(|d| d.name().to_string()).collect();

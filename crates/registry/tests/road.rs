@@ -1,7 +1,10 @@
-//! Proof that the road has no side doors: each case leaves a stage out, or mixes two calls, and must not compile. That the whole road does compile is what `pipeline.rs` of `execution` shows.
+//! Proof that no stage of the pipeline can be skipped: each case omits a stage, or mixes two calls, and must
+//! not compile. `pipeline.rs` of `execution` shows that the complete pipeline compiles.
+//!
+//! No error may point into the standard library: with the component `rust-src` rustc prints its lines, without it does not.
 
 #[test]
-fn a_road_with_a_stage_left_out_does_not_compile() {
+fn pipeline_without_a_stage_does_not_compile() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("tests/road/without_*.rs");
     cases.compile_fail("tests/road/forged_*.rs");

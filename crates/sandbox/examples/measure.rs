@@ -1,10 +1,10 @@
-//! What confinement costs: `true` started plainly, confined in both tiers, and by bubblewrap where it is installed, in
-//! turns. What is measured is how long a caller waits, from its order to the report.
+//! Measures the cost of confinement: `true` started plainly, confined in both tiers, and by bubblewrap where
+//! it is installed, in turns. The measured time is what a caller waits, from the request to the report.
 //!
 //! `cargo run --release -p sandbox --example measure -- [--rounds N] [--raw] [NAME=COMMAND…]`
 //!
-//! Each NAME=COMMAND is measured beside them, split at spaces, once in eight rounds: others take their time. With `--raw`
-//! every time is printed, in microseconds, a line each.
+//! Each NAME=COMMAND is measured as well, split at spaces, once in eight rounds because such commands are
+//! slow. With `--raw` every time is printed in microseconds, one line per command.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use sandbox::{Confined, End, Entered, Sandbox};
 use tool::SandboxTier;
 
 const ROUNDS: usize = 200;
-/// Commands of others run in one of so many rounds.
+/// Extra commands run in one of this many rounds.
 const SELDOM: usize = 8;
 /// Rounds that only warm up.
 const WARM_UP: usize = 10;
-/// Before each start, so that what is left of the one before is gone: namespaces are taken apart after the answer, and
-/// the next launcher stands ready by then, as it does between two calls.
+/// Pause before each start, so that the leftovers of the previous one are gone: namespaces are torn down
+/// after the report, and the next launcher is ready by then, as it is between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
 const BUBBLEWRAP: [&str; 5] = ["--ro-bind", "/", "/", "--unshare-all", "true"];
 
-/// What is measured, in the order of its rows.
+/// Ways to start the program, in the order of the rows.
 #[derive(Clone, Copy)]
 enum Start {
     Plain,
@@ -37,7 +37,7 @@ const STARTS: [(&str, Start); 4] = [
     ("bwrap --ro-bind / / --unshare-all", Start::Bubblewrap),
 ];
 
-/// What the command line asked for.
+/// Parsed command line.
 struct Wish {
     rounds: usize,
     raw: bool,
@@ -58,7 +58,7 @@ impl Wish {
                     let command = command.split(' ').map(str::to_owned).collect();
                     wish.beside.push((name.to_owned(), command));
                 }
-                (other, None) => return Err(format!("`{other}` is no NAME=COMMAND")),
+                (other, None) => return Err(format!("`{other}` is not NAME=COMMAND")),
             }
         }
         Ok(wish)
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Entered::Program => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    // In a task, as the daemon's calls are: what waits outside of one is woken by another thread first.
+    // In a task, as the daemon's calls are: code outside of a task is woken through another thread first.
     let wish = Wish::parse(std::env::args().skip(1));
     let measured = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
         let task = runtime.spawn(measure(wish?));
@@ -136,7 +136,7 @@ async fn confined(sandbox: &Sandbox) -> Result<Duration, String> {
     let took = began.elapsed();
     match report.end {
         End::Exited(0) => Ok(took),
-        end => Err(format!("it ended so: {end:?}")),
+        end => Err(format!("the program ended with {end:?}")),
     }
 }
 
@@ -149,10 +149,7 @@ fn plain(program: &str, words: &[&str]) -> Option<Duration> {
 
 fn print(times: &[Vec<Duration>; 4]) {
     let [plain, .., bubblewrap] = times.each_ref().map(|times| at(times, 50));
-    println!(
-        "{:<44} {:>9} {:>9} {:>9} {:>9}",
-        "a program that does nothing", "p10", "p50", "x plain", "x bwrap"
-    );
+    println!("{:<44} {:>9} {:>9} {:>9} {:>9}", "no-op program", "p10", "p50", "x plain", "x bwrap");
     for ((name, _), times) in STARTS.into_iter().zip(times).filter(|(_, times)| !times.is_empty()) {
         let (low, middle) = (at(times, 10), at(times, 50));
         let ratio = |to: Duration| match to.is_zero() {
@@ -164,7 +161,7 @@ fn print(times: &[Vec<Duration>; 4]) {
     }
 }
 
-/// The time that this many of a hundred stay below.
+/// Returns the percentile `part`.
 fn at(times: &[Duration], part: usize) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

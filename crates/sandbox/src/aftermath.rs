@@ -1,5 +1,6 @@
-//! What comes after a run: names it made that something would run by itself are set aside. Where nobody waits for it any
-//! more that is done once its processes are gone, and where the daemon went with it, by the next one.
+//! Cleanup after a run: quarantines new files that other programs run automatically. If the caller no longer
+//! waits, the cleanup happens once the run's processes are gone; if the daemon died with the run, the next
+//! daemon does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,31 +18,31 @@ use crate::pool::Launcher;
 use crate::quarantine::{Quarantined, quarantine};
 use crate::runs::Noted;
 
-/// What was there before a run, as far as it tells what is new after it.
+/// State of the granted folders before a run, as far as it is needed to recognise new files after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// The folders it could change.
+    /// Folders that the run could change.
     pub(crate) writable: Vec<PathBuf>,
-    /// What was hidden there, and not looked into.
+    /// Hidden paths in them, which were not scanned.
     pub(crate) hidden: BTreeSet<PathBuf>,
-    /// Protected names that were there.
+    /// Protected paths that existed.
     pub(crate) kept: BTreeMap<PathBuf, Kept>,
-    /// Repositories under names of their own that were there.
+    /// Bare repositories (folders without a `.git` name) that existed.
     pub(crate) repositories: BTreeSet<PathBuf>,
 }
 
-/// Whether other runs went on beside one.
+/// States if other runs were active during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// None did, the whole time.
+    /// No other run was active at any time.
     None,
-    /// Some did, or nobody knows.
+    /// Other runs were active, or it is unknown.
     Others,
 }
 
 impl Before {
-    /// Sets aside what is new, or only what is new since before then. Nothing of the run is left, so what is found now is
-    /// what it left behind. Blocks on the disk.
+    /// Quarantines new names, limited to those changed before `latest` if it is given. No process of the run
+    /// is left, so everything that is new now was left by it. Blocks on the disk.
     pub(crate) fn set_new_names_aside(
         &self,
         company: Company,
@@ -50,7 +51,7 @@ impl Before {
     ) -> Result<Vec<Quarantined>, SandboxError> {
         let (mut aside, mut problem) = (Aside::default(), None);
         for folder in &self.writable {
-            // What was hidden was not looked into before, so what is in it is not new.
+            // Hidden folders were not scanned before the run, so their contents are not new.
             let shows = |path: &Path| !self.hidden.contains(path);
             let unseen = look::each(folder, bounds, Closed::Opened, &shows, &mut |found| {
                 let new = self.new_in(&found, company);
@@ -67,22 +68,24 @@ impl Before {
         Err(problem)
     }
 
-    /// What is there now that was not, in a folder that is one of those that could be changed.
+    /// Returns the paths of a writable folder that are there now and were not before.
     fn new_in(&self, found: &Inventory, company: Company) -> Vec<PathBuf> {
         let is_known = |folder: &Path| self.repositories.contains(folder);
         let of_new_repository =
             |path: &Path, now: &Kept| now.is_of_repository && !path.parent().is_some_and(is_known);
         let names = found.kept.iter().filter(|(path, now)| !self.knew(path, now, company));
         let names = names.filter(|(path, now)| !of_new_repository(path, now)).map(|(path, _)| path.clone());
-        // Without its sign git takes no notice of the rest, which may have been there before.
+        // Without `HEAD` git does not take the folder for a repository; the other files may have existed
+        // before.
         let repositories = found.repositories.iter().filter(|folder| !is_known(folder));
         let signs = repositories.map(|folder| folder.join(SIGN_OF_REPOSITORY));
-        // What was too deep before was hidden, and is not come to again.
+        // Folders that were too deep before the run were hidden, and this scan does not reach them.
         let deep = found.deep.iter().map(|held| held.path.clone());
         names.chain(signs).chain(deep).collect()
     }
 
-    /// Sets a name aside, unless something that was there before would go with it: a rule knows that by its path.
+    /// Quarantines a path, unless a path that existed before would move with it: the rules know that one by
+    /// its path.
     fn set_aside(&self, path: &Path) -> Option<Quarantined> {
         let below = (Bound::Excluded(path), Bound::Unbounded);
         let kept = self.kept.range::<Path, _>(below).next().map(|(path, _)| path);
@@ -94,9 +97,10 @@ impl Before {
         }
     }
 
-    /// Whether a protected name found later is the one that was here: the same file. For a run without company another
-    /// one in the same folder is, too: a mount held the name, so only somebody outside can have replaced it. In company
-    /// a name can be freed by who did not hold it, and given by who did.
+    /// Returns true if a protected path still has the file that was there before the run. If no other run was
+    /// active, another file in the same folder is accepted too: a mount protected the path, so only a process
+    /// outside can have replaced it. With concurrent runs, one that did not protect the path can free it and
+    /// one that did can fill it.
     fn knew(&self, path: &Path, now: &Kept, company: Company) -> bool {
         self.kept.get(path).is_some_and(|before| {
             let is_same = before.file == now.file && before.made == now.made && before.is_link == now.is_link;
@@ -106,12 +110,12 @@ impl Before {
     }
 }
 
-/// What was set aside, as far as it is listed.
+/// Quarantined files, as far as they are listed.
 #[derive(Default)]
 struct Aside {
     listed: Vec<Quarantined>,
     bytes: usize,
-    /// How many are told in the log alone.
+    /// Number of further files, which are only logged.
     more: usize,
 }
 
@@ -132,7 +136,8 @@ impl Aside {
     }
 }
 
-/// Whether a name was last given or changed before this time, by the clock that no program sets. What cannot be asked was.
+/// Returns true if the inode of a path last changed before this time; the change time cannot be set by
+/// programs. Also true if it cannot be read.
 fn is_from_before(path: &Path, latest: SystemTime) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(facts) = path.symlink_metadata() else { return true };
@@ -140,8 +145,7 @@ fn is_from_before(path: &Path, latest: SystemTime) -> bool {
     u64::try_from(facts.ctime()).unwrap_or(0) <= latest
 }
 
-/// A run that goes on. Dropped before it is over, because nobody waits for it any more or because it failed, it is ended
-/// all the same, and seen to.
+/// A run in progress. Dropping it, after a cancellation or a failure, ends the run and cleans up after it.
 pub(crate) struct Underway {
     run: Option<Run>,
 }
@@ -152,7 +156,7 @@ struct Run {
     remains: Remains,
 }
 
-/// What a run leaves to be done.
+/// Resources needed for the cleanup of a run.
 struct Remains {
     noted: Option<Noted>,
     place: Option<Place>,
@@ -175,20 +179,20 @@ impl Underway {
         self.run.as_mut().map(|run| (&run.confined, &mut run.launcher))
     }
 
-    /// It is over, and nothing of it is left but what it made.
+    /// Cleans up after a run that is over.
     pub(crate) async fn over(mut self) -> Result<Vec<Quarantined>, SandboxError> {
         let Some(run) = self.run.take() else { return Err(SandboxError::Lost) };
         run.remains.see_to(run.confined.before).await
     }
 
-    /// Ends it, and sees to what it made.
+    /// Ends the run and cleans up after it.
     pub(crate) async fn end(mut self) -> Result<Vec<Quarantined>, SandboxError> {
         let Some(run) = self.run.take() else { return Err(SandboxError::Lost) };
         run.launcher.end().await;
         run.remains.see_to(run.confined.before).await
     }
 
-    /// Its walls were not built, so that nothing ran and nothing can be left.
+    /// Releases a run whose sandbox was not built, so that nothing ran and nothing can be left behind.
     pub(crate) async fn not_begun(mut self) -> Option<Confined> {
         let run = self.run.take()?;
         run.launcher.end().await;
@@ -202,12 +206,12 @@ impl Underway {
 impl Drop for Underway {
     fn drop(&mut self) {
         let Some(run) = self.run.take() else { return };
-        // Without a runtime this program is ending, and the next one finds the note.
+        // Without a runtime this process is ending; the next daemon finds the journal entry.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             run.launcher.end().await;
             if let Err(error) = run.remains.see_to(run.confined.before).await {
-                tracing::warn!(%error, "what an abandoned run left behind");
+                tracing::warn!(%error, "cleanup after an abandoned run");
             }
         });
     }
@@ -235,7 +239,7 @@ impl Remains {
     }
 }
 
-/// What was set aside, told in the log, if all of it was; what was not is kept in mind.
+/// Logs the quarantined files; fails if some could not be quarantined, and remembers those.
 pub(crate) fn all_set_aside(aside: Vec<Quarantined>, left: &Left) -> Result<Vec<Quarantined>, SandboxError> {
     aside.iter().for_each(told);
     let still: Vec<PathBuf> =
@@ -247,11 +251,11 @@ pub(crate) fn all_set_aside(aside: Vec<Quarantined>, left: &Left) -> Result<Vec<
     Err(SandboxError::LeftInPlace(still))
 }
 
-/// Says in the log what was set aside: not every result can.
+/// Logs a quarantined file, because not every result can report it.
 fn told(aside: &Quarantined) {
     match &aside.moved_to {
-        Some(moved_to) => tracing::warn!(path = ?aside.path, ?moved_to, "set aside what a run left behind"),
-        None => tracing::warn!(path = ?aside.path, "could not set aside what a run left behind"),
+        Some(moved_to) => tracing::warn!(path = ?aside.path, ?moved_to, "quarantined a leftover file"),
+        None => tracing::warn!(path = ?aside.path, "could not quarantine a leftover file"),
     }
 }
 
@@ -270,14 +274,14 @@ mod tests {
             Before { writable: vec![self.root.clone()], hidden: BTreeSet::new(), kept, repositories }
         }
 
-        /// Another file under this name.
+        /// Replaces the file at this path with another one.
         fn replace(&self, name: &str) {
             std::fs::write(self.root.join("other"), "another").unwrap();
             std::fs::rename(self.root.join("other"), self.root.join(name)).unwrap();
         }
     }
 
-    /// What is set aside then, by its name.
+    /// Returns the paths that are quarantined.
     fn aside(before: &Before, company: Company) -> Vec<PathBuf> {
         let aside = before.set_new_names_aside(company, None, &Bounds::after()).unwrap();
         assert!(aside.iter().all(|one| one.moved_to.is_some()), "{aside:?}");
@@ -285,33 +289,33 @@ mod tests {
     }
 
     #[test]
-    fn a_protected_name_is_known_again_by_its_file() {
+    fn protected_path_is_recognised_by_its_file() {
         let world = World::with(&[".git"], &[".git/config"]);
         let (before, config) = (world.before(), world.root.join(".git/config"));
         assert!(aside(&before, Company::Others).is_empty());
         std::fs::write(&config, "changed by the owner").unwrap();
-        assert!(aside(&before, Company::Others).is_empty(), "the same file");
+        assert!(aside(&before, Company::Others).is_empty(), "same file");
         world.replace(".git/config");
-        assert!(aside(&before, Company::None).is_empty(), "replaced in its folder: from outside");
+        assert!(aside(&before, Company::None).is_empty(), "replaced in its folder by a process outside");
         let of_another = aside(&before, Company::Others);
-        assert_eq!(of_another, std::slice::from_ref(&config), "or by a run beside this one");
+        assert_eq!(of_another, std::slice::from_ref(&config), "or by a concurrent run");
         std::fs::rename(world.root.join(".git"), world.root.join("moved")).unwrap();
         std::fs::create_dir(world.root.join(".git")).unwrap();
         std::fs::write(&config, "by another").unwrap();
-        assert_eq!(aside(&before, Company::None), [config], "the folder is another");
+        assert_eq!(aside(&before, Company::None), [config], "another folder");
     }
 
     #[test]
-    fn a_number_given_out_again_makes_no_other_file_known() {
+    fn reused_inode_is_not_mistaken_for_the_old_file() {
         let world = World::with(&[], &[".envrc"]);
         let mut before = world.before();
         let kept = before.kept.values_mut().next().unwrap();
         kept.made.1 += 1;
-        assert_eq!(aside(&before, Company::Others), [world.root.join(".envrc")], "made at another time");
+        assert_eq!(aside(&before, Company::Others), [world.root.join(".envrc")], "created at another time");
     }
 
     #[test]
-    fn a_folder_that_became_a_repository_loses_what_makes_it_one() {
+    fn new_repository_loses_its_head_file() {
         let world = World::with(&["src/hooks", "own/objects", "own/refs"], &["own/HEAD", "own/config"]);
         let before = world.before();
         assert!(before.kept.contains_key(&world.root.join("own/config")));
@@ -324,12 +328,12 @@ mod tests {
         let mut set_aside = aside(&before, Company::None);
         set_aside.sort();
         assert_eq!(set_aside, ["own/hooks", "src/HEAD"].map(|name| world.root.join(name)));
-        assert!(world.root.join("src/hooks").exists(), "it was there before");
+        assert!(world.root.join("src/hooks").exists(), "it existed before");
         assert!(aside(&before, Company::None).is_empty());
     }
 
     #[test]
-    fn nothing_that_was_there_before_goes_with_a_name_that_is_set_aside() {
+    fn quarantine_moves_nothing_that_existed_before() {
         let world = World::with(&["a/.vscode"], &["a/.env"]);
         let hidden = [world.root.join("a/.env")].into();
         for before in [world.before(), Before { hidden, kept: BTreeMap::new(), ..world.before() }] {
@@ -345,12 +349,12 @@ mod tests {
         assert!(matches!(all_set_aside(one(None), &left), Err(SandboxError::LeftInPlace(_))));
         assert!(left.refuse_in(&[world.root.join("elsewhere")]).is_ok());
         assert!(world.root.join("a/.vscode").exists());
-        assert!(left.refuse_in(std::slice::from_ref(&world.root)).is_ok(), "by now it can be set aside");
+        assert!(left.refuse_in(std::slice::from_ref(&world.root)).is_ok(), "it can be quarantined now");
         assert!(!world.root.join("a/.vscode").exists());
     }
 
     #[test]
-    fn what_is_newer_than_a_run_is_not_its_own() {
+    fn files_newer_than_the_run_are_not_quarantined() {
         let world = World::with(&[], &[]);
         let before = world.before();
         std::fs::write(world.root.join(".bashrc"), "").unwrap();
@@ -363,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_over_is_set_aside_and_closed_again() {
+    fn files_in_unreadable_folders_are_quarantined() {
         ::tests::give_up_root_for_good();
         let world = World::with(&["a/b", "c"], &[]);
         let before = world.before();
@@ -380,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_no_time_for_is_told_as_unseen() {
+    fn scan_timeout_is_reported_as_incomplete() {
         let world = World::with(&[], &[]);
         let before = world.before();
         std::fs::write(world.root.join(".bashrc"), "").unwrap();
@@ -393,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn more_names_than_are_listed_are_set_aside_all_the_same() {
+    fn files_beyond_the_list_limit_are_quarantined_too() {
         let world = World::with(&["a", "b", "c"], &[]);
         let before = world.before();
         let left = ["a/.bashrc", "b/.bashrc", "c/.bashrc"];

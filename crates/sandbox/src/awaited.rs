@@ -1,5 +1,5 @@
-//! Work on the disk that goes on only as long as somebody waits for it. A thread that blocks cannot be ended from outside, so
-//! it is told, and asks at every step.
+//! Cancellation of blocking work on the disk. A blocked thread cannot be stopped from outside, so the work
+//! checks a flag at every step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinError;
 
-/// Whether somebody still waits.
+/// Flag that is set when the caller no longer waits for the work.
 #[derive(Clone, Debug, Default)]
 pub struct Awaited {
     is_given_up: Arc<AtomicBool>,
 }
 
-/// Gives the work up when who waits for it goes.
+/// Cancels the work when the waiting future is dropped.
 struct Waiting(Awaited);
 
 impl Drop for Waiting {
@@ -22,7 +22,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Does this on a thread that may block, and tells it when nobody waits for it any more.
+/// Runs a closure on the blocking pool and cancels it when the returned future is dropped.
 pub async fn while_awaited<T: Send + 'static>(
     work: impl FnOnce(&Awaited) -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -31,7 +31,7 @@ pub async fn while_awaited<T: Send + 'static>(
     tokio::task::spawn_blocking(move || work(&awaited)).await
 }
 
-/// Until when something is worth doing.
+/// Deadline of work that can also be cancelled.
 #[derive(Clone, Debug)]
 pub(crate) struct Until {
     awaited: Awaited,
@@ -39,12 +39,12 @@ pub(crate) struct Until {
 }
 
 impl Until {
-    /// As long as somebody waits, and no longer than this.
+    /// Ends at cancellation or at the deadline.
     pub(crate) fn given_up_or(awaited: &Awaited, deadline: Instant) -> Until {
         Until { awaited: awaited.clone(), deadline }
     }
 
-    /// For so long, whoever waits.
+    /// Ends after this time, without cancellation.
     pub(crate) fn after(time: Duration) -> Until {
         Until { awaited: Awaited::default(), deadline: Instant::now() + time }
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_any_more_is_told() {
+    async fn dropped_future_cancels_its_work() {
         let (begins, begun) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
         let work = tokio::spawn(while_awaited(move |awaited: &Awaited| {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn its_time_ends_it_as_well() {
+    fn deadline_ends_work() {
         assert!(Until::after(Duration::ZERO).is_over());
         assert!(!Until::after(Duration::from_secs(3600)).is_over());
     }

@@ -1,9 +1,9 @@
-//! The seam between systems: how a launcher becomes one, and how it builds its walls.
+//! Platform backends: each one runs a launcher and builds the sandbox with the means of its operating system.
 
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(all(target_os = "linux", test))]
-#[allow(unused_imports, reason = "the tests of the library ask for no version; the test program does")]
+#[allow(unused_imports, reason = "the unit tests do not use it; the `sandbox` test program does")]
 pub(crate) use linux::landlock_version;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{

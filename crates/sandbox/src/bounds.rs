@@ -1,5 +1,5 @@
-//! Up to where folders are looked through. What is in them is for others to say, so each bound holds while looking: of
-//! entries, of what is remembered of them, and of time.
+//! Bounds of a directory scan. Other programs determine what the folders contain, so each bound is enforced
+//! during the scan: entries, remembered names, and time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,38 +7,39 @@ use std::time::Duration;
 use crate::awaited::Until;
 use crate::error::SandboxError;
 
-/// A folder larger than this is refused rather than looked through half: what was not seen would not be hidden.
+/// Most entries before a run. A larger folder is refused instead of scanned in part, because entries that
+/// were not seen would not be hidden.
 pub(crate) const MOST_BEFORE: usize = 400_000;
-/// After a run more is looked at: what it left must be found even where the next one will be refused.
+/// Most entries after a run. Higher, because leftovers must be found even where the next run will be refused.
 const MOST_AFTER: usize = 4_000_000;
-/// What was not found after a run by then is told as unseen. Nobody gives this up: what a run left matters to others than
-/// who waits for it.
+/// Time limit of the scan after a run; what it has not reached by then is reported as unscanned. The scan is
+/// not cancelled with its call, because leftovers affect other programs too.
 const LONGEST_AFTER: Duration = Duration::from_secs(30);
 
-/// More names than this are not held one by one: each is a mount.
+/// Most paths that are hidden, protected or pinned, because each needs a mount.
 pub(crate) const MOST_NAMES: usize = 20_000;
 pub(crate) const MOST_NAME_BYTES: usize = 4 * 1024 * 1024;
-/// More are set aside after a run, and not listed one by one.
+/// Most quarantined files that are listed; further ones are quarantined and only logged.
 const MOST_ASIDE: usize = 100_000;
 const MOST_ASIDE_BYTES: usize = 32 * 1024 * 1024;
-/// What the names of folders may take that wait to be looked through.
+/// Most memory for the names of queued folders.
 const MOST_WAITING: usize = 64 * 1024 * 1024;
 
-/// The bounds of one look.
+/// Bounds of one scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     pub(crate) entries: usize,
-    /// How many names are remembered of what is found.
+    /// Most names that are remembered.
     pub(crate) names: usize,
-    /// How long they are together.
+    /// Total length of these names.
     pub(crate) name_bytes: usize,
-    /// What the folders take that wait.
+    /// Memory of the queued folders.
     pub(crate) waiting: usize,
     pub(crate) until: Until,
 }
 
 impl Bounds {
-    /// Before a run, for as long as its call has.
+    /// Bounds before a run, with the deadline of its call.
     pub(crate) fn before(until: Until) -> Bounds {
         Bounds {
             entries: MOST_BEFORE,
@@ -49,7 +50,7 @@ impl Bounds {
         }
     }
 
-    /// After a run.
+    /// Bounds after a run.
     pub(crate) fn after() -> Bounds {
         Bounds {
             entries: MOST_AFTER,
@@ -60,7 +61,7 @@ impl Bounds {
         }
     }
 
-    /// Whether so many names, so long together, are more than is remembered.
+    /// Returns true if this many names of this total length exceed the bounds.
     pub(crate) fn are_too_many(&self, names: usize, bytes: usize) -> bool {
         names > self.names || bytes > self.name_bytes
     }

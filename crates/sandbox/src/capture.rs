@@ -1,30 +1,30 @@
-//! What is kept of an output that may have no end: its beginning, its end, and how much was between them.
+//! Bounded capture of an output of any length: its head, its tail, and the number of bytes between them.
 
 use std::collections::VecDeque;
 
 use crate::spill::{Spill, Spilled, Spills};
 
-/// An output, or as much of it as was to be kept. Bytes, as they were written.
+/// Captured output, as unchanged bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The beginning.
+    /// Beginning of the output.
     pub head: Vec<u8>,
-    /// The end, where something between was left out.
+    /// End of the output, if bytes were omitted before it.
     pub tail: Vec<u8>,
-    /// How many bytes were between the two.
+    /// Number of bytes between the two.
     pub omitted: u64,
-    /// Where all of it is, if something was left out and there was a place for it.
+    /// Complete output in the spill store, if bytes were omitted and a store is set.
     pub spilled: Option<Spilled>,
 }
 
 impl Captured {
-    /// How many bytes there were.
+    /// Returns the size of the whole output.
     pub fn total(&self) -> u64 {
         self.head.len() as u64 + self.omitted + self.tail.len() as u64
     }
 }
 
-/// An output while it comes in. It never holds more than it may keep.
+/// Output being captured. It never holds more than its capacity.
 #[derive(Debug)]
 pub(crate) struct Capture {
     head: Vec<u8>,
@@ -32,13 +32,14 @@ pub(crate) struct Capture {
     seen: u64,
     head_room: usize,
     tail_room: usize,
-    /// Where the whole goes once it does not fit.
+    /// Store for the complete output if it does not fit.
     spills: Option<Spills>,
     spill: Option<Spill>,
 }
 
 impl Capture {
-    /// Keeps this many bytes, half from each end, and the whole elsewhere if that is not all.
+    /// Captures this many bytes, half from each end, and writes the complete output to the store if it does
+    /// not fit.
     pub(crate) fn keeping(bytes: usize, spills: Option<Spills>) -> Self {
         let head_room = bytes / 2;
         Capture {
@@ -66,7 +67,7 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// Writes what no longer fits, and first what was kept until now, which until now was everything.
+    /// Writes bytes to the store; the first time, also everything captured so far, which is still complete.
     fn spill_over(&mut self, bytes: &[u8]) {
         if let Some(spills) = self.spills.take() {
             self.spill = spills.begin().ok();
@@ -110,7 +111,7 @@ mod tests {
         let kept =
             captured.spilled.as_ref().map(|kept| spills.page(&kept.id, 0, 100).unwrap().unwrap().bytes);
         let whole = (omitted > 0).then(|| writes.concat().into_bytes());
-        assert_eq!(kept, whole, "{writes:?}: all of it is kept if it is not all there");
+        assert_eq!(kept, whole, "{writes:?}: the complete output is stored if the capture is not complete");
         let spilled = captured.spilled.clone();
         assert_eq!(
             captured,
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ends_are_kept_and_what_is_between_is_counted() {
+    fn head_and_tail_are_kept_and_the_middle_is_counted() {
         check(10, &[], "", "", 0);
         check(10, &["abc"], "abc", "", 0);
         check(10, &["0123456789"], "0123456789", "", 0);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_stay_as_they_are() {
+    fn non_text_bytes_are_unchanged() {
         let bytes: Vec<u8> = (0..=255).collect();
         let mut capture = Capture::keeping(1024, None);
         capture.take(&bytes);

@@ -1,5 +1,5 @@
-//! What this machine can do, found out by doing it: a version number says what a kernel has, not what it lets this
-//! process use.
+//! Self-check: determines what this machine supports by trying it. A version number shows what a kernel has,
+//! not what it lets this process use.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -18,48 +18,48 @@ use crate::report::End;
 use crate::run;
 use crate::sandbox::Availability;
 
-/// Long enough for a loaded machine; only a failure waits for it.
+/// Long enough for a loaded machine; only a failing check waits this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a program that is tried out may use.
+/// Limits of a probe.
 const MEMORY: u64 = 64 * 1024 * 1024;
 const PROCESSES: u64 = 8;
 
-/// A wall, and whether it held when it was leant against.
+/// Result of one attempt to break out of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What a confined program must not be able to do.
+    /// Action that a confined program must not be able to do.
     pub what: &'static str,
-    /// Whether it was not.
+    /// True if the sandbox blocked it.
     pub held: bool,
-    /// What the system said to it.
+    /// Error that the system returned to the attempt.
     pub cause: String,
-    /// What to do about a wall that did not hold.
+    /// Advice for the operator if it was not blocked.
     pub remedy: Option<&'static str>,
 }
 
-/// The best tier in which a program that does nothing comes to its end, and why no better one does.
+/// Returns the best tier in which a no-op program runs to its end, and why no better one does.
 pub(crate) fn availability() -> Availability {
     let failed = |message: String| Availability { tier: SandboxTier::None, missing: vec![message] };
     if !launcher::is_available() {
-        return failed("this program does not become a launcher when it is started again".to_owned());
+        return failed("this program did not call `sandbox::enter`, so it has no launcher".to_owned());
     }
     apart(try_tiers()).unwrap_or_else(failed)
 }
 
-/// Leans against the walls of this tier, from inside. `folder` is a private one that exists.
+/// Runs the probe in this tier. `folder` must be an existing private folder.
 pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<Finding>> {
     let file = folder.join("sandbox-check");
     std::fs::write(&file, "outside")?;
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))?;
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let (address, process) = (listener.local_addr()?, std::process::id());
-    // Where there is no namespace to count in, a watcher ends a run for its processes, and this one with it.
+    // Without a PID namespace the watcher would end the probe itself for its number of processes.
     let processes = if tier == SandboxTier::Full { PROCESSES } else { 0 };
     let said = lean(tier, &Targets { file: file.clone(), process, address, processes });
     std::fs::remove_file(&file)?;
-    // Without mounts of its own a run can change modes, and the tier is named for it.
-    // And nothing on macOS can be asked to trace this process without a risk.
+    // Without its own mounts a run can change file modes, which the reduced tier does not claim to prevent.
+    // On macOS there is no safe way to try tracing.
     let is_built = |push: &Push| match push {
         Push::Chmod | Push::Fork => tier == SandboxTier::Full,
         Push::Trace => cfg!(target_os = "linux"),
@@ -70,16 +70,16 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
 
 fn finding(push: Push, said: &Result<String, String>) -> Finding {
     let (held, cause) = match said.as_ref().map(|said| probe::answer(said, push)) {
-        Ok(Some(0)) => (false, "it worked".to_owned()),
+        Ok(Some(0)) => (false, "the attempt succeeded".to_owned()),
         Ok(Some(code @ 1..)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
-        Ok(Some(_)) => (false, "it could not be tried".to_owned()),
-        Ok(None) => (false, "the probe did not come to it".to_owned()),
+        Ok(Some(_)) => (false, "the attempt could not be made".to_owned()),
+        Ok(None) => (false, "the probe did not report this attempt".to_owned()),
         Err(error) => (false, error.clone()),
     };
     Finding { what: push.what(), held, cause, remedy: (!held).then(|| push.remedy()) }
 }
 
-/// What this program says that leans against the walls, or why it does not.
+/// Runs the probe; returns its output, or why it failed.
 fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
     let words = targets.words().into_iter().map(Into::into).collect();
     let program = program::itself().map_err(|error| error.to_string())?;
@@ -91,11 +91,11 @@ fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
     let finished = ran.map_err(|error| error.to_string())?;
     match finished.end {
         End::Exited(0) => Ok(String::from_utf8_lossy(&finished.stdout.head).into_owned()),
-        end => Err(format!("the probe ended so: {end:?}")),
+        end => Err(format!("the probe ended with {end:?}")),
     }
 }
 
-/// On a thread of its own, because the caller may be inside a runtime or have none.
+/// Runs a future on a separate thread, because the caller may or may not be inside a runtime.
 fn apart<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| {
@@ -104,7 +104,7 @@ fn apart<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
         });
         match tried.join() {
             Ok(done) => done.map_err(|error| error.to_string()),
-            Err(_) => Err("trying it out failed".to_owned()),
+            Err(_) => Err("the check panicked".to_owned()),
         }
     })
 }
@@ -114,9 +114,7 @@ async fn try_tiers() -> Availability {
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
         match try_tier(tier).await {
             Ok(End::Exited(0)) => return Availability { tier, missing },
-            Ok(end) => {
-                missing.push(format!("{}: a program that does nothing ended so: {end:?}", tier.as_str()))
-            }
+            Ok(end) => missing.push(format!("{}: a no-op program ended with {end:?}", tier.as_str())),
             Err(error) => {
                 let remedy = remedy(&error).map(|remedy| format!("; {remedy}")).unwrap_or_default();
                 missing.push(format!("{}: {error}{remedy}", tier.as_str()));
@@ -126,21 +124,21 @@ async fn try_tiers() -> Availability {
     Availability { tier: SandboxTier::None, missing }
 }
 
-/// What whoever runs this machine can do about walls that cannot be built.
+/// Returns what the operator can do about a set-up failure.
 fn remedy(error: &SandboxError) -> Option<&'static str> {
     let SandboxError::NotBuilt { step, cause, .. } = error else { return None };
     let code = cause.raw_os_error();
     Some(match step.as_str() {
-        // As the system numbers them: no room, and not permitted.
+        // 28 is ENOSPC.
         "namespaces" if code == Some(28) => "raise user.max_user_namespaces, which is used up or 0",
         "namespaces" => {
             "allow user namespaces: kernel.unprivileged_userns_clone=1, or on Ubuntu an AppArmor profile for sinew with \
              `userns,` or kernel.apparmor_restrict_unprivileged_userns=0"
         }
-        "mounts" => "in a container, allow it to mount: its seccomp and AppArmor profiles decide",
-        "landlock" => "Linux 5.13 or later with `landlock` among the lsm= of its command line",
-        "seccomp" => "a kernel with CONFIG_SECCOMP_FILTER",
-        "profile" => "run Sinew outside of another sandbox: they do not nest here",
+        "mounts" => "in a container, allow mounts in its seccomp and AppArmor profiles",
+        "landlock" => "use Linux 5.13 or later with `landlock` in the kernel parameter `lsm=`",
+        "seccomp" => "use a kernel with CONFIG_SECCOMP_FILTER",
+        "profile" => "run Sinew outside of another sandbox: sandboxes do not nest on macOS",
         _ => return None,
     })
 }
@@ -151,7 +149,7 @@ async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
     Ok(run::run(&confined, tier, &mut launcher, &mut Outlets::default()).await?.end)
 }
 
-/// A program that is granted nothing.
+/// Creates a command without grants.
 pub(crate) fn command(words: &[&str]) -> Result<Confined, SandboxError> {
     let program = program::of_system(words.first().copied().unwrap_or_default().as_ref())?;
     let words = words.iter().map(Into::into).collect();

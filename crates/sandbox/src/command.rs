@@ -1,31 +1,31 @@
-//! What is to be run: a program and its words, where, and for how long. No shell anywhere.
+//! Command to run: a program with its arguments, working folder and deadline. No shell is involved.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What a program may do in the folders its permit grants.
+/// Access of a program to the folders that its permit grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// What the permit says.
+    /// The access that the permit grants.
     AsPermitted,
-    /// Only look, whatever the permit says: a program that has nothing to change there need not be able to.
+    /// Read-only, whatever the permit grants, for a program that has nothing to change there.
     ReadOnly,
 }
 
-/// Where a program runs.
+/// Working folder of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workplace {
-    /// In this folder, which it was granted.
+    /// This folder, which must be in a granted one.
     In(PathBuf),
-    /// In the first folder it was granted; in `/` if it was granted none.
+    /// The first granted folder, or `/` if there is none.
     FirstGranted,
-    /// In `/`. Interpreters look for code where they run, and there nobody who calls a tool can put any.
+    /// `/`. Interpreters load code from their working folder, and no caller of a tool can put files there.
     Apart,
 }
 
 impl Workplace {
-    /// Where its caller says, who may say nothing.
+    /// Uses the folder that the caller requested, if it did.
     pub fn asked_for(folder: Option<PathBuf>) -> Self {
         folder.map_or(Workplace::FirstGranted, Workplace::In)
     }
@@ -34,20 +34,21 @@ impl Workplace {
 /// One program with its arguments.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The program, by its name on the fixed search path or by its whole path.
+    /// Program, by name on the fixed search path or by absolute path.
     pub program: OsString,
-    /// Its arguments, handed on as they are.
+    /// Arguments, passed unchanged.
     pub arguments: Vec<OsString>,
-    /// What it reads on its standard input; absent means `/dev/null`.
+    /// Standard input; `None` means `/dev/null`.
     pub input: Option<Vec<u8>>,
-    /// Where it runs.
+    /// Working folder.
     pub workplace: Workplace,
-    /// When it is ended.
+    /// Time at which it is ended.
     pub deadline: Instant,
-    /// How much of each of its two outputs is kept.
+    /// Number of bytes captured of each output stream.
     pub output_bytes: usize,
-    /// What it may do in the folders it was granted.
+    /// Access to the granted folders.
     pub grant: Grant,
-    /// Variables that are added to the few each program has, or replace one of them: of the tool, never of its caller.
+    /// Variables that extend or override the fixed environment. They come from the tool, never from its
+    /// caller.
     pub variables: Vec<(String, OsString)>,
 }

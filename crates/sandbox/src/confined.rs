@@ -1,11 +1,14 @@
-//! A command that may be run: its program found, its folders looked through, its walls decided.
+//! Command that is ready to run: its program is found, its folders are scanned, and its sandbox is
+//! determined.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use governance::{Isolation, Network, Permit, WorkspaceAccess};
+use nix::unistd::AccessFlags;
 use sha2::{Digest, Sha256};
 use tool::{SandboxTier, canonical};
 
@@ -22,15 +25,16 @@ use crate::shelves::Shelves;
 use crate::spec::{Limits, Spec};
 
 const MEBIBYTE: u64 = 1024 * 1024;
-/// As many as a login has on most systems.
+/// Open files limit of a login session on most systems.
 const OPEN_FILES: u64 = 1024;
-/// With a network. Of what is on its way between processes the kernel lets a user have as much as the one who sends may
-/// open, all of the user's programs together: this leaves those some that may open no more than a login.
+/// Open files limit with network access. The kernel limits the descriptors in flight between all processes of
+/// a user to the sender's own open files limit. This lower value leaves some for the user's other programs,
+/// which may open no more than a login session.
 const OPEN_FILES_AND_SENT: u64 = 512;
-/// Between the request to end and the end.
+/// Time between the request to terminate and the kill.
 const GRACE: Duration = Duration::from_millis(40);
 
-/// A permitted command with everything a launcher must know. Made from a permit and nothing less.
+/// A permitted command with everything a launcher needs. It can only be created from a permit.
 #[derive(Debug)]
 pub struct Confined {
     pub(crate) spec: Spec,
@@ -38,21 +42,21 @@ pub struct Confined {
     pub(crate) least: SandboxTier,
     pub(crate) output_bytes: usize,
     pub(crate) deadline: Instant,
-    /// When its preparation began.
+    /// Start of the preparation.
     pub(crate) begun: Instant,
     pub(crate) variables: Vec<(String, OsString)>,
     pub(crate) input: Option<Vec<u8>>,
-    /// Whose output it is.
+    /// Owner of the output.
     pub(crate) party: String,
-    /// What was there before.
+    /// State of the granted folders before the run.
     pub(crate) before: Before,
-    /// What is granted to it, if anything is.
+    /// Granted folders, if there are any.
     pub(crate) grants: Option<Grants>,
 }
 
 impl Confined {
-    /// Finds the program and looks through the folders of the permit, as long as somebody waits for it and the command has
-    /// time. Blocks on the disk.
+    /// Finds the program and scans the granted folders, until the deadline of the command or its
+    /// cancellation. Blocks on the disk.
     pub fn prepare(permit: &Permit, command: &Command, awaited: &Awaited) -> Result<Confined, SandboxError> {
         let begun = Instant::now();
         let of = |access| {
@@ -118,27 +122,28 @@ impl Confined {
         })
     }
 
-    /// The program, as it was found.
+    /// Returns the program that was found.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
 
-    /// Whether it may change something in the folders it was granted.
+    /// Returns true if it may change files in its granted folders.
     pub fn can_change(&self) -> bool {
         !self.before.writable.is_empty()
     }
 
-    /// What its walls let through: where that is the same, the same process may serve. Blocks on the disk.
+    /// Returns a fingerprint of the access that the sandbox allows; a process may be reused where it is
+    /// equal. Blocks on the disk.
     pub fn enclosure(&self) -> Enclosure {
         Enclosure::of(&self.spec)
     }
 
-    /// A program that does nothing and is granted nothing: what the walls alone cost.
+    /// Creates a no-op command without grants, to measure the cost of the sandbox alone.
     pub fn nothing() -> Result<Confined, SandboxError> {
         check::command(&["true"])
     }
 
-    /// A program that may read the system and nothing else, without network.
+    /// Creates a command that may read the system and nothing else, without network.
     pub(crate) fn granted_nothing(
         program: Program,
         words: Vec<OsString>,
@@ -186,7 +191,7 @@ impl Confined {
         }
     }
 
-    /// Looks again at what it was granted. Blocks on the disk.
+    /// Scans the granted folders again. Blocks on the disk.
     pub(crate) fn looked_through_again(mut self, awaited: &Awaited) -> Result<Confined, SandboxError> {
         if let Some(grants) = &self.grants {
             let until = Until::given_up_or(awaited, self.deadline);
@@ -195,32 +200,37 @@ impl Confined {
         Ok(self)
     }
 
-    /// Without mounts every name in a granted folder is as open as the folder is.
+    /// Fails if the command needs mounts that this tier does not have: without mounts, every path in a
+    /// granted folder is as accessible as the folder.
     pub(crate) fn refuse_what_needs_more_than(&self, tier: SandboxTier) -> Result<(), SandboxError> {
+        if tier == SandboxTier::Full {
+            return Ok(());
+        }
         let held = self
             .spec
             .writable
             .iter()
             .flat_map(|folder| self.spec.kept.iter().filter(move |held| held.path.starts_with(folder)));
-        match self.spec.hidden.iter().chain(held).next() {
-            Some(held) if tier != SandboxTier::Full => Err(SandboxError::NeedsFull(held.path.clone())),
-            _ => Ok(()),
+        let mut hidden = self.spec.hidden.iter().filter(|hidden| is_open_to_user(&hidden.path));
+        match hidden.next().or_else(|| held.into_iter().next()) {
+            Some(held) => Err(SandboxError::NeedsFull(held.path.clone())),
+            None => Ok(()),
         }
     }
 
-    /// The order for a launcher of this tier.
+    /// Returns the run request for a launcher of this tier.
     pub(crate) fn order(&self, tier: SandboxTier) -> Vec<u8> {
         let (limits, variables) = (self.limits_now(), environment::with(tier, &self.variables));
         Spec { tier, limits, variables, ..self.spec.clone() }.framed()
     }
 
-    /// Its limits, with the time that is left now.
+    /// Returns the limits with the time that is left now.
     pub(crate) fn limits_now(&self) -> Limits {
         Limits { time: self.time_left(), ..self.spec.limits }
     }
 
-    /// What the walls of this tier let through, as a digest: the same grants and limits have the same one, whatever runs
-    /// in them, however long it may, and whichever files have the names.
+    /// Returns a digest of the access that the sandbox allows in this tier. Equal grants and limits give
+    /// equal digests, independent of the program, its time limit and the inodes at the paths.
     pub(crate) fn walls_digest(&self, tier: SandboxTier) -> String {
         let limits = Limits { time: Duration::ZERO, ..self.spec.limits };
         let (words, variables) = (vec!["".into()], Vec::new());
@@ -243,7 +253,7 @@ fn open_files(network: Network) -> u64 {
     }
 }
 
-/// Where the program runs: in a folder it was granted, or in `/`.
+/// Returns the working folder of the program: a granted folder, or `/`.
 pub(crate) fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, SandboxError> {
     let mut granted = permit.folders().iter().map(|folder| folder.root());
     match &command.workplace {
@@ -266,5 +276,36 @@ pub(crate) fn refuse_nul(command: &Command) -> Result<(), SandboxError> {
     match command.variables.iter().any(variable) {
         true => Err(SandboxError::Nul("a variable")),
         false => Ok(()),
+    }
+}
+
+/// Returns true unless the path is closed to this user for good, such as `/etc/shadow`. The program runs as the same
+/// user and gains no rights, so a path that another user owns and closed needs no mount to hide it. The owner could
+/// change the mode, and a path that cannot be examined may be open: both count as open.
+fn is_open_to_user(path: &Path) -> bool {
+    let is_foreign = path.metadata().is_ok_and(|found| found.uid() != nix::unistd::geteuid().as_raw());
+    let can = |access| nix::unistd::access(path, access).is_ok();
+    !is_foreign || can(AccessFlags::R_OK) || can(AccessFlags::X_OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn own_file_without_permissions_counts_as_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let (secret, closed) = (folder.path().join("secret"), folder.path().join("closed"));
+        fs::write(&secret, "x").unwrap();
+        fs::set_permissions(&secret, Permissions::from_mode(0o000)).unwrap();
+        assert!(is_open_to_user(&secret), "its owner can change the mode");
+        fs::create_dir(&closed).unwrap();
+        fs::write(closed.join("inner"), "x").unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+        assert!(is_open_to_user(&closed.join("inner")), "it cannot be examined");
+        fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
     }
 }

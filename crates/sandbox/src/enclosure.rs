@@ -1,9 +1,11 @@
-//! Whether a program that was started earlier stands behind the walls that it would get now.
+//! Fingerprint of a sandbox, to decide if a process started earlier still has the sandbox that it would get
+//! now.
 //!
-//! What is hidden is hidden by a mount on a file. Whoever puts another file in its place under the same name takes the mount
-//! away with the old one, and a program that still runs sees the new one bare. So walls are the same only while the very
-//! files that were hidden are those that have the names. A name alone does not tell that, and neither does the number of a
-//! file: it is given out again, to the second next save of an editor.
+//! A hidden file is hidden by a mount on it. Replacing the file under the same path removes the mount
+//! together with the old file, and a process that is still running sees the new one. So a sandbox is
+//! unchanged only while the same files are at the hidden paths. The path alone does not show that, and
+//! neither does the inode number, which the file system reuses: an editor gets the same one again with its
+//! second next save.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,7 +17,7 @@ use tool::canonical;
 use crate::identity;
 use crate::spec::{Limits, Spec};
 
-/// What the walls of a program that changes nothing let through.
+/// Access that the sandbox of a read-only program allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enclosure {
     grants: String,
@@ -23,7 +25,7 @@ pub struct Enclosure {
 }
 
 impl Enclosure {
-    /// Of a program that is not started yet. Blocks on the disk.
+    /// Computes the fingerprint of a program that is not started yet. Blocks on the disk.
     pub(crate) fn of(spec: &Spec) -> Enclosure {
         let mut hidden = Sha256::new();
         for held in &spec.hidden {
@@ -32,7 +34,7 @@ impl Enclosure {
             hidden.update(stamp(&held.path));
         }
         let limits = Limits { time: Duration::ZERO, ..spec.limits };
-        // What is held in place matters to who could move it.
+        // Protected and pinned paths matter only to programs that could change them.
         let (words, none) = (vec!["".into()], Vec::new());
         let grants = Spec {
             limits,
@@ -52,13 +54,13 @@ impl Enclosure {
         }
     }
 
-    /// Whether this one was granted the same, and something else is to be hidden by now.
+    /// Returns true if `now` has the same grants but other files to hide.
     pub fn is_outdated_by(&self, now: &Enclosure) -> bool {
         self.grants == now.grants && self.hidden != now.hidden
     }
 }
 
-/// Tells the file of this name from every other that ever has it. One that is gone has a stamp too.
+/// Returns bytes that identify the file at this path, now and later. A missing file has a value too.
 fn stamp(path: &Path) -> [u8; 32] {
     let mut stamp = [0; 32];
     if let Ok(facts) = identity::facts_of(path) {
@@ -84,12 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_same_name_makes_other_walls() {
+    fn replaced_file_changes_the_fingerprint() {
         let folder = tempfile::tempdir().unwrap();
         let (secret, draft) = (folder.path().join(".env"), folder.path().join("draft"));
         let save = |text: &str| {
             let before = stamp(&secret);
-            // The clock of files goes in steps: until the next one a number that is free again has the same time.
+            // File timestamps advance in steps. Until the next step, a reused inode number would have the
+            // same timestamp.
             loop {
                 fs::write(&draft, text).unwrap();
                 if stamp(&draft)[16..] != before[16..] {
@@ -101,9 +104,9 @@ mod tests {
         };
         save("one");
         let first = enclosure(&[&secret]);
-        assert_eq!(enclosure(&[&secret]), first, "the same file");
+        assert_eq!(enclosure(&[&secret]), first, "same file");
         let mut seen = vec![first.clone()];
-        // The number of the first file is free again after the second save.
+        // The inode number of the first file is free again after the second save.
         for text in ["two", "three", "four"] {
             save(text);
             let now = enclosure(&[&secret]);
@@ -112,7 +115,7 @@ mod tests {
             seen.push(now);
         }
         let more = enclosure(&[&secret, folder.path()]);
-        assert!(first.is_outdated_by(&more), "what came to be hidden");
+        assert!(first.is_outdated_by(&more), "another hidden path");
         assert!(!first.is_outdated_by(&first.clone()));
     }
 }

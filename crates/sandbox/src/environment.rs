@@ -1,22 +1,22 @@
-//! The environment of a confined program, made from nothing. What the daemon was started with reaches no program, so
-//! no secret, and no variable that a loader or an interpreter acts on, can get in by being forgotten on a list.
+//! Environment of a confined program, built from scratch. The daemon's own environment reaches no program, so
+//! neither a secret nor a variable that a loader or interpreter acts on can leak through an incomplete list.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use tool::SandboxTier;
 
-/// Where programs are looked for, and what `PATH` is. Nothing a caller or a workspace can change.
+/// Search path for programs, and value of `PATH`. Neither a caller nor a workspace can change it.
 pub(crate) const SEARCH_PATH: &[&str] = if cfg!(target_os = "macos") {
     &["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
 } else {
     &["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
 };
 
-/// Where a program keeps what it need not keep: private to the call on Linux, emptied with it.
+/// Folder for temporary files; on Linux private to the call and removed with it.
 pub(crate) const SCRATCH: &str = "/tmp";
 
-/// The variables every program has, each as `NAME=value`.
+/// Returns the variables that every program has, each as `NAME=value`.
 pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
     [
         format!("PATH={}", SEARCH_PATH.join(":")),
@@ -25,16 +25,16 @@ pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
         "LANG=C.UTF-8".to_owned(),
         "TERM=dumb".to_owned(),
         "NO_COLOR=1".to_owned(),
-        // A prompt for a password would wait for a human who is not there.
+        // A password prompt would wait for input that never comes.
         "GIT_TERMINAL_PROMPT=0".to_owned(),
-        // Programs that would build a sandbox of their own can see that they are in one.
+        // Lets programs that would create their own sandbox detect this one.
         format!("SINEW_SANDBOX={}", tier.as_str()),
     ]
     .map(OsString::from)
     .to_vec()
 }
 
-/// The same with those a tool adds or replaces.
+/// Like `build`, with the variables that a tool adds or overrides.
 pub(crate) fn with(tier: SandboxTier, own: &[(String, OsString)]) -> Vec<OsString> {
     let replaced = |word: &OsString| {
         let name = word.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
@@ -49,7 +49,7 @@ pub(crate) fn with(tier: SandboxTier, own: &[(String, OsString)]) -> Vec<OsStrin
     all
 }
 
-/// The names of all variables a program has.
+/// Returns the names of all variables of a program.
 pub(crate) fn names(own: &[(String, OsString)]) -> Vec<String> {
     let name = |word: OsString| {
         let text = word.to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_our_own_environment_is_in_it() {
+    fn daemon_environment_does_not_reach_programs() {
         let built = build(SandboxTier::Full);
         let text = |word: &OsString| word.clone().into_string().unwrap();
         let names: Vec<String> =

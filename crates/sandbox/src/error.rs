@@ -1,119 +1,122 @@
-//! Why a program was not run, or not run to a known end.
+//! Errors of a run: why a program was not run, or its end is not known.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::status::{Problem, Step};
 
-/// What went wrong before, around or after a confined program; never what the program itself did.
+/// Failure before, during or after a confined run; never a failure of the program itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// No walls, so nothing ran.
+    /// The sandbox could not be built, so nothing ran.
     #[error("the sandbox could not be built: {step} `{what}`: {cause}")]
     NotBuilt {
-        /// The step of the set-up that failed.
+        /// Set-up step that failed.
         step: String,
-        /// What it was about.
+        /// Path or system call that the step was working on.
         what: String,
-        /// What the system said.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// The walls stood, and the program did not start in them.
+    /// The sandbox was built, but the program did not start in it.
     #[error("`{program}` could not be started: {cause}")]
     NotStarted {
-        /// The program.
+        /// Path of the program.
         program: String,
-        /// What the system said.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// No folder of the fixed search path has it.
-    #[error("there is no program `{name}` in {searched}")]
+    /// No folder of the search path contains the program.
+    #[error("program `{name}` was not found in {searched}")]
     NoProgram {
-        /// As it was named.
+        /// Name as the command gives it.
         name: String,
-        /// Where it was looked for.
+        /// Folders that were searched.
         searched: String,
     },
-    /// It is somewhere a confined process could have written it.
-    #[error("`{0}` is not in a folder that programs are taken from")]
+    /// The program is in a folder that a confined process could write to, or is named by a relative path.
+    #[error("`{0}` is not in a trusted program folder")]
     UntrustedProgram(PathBuf),
-    /// Policy has programs taken from a folder that calls write to, or that may not be read.
-    #[error("programs cannot be taken from `{0}`: a call could have written them, or may not read it")]
+    /// A policy takes programs from a folder that calls can write to, or that may not be read.
+    #[error("programs cannot be taken from `{0}`: calls can write to that folder, or may not read it")]
     UntrustedFolder(PathBuf),
-    /// A word names a file by the program's own view, which nobody else has.
-    #[error("`{0}` leads through a process, so that it cannot be shown what it is; name the file itself")]
+    /// An argument names a file through `/proc/PID`, which means something else to the daemon than to the
+    /// program.
+    #[error("`{0}` leads through a process in /proc, so the file cannot be determined; name it directly")]
     OwnView(PathBuf),
-    /// Its words name more than anybody can look at.
-    #[error("the words of the command name more files than a yes can be bound to, such as `{0}`")]
+    /// The arguments name more files than a command preview covers.
+    #[error("the arguments of the command name more files than an approval can cover, such as `{0}`")]
     NamesTooMuch(PathBuf),
-    /// A word, a name or a value cannot be handed to a program.
-    #[error("{0} has a NUL byte, which no program can be given")]
+    /// A part of the command contains a NUL byte.
+    #[error("{0} contains a NUL byte, which cannot be passed to a program")]
     Nul(&'static str),
-    /// Where it is to run is not a folder it was granted.
-    #[error("the folder `{0}` is not one the call was granted")]
+    /// The working folder is not in a granted folder.
+    #[error("the working folder `{0}` is not in a folder that the call was granted")]
     Folder(PathBuf),
-    /// What must be hidden or kept in a folder could not be found out.
-    #[error("`{folder}` could not be looked through: {cause}")]
+    /// A granted folder could not be scanned for paths to hide or protect.
+    #[error("`{folder}` could not be scanned: {cause}")]
     Unlisted {
         /// The granted folder.
         folder: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// The same, because there is too much of it.
-    #[error("`{folder}` has more than {limit} entries, too many to look for what must be hidden")]
+    /// A granted folder has too many entries to be scanned.
+    #[error("`{folder}` has more than {limit} entries, too many to scan for files that must be hidden")]
     TooLarge {
         /// The granted folder.
         folder: PathBuf,
-        /// How many are looked at.
+        /// Largest number of entries that are scanned.
         limit: usize,
     },
-    /// The same, because it took longer than the call has, or nobody waits for it any more.
-    #[error("`{0}` could not be looked through in the time there was")]
+    /// The scan took longer than the call has, or the call was cancelled.
+    #[error("`{0}` could not be scanned in the time available")]
     OutOfTime(PathBuf),
-    /// There are more names to hide or to hold than walls are built for.
+    /// There are more paths to hide or protect than the sandbox supports.
     #[error(
-        "{count} or more names must be hidden or held in the granted folders, too many to build walls for; most are in \
+        "{count} or more files in the granted folders must be hidden or protected, too many for the sandbox; most are in \
          `{most_in}`: remove them, or take that folder out of the workspace"
     )]
     TooManyNames {
-        /// How many were found.
+        /// Number of paths that were found.
         count: usize,
-        /// Where most of them are.
+        /// Folder that contains most of them.
         most_in: PathBuf,
     },
-    /// The walls of this tier cannot hide or hold single names in a folder.
-    #[error("`{0}` must be hidden or held, which needs the full tier of the sandbox")]
+    /// This tier cannot hide or protect single paths in a granted folder.
+    #[error("`{0}` must be hidden or protected, which needs the full tier of the sandbox")]
     NeedsFull(PathBuf),
-    /// What must be known to clean up after a run could not be written down first.
-    #[error("the run could not be noted, so it was not begun: {0}")]
+    /// The record needed to clean up after the run could not be written before it.
+    #[error("the run could not be recorded for its cleanup, so it was not started: {0}")]
     NotNoted(io::Error),
-    /// It ran, and what it left behind was not all found. What was found is set aside.
-    #[error("what the program left behind could not all be looked through: {0}")]
+    /// The program ran, but the scan for files it left behind is incomplete. The files that were found are
+    /// quarantined.
+    #[error("the files that the program left behind could not all be scanned: {0}")]
     LeftUnseen(Box<SandboxError>),
-    /// It ran, and left so many names that something else acts on that they are not listed. They are set aside.
+    /// The program ran and left more automatically executed files than are listed. All of them are
+    /// quarantined.
     #[error(
-        "the program left {0} names that something else runs, too many to list; the log has each of them"
+        "the program left {0} files that other programs run by themselves, too many to list; see the log"
     )]
     LeftTooMany(usize),
-    /// It ran, and left names that something else acts on, which could not be moved out of the way.
-    #[error("the program left {} where something else runs it, and it could not be set aside", names(.0))]
+    /// The program ran and left automatically executed files that could not be quarantined.
+    #[error("the program left {}, which could not be quarantined and which other programs run", names(.0))]
     LeftInPlace(Vec<PathBuf>),
-    /// The same of an earlier run.
+    /// An earlier run left a file that could not be quarantined.
     #[error(
-        "an earlier run left `{}`, which could not be set aside: remove or rename it before anything else runs here",
+        "an earlier run left `{}`, which could not be quarantined: remove or rename it first",
         .0.display()
     )]
     StillThere(PathBuf),
-    /// The launcher could not be started or did not answer as one.
+    /// The launcher could not be started, or broke the protocol.
     #[error("the launcher could not be used: {0}")]
     Launcher(io::Error),
-    /// The launcher was gone before it said how the program ended. The program went with it.
-    #[error("the launcher ended before it said how the program ended")]
+    /// The launcher ended before it reported how the program ended. The program ended with it.
+    #[error("the launcher ended before it reported how the program ended")]
     Lost,
 }
 
-/// Some names of a list, and how many more there are.
+/// Lists some paths, and the number of the remaining ones.
 fn names(list: &[PathBuf]) -> String {
     const SHOWN: usize = 5;
     let shown = list.iter().take(SHOWN).map(|path| format!("{path:?}")).collect::<Vec<_>>().join(", ");
@@ -124,7 +127,7 @@ fn names(list: &[PathBuf]) -> String {
 }
 
 impl SandboxError {
-    /// Whether something had another name than it was found under, or none, before the walls stood.
+    /// Returns true if a path was renamed, replaced or removed before the sandbox was built.
     pub(crate) fn is_moved(&self) -> bool {
         use nix::libc::{ELOOP, ENOENT, ENOTDIR, ESTALE};
         let SandboxError::NotBuilt { step, cause, .. } = self else { return false };

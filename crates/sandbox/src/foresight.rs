@@ -1,5 +1,5 @@
-//! What a command would run, before it does: the file behind its program's name, where it would run, and the files that
-//! its words name. For a person who is asked about it; the run itself finds and pins its program anew.
+//! Preview of a command for an approval request: the program file, the working folder, and the files that the
+//! arguments name. The run itself finds and pins its program again.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,38 +17,39 @@ use crate::program::{self, Executable};
 use crate::shelves::Shelves;
 use crate::view;
 
-/// Larger files are no scripts, and all of them would take longer to read than a person waits.
+/// Largest file that is digested, and most bytes in all. Larger files are not scripts, and reading them would
+/// delay the approval request.
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
-/// More files than a person reads the names of.
+/// Most files, more than a person would read the names of.
 const MOST_FILES: usize = 512;
-/// More names than a command has that a person can be shown.
+/// Most candidate paths, more than the arguments of a reviewable command contain.
 const MOST_NAMES: usize = 64 * 1024;
-/// No kernel follows a longer one.
+/// Longest candidate; the kernel accepts no longer path.
 const LONGEST_NAME: usize = 4096;
 
-/// What a command would run.
+/// Everything that a command would run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foresight {
-    /// The program.
+    /// Program file.
     pub program: Executable,
-    /// Where.
+    /// Working folder.
     pub folder: PathBuf,
-    /// The files of the granted folders that its words name, such as a script.
+    /// Files in the granted folders that the arguments name, such as scripts.
     pub files: Vec<Executable>,
-    /// The names of the variables it would have.
+    /// Names of the environment variables.
     pub variables: Vec<String>,
 }
 
 impl Foresight {
-    /// Looks at the disk, and may block on it.
+    /// Builds the preview. Blocks on the disk.
     pub fn of(permit: &Permit, command: &Command) -> Result<Foresight, SandboxError> {
         refuse_nul(command)?;
         let folders = permit.folders();
         let shelves = Shelves::of(permit)?;
         let program = program::find(&command.program, &shelves.search(), permit.written_to())?.executable;
         let folder = working_folder(command, permit)?;
-        // A shell reads its words there too.
+        // A shell reads commands from standard input too.
         let words = command.arguments.iter().map(|word| word.as_bytes()).chain(command.input.as_deref());
         let files =
             named(&folder, words, |path| folders.iter().any(|granted| path.starts_with(granted.root())))?;
@@ -57,7 +58,7 @@ impl Foresight {
     }
 }
 
-/// The files of the granted folders that words name.
+/// Returns the files in the granted folders that the arguments name.
 fn named<'a>(
     folder: &Path,
     words: impl Iterator<Item = &'a [u8]>,
@@ -89,8 +90,8 @@ fn named<'a>(
     Ok(files)
 }
 
-/// The names that a program may find in a word: the word, what is glued to an option of one letter, what follows a sign
-/// that programs join names with, and what a shell would make of it.
+/// Returns the paths that a program may find in an argument: the whole argument, the value attached to a
+/// one-letter option, the text after a separator such as `=`, and the words that a shell would split it into.
 fn names(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     let joins = |byte: &u8| b"=@:,".contains(byte);
     let splits =
@@ -103,7 +104,7 @@ fn names(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     both.filter(|name| (1..=LONGEST_NAME).contains(&name.len()))
 }
 
-/// What is glued to an option of one letter.
+/// Returns the value attached to a one-letter option.
 fn glued(name: &[u8]) -> Option<&[u8]> {
     match name {
         [b'-', _, rest @ ..] => Some(rest),
@@ -111,8 +112,9 @@ fn glued(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A regular file with its digest, read anew: a program that runs already may have it mapped. A folder has none; what a
-/// program finds in one is not foreseen.
+/// Returns a regular file with its digest, computed again because a running program may have it mapped;
+/// `None` for anything else. Files that a program would find inside a named folder are not part of the
+/// preview.
 fn digested(path: PathBuf) -> Result<Option<(Executable, u64)>, SandboxError> {
     let unreadable = |cause| SandboxError::NotStarted { program: path.display().to_string(), cause };
     let facts = path.metadata().map_err(unreadable)?;
@@ -130,9 +132,9 @@ fn digested(path: PathBuf) -> Result<Option<(Executable, u64)>, SandboxError> {
 mod tests {
     use super::*;
 
-    /// A command's words, and which files they name.
+    /// Each case lists arguments and the files they name.
     #[test]
-    fn a_file_is_named_however_a_program_is_told_of_it() {
+    fn files_are_found_in_every_form_of_argument() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for name in ["p.awk", "x.sh", "y.sh", "a b"] {
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_names_more_than_can_be_looked_at_is_not_foreseen() {
+    fn command_that_names_too_much_gets_no_preview() {
         let folder = tempfile::tempdir().unwrap();
         let words: String = (0..=MOST_NAMES).map(|n| format!("{n} ")).collect();
         let found = named(folder.path(), [words.as_bytes()].into_iter(), |_| true);

@@ -1,5 +1,5 @@
-//! What a call was granted of the file system, and what of it must be hidden or held. Looked up before a run, and once
-//! more where it had moved before the walls stood.
+//! Folders granted to a call, and the scan for paths in them that must be hidden or protected. The scan runs
+//! before each run, and again if a path moved before the sandbox was built.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::look;
 use crate::spec::Spec;
 use crate::turns::Turn;
 
-/// The folders of a call, and its rules for what is in them.
+/// Folders of a call, and the visibility rules for their contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Grants {
     pub(crate) writable: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    /// Looks them through, and puts into the specification what is found. Blocks on the disk.
+    /// Scans the folders and adds the results to the specification. Blocks on the disk.
     pub(crate) fn look(&self, spec: &mut Spec, until: &Until) -> Result<Before, SandboxError> {
         let roots: Vec<&Path> = self.writable.iter().chain(&self.readable).map(PathBuf::as_path).collect();
         let bounds = Bounds::before(until.clone());
@@ -47,14 +47,14 @@ impl Grants {
         Ok(Before { writable: self.writable.clone(), hidden, kept, repositories })
     }
 
-    /// Waits for a turn at looking through what is granted, if anything is.
+    /// Waits for a scan slot for the granted folders, if there are any.
     fn turn(roots: &[&Path], until: &Until) -> Result<Option<Turn>, SandboxError> {
         let Some(first) = roots.first() else { return Ok(None) };
         let folders = roots.iter().map(|root| root.to_path_buf()).collect();
         Turn::at(folders, until).map(Some).ok_or_else(|| SandboxError::OutOfTime(first.to_path_buf()))
     }
 
-    /// The names in the granted folders of files that are forbidden under another one.
+    /// Returns the hard links in the granted folders to files that are forbidden under another path.
     fn other_names_of_hidden(
         &self,
         found: &Inventory,
@@ -74,8 +74,8 @@ impl Grants {
         Ok(names.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// What the rules forbid by name in the folders of the system, which nobody looks through. What this user cannot
-    /// reach a program cannot either.
+    /// Returns the paths in system folders that the rules forbid by name; system folders are not scanned. A
+    /// path that this user cannot reach is skipped, because a program cannot reach it either.
     fn forbidden_in_system(&self, roots: &[&Path]) -> Vec<Held> {
         let is_systems = |path: &Path| SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
         let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));

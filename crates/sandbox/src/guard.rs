@@ -1,98 +1,98 @@
-//! The walls by name. Each place that builds one asks here whether it stands, and in the product it always does: the
-//! answer is a constant. A test program built from the same sources can leave single walls out, to show that each of
-//! them, and not another, is what stops an attempt.
+//! Names of the sandbox layers. The code that builds a layer asks here if it is enabled; in the product the
+//! answer is the constant `true`. A test program built from the same sources can disable single layers, to
+//! show that each attack is stopped by that layer and not by another one.
 
 use crate::status::{Problem, Step};
 
-/// One wall, in the order in which they are built.
+/// One layer, in the order in which they are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most are Linux's"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most layers exist only on Linux"))]
 pub(crate) enum Guard {
-    /// Descriptors that came along by mistake are closed.
+    /// Closes descriptors that were inherited by mistake.
     Strays,
-    /// Message queues and shared memory of its own.
+    /// Private message queues and System V shared memory.
     MessageNamespace,
-    /// A small part of what the user may watch of files.
+    /// Small share of the user's inotify limits.
     WatchedFiles,
-    /// Processes of its own.
+    /// Private PID namespace.
     ProcessNamespace,
-    /// Orphans come to the launcher, where there is no namespace for them.
+    /// The launcher is the subreaper of orphans, where there is no PID namespace.
     Adoption,
-    /// The first process ends with the launcher.
+    /// The init process dies with the launcher.
     ParentDeath,
-    /// Nothing looks into the first process, whose descriptors lead to the launcher.
+    /// The init process is not dumpable, because its descriptors lead to the launcher.
     Undumpable,
-    /// The file that was found is the one that is started.
+    /// The program file that was found is the one that is started.
     Pin,
-    /// A network of its own, where it has a loopback.
+    /// Private network namespace, where the run has a loopback.
     NetworkNamespace,
-    /// A granted folder that became a link since is not followed.
+    /// Symbolic links that have replaced a granted folder are not followed.
     NoLinks,
-    /// Everything is read-only.
+    /// The whole file system is read-only.
     ReadOnlyRoot,
-    /// No program has its owner's powers.
+    /// Set-user-id bits have no effect.
     NoSetuid,
-    /// Granted folders have no devices.
+    /// Device files in granted folders have no effect.
     NoDevices,
     /// Folders granted for reading are read-only.
     ReadOnlyGrant,
-    /// Scratch space of its own.
+    /// Private scratch space.
     Scratch,
-    /// Which is no larger than its memory.
+    /// The scratch space is limited to the memory of the run.
     ScratchSize,
-    /// A list of processes of its own.
+    /// Private `/proc`.
     ProcessList,
-    /// Terminals of its own.
+    /// Private devpts.
     Terminals,
-    /// The files that were found to be hidden or held are the ones that are.
+    /// The files that are hidden or protected are the ones that were found.
     SameFile,
-    /// Protected names stay as they are.
+    /// Protected paths are mounted read-only.
     Kept,
-    /// Forbidden names are covered.
+    /// Hidden paths are covered by mounts.
     Hidden,
-    /// Folders that rules reach something by keep their names.
+    /// Folders on the path to a hidden, protected or granted one cannot be renamed.
     Pinned,
-    /// No power is left.
+    /// All capabilities are dropped.
     Capabilities,
-    /// None can be gained.
+    /// `no_new_privs` is set.
     NoNewPrivileges,
-    /// Rules for files.
+    /// Landlock rules for files.
     Landlock,
-    /// Rules for ports.
+    /// Landlock rules for TCP ports.
     LandlockPorts,
-    /// Signals and nameless sockets stay within.
+    /// Landlock scopes for signals and abstract Unix sockets.
     LandlockScopes,
-    /// Calls of other architectures.
+    /// Calls of other architectures kill the process.
     Architecture,
-    /// Calls that are refused whatever their arguments are.
+    /// Calls that are refused regardless of their arguments.
     Calls,
-    /// New namespaces by `clone`.
+    /// `clone` cannot create namespaces.
     CloneFlags,
-    /// Files that others would run with the user's powers.
+    /// Files cannot get set-id bits.
     SetId,
-    /// Typing into a terminal.
+    /// Input cannot be inserted into a terminal.
     Typing,
-    /// Pairs of sockets of other families, and those that reach others.
+    /// Socket pairs are limited to types that reach only each other.
     Pairs,
-    /// Sockets.
+    /// Sockets are limited to the granted network.
     Sockets,
-    /// Descriptors on their way from one process to another.
+    /// Descriptors cannot be passed between processes.
     Sending,
-    /// Larger buffers for sockets and pipes.
+    /// Socket and pipe buffers cannot be enlarged.
     Buffers,
-    /// Locks that no descriptor shows, and leases.
+    /// Open file locks and leases are refused.
     Locks,
-    /// Memory that is shared and has no file.
+    /// Shared memory without a file is refused.
     SharedPages,
-    /// Processes that let nobody look into them.
+    /// Processes cannot make themselves non-dumpable.
     Hiding,
-    /// Processes that are nobody's orphans when their parents end.
+    /// Processes cannot avoid becoming orphans of the run when their parents end.
     Orphans,
-    /// Threads with descriptors of their own, which nobody would see.
+    /// Threads cannot have a separate descriptor table, which the monitor would not see.
     OwnDescriptors,
-    /// A session of its own.
+    /// Separate session.
     Session,
-    /// Descriptors beyond the three close with the exec.
+    /// Descriptors other than the standard streams are closed by the exec.
     Descriptors,
     /// No core files.
     CoreLimit,
@@ -100,63 +100,63 @@ pub(crate) enum Guard {
     FilesLimit,
     /// Memory that can be reserved.
     DataLimit,
-    /// Memory that cannot be paged out.
+    /// Locked memory.
     LockLimit,
-    /// Signals and timers that wait.
+    /// Pending signals and timers.
     SignalLimit,
     /// Processor time.
     CpuLimit,
-    /// The size of a file.
+    /// Size of a file.
     SizeLimit,
-    /// Processes.
+    /// Number of processes.
     ProcessLimit,
-    /// Orphans are buried one after the other.
+    /// Orphans are reaped with a delay.
     Pace,
-    /// The memory of all processes together, where the kernel counts it.
+    /// Memory limit of the control group.
     MemoryGroup,
-    /// Their number, where it does.
+    /// Process limit of the control group.
     ProcessGroup,
-    /// They are ended together, where it can.
+    /// Kill through the control group.
     KillGroup,
-    /// The memory of all processes together.
+    /// The watcher monitors the memory of all processes.
     MemoryWatch,
-    /// The tables for it count.
+    /// The monitor counts page tables.
     PageTables,
-    /// What the kernel holds for descriptors counts.
+    /// The monitor counts kernel memory held by descriptors.
     HeldWatch,
-    /// A process lives as long as one of its threads does.
+    /// A process counts as alive while one of its threads is.
     EveryThread,
-    /// The run ends when the daemon goes.
+    /// The run ends when the daemon disconnects.
     Desertion,
-    /// Every descendant is ended, where no namespace does it.
+    /// The launcher kills every descendant, where there is no PID namespace.
     KillDescendants,
-    /// All of them at once, where the kernel lets a launcher signal nobody else.
+    /// The launcher kills all descendants in one call, where the kernel supports signal scopes.
     Fence,
 }
 
-/// Whether a wall stands.
+/// Returns true if a layer is enabled.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn stands(_: Guard) -> bool {
     true
 }
 
-/// Whether a step of the set-up goes on as the kernel lets it. A test program can have it fail instead.
+/// Fault injection point before a set-up step; always passes in the product.
 #[cfg(not(test))]
 #[inline(always)]
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "its steps are Linux's"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used only on Linux"))]
 pub(crate) const fn may(_: Step) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A value for as long as a wall stands, else nothing.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "its callers are Linux's"))]
+/// Returns the value if the layer is enabled, else the default.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used only on Linux"))]
 pub(crate) fn held<T: Default>(guard: Guard, value: T) -> T {
     if stands(guard) { value } else { T::default() }
 }
 
 #[cfg(test)]
-#[cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "its steps are Linux's"))]
+#[cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "used only on Linux"))]
 pub(crate) use left_out::{may, stands, word};
 
 #[cfg(test)]
@@ -170,13 +170,13 @@ pub(crate) mod left_out {
         static LEFT_OUT: RefCell<String> = const { RefCell::new(String::new()) };
     }
 
-    /// Has the launchers that this thread starts from now on leave these out.
-    #[allow(dead_code, reason = "the tests of the library leave nothing out; the test program does")]
+    /// Disables these layers in launchers that this thread starts from now on.
+    #[allow(dead_code, reason = "the unit tests disable nothing; the `sandbox` test program does")]
     pub(crate) fn leave_out(guards: &[Guard]) {
         tell(&guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>());
     }
 
-    /// Has this step of their set-up fail.
+    /// Makes this set-up step of such launchers fail.
     #[allow(dead_code, reason = "as above")]
     pub(crate) fn fail_at(step: Step) {
         tell(&[failing(step)]);
@@ -190,21 +190,21 @@ pub(crate) mod left_out {
         LEFT_OUT.set(words.join(","));
     }
 
-    /// What a launcher is told.
+    /// Returns the argument for a launcher.
     pub(crate) fn word() -> String {
         LEFT_OUT.with_borrow(Clone::clone)
     }
 
-    /// Whether a wall stands: in a launcher, unless it was told to leave it out.
+    /// Returns true if a layer is enabled: always, except in a launcher whose argument disables it.
     pub(crate) fn stands(guard: Guard) -> bool {
         !was_told(&format!("{guard:?}"))
     }
 
-    /// Whether a step goes on: in a launcher, unless it was told to fail.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "its steps are Linux's"))]
+    /// Passes, except in a launcher whose argument names this step.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used only on Linux"))]
     pub(crate) fn may(step: Step) -> Result<(), Problem> {
         match was_told(&failing(step)) {
-            true => Err(Problem::new(step, "as a test has it", &std::io::Error::from_raw_os_error(1))),
+            true => Err(Problem::new(step, "injected by a test", &std::io::Error::from_raw_os_error(1))),
             false => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Which file has a name, told so that another one with the same number is not taken for it: numbers are given out again.
+//! File identity that is not fooled by reused inode numbers.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -8,34 +8,35 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Stat, fstat};
 
-/// A file's device, and its number there.
+/// Device and inode number of a file.
 pub(crate) type Number = (u64, u64);
 
-/// A name, and the file that must have it.
+/// A path and the file that must be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) path: PathBuf,
     pub(crate) file: Number,
 }
 
-/// What tells a file from any other, now and later.
+/// Properties that identify a file, now and later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) file: Number,
     pub(crate) kind: FileType,
-    /// When it was made. Where the system does not say, when it was last changed: no program sets either.
+    /// Creation time; where the system does not report it, the time of the last change. Programs can set
+    /// neither.
     pub(crate) made: (u64, u64),
-    /// How many names it has.
+    /// Number of hard links.
     pub(crate) names: u64,
 }
 
-/// What this name stands for.
+/// Returns the properties of the file at this path.
 pub(crate) fn facts_of(path: &Path) -> io::Result<Facts> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
     facts_at(CWD, &name)
 }
 
-/// What a name in a folder stands for, itself and not what it links to.
+/// Returns the properties of an entry of a folder, without following a symbolic link.
 #[cfg(target_os = "linux")]
 pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Facts> {
     use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
@@ -51,9 +52,9 @@ pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Facts>
     })
 }
 
-/// The same; what was last changed is told here by its time alone.
+/// Like the Linux version, but uses the change time in place of the creation time.
 #[cfg(not(target_os = "linux"))]
-#[allow(clippy::unnecessary_cast, reason = "the numbers are of other sizes on other systems")]
+#[allow(clippy::unnecessary_cast, reason = "field sizes differ between systems")]
 pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Facts> {
     let facts = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(Facts {
@@ -64,12 +65,12 @@ pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Facts>
     })
 }
 
-/// Which file is open here.
+/// Returns the identity of an open file.
 pub(crate) fn of_open(file: impl AsFd) -> io::Result<Number> {
     Ok(number(&fstat(file)?))
 }
 
-#[allow(clippy::unnecessary_cast, reason = "the numbers are of other sizes on other systems")]
+#[allow(clippy::unnecessary_cast, reason = "field sizes differ between systems")]
 pub(crate) fn number(facts: &Stat) -> Number {
     (facts.st_dev as u64, facts.st_ino as u64)
 }

@@ -1,8 +1,8 @@
-//! What is in the granted folders that a confined program must not see, or must not change. Mounts need names that
-//! exist, so the folders are looked through before each run, and again after it for what is new.
+//! Paths in the granted folders that a confined program must not see or must not change. Mounts need existing
+//! paths, so the folders are scanned before each run, and again after it for new ones.
 //!
-//! What was found is kept whatever came in between: a folder that cannot be looked into, or a bound that was reached,
-//! is part of the answer. How folders are looked through is not said here.
+//! Partial results are kept: a folder that cannot be listed, or a bound that was reached, is part of the
+//! result. The scan itself is in `directory_scan`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,60 +11,60 @@ use crate::bounds::{MOST_NAME_BYTES, MOST_NAMES};
 use crate::error::SandboxError;
 use crate::identity::{Held, Number};
 
-/// What was found in the granted folders.
+/// Result of a scan of the granted folders.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    /// Names that may not be read.
+    /// Paths that may not be read.
     pub(crate) hidden: Vec<Held>,
-    /// Protected names, which may be read and not changed.
+    /// Protected paths, which may be read but not changed.
     pub(crate) kept: BTreeMap<PathBuf, Kept>,
-    /// Folders that git would take for repositories, whatever their names are.
+    /// Folders that git would take for repositories, whatever their names.
     pub(crate) repositories: BTreeSet<PathBuf>,
-    /// Folders that cannot be listed. What is in them can be reached all the same, by whoever knows it.
+    /// Folders that cannot be listed. A program that knows the names inside can still reach them.
     pub(crate) closed: Vec<Held>,
-    /// Folders too deep to be named from here, which can be reached step by step.
+    /// Folders whose paths are too long, but which can be reached step by step.
     pub(crate) deep: Vec<Held>,
-    /// Why this is not all.
+    /// Reason why the result is incomplete.
     pub(crate) problem: Option<SandboxError>,
 }
 
-/// A protected name, and which file has it.
+/// A protected path, with the identity of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) file: Number,
-    /// When that file was made: numbers of files are given out again.
+    /// Creation time, because inode numbers are reused.
     pub(crate) made: (u64, u64),
     pub(crate) folder: Number,
     pub(crate) is_link: bool,
-    /// Whether it is one only because its folder is a repository.
+    /// True if it is protected only because its folder is a repository.
     pub(crate) is_of_repository: bool,
 }
 
 impl Inventory {
-    /// What a mount can hold in place, which a link is not.
+    /// Returns the protected paths that a mount can protect, which excludes symbolic links.
     pub(crate) fn mountable(&self) -> impl Iterator<Item = Held> {
         let files = self.kept.iter().filter(|(_, kept)| !kept.is_link);
         files.map(|(path, kept)| Held { path: path.clone(), file: kept.file })
     }
 
-    /// What must not be seen. What cannot be looked through is hidden whole.
+    /// Returns the paths that must not be visible. Folders that cannot be scanned are hidden as a whole.
     pub(crate) fn out_of_sight(&self) -> impl Iterator<Item = &Held> {
         self.hidden.iter().chain(&self.closed).chain(&self.deep)
     }
 
-    /// How many names are remembered here.
+    /// Returns the number of paths.
     pub(crate) fn count(&self) -> usize {
         let out_of_sight = self.hidden.len() + self.closed.len() + self.deep.len();
         out_of_sight + self.kept.len() + self.repositories.len()
     }
 
-    /// All of them.
+    /// Returns all paths.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
         let held = self.out_of_sight().map(|held| held.path.as_path());
         held.chain(self.kept.keys().chain(&self.repositories).map(PathBuf::as_path))
     }
 
-    /// Adds what another folder has.
+    /// Adds the result of another folder.
     pub(crate) fn extend(&mut self, other: Inventory) {
         self.hidden.extend(other.hidden);
         self.kept.extend(other.kept);
@@ -74,7 +74,7 @@ impl Inventory {
         self.problem = self.problem.take().or(other.problem);
     }
 
-    /// Hides these as well, whatever else they are.
+    /// Hides these paths too, even if they were protected.
     pub(crate) fn hide(&mut self, names: Vec<Held>) {
         for held in &names {
             self.kept.remove(&held.path);
@@ -82,7 +82,7 @@ impl Inventory {
         self.hidden.extend(names);
     }
 
-    /// All that there is, or why it is not all.
+    /// Returns the result, or an error if it is incomplete.
     pub(crate) fn whole(mut self) -> Result<Inventory, SandboxError> {
         match self.problem.take() {
             Some(problem) => Err(problem),
@@ -90,9 +90,9 @@ impl Inventory {
         }
     }
 
-    /// Folders that must keep their names, because what is hidden, protected or granted is reached by them: another run
-    /// would be told of it under a name that is gone. Nobody inside can rename what lies outside the folders that may be
-    /// changed.
+    /// Returns the folders that must not be renamed, because the path of a hidden, protected or granted file
+    /// leads through them: after a rename, another run would know it under a path that no longer exists.
+    /// Confined programs cannot rename anything outside the writable folders.
     pub(crate) fn pinned(&self, writable: &[PathBuf], readable: &[PathBuf]) -> BTreeSet<PathBuf> {
         let is_inside =
             |path: &Path| writable.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));
@@ -107,7 +107,7 @@ impl Inventory {
                 }
             }
         }
-        // Each of these is a mount of its own, which holds its name as well.
+        // Each granted folder is a mount, which cannot be renamed anyway.
         for root in writable.iter().chain(readable) {
             pinned.remove(root);
         }
@@ -115,7 +115,7 @@ impl Inventory {
     }
 }
 
-/// Refuses names that are too many to be held, and says where most of them are.
+/// Fails if there are too many paths to mount, naming the folder with most of them.
 pub(crate) fn refuse_too_many<'a>(
     names: impl Iterator<Item = &'a Path>,
     roots: &[&Path],
@@ -129,7 +129,7 @@ pub(crate) fn refuse_too_many<'a>(
     }
 }
 
-/// That these are too many, and where most of them are.
+/// Returns the error for too many paths, with the folder that contains most of them.
 pub(crate) fn too_many<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path]) -> SandboxError {
     let mut places = BTreeMap::<PathBuf, usize>::new();
     for name in names {
@@ -140,7 +140,7 @@ pub(crate) fn too_many<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path
     SandboxError::TooManyNames { count, most_in: most.map(|(place, _)| place).unwrap_or_default() }
 }
 
-/// What of a granted folder a name is in: the granted folder itself, or the one of its folders that leads there.
+/// Returns the top-level folder of a path within its granted folder, or the granted folder itself.
 fn place_of(name: &Path, roots: &[&Path]) -> PathBuf {
     let root = roots.iter().find(|root| name.starts_with(root)).copied().unwrap_or(Path::new("/"));
     let above = name.parent().unwrap_or(root);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_something_is_reached_by_are_pinned() {
+    fn parent_folders_of_known_paths_are_pinned() {
         let kept =
             Kept { file: (1, 2), made: (3, 4), folder: (5, 6), is_link: false, is_of_repository: false };
         let found = Inventory {
@@ -176,13 +176,13 @@ mod tests {
         check(&["/w"], &[], &all);
         check(&["/w/a"], &[], &["/w/a/b"]);
         check(&[], &["/w"], &[]);
-        // What is granted in another way than what it lies in keeps its place, too.
+        // A folder granted differently from the folder that contains it cannot be renamed either.
         check(&["/w/x"], &["/w/x/y/z"], &["/w/x/y"]);
         check(&["/w", "/w/a"], &[], &["/w/a/b", "/w/deep", "/w/repo", "/w/repo/.git", "/w/shut"]);
     }
 
     #[test]
-    fn too_many_names_are_refused_with_where_most_of_them_are() {
+    fn too_many_paths_are_refused_naming_the_largest_folder() {
         let names: Vec<PathBuf> = (0..=MOST_NAMES).map(|n| format!("/w/many/{n}/.env").into()).collect();
         let names = || names.iter().map(PathBuf::as_path);
         let roots = [Path::new("/w")];

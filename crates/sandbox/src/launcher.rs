@@ -1,6 +1,7 @@
-//! The other side: this program, started again as a launcher. It is recognised before any runtime, thread or command
-//! line exists, and gets two sockets, as its standard input and output. Who watches a run speaks to the daemon through
-//! one, who becomes the program through the other, so that an order goes to whom it is for and wakes nobody else.
+//! The launcher side: this program, started again as a launcher. It is recognised before any runtime, thread
+//! or command line parser exists, and has two sockets as its standard input and output. The watcher uses one
+//! and the child that becomes the program uses the other, so that a run request wakes only the process it is
+//! for.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,27 +21,28 @@ use crate::probe;
 use crate::spec::{self, Limits, Spec};
 use crate::status::{Problem, Status, Step};
 
-/// The name a launcher is started under.
+/// Name under which a launcher is started.
 pub(crate) const NAME: &str = "sinew-launcher";
-/// The name a worker is started under.
+/// Name under which a worker is started.
 pub(crate) const WORKER: &str = "sinew-worker";
-/// Standard input, output and error of the program to start.
+/// Number of standard streams of a program: input, output and error.
 pub(crate) const DESCRIPTORS: usize = 3;
 
-/// What this process is.
+/// Role of this process.
 pub enum Entered {
-    /// A launcher or a probe, which has done its work and leaves with this code.
+    /// A launcher or a probe that has finished and exits with this code.
     Launcher(ExitCode),
-    /// A worker behind walls, with the name of its task. Its orders come on standard input.
+    /// A sandboxed worker, with the name of its task. Its requests arrive on standard input.
     Worker(String),
-    /// The program itself. From here on it may start launchers.
+    /// The program itself, which may start launchers from now on.
     Program,
 }
 
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Finds out what this process is, and is it. The first thing a program with a sandbox does: one that does not would,
-/// started again, not become a launcher, so [`Sandbox`](crate::Sandbox) starts none.
+/// Detects the role of this process and, for a launcher or probe, runs it. A program with a sandbox must call
+/// this first: without the call it would not become a launcher when started again, so
+/// [`Sandbox`](crate::Sandbox) starts none.
 pub fn enter() -> Entered {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
@@ -62,7 +64,7 @@ pub fn enter() -> Entered {
     Entered::Program
 }
 
-/// Whether this program becomes a launcher when it is started again under that name.
+/// Returns true if this program becomes a launcher when it is started again under that name.
 pub(crate) fn is_available() -> bool {
     IS_ENTERED.load(Ordering::Acquire)
 }
@@ -73,7 +75,7 @@ fn serve(tier: SandboxTier, group: &OsStr) -> io::Result<()> {
     backend::serve(tier, group, control, setup)
 }
 
-/// Takes the sockets away from where the program would find them, and closes everything that came along by mistake.
+/// Moves the sockets away from the standard streams, and closes descriptors that were inherited by mistake.
 fn sockets() -> io::Result<(Control, Setup)> {
     if guard::stands(Guard::Strays) {
         backend::close_strays()?;
@@ -86,13 +88,14 @@ fn sockets() -> io::Result<(Control, Setup)> {
     Ok((Control { socket: control }, Setup { socket: setup }))
 }
 
-/// The socket of who watches a run: its limits come through it, and how it ended goes back. The run ends with it.
+/// Socket of the watcher: receives the limits of a run and sends how it ended. The run ends when it is
+/// closed.
 pub(crate) struct Control {
     socket: File,
 }
 
 impl Control {
-    /// The limits of a run; nothing if the daemon has gone or changed its mind.
+    /// Receives the limits of a run; `None` if the daemon disconnected or no longer needs the launcher.
     pub(crate) fn limits(&mut self) -> io::Result<Option<Limits>> {
         let mut head = [0; line::HEAD];
         match self.socket.read_exact(&mut head) {
@@ -107,7 +110,8 @@ impl Control {
         self.socket.write_all(&status.framed())
     }
 
-    /// Whether the daemon has gone, once there is something to read: it says nothing more after the limits.
+    /// Returns true if the daemon disconnected. Called when the socket is readable; the daemon sends nothing
+    /// after the limits.
     pub(crate) fn is_deserted(&mut self) -> bool {
         let mut byte = [0; 1];
         !matches!(self.socket.read(&mut byte), Ok(1))
@@ -120,13 +124,13 @@ impl AsFd for Control {
     }
 }
 
-/// The socket of who becomes the program: its order comes through it, and what goes wrong before it runs goes back. It
-/// closes with the exec, which is how the daemon knows of it.
+/// Socket of the child that becomes the program: receives the run request and reports failures before the
+/// program runs. It closes with the exec, which tells the daemon that the program started.
 pub(crate) struct Setup {
     socket: File,
 }
 
-/// What to run, and its standard input, output and error.
+/// Program to run, and its standard input, output and error.
 pub(crate) struct Order {
     pub(crate) spec: Spec,
     pub(crate) stdio: [OwnedFd; DESCRIPTORS],
@@ -137,7 +141,7 @@ impl Setup {
         self.socket.write_all(&status.framed())
     }
 
-    /// Waits for an order; nothing if the daemon has gone or changed its mind.
+    /// Waits for a run request; `None` if the daemon disconnected or no longer needs the launcher.
     pub(crate) fn order(&mut self, tier: SandboxTier) -> io::Result<Option<Result<Order, Problem>>> {
         let mut head = [0; line::HEAD];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];

@@ -1,5 +1,5 @@
-//! Names that a run left and that could not be set aside. Nobody takes them for the user's own: as long as one is there,
-//! nothing runs where it is.
+//! Leftovers: files of earlier runs that could not be quarantined. As long as one exists, nothing runs in its
+//! folder, so that it is not mistaken for the user's own file.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::SandboxError;
 use crate::quarantine::quarantine;
 
-/// The names of this process.
+/// Leftovers of runs of this process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
     names: Arc<Mutex<Vec<PathBuf>>>,
@@ -18,7 +18,7 @@ impl Left {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
 
-    /// Tries once more to set aside what is in these folders, and refuses while something stays. Blocks on the disk.
+    /// Tries again to quarantine leftovers in these folders, and fails if one remains. Blocks on the disk.
     pub(crate) fn refuse_in(&self, folders: &[PathBuf]) -> Result<(), SandboxError> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let is_here = |name: &Path| folders.iter().any(|folder| name.starts_with(folder));

@@ -1,11 +1,12 @@
-//! Runs a program so that it reaches what its permit grants and nothing else.
+//! Runs a program so that it reaches only what its permit grants.
 //!
-//! [`Confined::prepare`] turns a permit and a command into everything a launcher must know; [`Sandbox::run`] hands it
-//! to one and comes back with a [`Report`]. The launcher is this very program, started again under another name and
-//! recognised by [`enter`] before anything else happens. It builds the walls around itself, starts the program inside
-//! them, and outlives it to say how it ended. The daemon itself never forks.
+//! `ConfinedCommand::prepare` turns a permit and a command into everything a launcher needs; `Sandbox::run`
+//! sends it to a launcher and returns a `RunReport`. The launcher is this program itself, started again under
+//! another name and recognised by [`enter`] before anything else happens. It builds the sandbox around
+//! itself, starts the program inside it, and outlives it to report how it ended. The daemon itself never
+//! forks.
 //!
-//! What cannot be built is an error: nothing ever runs with fewer walls than its policy asks for.
+//! A layer that cannot be built is an error: no program runs with fewer layers than its policy requires.
 
 mod aftermath;
 mod awaited;

@@ -1,8 +1,8 @@
-//! The other names of files that must not be seen. A mount covers a name, so a forbidden file that has a second one in a
-//! granted folder is covered there too. Hides nothing itself.
+//! Hard links of files that must be hidden. A mount covers one path, so a forbidden file that has a second
+//! path in a granted folder must be covered there too. This module only finds the paths; it hides nothing.
 //!
-//! A name does not tell of the others. Files with several are looked for where they are forbidden; only if there are any,
-//! the granted folders are looked through for their numbers.
+//! A path does not reveal the other hard links of its file. Files with several links are collected where they
+//! are forbidden; only if there are any are the granted folders scanned for their inodes.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,16 +20,16 @@ use crate::inventory::too_many;
 use crate::look;
 use crate::way::{Next, Way};
 
-/// What is forbidden outside the granted folders is looked at up to here before each run, and no further: keys are few, and
-/// a program should not wait for a cache of thousands that lies beside them.
+/// Most entries scanned outside the granted folders before each run. Keys are few, and a program should not
+/// wait for a cache of thousands of files beside them.
 const MOST_OUTSIDE: usize = 2_000;
 
-/// Forbidden files that have more names than one.
+/// Forbidden files with more than one hard link.
 #[derive(Debug, Default)]
 pub(crate) struct Linked(BTreeSet<Number>);
 
 impl Linked {
-    /// Notes those that are this, or below it. All of them, or why not.
+    /// Adds those at or below a hidden path, or fails if not all could be scanned.
     pub(crate) fn note(&mut self, hidden: &Path, bounds: &Bounds) -> Result<(), SandboxError> {
         match self.below(hidden, &mut bounds.entries.clone(), bounds) {
             Seen::All => Ok(()),
@@ -37,18 +37,18 @@ impl Linked {
         }
     }
 
-    /// The same of what lies outside the granted folders, as far as it goes.
+    /// Adds those at or below forbidden paths outside the granted folders, up to `MAX_OUTSIDE` entries.
     pub(crate) fn note_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>, bounds: &Bounds) {
         let mut left = MOST_OUTSIDE;
         for path in forbidden {
             if self.below(path, &mut left, bounds) == Seen::Part {
-                tracing::debug!(path = %path.display(), "not all of it was looked through for other names");
+                tracing::debug!(path = %path.display(), "the path was not fully scanned for hard links");
                 return;
             }
         }
     }
 
-    /// Their names in a granted folder, but for those below what is hidden already.
+    /// Finds their paths in a granted folder, except below paths that are hidden already.
     pub(crate) fn names_in(
         &self,
         root: &Path,
@@ -99,37 +99,38 @@ impl Linked {
     }
 }
 
-/// Whether a folder is looked into.
+/// Decision of the visitor after each entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Enter {
     Yes,
     No,
-    /// And nothing else is.
+    /// Stops the whole walk.
     NoMore,
 }
 
-/// Whether all was seen.
+/// Extent of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     All,
     Part,
 }
 
-/// Why not all of a folder was seen, where its names were not too many.
+/// Returns the reason of an incomplete walk whose names were not too many.
 fn not_all(folder: &Path, bounds: &Bounds) -> SandboxError {
     let too_large = SandboxError::TooLarge { folder: folder.to_owned(), limit: bounds.entries };
     bounds.refuse_late(folder).err().unwrap_or(too_large)
 }
 
 impl Seen {
-    /// What is gone or closed to us is nobody's to read here either; of all else nobody can say what is there.
+    /// Ignores entries that are gone or not accessible, because a confined program cannot read them either.
+    /// Any other error leaves the contents unknown.
     fn unless_closed(error: &io::Error) -> Seen {
         let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
         if is_closed || look::is_gone(error) { Seen::All } else { Seen::Part }
     }
 }
 
-/// Shows everything below a folder, without following links.
+/// Visits everything below a folder, without following symbolic links.
 fn each_below(
     root: &Path,
     left: &mut usize,
@@ -189,7 +190,7 @@ mod tests {
     use crate::world::World;
 
     #[test]
-    fn only_what_is_gone_or_closed_holds_nothing() {
+    fn only_missing_or_inaccessible_entries_are_ignored() {
         use rustix::io::Errno;
         let seen = |error: Errno| Seen::unless_closed(&io::Error::from(error));
         for error in [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ACCESS] {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidden_file_is_known_by_all_its_names() {
+    fn all_hard_links_of_forbidden_files_are_found() {
         let world = World::with(
             &["w/secrets/deep", "w/src/deep", "out/keys"],
             &["w/.env", "w/secrets/deep/a", "w/secrets/b", "w/src/plain", "out/keys/id", "out/token"],
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_looked_at_up_to_a_bound() {
+    fn scan_outside_granted_folders_is_bounded() {
         let world = World::with(&["keys"], &["keys/id"]);
         hard_link(world.root.join("keys/id"), world.root.join("other")).unwrap();
         let mut linked = Linked::default();
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_looked_for_in_time_and_up_to_a_bound() {
+    fn hard_link_scan_obeys_deadline_and_limits() {
         let world = World::with(&["keys", "w"], &["keys/id"]);
         for number in 0..9 {
             hard_link(world.root.join("keys/id"), world.root.join(format!("w/{number}"))).unwrap();

@@ -1,5 +1,5 @@
-//! Looks a folder through for what the rules know by its name, once and without following links. What is hidden is not
-//! entered; what is protected is entered for what is hidden in it, before a run.
+//! Scans a folder once for paths that the rules recognise by name, without following symbolic links. Hidden
+//! folders are not entered. Before a run, protected folders are entered to find hidden files in them.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -7,9 +7,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use governance::{Stands, git_acts_on, runs_by_itself};
+use governance::{Stands, runs_by_itself};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags, statat};
 use rustix::io::Errno;
+use tool::{GitDirectory, git_acts_on, is_acted_on_by_git};
 
 use crate::bounds::Bounds;
 use crate::error::SandboxError;
@@ -19,22 +20,23 @@ use crate::inventory::{Inventory, Kept, too_many};
 use crate::loosened::Loosened;
 use crate::way::{Next, Way};
 
-/// The longest path the system takes, with the longest name in it. What is below a longer one can be reached step by step
-/// and not be named, neither to a mount nor to whoever is to remove it.
+/// Longest path that the system accepts with the longest name appended. Deeper entries can be reached step by
+/// step but not named, neither in a mount nor by the user who is to remove them.
 const LONGEST_PATH: usize = nix::libc::PATH_MAX as usize - 1 - 256;
-/// What is found is handed on at least this often, and at the end of each folder.
+/// Results are passed on at least this often, and at the end of each folder.
 const MOST_AT_ONCE: usize = 1_000;
 
-/// What is done about a folder that its owner may not list.
+/// Handling of folders that their owner may not list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// It is left so, and told.
+    /// Leaves them unchanged and reports them.
     Told,
-    /// It is opened for the time being: a run may have closed it over something.
+    /// Makes them accessible during the scan: a run may have closed them over a file.
     Opened,
 }
 
-/// Looks a folder through and gathers what is found, up to as many names as are remembered. What is closed is told.
+/// Scans a folder and collects the results, up to the limit of names. Folders that cannot be listed are
+/// reported.
 pub(crate) fn take(folder: &Path, bounds: &Bounds, shows: impl Fn(&Path) -> bool) -> Inventory {
     let (mut found, mut count, mut bytes) = (Inventory::default(), 0_usize, 0_usize);
     let problem = each(folder, bounds, Closed::Told, &shows, &mut |part| {
@@ -49,8 +51,8 @@ pub(crate) fn take(folder: &Path, bounds: &Bounds, shows: impl Fn(&Path) -> bool
     Inventory { problem, ..found }
 }
 
-/// Looks a folder through, and hands on what is found while it and those above it are open. Why this was not all, if it
-/// was not.
+/// Scans a folder and passes results to `on_found` while their folder and its parents are accessible. Returns
+/// the reason if the scan is incomplete.
 pub(crate) fn each(
     folder: &Path,
     bounds: &Bounds,
@@ -80,13 +82,13 @@ struct Look<'a> {
     bounds: &'a Bounds,
     closed: Closed,
     way: Way,
-    /// What was found and is not handed on yet.
+    /// Results that are not passed on yet.
     found: Inventory,
     shows: &'a dyn Fn(&Path) -> bool,
     hand_on: &'a mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
 }
 
-/// A folder being listed, and which one it is.
+/// Folder being listed, with its identity.
 struct Listed {
     entries: Dir,
     number: Number,
@@ -100,7 +102,7 @@ impl Look<'_> {
             return Ok(());
         };
         self.way.enter(folder.clone(), open);
-        let mut signs = SignsOfRepository::default();
+        let mut git = GitDirectory::default();
         while let Some(entry) = listed.entries.read() {
             let entry = entry.map_err(|cause| self.problem(cause.into()))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -108,17 +110,17 @@ impl Look<'_> {
                 continue;
             }
             self.see_one_more()?;
-            signs.see(name);
+            git.add(name);
             let sorted = self.sort_in((&listed, is_held), &entry, folder.join(name));
             sorted.or_else(|error| self.unless_gone(error).map(|_: Option<()>| ()))?;
         }
-        if signs.are_all_there() && !is_git_by_name(&folder) && !is_held {
+        if git.is_complete() && !is_git_by_name(&folder) && !is_held {
             self.repository(&listed, &folder).map_err(|error| self.problem(error))?;
         }
         Ok(())
     }
 
-    /// Goes on to another entry, unless one of the bounds is reached.
+    /// Counts one entry and fails if a bound is reached.
     fn see_one_more(&mut self) -> Result<(), SandboxError> {
         self.bounds.refuse_late(self.root)?;
         if self.seen >= self.bounds.entries || self.way.bytes() > self.bounds.waiting {
@@ -143,7 +145,7 @@ impl Look<'_> {
         if is_gone(&error) { Ok(None) } else { Err(self.problem(error)) }
     }
 
-    /// Begins to list a folder, if it is one to be listed, and keeps it open if it must be opened for that.
+    /// Opens a folder for listing, if it is to be listed; also returns the temporary access if it was needed.
     fn enter(&mut self, folder: &Path) -> io::Result<Option<(Listed, Option<Loosened>)>> {
         if folder.as_os_str().len() > LONGEST_PATH {
             self.found.deep.push(held(folder)?);
@@ -165,12 +167,12 @@ impl Look<'_> {
             Closed::Opened => {}
         }
         let Some(loosened) = Loosened::of(folder)? else {
-            // Somebody else's, which no run can have made.
+            // The folder belongs to another user, so no run can have created it.
             return Ok(None);
         };
         let listed = list(folder)?;
         if folder == self.root {
-            // It was open when the run began, and closed no run could work in it.
+            // The root was accessible when the run began, and no run could work in an inaccessible one.
             loosened.stays();
             return Ok(Some((listed, None)));
         }
@@ -204,59 +206,44 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Nothing changes below what a run finds held, so there is nothing to look for after it.
+    /// Returns true before a run. Nothing changes below a protected folder during a run, so it is not scanned
+    /// after one.
     fn looks_into_held(&self) -> bool {
         self.closed == Closed::Told
     }
 
-    /// Notes what git acts on in a repository that has another name than git gives them.
+    /// Adds the files that git acts on in a bare repository.
     fn repository(&mut self, listed: &Listed, folder: &Path) -> io::Result<()> {
-        for name in git_acts_on() {
-            match identity::facts_at(listed.entries.fd()?, &CString::new(name)?) {
-                Ok(facts) => {
-                    let path = folder.join(name);
-                    self.found.kept.entry(path).or_insert_with(|| kept(&facts, listed.number, true));
-                }
-                Err(error) if is_gone(&error) => {}
-                Err(error) => return Err(error),
+        let facts = |name: &str| match identity::facts_at(listed.entries.fd()?, &CString::new(name)?) {
+            Ok(facts) => Ok(Some(facts)),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        };
+        // Letters were compared without case; whether this volume does so too, it says itself.
+        let mut git = GitDirectory::default();
+        for name in GitDirectory::MARKERS {
+            facts(name)?.iter().for_each(|_| git.add(name.as_ref()));
+        }
+        if !git.is_complete() {
+            return Ok(());
+        }
+        for name in git_acts_on!().split(',') {
+            if let Some(facts) = facts(name)? {
+                let path = folder.join(name);
+                self.found.kept.entry(path).or_insert_with(|| kept(&facts, listed.number, true));
             }
         }
         let looks_into_held = self.looks_into_held();
-        self.way.hold(|name| git_acts_on().any(|acted_on| name == acted_on), looks_into_held);
+        self.way.hold(is_acted_on_by_git, looks_into_held);
         self.found.repositories.insert(folder.to_owned());
         Ok(())
     }
 }
 
-/// What has git take a folder for a repository.
+/// File that makes git take a folder for a repository.
 pub(crate) const SIGN_OF_REPOSITORY: &str = "HEAD";
 
-/// Names by which git knows a repository.
-#[derive(Default)]
-struct SignsOfRepository {
-    head: bool,
-    objects: bool,
-    refs: bool,
-    elsewhere: bool,
-}
-
-impl SignsOfRepository {
-    fn see(&mut self, name: &OsStr) {
-        match name.as_bytes() {
-            b"HEAD" => self.head = true,
-            b"objects" => self.objects = true,
-            b"refs" => self.refs = true,
-            b"commondir" => self.elsewhere = true,
-            _ => {}
-        }
-    }
-
-    fn are_all_there(&self) -> bool {
-        self.head && (self.elsewhere || (self.objects && self.refs))
-    }
-}
-
-/// Whether a folder's name says that it is a repository, so that the rules know what is in it.
+/// Returns true if the folder name ends in `.git`, so that the rules by name cover its contents.
 fn is_git_by_name(folder: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().as_bytes();
     name.last_chunk::<4>().is_some_and(|end| end.eq_ignore_ascii_case(b".git"))
@@ -267,7 +254,7 @@ fn kept(facts: &identity::Facts, folder: Number, is_of_repository: bool) -> Kept
     Kept { file: facts.file, made: facts.made, folder, is_link, is_of_repository }
 }
 
-/// Opens a folder whose names can be read and asked about.
+/// Opens a folder for reading its entries and their properties.
 fn list(folder: &Path) -> io::Result<Listed> {
     let entries = Dir::new(folder::open(folder, OFlags::RDONLY)?)?;
     let number = identity::number(&statat(entries.fd()?, ".", AtFlags::empty())?);
@@ -279,7 +266,7 @@ fn held(folder: &Path) -> io::Result<Held> {
     Ok(Held { path: folder.to_owned(), file: identity::of_open(handle.as_fd())? })
 }
 
-/// Whether a name has gone since it was listed, or stands for something else by now, which was never granted.
+/// Returns true if an entry was removed since it was listed, or replaced by something that was never granted.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR))

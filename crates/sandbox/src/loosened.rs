@@ -1,5 +1,5 @@
-//! Folders that a run closed to everybody, its owner included, opened again for as long as it takes to see what is in
-//! them. Only what belongs to this user is: a run can close nothing else.
+//! Temporary access to folders that a run made inaccessible to their owner, for as long as a scan needs it.
+//! Only folders of this user are changed, because a run can change no others.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,8 +11,8 @@ use rustix::process::geteuid;
 use crate::folder;
 use crate::identity::{self, Number};
 
-/// A folder that its owner may list, search and change until this is dropped. It is remembered by its name and its number
-/// and not held open: a run can close more folders than a process may have open files.
+/// Folder with full owner permissions until this is dropped. It is remembered by path and identity and not
+/// kept open: a run can close more folders than a process may have open files.
 #[derive(Debug)]
 pub(crate) struct Loosened {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Loosened {
 }
 
 impl Loosened {
-    /// Nothing, if it is somebody else's or was open before.
+    /// Adds owner permissions to a folder; `None` if it belongs to another user or already has them.
     pub(crate) fn of(path: &Path) -> io::Result<Option<Loosened>> {
         let folder = folder::open(path, folder::HANDLE)?;
         let facts = fstat(&folder)?;
@@ -33,16 +33,16 @@ impl Loosened {
         Ok(Some(Loosened { path: path.to_owned(), file: identity::number(&facts), mode: Some(mode) }))
     }
 
-    /// Leaves it open.
+    /// Keeps the permissions.
     pub(crate) fn stays(mut self) {
         self.mode = None;
     }
 
-    /// Closes it as it was, if this name still stands for it.
+    /// Restores the original mode, if the path still leads to the same folder.
     fn close(&self, mode: Mode) -> io::Result<()> {
         let folder = folder::open(&self.path, folder::HANDLE)?;
         if identity::of_open(&folder)? != self.file {
-            return Err(io::Error::other("another folder has its name by now"));
+            return Err(io::Error::other("another folder is at this path now"));
         }
         folder::set_mode(folder.as_fd(), mode)
     }
@@ -54,7 +54,7 @@ impl Drop for Loosened {
             && let Err(error) = self.close(mode)
         {
             let path = &self.path;
-            tracing::warn!(%error, ?path, "a folder that was opened to look into it stays open to its owner");
+            tracing::warn!(%error, ?path, "could not restore the permissions of a scanned folder");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Where an output goes while it comes in, besides into the report: pieces to whoever listens, the whole to a file.
+//! Destinations of program output besides the report: chunks to a listener while they arrive, and the whole
+//! to a file.
 
 use crate::spill::Spills;
 
-/// Which of its two outputs a program wrote to.
+/// Output stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Standard output.
@@ -12,7 +13,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// As results call it.
+    /// Returns the name used in results.
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Stdout => "stdout",
@@ -21,21 +22,21 @@ impl Source {
     }
 }
 
-/// A piece of output, as it was read.
+/// Chunk of output, as it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// Counts the pieces of both outputs from 0 without a gap.
+    /// Number of the chunk, counted over both streams from 0 without gaps.
     pub sequence: u64,
-    /// Which output.
+    /// Stream it came from.
     pub source: Source,
-    /// As they were written.
+    /// Unchanged bytes.
     pub bytes: &'a [u8],
 }
 
-/// Whoever hears pieces. It must return at once.
+/// Callback for output chunks. It must return quickly.
 pub type Hear = Box<dyn FnMut(Piece<'_>) + Send>;
 
-/// Where an output goes besides into the report; by default nowhere.
+/// Destinations of output besides the report; none by default.
 #[derive(Default)]
 pub(crate) struct Outlets {
     pub(crate) spills: Option<Spills>,
@@ -44,7 +45,7 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
-    /// Keeps what is too long, and tells whoever listens.
+    /// Keeps output that is too long in `spills`, and passes chunks to `listener`.
     pub(crate) fn new(spills: Option<Spills>, hear: Option<Hear>) -> Outlets {
         Outlets { spills, hear, sequence: 0 }
     }

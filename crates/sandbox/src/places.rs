@@ -1,12 +1,13 @@
-//! The runs that are going on. A run that was alone the whole time knows that only somebody outside can have replaced what
-//! its walls held; one that was not cannot tell. And a daemon that stops waits until the last of them is seen to.
+//! Registry of active runs. A run that was alone the whole time knows that only a process outside can have
+//! replaced a protected file; a run with concurrent ones does not. A daemon that stops waits here until the
+//! cleanup of the last run is finished.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-/// Everybody's places.
+/// Registry of the active runs of a sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: Mutex<Vec<Arc<AtomicBool>>>,
@@ -14,7 +15,7 @@ pub(crate) struct Places {
     closing: watch::Sender<bool>,
 }
 
-/// The place of one run, until it is over and seen to.
+/// Entry of one run, until its cleanup is finished.
 #[derive(Debug)]
 pub(crate) struct Place {
     of: Arc<Places>,
@@ -22,7 +23,7 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// Takes one.
+    /// Registers a run.
     pub(crate) fn take(self: &Arc<Self>) -> Place {
         let mut taken = self.lock();
         let was_alone = Arc::new(AtomicBool::new(taken.is_empty()));
@@ -31,13 +32,13 @@ impl Places {
         Place { of: Arc::clone(self), was_alone }
     }
 
-    /// Waits until everybody is asked to leave.
+    /// Waits until `close` is called.
     pub(crate) async fn closing(&self) {
-        // Who asks is as old as who waits, so that the answer comes or is not waited for.
+        // The sender is a field of the same object, so it cannot be dropped during the wait.
         let _ = self.closing.subscribe().wait_for(|is_closing| *is_closing).await;
     }
 
-    /// Asks everybody to leave, and waits until nobody has one.
+    /// Asks all runs to end and waits until none is left.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         loop {
@@ -56,7 +57,7 @@ impl Places {
 }
 
 impl Place {
-    /// Whether nobody else had one since.
+    /// Returns true if no other run was active since this one was registered.
     pub(crate) fn was_alone(&self) -> bool {
         self.was_alone.load(Ordering::SeqCst)
     }
@@ -74,14 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_ever_together_was_not_alone() {
+    fn overlapping_runs_are_not_alone() {
         let places = Arc::new(Places::default());
         let first = places.take();
         assert!(first.was_alone());
         let second = places.take();
         assert!(!first.was_alone() && !second.was_alone());
         drop(first);
-        assert!(!second.was_alone(), "it had company for a while");
+        assert!(!second.was_alone(), "another run was active for a while");
         drop(second);
         assert!(places.take().was_alone());
     }

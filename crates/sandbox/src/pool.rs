@@ -1,4 +1,5 @@
-//! Launchers that stand ready, so that a call waits for none to start. Few, and gone when nobody needs them.
+//! Pool of ready launchers, so that a call does not wait for one to start. Few are kept, and idle ones are
+//! released.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,34 +22,35 @@ use crate::line;
 use crate::report::{End, Spent};
 use crate::status::{Problem, Status, Step};
 
-/// How many wait at most. More would only wait: a call needs one.
+/// Largest number of ready launchers. A call needs one, so more would be idle.
 pub(crate) const MOST: usize = 2;
-/// How long one waits before it is let go, for as long as nothing else is said.
+/// Time after which an idle launcher is released.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one may take to say that it is there.
+/// Longest time for a launcher to report that it is ready.
 const START: Duration = Duration::from_secs(5);
-/// How long one may take to end with everything below it. More than it gives itself.
+/// Longest time for a launcher to end with everything below it. Longer than the launcher's own timeouts.
 const TIME_TO_END: Duration = Duration::from_secs(8);
 
-/// More than a problem takes, whose longest part is a path.
+/// Longest failure message; its longest part is a path.
 const LONGEST_PROBLEM: usize = 16 * 1024;
 
-/// A launcher that has said it is one.
+/// A launcher that reported that it is ready.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    /// To who becomes the program. Closed from there once it does, which wakes nobody here: that would cost the program
-    /// its processor, and most callers do not ask.
+    /// Socket to the child that becomes the program, which closes it with the exec. A blocking socket, so
+    /// that the close wakes no task here: waking one would take a processor from the program, and most
+    /// callers do not need it.
     pub(crate) setup: StdStream,
-    /// To who watches.
+    /// Socket to the watcher.
     pub(crate) control: UnixStream,
-    /// Reaped by the runtime once it is dropped. It ends when its socket does.
+    /// Reaped by the runtime when dropped. The process ends when its sockets close.
     pub(crate) process: Child,
-    /// What it has started by now, to wait for where it is killed itself.
+    /// Processes it had started when it became ready, to wait for in case the launcher itself is killed.
     below: Below,
 }
 
 impl Launcher {
-    /// Starts one.
+    /// Starts a launcher and waits until it is ready.
     pub(crate) async fn start(tier: SandboxTier) -> Result<Launcher, SandboxError> {
         let (mut setup, control, process) = spawn(tier).map_err(SandboxError::Launcher)?;
         let said = tokio::time::timeout(START, hear(&mut setup)).await;
@@ -60,16 +62,16 @@ impl Launcher {
             }
             Ok(Status::Failed(problem)) => Err(problem.into()),
             Ok(Status::Ended(..)) => {
-                Err(SandboxError::Launcher(io::Error::other("the launcher spoke out of turn")))
+                Err(SandboxError::Launcher(io::Error::other("the launcher sent an unexpected status")))
             }
             Err(error) => Err(SandboxError::Launcher(error)),
         }
     }
 
-    /// Ends it, and waits until nothing is left of what it started.
+    /// Ends the launcher and waits until nothing of what it started is left.
     pub(crate) async fn end(self) {
         let Launcher { setup, control, mut process, below } = self;
-        // It ends with its sockets. One that hangs is not left there either.
+        // A launcher ends when its sockets close. One that hangs is killed.
         drop((setup, control));
         if tokio::time::timeout(TIME_TO_END, process.wait()).await.is_err() {
             let _ = process.kill().await;
@@ -88,7 +90,7 @@ impl Launcher {
         }
     }
 
-    /// Waits until the program has ended; how it did, and what it used.
+    /// Waits until the program has ended; returns how it ended and its resource usage.
     pub(crate) async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
         let said = hear(&mut self.control).await;
         if let Some(problem) = self.problem() {
@@ -101,19 +103,19 @@ impl Launcher {
         }
     }
 
-    /// The first of the two sockets, to wait for.
+    /// Returns the set-up socket for asynchronous use.
     pub(crate) fn setup_awaited(&self) -> io::Result<UnixStream> {
         UnixStream::from_std(self.setup.try_clone()?)
     }
 
-    /// Why the program did not come to run, if that has been said.
+    /// Returns the reason why the program did not start, if it was reported.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let mut bytes = [0; LONGEST_PROBLEM];
         let (read, _) = recv(self.setup.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
         problem_of(bytes.get(..read)?)
     }
 
-    /// Whether it still waits: one that has ended has closed its socket or said so.
+    /// Returns true if the launcher still waits: one that has ended has closed its socket or sent a status.
     pub(crate) fn is_alive(&self) -> bool {
         let mut byte = [0; 1];
         let read = recv(self.control.as_fd(), &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
@@ -121,7 +123,7 @@ impl Launcher {
     }
 }
 
-/// The problem that these bytes are; nothing at all is none.
+/// Parses a failure message; no bytes mean no failure.
 fn problem_of(bytes: &[u8]) -> Option<Problem> {
     if bytes.is_empty() {
         return None;
@@ -132,7 +134,7 @@ fn problem_of(bytes: &[u8]) -> Option<Problem> {
     }
 }
 
-/// The next message on a socket.
+/// Reads the next message from a socket.
 async fn hear(socket: &mut UnixStream) -> io::Result<Status> {
     let mut head = [0; line::HEAD];
     socket.read_exact(&mut head).await?;
@@ -141,10 +143,11 @@ async fn hear(socket: &mut UnixStream) -> io::Result<Status> {
     Status::read(&body)
 }
 
-/// A launcher that has yet to say that it is one: the two sockets to it, and its process.
+/// Starts a launcher process, which has not reported yet; returns the set-up socket, the control socket and
+/// the process.
 fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
     if !launcher::is_available() {
-        return Err(io::Error::other("this program does not become a launcher when it is started again"));
+        return Err(io::Error::other("this program did not call `sandbox::enter`, so it has no launcher"));
     }
     let (control, setup) = (StdStream::pair()?, StdStream::pair()?);
     let ours = |socket: StdStream| {
@@ -161,25 +164,26 @@ fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
     Ok((ours(setup.0)?, ours(control.0)?, process))
 }
 
-/// This program, by the file it runs from, even if another has taken its name since.
+/// Returns the file this program runs from, even if another file has taken its path since.
 fn own_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// The launchers of one tier that stand ready.
+/// Ready launchers of one tier.
 #[derive(Debug)]
 pub(crate) struct Pool {
     tier: SandboxTier,
-    /// How long one waits before it is let go.
+    /// Time after which an idle launcher is released.
     patience: Duration,
     shelf: Mutex<Shelf>,
 }
 
-/// Counted together, under one lock: calls that end at the same time would each start as many as one of them needs.
+/// Guarded by one lock: otherwise calls that end at the same time would each start as many launchers as one
+/// of them needs.
 #[derive(Debug, Default)]
 struct Shelf {
     ready: VecDeque<(u64, Launcher)>,
-    /// How many are on their way there.
+    /// Number of launchers that are starting.
     starting: usize,
 }
 
@@ -189,14 +193,14 @@ impl Shelf {
     }
 }
 
-/// The place of a launcher that is on its way into a pool, or was given up.
+/// Slot of a launcher that is starting. Dropping it without a launcher frees the slot.
 struct Starting {
     pool: Arc<Pool>,
     is_filled: bool,
 }
 
 impl Starting {
-    /// Puts the launcher in its place.
+    /// Puts the launcher into its slot.
     fn fill(mut self, launcher: Launcher) -> Option<u64> {
         let name = u64::from(launcher.process.id()?);
         self.is_filled = true;
@@ -225,7 +229,7 @@ impl Pool {
         Pool { tier, patience, shelf: Mutex::default() }
     }
 
-    /// One that stands ready, or a new one.
+    /// Returns a ready launcher, or starts a new one.
     pub(crate) async fn take(&self) -> Result<Launcher, SandboxError> {
         while let Some((_, launcher)) = { self.shelf().ready.pop_front() } {
             if launcher.is_alive() {
@@ -235,14 +239,14 @@ impl Pool {
         Launcher::start(self.tier).await
     }
 
-    /// Has others stand ready, after a call and not before it.
+    /// Starts launchers for later calls. Called after a call, so that it delays none.
     pub(crate) fn refill(self: &Arc<Self>) {
         while let Some((number, place)) = self.reserve() {
             tokio::spawn(async move {
                 let pool = Arc::clone(&place.pool);
                 let started = Launcher::start(pool.tier).await;
                 let Some(name) = started.ok().and_then(|launcher| place.fill(launcher)) else { return };
-                // Not all at once.
+                // Staggered, so that not all are released at once.
                 tokio::time::sleep(pool.patience + Duration::from_secs(number as u64).min(pool.patience))
                     .await;
                 pool.shelf().ready.retain(|(other, _)| *other != name);
@@ -250,7 +254,7 @@ impl Pool {
         }
     }
 
-    /// A place for one more, if there is one; which it is.
+    /// Reserves a slot, if one is free; also returns its index.
     fn reserve(self: &Arc<Self>) -> Option<(usize, Starting)> {
         let mut shelf = self.shelf();
         let number = shelf.standing();
@@ -260,9 +264,9 @@ impl Pool {
         })
     }
 
-    /// How many stand ready or are about to.
+    /// Returns the number of launchers that are ready or starting.
     #[cfg(test)]
-    #[allow(dead_code, reason = "the tests of the library start none; the test program does")]
+    #[allow(dead_code, reason = "the unit tests start none; the `sandbox` test program does")]
     pub(crate) fn standing(&self) -> usize {
         self.shelf().standing()
     }

@@ -1,5 +1,5 @@
-//! This program behind walls once more, only to lean against them: it tries what no confined program may do, and says of
-//! each how it went. Nothing here does harm where a wall is missing.
+//! Probe: this program in the sandbox, where it attempts what no confined program may do and reports each
+//! result. The attempts are harmless even if a layer is missing.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -15,12 +15,12 @@ use nix::unistd::Pid;
 
 use crate::backend;
 
-/// The name it is started under.
+/// Name under which the probe is started.
 pub(crate) const NAME: &str = "sinew-probe";
-/// Said of what worked.
+/// Result code of an attempt that succeeded.
 const WORKED: i32 = 0;
 
-/// One thing that must not work.
+/// Action that must not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
     Read,
@@ -36,20 +36,20 @@ impl Push {
     pub(crate) const ALL: [Push; 7] =
         [Push::Read, Push::Write, Push::Chmod, Push::Signal, Push::Connect, Push::Trace, Push::Fork];
 
-    /// What a confined program cannot do, in words.
+    /// Describes the action.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Push::Read => "read a file it was not granted",
-            Push::Write => "write a file outside",
-            Push::Chmod => "change the mode of a file outside",
-            Push::Signal => "reach another process",
+            Push::Write => "write a file outside the sandbox",
+            Push::Chmod => "change the mode of a file outside the sandbox",
+            Push::Signal => "signal another process",
             Push::Connect => "connect to the network",
             Push::Trace => "trace a process",
             Push::Fork => "start more processes than it was granted",
         }
     }
 
-    /// What to do about a wall that does not stand.
+    /// Returns what the operator can do if the action was not blocked.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Push::Read | Push::Write => {
@@ -57,12 +57,12 @@ impl Push {
             }
             Push::Chmod | Push::Signal => "user namespaces must be allowed: see `missing`",
             Push::Connect | Push::Trace => "the kernel must filter system calls: CONFIG_SECCOMP_FILTER",
-            Push::Fork => "limits on processes must hold for this user; root has none: run Sinew as yourself",
+            Push::Fork => "process limits must apply to this user, and root has none: run Sinew as yourself",
         }
     }
 }
 
-/// What is tried on.
+/// Targets of the attempts.
 #[derive(Clone, Debug)]
 pub(crate) struct Targets {
     pub(crate) file: PathBuf,
@@ -87,7 +87,7 @@ impl Targets {
     }
 }
 
-/// Inside: tries everything, and says for each the system's answer, 0 for what worked.
+/// Runs inside the sandbox: makes all attempts and prints the `errno` of each, 0 for success.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
     let Some(targets) = Targets::read(words) else { return ExitCode::FAILURE };
     let mut said = String::new();
@@ -105,7 +105,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Outside: the answer to each, where there is one.
+/// Parses the output outside the sandbox; returns the result of one attempt, if there is one.
 pub(crate) fn answer(said: &str, push: Push) -> Option<i32> {
     let name = format!("{push:?} ");
     said.lines().find_map(|line| line.strip_prefix(&name)).and_then(|answer| answer.parse().ok())
@@ -126,12 +126,12 @@ fn attempt(push: Push, targets: &Targets) -> io::Result<()> {
     }
 }
 
-/// To the mode it has.
+/// Sets the mode that the file already has.
 fn chmod(file: &Path) -> io::Result<()> {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600))
 }
 
-/// Threads count as processes, and end with this one.
+/// Starts threads, which count as processes and end with this one.
 fn fork_past(limit: u64) -> io::Result<()> {
     for _ in 0..limit + 1 {
         std::thread::Builder::new().stack_size(64 * 1024).spawn(std::thread::park)?;
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_walls_everything_but_tracing_works_and_is_said() {
+    fn attempts_succeed_outside_the_sandbox() {
         let file = std::env::temp_dir().join(format!("sinew-probe-{}", std::process::id()));
         std::fs::write(&file, "").unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

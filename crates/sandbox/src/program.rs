@@ -1,5 +1,5 @@
-//! Which file a command's first word is. Looked up in folders that no confined process can write to, and pinned by
-//! device and inode, so that what was found is what is started.
+//! Resolves the program of a command. It is searched in folders that no confined process can write to and
+//! pinned by device and inode, so that the file that was found is the one that is started.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,16 +15,16 @@ use tool::canonical;
 use crate::error::SandboxError;
 use crate::shelves::Shelves;
 
-/// A program that was run.
+/// Program file with its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
-    /// Its canonical path.
+    /// Canonical path.
     pub path: PathBuf,
-    /// The digest of its file.
+    /// SHA-256 digest of the file.
     pub sha256: String,
 }
 
-/// A program that was found.
+/// Program file with its device and inode.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) executable: Executable,
@@ -32,8 +32,8 @@ pub(crate) struct Program {
     pub(crate) inode: u64,
 }
 
-/// Finds a program by its name on a search path, or by its path if that is not below a folder that confined processes
-/// write to. `writable` are those folders.
+/// Finds a program by name on a search path, or by absolute path if that is not below one of the `writable`
+/// folders, to which confined processes can write.
 pub(crate) fn find(name: &OsStr, search: &[PathBuf], writable: &[PathBuf]) -> Result<Program, SandboxError> {
     let path = Path::new(name);
     let is_plain = path.components().count() == 1 && !path.is_absolute();
@@ -56,7 +56,7 @@ pub(crate) fn find(name: &OsStr, search: &[PathBuf], writable: &[PathBuf]) -> Re
     Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
-/// The program a name stands for now, of those of the system. Reads the whole file, for its digest.
+/// Finds a program of the system by name. Reads the whole file for its digest, unless that is cached.
 pub fn find_program(name: &OsStr) -> Result<Executable, SandboxError> {
     of_system(name).map(|program| program.executable)
 }
@@ -66,7 +66,8 @@ pub(crate) fn of_system(name: &OsStr) -> Result<Program, SandboxError> {
     find(name, &Shelves::default().search(), &[])
 }
 
-/// The program that runs now. If another has taken its name since, it is not started: the pinned file is another.
+/// Returns the running program. If another file has taken its path since, it will not start, because the
+/// pinned inode differs.
 pub(crate) fn itself() -> Result<Program, SandboxError> {
     let problem = |cause| SandboxError::NotStarted { program: "sinew".to_owned(), cause };
     let path = std::env::current_exe().map_err(problem)?;
@@ -76,14 +77,14 @@ pub(crate) fn itself() -> Result<Program, SandboxError> {
     Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
-/// The canonical path of a file that anybody may execute.
+/// Returns the canonical path of an executable regular file.
 fn runnable(path: &Path) -> Option<(PathBuf, Metadata)> {
     let path = path.canonicalize().ok()?;
     let facts = path.metadata().ok()?;
     (facts.is_file() && facts.permissions().mode() & 0o111 != 0).then_some((path, facts))
 }
 
-/// What a file was when its digest was taken.
+/// Cache key of a digest: the state of a file when it was computed.
 #[derive(PartialEq, Eq, Hash)]
 struct Seen {
     device: u64,
@@ -93,10 +94,10 @@ struct Seen {
     changed: (i64, i64),
 }
 
-/// More programs than anybody uses at a time.
+/// Largest number of cached digests, more than are in use at a time.
 const REMEMBERED: usize = 256;
 
-/// The digest of a file. Taken once for as long as the file stays as it is: some interpreters have 100 MB.
+/// Returns the digest of a file. Cached while the file is unchanged, because some interpreters have 100 MB.
 pub(crate) fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
     static KNOWN: LazyLock<Mutex<HashMap<Seen, String>>> = LazyLock::new(Mutex::default);
     let seen = Seen {
@@ -119,7 +120,8 @@ pub(crate) fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
     Ok(digest)
 }
 
-/// The digest of what a file holds now. Whoever has it mapped changes it without a trace in its times.
+/// Computes the digest of a file's current content. A process that has it mapped can change it without a
+/// change of its times.
 pub(crate) fn digest_anew(mut file: File) -> io::Result<String> {
     let (mut hasher, mut part) = (Sha256::new(), vec![0; 256 * 1024]);
     loop {
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_taken_from_the_search_path_alone() {
+    fn programs_come_only_from_the_search_path() {
         let found = of_system(OsStr::new("sh")).unwrap();
         assert!(found.executable.path.is_absolute());
         assert_eq!(found.executable.sha256.len(), 64);
@@ -145,10 +147,10 @@ mod tests {
         let untrusted = |name: &str, writable: &[PathBuf]| {
             matches!(find(OsStr::new(name), &search, writable), Err(SandboxError::UntrustedProgram(_)))
         };
-        assert!(untrusted("./sh", &[]), "a relative path depends on where one stands");
+        assert!(untrusted("./sh", &[]), "a relative path depends on the working folder");
         assert!(untrusted("bin/sh", &[]));
         let folder = found.executable.path.parent().unwrap().to_owned();
-        assert!(untrusted("sh", &[folder]), "what a confined process can replace is not started by its name");
+        assert!(untrusted("sh", &[folder]), "a program that a confined process can replace is refused");
         for name in ["no-such-program-here", "/etc/passwd", "/etc", ".."] {
             assert!(matches!(of_system(OsStr::new(name)), Err(SandboxError::NoProgram { .. })), "{name}");
         }

@@ -1,5 +1,5 @@
-//! What a program newly created under a name that something runs by itself is put out of reach before its result is
-//! handed on. Which names those are is the policy's floor to say.
+//! Quarantine: renames new files that other programs run automatically, before the result of the run is
+//! returned. Governance defines which names these are.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
@@ -14,29 +14,29 @@ use rustix::io::Errno;
 use crate::folder;
 use crate::loosened::Loosened;
 
-/// A name a program created, and what it is called now.
+/// A file that a program created, and its new path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// As it was created.
+    /// Path at which it was created.
     pub path: PathBuf,
-    /// Where it is now, inert; absent if it could not be moved.
+    /// Path after the rename, where nothing runs it; absent if it could not be moved.
     pub moved_to: Option<PathBuf>,
 }
 
-/// What is added to a name that is put out of reach.
+/// Suffix of a quarantined name.
 const SUFFIX: &str = "quarantined";
-/// The longest name a file system takes.
+/// Longest name that file systems accept.
 const LONGEST_NAME: usize = 255;
-/// Names nobody can have foreseen: one of them is free.
+/// Attempts with a random name, of which one is free.
 const TRIES: usize = 8;
 
-/// Renames what a program created, beside where it was, so that nothing finds it under the name it acts on. Nothing, if
-/// nothing is there any more.
+/// Renames a file in its folder, so that other programs do not find it under the name they act on. Returns
+/// `None` if it no longer exists.
 pub(crate) fn quarantine(path: &Path) -> Option<Quarantined> {
     let moved_to = match set_aside(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
-            tracing::warn!(%error, path = ?path, "what a run left behind could not be set aside");
+            tracing::warn!(%error, path = ?path, "could not quarantine a leftover file");
             None
         }
         Ok(moved_to) => Some(moved_to),
@@ -48,7 +48,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     match rename_in(above, path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            // The program closed the folder over it.
+            // The program removed the permissions of the folder.
             let _open = Loosened::of(above)?;
             rename_in(above, path)
         }
@@ -70,12 +70,12 @@ fn rename_in(above: &Path, path: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// A number that no program can have guessed.
+/// Returns a number that no program can guess.
 fn unforeseen() -> u64 {
     RandomState::new().hash_one(SystemTime::now())
 }
 
-/// The name with its ending, cut where both together would be too long for a file system.
+/// Returns the quarantine name, cut to the longest length that file systems accept.
 fn inert(name: &OsStr, number: u64) -> OsString {
     let ending = format!(".{SUFFIX}-{number:016x}");
     let most = LONGEST_NAME - ending.len();
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_aside_keeps_its_content_and_never_replaces_anything() {
+    fn quarantine_keeps_content_and_replaces_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let path = folder.join(".bashrc");
@@ -103,18 +103,18 @@ mod tests {
             assert!(!path.exists());
             assert_eq!(std::fs::read_to_string(moved).unwrap(), round);
         }
-        assert_eq!(quarantine(&path), None, "nothing is there");
+        assert_eq!(quarantine(&path), None, "the file does not exist");
         let (elsewhere, link) = (folder.join("elsewhere"), folder.join("link"));
         std::fs::create_dir(&elsewhere).unwrap();
         std::fs::write(elsewhere.join(".bashrc"), "not the program's").unwrap();
         std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
         let through = quarantine(&link.join(".bashrc")).unwrap();
-        assert_eq!(through.moved_to, None, "no link is gone through");
+        assert_eq!(through.moved_to, None, "symbolic links are not followed");
         assert!(elsewhere.join(".bashrc").exists());
     }
 
     #[test]
-    fn a_folder_that_was_closed_over_it_stops_nothing_and_is_closed_again() {
+    fn quarantine_works_in_folders_without_permissions() {
         ::tests::give_up_root_for_good();
         let folder = tempfile::tempdir().unwrap();
         let closed = folder.path().canonicalize().unwrap().join("closed");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_is_set_aside_too() {
+    fn longest_name_is_quarantined_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("n".repeat(LONGEST_NAME));
         for _ in 0..12 {

@@ -1,4 +1,4 @@
-//! What became of a confined program.
+//! Report of a confined run.
 
 use std::time::Duration;
 
@@ -8,47 +8,48 @@ use crate::capture::Captured;
 use crate::program::Executable;
 use crate::quarantine::Quarantined;
 
-/// The end of a confined program and what it left behind. Everything it started is gone.
+/// Ending of a confined program and the files it left behind. Everything it started is gone.
 #[derive(Debug)]
 pub struct Report {
-    /// How it ended.
+    /// Ending of the program.
     pub end: End,
-    /// What it wrote to its standard output.
+    /// Captured standard output.
     pub stdout: Captured,
-    /// What it wrote to its standard error.
+    /// Captured standard error.
     pub stderr: Captured,
-    /// The walls it ran in.
+    /// Sandbox tier in which it ran.
     pub tier: SandboxTier,
-    /// What it used, with everything it started.
+    /// Resource usage of the program and everything it started.
     pub spent: Spent,
-    /// From the beginning of its preparation until the processes that stood ready had its order.
+    /// Time from the start of the preparation until the launcher had the run request.
     pub confining: Duration,
-    /// What was run.
+    /// Program that was run.
     pub executable: Executable,
-    /// Pins what its walls let through.
+    /// Digest of the access that the sandbox allowed.
     pub walls_sha256: String,
-    /// Names it created that somebody would run by themselves, and where they are now.
+    /// Files that other programs run automatically, created by the run, and their new paths.
     pub quarantined: Vec<Quarantined>,
 }
 
-/// How a program ended.
+/// Ending of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By a signal.
+    /// A signal ended it.
     Signalled(i32),
-    /// For what no program gets: a call of another architecture, or to be hidden from who counts what it holds.
+    /// It was killed for something no program may do: a call of another architecture, or hiding from the
+    /// resource monitor.
     Denied,
-    /// Its time was over.
+    /// Its deadline passed.
     TimedOut,
     /// It used more memory than it was granted.
     OutOfMemory,
     /// It had more processes than it was granted, where the system cannot refuse them one by one.
     TooManyProcesses,
-    /// Nobody waits for it any more.
+    /// The caller cancelled it or disconnected.
     Cancelled,
-    /// From outside, and nobody said why: the system's own protection against running out of memory does that.
+    /// It was killed from outside for an unknown reason, for example by the kernel's out-of-memory killer.
     Killed,
 }
 
@@ -81,18 +82,18 @@ impl End {
     }
 }
 
-/// What a program and everything it started used.
+/// Resource usage of a program and everything it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Time on a processor, building the walls included.
+    /// Processor time, including the set-up of the sandbox.
     pub cpu: Duration,
-    /// The most memory it had at a time, as far as it was seen: of one process, or of all of them together.
+    /// Highest sampled memory use, of one process or of all together.
     pub max_rss_bytes: u64,
-    /// Read by its system calls, from wherever.
+    /// Bytes read by its system calls, from any source.
     pub read_bytes: u64,
-    /// Written by its system calls, to wherever.
+    /// Bytes written by its system calls, to any target.
     pub written_bytes: u64,
-    /// How many processes and threads it had, one after the other. One that had to be killed did not say; then the most
-    /// that were seen at a time.
+    /// Number of processes and threads over the whole run. If the run had to be killed, the highest number
+    /// sampled at one time.
     pub processes: u64,
 }

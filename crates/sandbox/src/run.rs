@@ -1,5 +1,5 @@
-//! One run: hands a launcher its order, gathers what the program writes, and waits for the launcher's word, never for
-//! the end of a pipe, which a process that got away could hold open.
+//! One run: sends a launcher its run request, captures the output, and waits for the launcher's report. It
+//! never waits for the end of a pipe, which an escaped process could hold open.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,10 +20,10 @@ use crate::pool::Launcher;
 use crate::report::{End, Spent};
 use crate::spill::Spills;
 
-/// What a launcher may take beyond its own deadline before it is given up.
+/// Time after the run's own deadline until the launcher is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// What a launcher reported, and what the program wrote.
+/// Report of the launcher and captured output.
 pub(crate) struct Finished {
     pub(crate) end: End,
     pub(crate) spent: Spent,
@@ -32,7 +32,7 @@ pub(crate) struct Finished {
     pub(crate) stderr: Captured,
 }
 
-/// Runs a program through a launcher, which is then of no further use: dropping it ends everything with it.
+/// Runs a program through a launcher. The launcher cannot be reused; dropping it ends everything below it.
 pub(crate) async fn run(
     confined: &Confined,
     tier: SandboxTier,
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     Ok(Finished { end, spent, confining, stdout, stderr })
 }
 
-/// What a program is given to read. One that does not read it is not waited for.
+/// Writes the standard input of a program. A program that does not read it is not waited for.
 struct Feed<'a> {
     pipe: Option<pipe::Sender>,
     left: &'a [u8],
@@ -89,7 +89,7 @@ impl<'a> Feed<'a> {
         self.pipe.is_some()
     }
 
-    /// Gives as much as there is room for, waiting for some; closes after the last of it.
+    /// Writes as much as fits once the pipe is writable; closes the pipe after the last byte.
     async fn give(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         let written = match pipe.writable().await {
@@ -99,7 +99,7 @@ impl<'a> Feed<'a> {
         match written {
             Ok(written) => self.left = self.left.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // It does not read, which is its own business.
+            // The program does not read its input, which is not an error.
             Err(_) => self.left = &[],
         }
         if self.left.is_empty() {
@@ -108,20 +108,20 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// A pipe whose near end goes to the program.
+/// Creates a pipe whose read end goes to the program.
 pub(crate) fn input() -> io::Result<(pipe::Sender, OwnedFd)> {
     let (theirs, ours) = io::pipe()?;
     Ok((pipe::Sender::from_owned_fd(OwnedFd::from(ours))?, OwnedFd::from(theirs)))
 }
 
-/// A pipe whose far end goes to the program.
+/// Creates a pipe whose write end goes to the program.
 pub(crate) fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     let (ours, theirs) = io::pipe()?;
     Ok((pipe::Receiver::from_owned_fd(OwnedFd::from(ours))?, OwnedFd::from(theirs)))
 }
 
-/// Hands a launcher what it is to run: the limits to who watches it, and the order to who becomes the program. In this
-/// turn, because who is woken in the middle of it would take its processor.
+/// Sends the limits to the watcher, and the run request to the child that becomes the program. The limits go
+/// first: the child that the request wakes could take this processor before they are sent.
 pub(crate) async fn give_order(
     launcher: &mut Launcher,
     confined: &Confined,
@@ -129,7 +129,7 @@ pub(crate) async fn give_order(
     descriptors: [BorrowedFd<'_>; DESCRIPTORS],
 ) -> Result<(), SandboxError> {
     let order = confined.order(tier);
-    // A watcher that has gone is noticed where its answer is read.
+    // A watcher that is gone is noticed when its report is read.
     let _ = launcher.control.write_all(&confined.limits_now().framed()).await;
     let sent = match send(&launcher.setup, &order, descriptors) {
         Ok(sent) if sent == order.len() => return Ok(()),
@@ -142,7 +142,8 @@ pub(crate) async fn give_order(
     sent.map_err(|error| launcher.problem().map_or(SandboxError::Launcher(error), Into::into))
 }
 
-/// Sends the descriptors and the first part of a message, which mostly is all of it: nothing is on its way before.
+/// Sends the descriptors and the first part of a message; usually all of it, because the socket buffer is
+/// empty.
 fn send(socket: impl AsFd, message: &[u8], descriptors: [BorrowedFd<'_>; DESCRIPTORS]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -152,7 +153,7 @@ fn send(socket: impl AsFd, message: &[u8], descriptors: [BorrowedFd<'_>; DESCRIP
     Ok(sendmsg(socket, &[io::IoSlice::new(message)], &mut ancillary, SendFlags::empty())?)
 }
 
-/// One output of the program.
+/// One output stream of the program.
 struct Stream {
     of: Source,
     pipe: Option<pipe::Receiver>,
@@ -169,15 +170,15 @@ impl Stream {
         self.pipe.is_some()
     }
 
-    /// Waits until there is something to take, or nothing more to come.
+    /// Waits until there is data or the end of the stream.
     async fn ready(&self) {
         if let Some(pipe) = &self.pipe {
-            // What is wrong with it is said again when it is read.
+            // An error is returned again by the next read.
             let _ = pipe.readable().await;
         }
     }
 
-    /// Takes one part; whether there may be more.
+    /// Reads one chunk; returns true if there may be more.
     fn take_one(&mut self, outlets: &mut Outlets) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         match pipe.try_read(&mut self.part) {
@@ -194,7 +195,8 @@ impl Stream {
         false
     }
 
-    /// What is in the pipe now, and no more: a pipe holds a bounded amount, and whoever still writes is not waited for.
+    /// Reads what is in the pipe now and no more: a pipe has a bounded capacity, and processes that still
+    /// write are not waited for.
     fn finish(mut self, outlets: &mut Outlets) -> Captured {
         const PARTS_IN_A_PIPE: usize = 64;
         for _ in 0..PARTS_IN_A_PIPE {

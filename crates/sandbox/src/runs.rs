@@ -1,5 +1,5 @@
-//! Runs that are not over, each noted in a file of the daemon's own before it begins. What a daemon that was killed could
-//! not see to is seen to by the next one. Nothing is synced: a machine that lost its power lost the run as well.
+//! Journal of unfinished runs, one file per run, written before the run starts. If the daemon is killed, the
+//! next one cleans up from these files. Nothing is synced: after a power failure the run is gone as well.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -12,44 +12,45 @@ use crate::aftermath::Before;
 use crate::inventory::Kept;
 use crate::line::{self, Writer};
 
-/// Where they are noted.
+/// Folder of the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs {
     folder: PathBuf,
 }
 
-/// A run that is noted. Dropped as it is, the note stays.
+/// Journal entry of a run. Dropping it keeps the file.
 #[derive(Debug)]
 pub(crate) struct Noted {
     path: PathBuf,
 }
 
 impl Noted {
-    /// Its run is over and seen to.
+    /// Removes the entry after the run is over and cleaned up.
     pub(crate) fn over(self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, path = %self.path.display(), "the note of a run could not be removed");
+            tracing::warn!(%error, path = %self.path.display(), "could not remove a journal entry");
         }
     }
 }
 
-/// A run that another daemon began.
+/// A run that an earlier daemon started.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unfinished {
     pub(crate) before: Before,
-    /// The process that watched it.
+    /// Process id of the launcher that watched it.
     pub(crate) launcher: u32,
-    /// By when it was to be over.
+    /// Time by which it had to be over.
     pub(crate) latest: SystemTime,
 }
 
 impl Runs {
-    /// In this folder, which is made when the first of them is. Others' files do not belong there.
+    /// Creates a journal in this folder, which is created with the first entry. It must contain no other
+    /// files.
     pub(crate) fn at(folder: &Path) -> Runs {
         Runs { folder: folder.to_owned() }
     }
 
-    /// Notes a run.
+    /// Writes the entry of a run.
     pub(crate) fn note(&self, run: &Unfinished) -> io::Result<Noted> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.folder)?;
@@ -57,7 +58,7 @@ impl Runs {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = self.folder.join(format!("{}-{number}", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-                // Of a process that had the same number, and could not be seen to.
+                // The entry of an earlier process with the same id, whose cleanup failed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 file => {
                     file?.write_all(&run.framed())?;
@@ -67,7 +68,7 @@ impl Runs {
         }
     }
 
-    /// Every run that is noted. A note that was not written to its end is of a run that never began.
+    /// Returns every entry. An incomplete entry belongs to a run that never started.
     pub(crate) fn unfinished(&self) -> io::Result<Vec<(Noted, Option<Unfinished>)>> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -104,7 +105,7 @@ impl Unfinished {
         writer.framed()
     }
 
-    /// Reads what `framed` wrote. The length before it tells whether it is all there.
+    /// Parses an entry. The length prefix shows if it is complete.
     fn read(bytes: &[u8]) -> io::Result<Unfinished> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let (head, body) = bytes.split_first_chunk().ok_or_else(invalid)?;
@@ -167,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_read_as_it_was_written_until_its_run_is_over() {
+    fn journal_entry_round_trips_until_the_run_is_over() {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::at(&folder.path().join("runs"));
-        assert!(runs.unfinished().unwrap().is_empty(), "there is no folder yet");
+        assert!(runs.unfinished().unwrap().is_empty(), "the folder does not exist yet");
         let (one, other) = (runs.note(&run()).unwrap(), runs.note(&run()).unwrap());
         one.over();
         let left = runs.unfinished().unwrap();
@@ -178,6 +179,6 @@ mod tests {
         assert_eq!(left[0].1.as_ref(), Some(&run()));
         let whole = std::fs::read(&other.path).unwrap();
         std::fs::write(&other.path, &whole[..whole.len() - 8]).unwrap();
-        assert_eq!(runs.unfinished().unwrap()[0].1, None, "what is cut off is no note");
+        assert_eq!(runs.unfinished().unwrap()[0].1, None, "a truncated entry is ignored");
     }
 }

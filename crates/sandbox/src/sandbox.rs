@@ -1,4 +1,4 @@
-//! The sandbox of a program: what it can build on this machine, and the launchers that build it.
+//! Entry point of the crate: the sandbox of this process, the tiers it supports, and its launcher pools.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -24,14 +24,14 @@ use crate::served::{self, Pipes, Served};
 use crate::spill::Spills;
 use crate::worker::{Task, Worker};
 
-/// What a run may take to be gone after its time.
+/// Longest time for a run to be gone after its deadline.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
 /// Runs confined programs. Cheap to clone; clones share their launchers.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     most: SandboxTier,
-    /// Found when it is first asked for: trying takes a few processes, and many who hold a sandbox never use it.
+    /// Determined on first use: probing starts a few processes, and many holders of a sandbox never use it.
     availability: Arc<OnceLock<Availability>>,
     full: Arc<Pool>,
     reduced: Arc<Pool>,
@@ -41,23 +41,24 @@ pub struct Sandbox {
     left: Left,
 }
 
-/// How far this machine can confine a program.
+/// Sandbox tier that this machine supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Availability {
-    /// The most that works.
+    /// Best tier that works.
     pub tier: SandboxTier,
-    /// Why not more.
+    /// Reasons why no better tier works.
     pub missing: Vec<String>,
 }
 
 impl Sandbox {
-    /// The one of this process.
+    /// Returns the shared sandbox of this process.
     pub fn of_this_process() -> &'static Sandbox {
         static SHARED: OnceLock<Sandbox> = OnceLock::new();
         SHARED.get_or_init(Sandbox::untried)
     }
 
-    /// One that builds no better walls than these, to measure them; what asks for better ones does not run in it.
+    /// Creates a sandbox limited to this tier, for measurements. Commands that require a better tier do not
+    /// run in it.
     pub fn at_most(tier: SandboxTier) -> Sandbox {
         Sandbox { most: tier, ..Sandbox::untried() }
     }
@@ -75,45 +76,47 @@ impl Sandbox {
         }
     }
 
-    /// Keeps outputs that are longer than an answer in this folder. Said once; until then, and to another folder, none is
-    /// kept.
+    /// Sets the folder for outputs that are too long for a response. Takes effect once; without it such
+    /// outputs are not kept, and later calls are ignored.
     pub fn keep_outputs_in(&self, folder: &Path) {
         let _ = self.spills.set(Spills::at(folder));
     }
 
-    /// Notes runs that are not over in this folder. Said once.
+    /// Sets the folder in which unfinished runs are recorded. Takes effect once.
     pub fn note_runs_in(&self, folder: &Path) {
         let _ = self.runs.set(Runs::at(folder));
     }
 
-    /// The outputs that are kept, if any are.
+    /// Returns the store of long outputs, if one is set.
     pub fn spills(&self) -> Option<&Spills> {
         self.spills.get()
     }
 
-    /// Another with launchers of its own, for a runtime of its own: a launcher is spoken to by the runtime that took it.
+    /// Creates a sandbox with its own launchers, for another async runtime: a launcher's sockets belong to
+    /// the runtime that took it.
     pub fn with_own_launchers(&self) -> Sandbox {
         Sandbox { availability: Arc::clone(&self.availability), ..Sandbox::untried() }
     }
 
-    /// What this machine can do, tried once by doing it: it does not change under a running program. Blocking, the
-    /// first time.
+    /// Returns what this machine supports. Probed once by running a program, because it does not change while
+    /// this process runs. The first call blocks.
     pub fn availability(&self) -> &Availability {
         self.availability.get_or_init(check::availability)
     }
 
-    /// What the kernel holds each run to as a whole, by a control group of its own; or why it does not, and a watcher alone
+    /// Returns the cgroup controllers that limit each run as a whole, or the reason why only the watcher
     /// does.
     pub fn groups(&self) -> Result<Vec<&'static str>, &'static str> {
         backend::groups()
     }
 
-    /// Whether the daemon with this number has such groups.
+    /// Returns true if the daemon with this process id uses such control groups.
     pub fn has_groups(&self, daemon: i32) -> bool {
         backend::has_groups(daemon)
     }
 
-    /// Leans against the walls from inside. `folder` is a private one that exists; what is made there is removed.
+    /// Tests the sandbox from inside with a probe. `folder` must be an existing private folder; files made
+    /// there are removed.
     pub fn check(&self, folder: &Path) -> std::io::Result<Vec<Finding>> {
         match self.availability().tier {
             SandboxTier::None => Ok(Vec::new()),
@@ -121,13 +124,13 @@ impl Sandbox {
         }
     }
 
-    /// Runs a command in the best walls there are, and in none at all if those are not good enough.
+    /// Runs a command in the best available tier, and fails if that is worse than the command requires.
     pub async fn run(&self, confined: Confined) -> Result<Report, SandboxError> {
         self.run_into(confined, Outlets::default()).await
     }
 
-    /// The same for an output that somebody reads on: what the report cannot have all of is kept whole, and pieces of it
-    /// are handed on while it comes in.
+    /// Like `run`, and keeps output that does not fit the report in the spill store and passes chunks to
+    /// `listener` while they arrive.
     pub async fn run_telling(&self, confined: Confined, hear: Option<Hear>) -> Result<Report, SandboxError> {
         self.run_into(confined, Outlets::new(self.spills().cloned(), hear)).await
     }
@@ -141,7 +144,7 @@ impl Sandbox {
             let (executable, walls_sha256) = (begun.executable.clone(), begun.walls_digest(tier));
             let finished = tokio::select! {
                 finished = run::run(begun, tier, launcher, &mut outlets) => finished,
-                // Dropped, it is ended and seen to.
+                // Dropping the handle ends the run and cleans up after it.
                 () = self.places.closing() => return Err(SandboxError::Lost),
             };
             pool.refill();
@@ -168,7 +171,7 @@ impl Sandbox {
         Err(SandboxError::Lost)
     }
 
-    /// Starts a command that is spoken to while it runs.
+    /// Starts a command whose standard streams the caller uses while it runs.
     pub async fn serve(&self, mut confined: Confined) -> Result<(Served, Pipes), SandboxError> {
         let (tier, pool) = self.best(confined.least)?;
         for is_last in [false, true] {
@@ -188,27 +191,27 @@ impl Sandbox {
         Err(SandboxError::Lost)
     }
 
-    /// Comes back once every run is asked to end.
+    /// Completes once `close` was called.
     pub async fn closing(&self) {
         self.places.closing().await;
     }
 
-    /// Takes a place and a launcher for a run.
+    /// Registers a run and takes a launcher for it.
     async fn begin(&self, confined: Confined, pool: &Arc<Pool>) -> Result<Underway, SandboxError> {
         self.left.refuse_in(&confined.before.writable)?;
-        // Who can change nothing is no company.
+        // Read-only runs do not count as concurrent writers.
         let place = (!confined.before.writable.is_empty()).then(|| self.places.take());
         let launcher = pool.take().await?;
         let noted = self.note(&confined, &launcher).map_err(SandboxError::NotNoted)?;
         Ok(Underway::new(confined, launcher, noted, place, self.left.clone()))
     }
 
-    /// Ends every run, and waits until each is seen to, those included that nobody waits for any more.
+    /// Ends every run and waits until the cleanup of each is finished, cancelled runs included.
     pub async fn close(&self) {
         self.places.close().await;
     }
 
-    /// Notes a run that could leave something behind.
+    /// Records a run that could leave files behind.
     fn note(&self, confined: &Confined, launcher: &Launcher) -> std::io::Result<Option<Noted>> {
         let (Some(runs), false) = (self.runs.get(), confined.before.writable.is_empty()) else {
             return Ok(None);
@@ -219,23 +222,23 @@ impl Sandbox {
         runs.note(&Unfinished { before: confined.before.clone(), launcher, latest }).map(Some)
     }
 
-    /// Sees to the runs that a daemon before this one left behind when it was killed, and says so in the log. Before any
-    /// other run; blocks on the disk.
+    /// Cleans up after runs of an earlier daemon that was killed, and logs the result. Must be called before
+    /// any other run; blocks on the disk.
     pub fn finish_runs(&self) -> std::io::Result<()> {
         for (noted, run) in self.runs.get().map_or(Ok(Vec::new()), Runs::unfinished)? {
             if let Some(run) = run {
                 backend::await_launcher(run.launcher, TIME_TO_END);
-                // Who ran beside it is not known any more.
+                // It is unknown which runs were concurrent.
                 let aside =
                     run.before.set_new_names_aside(Company::Others, Some(run.latest), &Bounds::after());
                 match aside.and_then(|aside| aftermath::all_set_aside(aside, &self.left)) {
                     Ok(_) => {}
                     Err(error @ SandboxError::LeftInPlace(_)) => {
-                        // The note stays, for the next to try.
-                        tracing::warn!(%error, "after a crash");
+                        // The record stays, so that the next start tries again.
+                        tracing::warn!(%error, "cleanup of a run from before a crash");
                         continue;
                     }
-                    Err(error) => tracing::warn!(%error, "after a crash"),
+                    Err(error) => tracing::warn!(%error, "cleanup of a run from before a crash"),
                 }
             }
             noted.over();
@@ -243,7 +246,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Starts this program again as a worker, granted nothing: no file but the system's, no network.
+    /// Starts this program again as a worker without any grants: no files but the system's, and no network.
     pub async fn start(&self, task: &Task) -> Result<Worker, SandboxError> {
         let confined = task.confined()?;
         let (tier, pool) = self.best(confined.least)?;
@@ -253,7 +256,7 @@ impl Sandbox {
         worker
     }
 
-    /// The best walls there are, if they are as good as these.
+    /// Returns the best tier and its pool, or an error if that tier is worse than `least`.
     fn best(&self, least: SandboxTier) -> Result<(SandboxTier, &Arc<Pool>), SandboxError> {
         let tier = match (self.availability().tier, self.most) {
             (SandboxTier::Full, most) => most,
@@ -271,7 +274,7 @@ impl Sandbox {
     }
 }
 
-/// The same command with what it was granted looked through anew: something had moved before its walls stood.
+/// Rescans the granted folders of a command after a path had moved before the sandbox was built.
 async fn looked_through_again(underway: Underway) -> Result<Confined, SandboxError> {
     let confined = underway.not_begun().await.ok_or(SandboxError::Lost)?;
     let looked = while_awaited(move |awaited| confined.looked_through_again(awaited)).await;

@@ -1,5 +1,5 @@
-//! A program that is spoken to while it runs: its standard input and output belong to whoever started it, behind the
-//! walls of a permit. Dropping it ends it, and what it leaves behind is seen to as after any run.
+//! Interactive program: its standard streams belong to the caller while it runs in the sandbox of a permit.
+//! Dropping it ends it, and the cleanup is the same as after any other run.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,13 +14,13 @@ use crate::pool::Launcher;
 use crate::quarantine::Quarantined;
 use crate::run;
 
-/// A program that runs.
+/// A running interactive program.
 pub struct Served {
     underway: Underway,
     tier: SandboxTier,
 }
 
-/// What it is spoken to through.
+/// Pipes to the standard streams of an interactive program.
 #[derive(Debug)]
 pub struct Pipes {
     /// Its standard input.
@@ -36,23 +36,23 @@ impl Served {
         Served { underway, tier }
     }
 
-    /// The walls it runs in.
+    /// Returns the sandbox tier in which it runs.
     pub fn tier(&self) -> SandboxTier {
         self.tier
     }
 
-    /// Whether it has not ended, as far as is known.
+    /// Returns true if it is not known to have ended.
     pub fn is_alive(&mut self) -> bool {
         self.underway.parts().is_some_and(|(_, launcher)| launcher.is_alive())
     }
 
-    /// Ends it, and comes back once nothing of it is left but what it made; what was set aside of that.
+    /// Ends the program and waits for its cleanup; returns the files that were quarantined.
     pub async fn end(self) -> Result<Vec<Quarantined>, SandboxError> {
         self.underway.end().await
     }
 }
 
-/// Hands a launcher its order and comes back once the program runs.
+/// Sends a launcher its run request and returns once the program runs.
 pub(crate) async fn start(
     confined: &Confined,
     tier: SandboxTier,

@@ -1,5 +1,6 @@
-//! Folders that a policy lets a call take programs from, besides those of the system: a toolchain in a home, say. They are
-//! there to be read and run; what a call could write to is none.
+//! Extra program directories: folders from which a policy lets a call take programs besides those of the
+//! system, such as a toolchain in the home folder. They are readable and executable; a folder that a call can
+//! write to is refused.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,14 +10,14 @@ use governance::Permit;
 use crate::environment::SEARCH_PATH;
 use crate::error::SandboxError;
 
-/// The folders of one call, by their canonical names.
+/// Extra program directories of one call, by canonical path.
 #[derive(Debug, Default)]
 pub(crate) struct Shelves {
     roots: Vec<PathBuf>,
 }
 
 impl Shelves {
-    /// Those that are there. Blocks on the disk.
+    /// Returns those that exist. Blocks on the disk.
     pub(crate) fn of(permit: &Permit) -> Result<Shelves, SandboxError> {
         let mut roots = Vec::new();
         for folder in permit.program_folders() {
@@ -30,18 +31,18 @@ impl Shelves {
         Ok(Shelves { roots })
     }
 
-    /// What must be readable for their programs to run.
+    /// Returns the folders that must be readable for their programs to run.
     pub(crate) fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
-    /// Where a program is looked for by its name, in this order.
+    /// Returns the folders in which a program is searched by name, in this order.
     pub(crate) fn search(&self) -> Vec<PathBuf> {
         let own = self.roots.iter().map(|root| shelf(root));
         own.chain(SEARCH_PATH.iter().map(PathBuf::from)).collect()
     }
 
-    /// The variable that has their programs find each other, where there are any.
+    /// Returns the `PATH` variable with which their programs find each other, if there are any.
     pub(crate) fn variable(&self) -> Option<(String, OsString)> {
         let search = self.search();
         let joined = search.iter().map(|folder| folder.as_os_str()).collect::<Vec<_>>().join(":".as_ref());

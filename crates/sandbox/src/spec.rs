@@ -1,5 +1,5 @@
-//! Everything a launcher must know, as one message. It arrives on a descriptor: a command line would show it to every
-//! process of the machine.
+//! Run specification for a launcher, as one message. It is sent over a socket, because a command line would
+//! be visible to every process of the machine.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,40 +12,40 @@ use tool::SandboxTier;
 use crate::identity::Held;
 use crate::line::{self, Writer};
 
-/// What is to be run, and the walls around it.
+/// The program to run, and the sandbox around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub(crate) tier: SandboxTier,
     pub(crate) network: Network,
-    /// The program's canonical path, and which file must be there.
+    /// Canonical path of the program, and device and inode of the file that must be there.
     pub(crate) program: PathBuf,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) words: Vec<OsString>,
     pub(crate) variables: Vec<OsString>,
     pub(crate) folder: PathBuf,
-    /// Folders it may change, and folders it may only read.
+    /// Writable folders, and folders that are only readable.
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) readable: Vec<PathBuf>,
-    /// What is in them that it must not see, and what it must not change.
+    /// Paths in them that must not be visible, and paths that must not change.
     pub(crate) hidden: Vec<Held>,
     pub(crate) kept: Vec<Held>,
-    /// Folders that stay where they are, though what is in them may be changed.
+    /// Folders that must not be renamed, although their contents may change.
     pub(crate) pinned: Vec<PathBuf>,
     pub(crate) limits: Limits,
 }
 
-/// What it may use.
+/// Resource limits of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) time: Duration,
-    /// Between the request to end and the end.
+    /// Time between the request to terminate and the kill.
     pub(crate) grace: Duration,
     pub(crate) memory_bytes: u64,
     pub(crate) processes: u64,
-    /// Processor time of one process; 0 means no limit of its own.
+    /// Processor time of one process; 0 means no separate limit.
     pub(crate) cpu_seconds: u64,
-    /// The largest file; 0 means no limit of its own.
+    /// Largest file; 0 means no separate limit.
     pub(crate) file_bytes: u64,
     pub(crate) open_files: u64,
 }
@@ -70,8 +70,8 @@ impl Spec {
         writer.framed()
     }
 
-    /// Reads what `framed` wrote, without its length. A name that is not known is an error: it would be a wall that is
-    /// not built.
+    /// Parses a message without its length prefix. An unknown field is an error, because it could be a layer
+    /// that would not be built.
     pub(crate) fn read(body: &[u8]) -> io::Result<Spec> {
         let mut spec = Spec::empty();
         let mut pairs = line::pairs(body)?.into_iter();
@@ -94,12 +94,12 @@ impl Spec {
             }
         }
         match spec.words.is_empty() || !spec.limits.are_set() {
-            true => Err(invalid("a part is missing".to_owned())),
+            true => Err(invalid("a field is missing".to_owned())),
             false => Ok(spec),
         }
     }
 
-    /// Nothing granted.
+    /// Specification without any grants.
     fn empty() -> Spec {
         Spec {
             tier: SandboxTier::Full,
@@ -121,14 +121,14 @@ impl Spec {
 }
 
 impl Limits {
-    /// The limits alone, for who watches a run and need not know what it is.
+    /// Serialises the limits alone, for the watcher, which does not need the rest.
     pub(crate) fn framed(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         self.put(&mut writer);
         writer.framed()
     }
 
-    /// Reads what `framed` wrote, without its length.
+    /// Parses a message without its length prefix.
     pub(crate) fn read(body: &[u8]) -> io::Result<Limits> {
         let mut limits = Limits::default();
         for (name, value) in line::pairs(body)? {
@@ -160,18 +160,18 @@ impl Limits {
             "cpu" => self.cpu_seconds = number?,
             "file" => self.file_bytes = number?,
             "files" => self.open_files = number?,
-            _ => return Err(invalid(format!("`{name}` is not known"))),
+            _ => return Err(invalid(format!("unknown field `{name}`"))),
         }
         Ok(())
     }
 
-    /// Whether those are there that no run goes without.
+    /// Returns true if the mandatory limits are set.
     fn are_set(&self) -> bool {
         self.memory_bytes != 0 && self.processes != 0
     }
 }
 
-/// A name, and after it the file that must have it.
+/// Writes a path, followed by the file that must be there.
 fn put_held(writer: &mut Writer, name: &str, held: &Held) {
     writer.put(name, &held.path);
     writer.number("of", held.file.0);
@@ -181,7 +181,7 @@ fn put_held(writer: &mut Writer, name: &str, held: &Held) {
 fn held(path: OsString, rest: &mut impl Iterator<Item = (String, OsString)>) -> io::Result<Held> {
     let mut number = || match rest.next() {
         Some((name, value)) if name == "of" => line::number(&value),
-        _ => Err(invalid("a name without its file".to_owned())),
+        _ => Err(invalid("a path without its file".to_owned())),
     };
     Ok(Held { path: path.into(), file: (number()?, number()?) })
 }
@@ -190,10 +190,10 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// The tier a word stands for. There is no word for none.
+/// Parses a tier. There is no text for `none`.
 pub(crate) fn tier(word: &std::ffi::OsStr) -> io::Result<SandboxTier> {
     let known = [SandboxTier::Full, SandboxTier::Reduced].into_iter().find(|tier| word == tier.as_str());
-    known.ok_or_else(|| invalid("not a tier".to_owned()))
+    known.ok_or_else(|| invalid("unknown tier".to_owned()))
 }
 
 fn network_word(network: Network) -> &'static str {
@@ -207,7 +207,7 @@ fn network_word(network: Network) -> &'static str {
 fn network(word: &std::ffi::OsStr) -> io::Result<Network> {
     let all = [Network::Off, Network::Loopback, Network::Full];
     let known = all.into_iter().find(|network| word == network_word(*network));
-    known.ok_or_else(|| invalid("not a network".to_owned()))
+    known.ok_or_else(|| invalid("unknown network".to_owned()))
 }
 
 #[cfg(test)]
@@ -244,19 +244,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_spec_is_read_as_it_was_written() {
+    fn run_spec_round_trips() {
         assert_eq!(Spec::read(&spec().framed()[line::HEAD..]).unwrap(), spec());
         assert_eq!(Limits::read(&spec().limits.framed()[line::HEAD..]).unwrap(), spec().limits);
     }
 
     #[test]
-    fn an_unknown_or_missing_part_is_refused() {
+    fn unknown_or_missing_field_is_refused() {
         let mut writer = Writer::default();
         writer.put("wall", "none");
         assert!(Spec::read(&writer.framed()[line::HEAD..]).unwrap_err().to_string().contains("`wall`"));
         let unlimited = Spec { limits: Limits { memory_bytes: 0, ..spec().limits }, ..spec() };
         assert!(Spec::read(&unlimited.framed()[line::HEAD..]).is_err());
         assert!(Limits::read(&unlimited.limits.framed()[line::HEAD..]).is_err());
-        assert!(tier(std::ffi::OsStr::new("none")).is_err(), "no message can ask for no walls");
+        assert!(tier(std::ffi::OsStr::new("none")).is_err(), "no message can ask for no sandbox");
     }
 }

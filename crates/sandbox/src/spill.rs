@@ -1,6 +1,6 @@
-//! Outputs that are longer than an answer, kept whole for a while in files of the daemon's own, and read on in pages.
-//! An id is random, and its file is named by the id and the party it was told to, so that nobody else finds it. Kept for a
-//! day and up to a bound; nothing here survives for long.
+//! Store of outputs that are too long for a response. They are kept in private files for a while and read in
+//! pages. An id is random, and the file name is derived from the id and its owner, so that no other party can
+//! find it. Files are kept for a day and up to a total size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,58 +11,59 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use tool::canonical;
 
-/// The most that is kept of one output.
+/// Largest size of one output.
 const MOST_OF_ONE: u64 = 64 * 1024 * 1024;
-/// The most that is kept of all of them.
+/// Largest size of all outputs together.
 const MOST_OF_ALL: u64 = 512 * 1024 * 1024;
-/// How long they are kept.
+/// Time for which outputs are kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// The bytes of a name, each two letters.
+/// Random bytes of an id, each written as two hexadecimal digits.
 const NAME_BYTES: usize = 16;
 
-/// Where outputs are kept, and whose are looked for.
+/// Store of outputs, limited to one owner.
 #[derive(Clone, Debug)]
 pub struct Spills {
     folder: PathBuf,
     party: String,
 }
 
-/// An output that is kept.
+/// An output in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spilled {
-    /// What it is read on by.
+    /// Id by which it is read.
     pub id: String,
-    /// How much of it is kept, from its beginning.
+    /// Number of bytes kept, from the beginning.
     pub bytes: u64,
 }
 
-/// A part of an output that is kept.
+/// Part of an output.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page {
-    /// As they were written.
+    /// Unchanged bytes.
     pub bytes: Vec<u8>,
-    /// How much there is in all.
+    /// Size of the whole output.
     pub total: u64,
 }
 
 impl Spills {
-    /// Outputs are kept in this folder, which is made when the first of them is. Others' files do not belong there.
+    /// Creates a store in this folder, which is created with the first output. It must contain no other
+    /// files.
     pub fn at(folder: impl Into<PathBuf>) -> Spills {
         Spills { folder: folder.into(), party: String::new() }
     }
 
-    /// The outputs of one party.
+    /// Returns the store for the outputs of one owner.
     pub fn of(&self, party: &str) -> Spills {
         Spills { folder: self.folder.clone(), party: party.to_owned() }
     }
 
-    /// The file of an output: another party's id leads to a name that is not there.
+    /// Returns the file of an output. With the id of another owner's output the file does not exist.
     fn file(&self, id: &str) -> PathBuf {
         let digest = Sha256::digest(format!("{id} {}", self.party));
         self.folder.join(canonical::hex(&digest))
     }
 
-    /// A part of an output; nothing if there is none of this name, or not any more.
+    /// Reads a part of an output; `None` if it does not exist or has been removed.
     pub fn page(&self, id: &str, offset: u64, most: u64) -> io::Result<Option<Page>> {
         if id.len() != NAME_BYTES * 2 || !id.bytes().all(|letter| letter.is_ascii_hexdigit()) {
             return Ok(None);
@@ -73,14 +74,14 @@ impl Spills {
             Err(error) => return Err(error),
         };
         let total = file.metadata()?.len();
-        // Past the end there is nothing, and a place that no file can have is no error of the disk's.
+        // An offset past the end reads nothing; clamping avoids an error for offsets that no file can have.
         file.seek(SeekFrom::Start(offset.min(total)))?;
         let mut bytes = Vec::new();
         file.take(most).read_to_end(&mut bytes)?;
         Ok(Some(Page { bytes, total }))
     }
 
-    /// Begins a file of its own, after making room for it.
+    /// Creates the file of a new output, after removing old ones to make space.
     pub(crate) fn begin(&self) -> io::Result<Spill> {
         std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.folder)?;
         self.sweep(SystemTime::now(), MOST_OF_ALL - MOST_OF_ONE);
@@ -92,8 +93,8 @@ impl Spills {
         Ok(Spill { file, id, written: 0 })
     }
 
-    /// Removes what is too old, and the oldest until the rest has at most this many bytes. What cannot be removed stays:
-    /// an output is not lost for it.
+    /// Removes expired outputs, and then the oldest until the rest fits. A failure to remove one is ignored,
+    /// so that the new output is not lost.
     fn sweep(&self, now: SystemTime, most: u64) {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let facts = |path: PathBuf| {
@@ -116,7 +117,7 @@ fn remove(path: &Path) -> bool {
     std::fs::remove_file(path).is_ok()
 }
 
-/// A file that an output is being written to.
+/// File to which an output is written.
 #[derive(Debug)]
 pub(crate) struct Spill {
     file: File,
@@ -125,7 +126,7 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// Adds to it, up to the bound. A disk that is full ends it where it stands.
+    /// Appends bytes, up to the largest size. A full disk ends the output at that point.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         let room = usize::try_from(MOST_OF_ONE - self.written).unwrap_or(usize::MAX);
         let part = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_kept_privately_and_read_in_pages() {
+    fn output_is_private_and_read_in_pages() {
         let folder = tempfile::tempdir().unwrap();
         let spills = Spills::at(folder.path().join("output"));
         let kept = spilled(&spills, &[0, 255, b'a', b'b', b'c']);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_leads_nobody_else_anywhere() {
+    fn id_works_only_for_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let all = Spills::at(folder.path());
         let (one, other) = (all.of("one"), all.of("other"));
@@ -180,11 +181,11 @@ mod tests {
         assert_eq!(other.page(&id, 0, 10).unwrap(), None);
         assert_eq!(all.page(&id, 0, 10).unwrap(), None);
         let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
-        assert!(names.iter().all(|entry| entry.file_name() != id.as_str()), "the id is not in the folder");
+        assert!(names.iter().all(|entry| entry.file_name() != id.as_str()), "the id is not a file name");
     }
 
     #[test]
-    fn only_names_of_ours_are_looked_for() {
+    fn malformed_ids_are_not_looked_up() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("secret"), "secret").unwrap();
         let spills = Spills::at(folder.path().join("output"));
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_goes_and_then_the_oldest() {
+    fn expired_outputs_go_first_and_then_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let spills = Spills::at(folder.path());
         let ids: Vec<String> = (0..3).map(|_| spilled(&spills, &[b'x'; 100]).id).collect();

@@ -1,5 +1,5 @@
-//! What a launcher says back: that it stands ready, what went wrong before the program ran, how it ended. That it runs
-//! is not said: the socket for its order closes with the exec.
+//! Messages from a launcher to the daemon: ready, set-up failure, end of the run. There is no message for a
+//! successful start: the set-up socket closes with the exec.
 
 use std::io;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::report::{End, Spent};
 /// One message of a launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It is a launcher, and waits.
+    /// The launcher is ready and waits for a run request.
     Ready,
-    /// Something failed before the program ran.
+    /// A set-up step failed before the program ran.
     Failed(Problem),
     /// The program and everything it started are gone.
     Ended(End, Spent),
 }
 
-/// A step of the set-up that failed.
+/// Failure of a set-up step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) step: Step,
-    /// What it was about: a path, a system call.
+    /// Path or system call that the step was working on.
     pub(crate) what: String,
-    /// The system's number for the cause.
+    /// `errno` of the cause; 0 if unknown.
     pub(crate) code: i32,
 }
 
-/// The steps of the set-up, in their order.
+/// Set-up steps, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Message,
@@ -81,10 +81,10 @@ impl Problem {
         Problem { step, what: what.into(), code: cause.raw_os_error().unwrap_or(0) }
     }
 
-    /// What the system said.
+    /// Returns the error of the operating system.
     pub(crate) fn cause(&self) -> io::Error {
         match self.code {
-            0 => io::Error::other("no further cause is known"),
+            0 => io::Error::other("unknown cause"),
             code => io::Error::from_raw_os_error(code),
         }
     }
@@ -114,10 +114,10 @@ impl Status {
         writer.framed()
     }
 
-    /// Reads what `framed` wrote, without its length.
+    /// Parses a message without its length prefix.
     pub(crate) fn read(body: &[u8]) -> io::Result<Status> {
         let pairs = line::pairs(body)?;
-        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a launcher's message");
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "invalid launcher message");
         let (kind, first) = pairs.first().ok_or_else(invalid)?;
         let number = |at: usize| pairs.get(at).ok_or_else(invalid).and_then(|(_, value)| line::number(value));
         let small = |at: usize| number(at).and_then(|n| i32::try_from(n).map_err(|_| invalid()));
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_read_as_it_was_written() {
+    fn launcher_status_round_trips() {
         let spent = Spent {
             cpu: Duration::from_micros(12),
             max_rss_bytes: 1 << 40,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_not_a_launcher_of_ours() {
+    fn launcher_of_another_version_is_refused() {
         let mut writer = Writer::default();
         writer.put("ready", "0.0.0-other");
         assert!(Status::read(&writer.framed()[line::HEAD..]).is_err());

@@ -1,5 +1,5 @@
-//! Who looks through the same folders takes turns, so that calls which ask for it at once do not fill the memory and the
-//! threads together that one of them is allowed alone.
+//! Limits concurrent scans of the same folders, so that parallel calls together do not use the memory and
+//! threads that only one of them may use.
 
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::awaited::Until;
 
-/// So many look through the same folders at once.
+/// Most concurrent scans of the same folders.
 const AT_ONCE: usize = 2;
-/// How often who waits for a turn asks whether it is still worth it: nobody wakes it for that.
+/// Interval at which a waiting scan checks its deadline, because cancellation does not wake it.
 const ASKS_AFTER: Duration = Duration::from_millis(50);
 
-/// The turns of this process.
+/// Scans of this process.
 static TURNS: Turns = Turns { taken: Mutex::new(Vec::new()), given_back: Condvar::new() };
 
 struct Turns {
@@ -20,14 +20,14 @@ struct Turns {
     given_back: Condvar,
 }
 
-/// A turn at these folders, until it is dropped.
+/// Slot for a scan of these folders, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     folders: Vec<PathBuf>,
 }
 
 impl Turn {
-    /// Waits for one; nothing, if that was too long. Blocks.
+    /// Waits for a slot; `None` if the deadline passes first. Blocks.
     pub(crate) fn at(mut folders: Vec<PathBuf>, until: &Until) -> Option<Turn> {
         folders.sort();
         let mut taken = lock();
@@ -62,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_folders_are_looked_through_by_few_at_once() {
+    fn concurrent_scans_of_the_same_folders_are_limited() {
         let at = |folders: &[&str], time| {
             Turn::at(folders.iter().map(PathBuf::from).collect(), &Until::after(time))
         };
         let long = Duration::from_secs(3600);
         let mut turns: Vec<_> = (0..AT_ONCE).map(|_| at(&["/turns/a", "/turns/b"], long).unwrap()).collect();
-        assert!(at(&["/turns/b", "/turns/a"], Duration::ZERO).is_none(), "in whichever order they are named");
-        assert!(at(&["/turns/a"], Duration::ZERO).is_some(), "others wait for nobody");
+        assert!(at(&["/turns/b", "/turns/a"], Duration::ZERO).is_none(), "in any order");
+        assert!(at(&["/turns/a"], Duration::ZERO).is_some(), "other folders do not wait");
         let waits = std::thread::spawn(move || at(&["/turns/a", "/turns/b"], long).is_some());
         turns.pop();
         assert!(waits.join().unwrap());

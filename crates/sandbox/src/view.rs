@@ -1,14 +1,15 @@
-//! Paths that mean one thing to the program and another to whoever looks at them for a person: those that lead through
-//! a process, such as `/proc/self/cwd`.
+//! Detects paths that mean one file to the program and another to the daemon: those that lead through a
+//! process, such as `/proc/self/cwd`.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// Same number of symbolic links as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Whether a path leads through a process, be it by a link on the way. Links of processes are not followed.
+/// Returns true if a path leads through a process, directly or by a symbolic link. Links of processes are not
+/// followed.
 pub(crate) fn is_its_own(path: &Path) -> bool {
     let mut left = parts(path);
     let mut reached = PathBuf::from("/");
@@ -25,7 +26,7 @@ pub(crate) fn is_its_own(path: &Path) -> bool {
         let Ok(target) = reached.read_link() else { continue };
         links += 1;
         if links > MOST_LINKS {
-            // Nobody can follow it; what it means to a program is not known.
+            // The kernel does not follow so many links either, so its meaning to the program is unknown.
             return true;
         }
         reached.pop();
@@ -39,8 +40,8 @@ pub(crate) fn is_its_own(path: &Path) -> bool {
     false
 }
 
-/// `/proc/PID/…` and what stands for one's own: there the way goes on in the program's view. Other files of `/proc` are
-/// facts of the machine.
+/// Returns true for paths below `/proc/PID`, `/proc/self` and `/proc/thread-self`, which depend on the
+/// process. Other files of `/proc` describe the machine.
 fn is_of_a_process(path: &Path) -> bool {
     let mut below = match path.strip_prefix("/proc") {
         Ok(below) => below.components(),
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_through_a_process_is_seen_by_name_and_through_links() {
+    fn process_paths_are_found_by_name_and_through_links() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("plain"), "").unwrap();

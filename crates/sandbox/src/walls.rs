@@ -1,14 +1,14 @@
-//! A test program: the sources of this crate once more, built so that a launcher can be told to leave single walls
-//! out. That word is compiled into this program alone; the product has nothing to be told.
+//! Test program: the sources of this crate again, built so that single sandbox layers can be disabled in a
+//! launcher. The argument for that exists only in this program; the product cannot disable a layer.
 //!
-//! The tests themselves are in `tests/walls/`.
+//! The tests are in `tests/sandbox/`.
 
 #![allow(
     dead_code,
     unused_imports,
     unreachable_pub,
     missing_docs,
-    reason = "what the product exports is not used here"
+    reason = "most exports of the crate are not used here"
 )]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
@@ -80,7 +80,7 @@ mod workers;
 
 use std::process::ExitCode;
 
-// As the crate exports them.
+// Same exports as the crate.
 pub use launcher::{Entered, enter};
 pub use sandbox::Sandbox;
 
@@ -104,14 +104,14 @@ fn main() -> ExitCode {
         timeouts::trials(),
         workers::trials(),
     ];
-    // What stands elsewhere has no single walls to leave out.
+    // The other backends have no layers that can be disabled one by one.
     #[cfg(not(target_os = "linux"))]
     let trials = [workers::trials()];
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials.into_iter().flatten().collect())
         .exit_code()
 }
 
-/// A runtime on this thread alone.
+/// Runs a future on a single-threaded runtime.
 fn wait_for<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, work)

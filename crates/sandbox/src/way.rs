@@ -1,24 +1,24 @@
-//! The way through a folder, depth first: at any time it leads from the top to one folder, and what is beside it waits by its
-//! name alone. A folder that was opened to be looked into is closed again when the way leaves it. No folder is held open
-//! here: how deep or how many they are is for a run to say.
+//! Depth-first walk through a folder. At any time it has a path from the root to one folder; the siblings
+//! along it are queued by name only. Temporary access to a folder ends when the walk leaves it. No folder is
+//! kept open, because a run determines how deep and how many they are.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::loosened::Loosened;
 
-/// What a name that waits takes beside its bytes, at most.
+/// Upper bound of the memory that a queued name takes besides its bytes.
 const OF_A_NAME: usize = 64;
 
-/// A folder that is to be looked through.
+/// Folder to scan next.
 #[derive(Debug)]
 pub(crate) struct Next {
     pub(crate) folder: PathBuf,
-    /// Whether it is protected whole: then only what is hidden in it is of interest.
+    /// True if it is inside a protected folder: then only hidden files in it are of interest.
     pub(crate) is_held: bool,
 }
 
-/// A folder on the way, and what of it is still to come.
+/// Folder on the current path, with its queued subfolders.
 #[derive(Debug)]
 struct Entered {
     folder: PathBuf,
@@ -32,12 +32,12 @@ struct Waiting {
     is_held: bool,
 }
 
-/// Where a look is, and what it has not seen yet.
+/// Position of a walk, and the folders it has not visited yet.
 #[derive(Debug)]
 pub(crate) struct Way {
     first: Option<Next>,
     entered: Vec<Entered>,
-    /// What the names take that wait.
+    /// Memory that the queued names take.
     bytes: usize,
 }
 
@@ -46,7 +46,7 @@ impl Way {
         Way { first: Some(Next { folder, is_held: false }), entered: Vec::new(), bytes: 0 }
     }
 
-    /// The next folder. Those that nothing is left of are left behind.
+    /// Returns the next folder, and leaves folders without further subfolders.
     pub(crate) fn next(&mut self) -> Option<Next> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -61,12 +61,12 @@ impl Way {
         None
     }
 
-    /// The way leads into this folder now.
+    /// Enters a folder.
     pub(crate) fn enter(&mut self, folder: PathBuf, open: Option<Loosened>) {
         self.entered.push(Entered { folder, below: Vec::new(), _open: open });
     }
 
-    /// A folder in the one that was entered last waits.
+    /// Queues a subfolder of the folder entered last.
     pub(crate) fn later(&mut self, name: &OsStr, is_held: bool) {
         if let Some(entered) = self.entered.last_mut() {
             self.bytes = self.bytes.saturating_add(weight(name));
@@ -74,7 +74,8 @@ impl Way {
         }
     }
 
-    /// Takes those that wait in the folder entered last for protected that are, and leaves them out if they need no look.
+    /// Marks queued subfolders of the folder entered last as protected, and removes them if protected folders
+    /// are not scanned.
     pub(crate) fn hold(&mut self, is_protected: impl Fn(&OsStr) -> bool, looks_into_held: bool) {
         let Some(entered) = self.entered.last_mut() else { return };
         entered.below.retain_mut(|waiting| {
@@ -87,7 +88,7 @@ impl Way {
         });
     }
 
-    /// What all the names take that wait.
+    /// Returns the memory that all queued names take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -95,7 +96,7 @@ impl Way {
 
 impl Drop for Way {
     fn drop(&mut self) {
-        // From the deepest up: a folder is reached through those above it, to be closed again.
+        // From the deepest up: restoring a folder's mode needs access to the folders above it.
         while self.entered.pop().is_some() {}
     }
 }

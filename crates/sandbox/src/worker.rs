@@ -1,6 +1,7 @@
-//! A worker: this program behind walls of its own, for as long as it is needed. It reads orders from one pipe and
-//! answers on another; what they say is between the two who speak. It is granted nothing, so what a hostile document
-//! makes of it stays inside. Dropping it ends it, and everything it started.
+//! Sandboxed worker: this program in its own sandbox, for as long as it is needed. It reads requests from one
+//! pipe and writes responses to another; this crate does not define their format. It has no grants, so a
+//! hostile document that takes it over gains nothing. Dropping the handle ends the worker and everything it
+//! started.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,16 +18,16 @@ use crate::program;
 use crate::report::{End, Spent};
 use crate::run;
 
-/// What a worker is for, and what it may use.
+/// Task of a worker and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
-    /// What [`enter`](crate::enter) hands the worker, which it knows its work by.
+    /// Name that [`enter`](crate::enter) passes to the worker, which identifies its task.
     pub name: &'static str,
-    /// The memory of all its processes.
+    /// Memory limit of all its processes together.
     pub memory_bytes: u64,
-    /// Its processes and threads.
+    /// Limit of processes and threads.
     pub processes: u64,
-    /// How long it may live. One that is needed longer is replaced.
+    /// Longest lifetime. A worker that is needed longer is replaced.
     pub lifetime: Duration,
 }
 
@@ -38,7 +39,7 @@ impl Task {
     }
 }
 
-/// A worker that runs.
+/// A running worker.
 #[derive(Debug)]
 pub struct Worker {
     launcher: Launcher,
@@ -50,7 +51,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Comes back once it runs behind its walls.
+    /// Starts a worker; returns once it runs in its sandbox.
     pub(crate) async fn start(
         confined: &Confined,
         tier: SandboxTier,
@@ -66,17 +67,17 @@ impl Worker {
         Ok(Worker { launcher, tier, orders, answers })
     }
 
-    /// The walls it runs in.
+    /// Returns the sandbox tier in which it runs.
     pub fn tier(&self) -> SandboxTier {
         self.tier
     }
 
-    /// Its two pipes, and what keeps it alive: it is ended when that is dropped.
+    /// Splits the worker into its two pipes and a guard that ends it when dropped.
     pub fn apart(self) -> (pipe::Sender, pipe::Receiver, impl Send + use<>) {
         (self.orders, self.answers, self.launcher)
     }
 
-    /// Waits for its end: it left by itself, its lifetime is over, or it took more than it was granted.
+    /// Waits for its end: it exited, its lifetime passed, or it exceeded a limit.
     pub async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
         self.launcher.ended().await
     }

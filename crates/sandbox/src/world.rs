@@ -1,4 +1,4 @@
-//! A folder of its own for a test that looks through one.
+//! Temporary folder for tests of the directory scan.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With these folders, and these files, each of which holds its name.
+    /// Creates these folders, and these files, each of which contains its name.
     pub(crate) fn with(folders: &[&str], files: &[&str]) -> World {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();

@@ -1,5 +1,6 @@
-//! Sockets that a service manager opened before it started the daemon: clients can connect while it is down, and the
-//! files are the manager's. Which socket is which, its path says.
+//! Socket activation: takes over listening sockets that a service manager opened before it started the
+//! daemon. Clients can connect while the daemon is down, and the socket files belong to the manager. Sockets
+//! are matched by their path.
 
 #[cfg(target_os = "macos")]
 mod launchd;
@@ -10,16 +11,18 @@ use std::path::Path;
 
 use crate::error::ServeError;
 
-/// The sockets that were handed over and not yet taken.
+/// Inherited listening sockets that have not been taken yet.
 pub(crate) struct Inherited(Vec<UnixListener>);
 
 impl Inherited {
-    /// What the manager handed over, if one started us. Asking twice gives nothing the second time.
+    /// Collects the sockets passed by the service manager; empty if none started the daemon. A second call
+    /// returns nothing, because the descriptors are consumed.
     pub(crate) fn from_manager() -> Self {
         Inherited(handed_over())
     }
 
-    /// The one at this path. One that others may connect to is refused, however it came to be.
+    /// Takes the socket bound to `path`, if there is one. A socket that other users may connect to is
+    /// refused.
     pub(crate) fn take(&mut self, path: &Path) -> Result<Option<UnixListener>, ServeError> {
         let is_it = |listener: &UnixListener| {
             listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
@@ -41,11 +44,11 @@ fn handed_over() -> Vec<UnixListener> {
     launchd::sockets(["agent", "control"])
 }
 
-/// Whatever is not a listening Unix socket is none of ours.
+/// Returns the inherited Unix listeners and skips every other kind of descriptor.
 #[cfg(not(target_os = "macos"))]
 fn handed_over() -> Vec<UnixListener> {
     let mut given = listenfd::ListenFd::from_env();
-    (0..given.len()).filter_map(|place| given.take_unix_listener(place).ok().flatten()).collect()
+    (0..given.len()).filter_map(|index| given.take_unix_listener(index).ok().flatten()).collect()
 }
 
 #[cfg(test)]
@@ -55,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_known_by_its_path_and_must_be_private() {
+    fn inherited_socket_matches_by_path_and_must_be_private() {
         let folder = tempfile::tempdir().unwrap();
         let [agent, control] = ["a.sock", "c.sock"].map(|name| folder.path().join(name));
         let mut inherited =

@@ -1,25 +1,25 @@
-//! The memory that long messages may take, all connections together.
+//! Memory budget for long messages, shared by all connections.
 //!
-//! A message of up to [`SMALL`] bytes costs its connection alone. A longer one first takes a share of one budget
-//! and keeps what it needs of it until its reply is ready, so that neither many connections nor many calls of one
-//! can add up to more than [`TOTAL`].
+//! A message of up to `SMALL_MESSAGE_BYTES` is not counted. A longer one acquires a share of the budget first
+//! and keeps what it needs until its reply is ready, so that neither many connections nor many calls of one
+//! connection can add up to more than `TOTAL_BYTES`.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Messages up to this size need no share.
+/// Messages up to this size need no share of the budget.
 pub(crate) const SMALL: usize = 64 * 1024;
-/// What all longer messages may take together. No single message may be longer.
+/// Total size of all longer messages. No single message may be longer.
 pub(crate) const TOTAL: usize = 64 * 1024 * 1024;
-/// Shares are counted in these, because permits are 32-bit.
+/// Bytes per semaphore permit. Permits are counted in 32 bits, so one permit per byte would limit the total.
 const UNIT: usize = 1024;
 
-/// The budget. Clones share it.
+/// Memory budget for long messages. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
-/// What one message holds of the budget; given back when dropped.
+/// Part of the budget held by one message; released on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
@@ -28,15 +28,15 @@ impl Budget {
         Budget(Arc::new(Semaphore::new(TOTAL / UNIT)))
     }
 
-    /// Waits for a share for a message of up to `bytes`, in order of asking. The whole is taken at once: two
-    /// messages that each held half and waited for the rest would wait forever.
+    /// Waits for a share for a message of up to `bytes`, first come, first served. The whole share is
+    /// acquired at once: two messages that each held half of it and waited for the rest would deadlock.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
         Share(Arc::clone(&self.0).acquire_many_owned(units(bytes.min(TOTAL))).await.ok())
     }
 }
 
 impl Share {
-    /// Gives back what a message of this length does not need.
+    /// Releases what a message of this length does not need.
     pub(crate) fn trim(&mut self, bytes: usize) {
         if let Some(held) = &mut self.0 {
             let surplus = held.num_permits().saturating_sub(bytes.div_ceil(UNIT));

@@ -1,4 +1,5 @@
-//! A small client for the command line: connects, asks one thing at a time, and says what is wrong when it cannot.
+//! JSON-RPC client for the command line: connects, sends one request at a time, and explains why a daemon
+//! cannot be reached.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -20,72 +21,72 @@ use crate::private_folder::own_uid;
 
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
-/// Which of a daemon's sockets.
+/// Socket of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Socket {
-    /// Where tools are called.
+    /// `agent.sock`, for tool calls.
     Agent,
-    /// Where the daemon is controlled.
+    /// `control.sock`, for the operator.
     Control,
 }
 
-/// A connection to a daemon.
+/// Connection to a daemon.
 pub struct Client {
     lines: LineReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
     asked: u64,
 }
 
-/// Why a request has no result.
+/// Error of a client request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing answers on the socket.
+    /// No daemon accepts connections on the socket.
     #[error("no daemon answers on `{}`: {}", .socket.display(), why(*.exists, *.holder, .cause))]
     Unreachable {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Whether it is there.
+        /// True if the socket file exists.
         exists: bool,
-        /// Who owns the state.
+        /// Process that holds the state lock.
         holder: Holder,
-        /// What the system said.
+        /// Error of the connect call.
         cause: std::io::Error,
     },
-    /// Something answers that is not ours.
+    /// The socket is served by another user.
     #[error("`{}` is served by uid {uid}, not by this user", .socket.display())]
     Foreign {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Whose process it is.
+        /// User of the serving process.
         uid: u32,
     },
-    /// The daemon answered with an error.
+    /// The daemon replied with a JSON-RPC error.
     #[error("{message}")]
     Answered {
-        /// The JSON-RPC code.
+        /// JSON-RPC error code.
         code: i64,
-        /// The sentence.
+        /// Message for people.
         message: String,
-        /// The facts; `code` in it is the word.
+        /// Details; `code` in it is the error code for programs.
         data: Value,
     },
-    /// The daemon went away before it had answered.
-    #[error("the daemon closed the connection before it had answered{}", .0.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
+    /// The daemon closed the connection before it replied.
+    #[error("the daemon closed the connection before it replied{}", .0.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
     Closed(Option<std::io::Error>),
-    /// What came back is not an answer.
-    #[error("the daemon's answer cannot be read: {0}")]
+    /// The reply is not a valid JSON-RPC response.
+    #[error("the daemon's reply cannot be read: {0}")]
     Garbled(String),
 }
 
 impl ClientError {
-    /// What to do about it.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             ClientError::Unreachable { holder: Holder::Nobody, .. } => {
                 Some("start one with `sinew serve`".to_owned())
             }
             ClientError::Unreachable { holder: Holder::Process { pid: Some(pid) }, .. } => {
-                Some(format!("it may be starting or stopping: try again, or look at it with `ps -p {pid}`"))
+                Some(format!("it may be starting or stopping: try again, or check it with `ps -p {pid}`"))
             }
             ClientError::Unreachable { holder: Holder::Process { pid: None }, .. } => {
                 Some("it may be starting or stopping: try again".to_owned())
@@ -98,13 +99,14 @@ impl ClientError {
 }
 
 impl Client {
-    /// Connects. A daemon that is just starting is waited for, up to `patience`.
+    /// Connects. Retries until `max_wait` has passed, so that a daemon that is just starting is reached.
     pub async fn connect(home: &Home, socket: Socket, patience: Duration) -> Result<Self, ClientError> {
         let (read, write) = Self::dial(home, socket, patience).await?.into_split();
         Ok(Client { lines: LineReader::new(read, budget::TOTAL, Budget::new()), write, asked: 0 })
     }
 
-    /// The same for one who speaks the protocol itself: the bare connection, with this user's daemon at its end.
+    /// Like `connect`, but returns the raw stream for callers that implement the protocol themselves. The
+    /// peer is verified to be a daemon of this user.
     pub async fn dial(home: &Home, socket: Socket, patience: Duration) -> Result<UnixStream, ClientError> {
         let path = match socket {
             Socket::Agent => home.agent_socket(),
@@ -125,11 +127,12 @@ impl Client {
         }
     }
 
-    /// Asks, and waits for the answer as long as it takes.
+    /// Sends one request and waits for its reply without a timeout.
     pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, ClientError> {
         self.asked += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
-        // A daemon that closes the connection has often said why before: that is worth more than the write's error.
+        // A daemon that closes the connection often sends the reason first, which says more than the write
+        // error.
         let written = self.write.write_all(format!("{request}\n").as_bytes()).await;
         loop {
             let answer = match self.lines.next().await {
@@ -138,10 +141,12 @@ impl Client {
                 }
                 Ok(Frame::End) => return Err(ClientError::Closed(written.err())),
                 Ok(Frame::NotUtf8) => return Err(ClientError::Garbled("it is not UTF-8".to_owned())),
-                Ok(Frame::Unusable(why)) => return Err(ClientError::Garbled(format!("the line is {why:?}"))),
+                Ok(Frame::Unusable(why)) => {
+                    return Err(ClientError::Garbled(format!("the line is unusable ({why:?})")));
+                }
                 Err(error) => return Err(ClientError::Closed(Some(error))),
             };
-            // An error without an id is about the connection, and so about this request too.
+            // An error without an id concerns the whole connection, and therefore this request too.
             if answer.get("id").is_none_or(|id| id.is_null() || *id == self.asked) {
                 return read_answer(answer);
             }
@@ -163,10 +168,10 @@ fn read_answer(mut answer: Value) -> Result<Value, ClientError> {
         (Some(result), None) => Ok(result),
         (None, Some(error)) => {
             let error: Answered =
-                serde_json::from_value(error).map_err(|_| garbled("the error has no shape"))?;
+                serde_json::from_value(error).map_err(|_| garbled("its error object is malformed"))?;
             Err(ClientError::Answered { code: error.code, message: error.message, data: error.data })
         }
-        _ => Err(garbled("it is neither a result nor an error")),
+        _ => Err(garbled("it has neither a result nor an error, or both")),
     }
 }
 
@@ -178,7 +183,8 @@ struct Answered {
     data: Value,
 }
 
-/// Not there yet, not listening yet, or more callers than it can take in at once.
+/// Returns true if the socket may accept later: its file is missing, nothing listens yet, or its backlog is
+/// full.
 fn may_yet_come(cause: &std::io::Error) -> bool {
     matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
 }
@@ -191,7 +197,7 @@ fn why(exists: bool, holder: Holder, cause: &std::io::Error) -> String {
     };
     match holder {
         Holder::Nobody => format!("{socket}, and no daemon is running"),
-        Holder::Process { pid } => format!("{socket}, though a process{} holds the state", of_pid(pid)),
+        Holder::Process { pid } => format!("{socket}, but a process{} holds the state lock", of_pid(pid)),
     }
 }
 
@@ -211,7 +217,7 @@ mod tests {
         (folder, home)
     }
 
-    /// What a client says that does not get through, message and hint.
+    /// Returns the message and the hint of a connection attempt that must fail.
     async fn unreachable(home: &Home) -> (String, String) {
         let error = Client::connect(home, Socket::Agent, Duration::ZERO).await.err().unwrap();
         assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
@@ -219,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_explained() {
+    async fn missing_daemon_is_explained() {
         let (_folder, home) = home();
         let check = |(message, hint): (String, String), says: &str, advises: &str| {
             assert!(message.contains(&home.agent_socket().display().to_string()), "{message}");
@@ -231,12 +237,12 @@ mod tests {
         drop(UnixListener::bind(home.agent_socket()).unwrap());
         check(unreachable(&home).await, "nothing listens on it, and no daemon is running", start);
         let _lock = StateLock::acquire(&home).unwrap();
-        let holds = format!("though a process (pid {}) holds the state", std::process::id());
+        let holds = format!("but a process (pid {}) holds the state lock", std::process::id());
         check(unreachable(&home).await, &holds, &format!("ps -p {}", std::process::id()));
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_daemon_that_is_starting_is_waited_for() {
+    async fn client_waits_for_a_starting_daemon() {
         let (_folder, home) = home();
         let path = home.control_socket();
         let starting = std::thread::spawn(move || {
@@ -260,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_full_house_is_told_as_it_was_said() {
+    async fn busy_error_of_a_full_daemon_reaches_the_client() {
         let (_folder, home) = home();
         let path = home.agent_socket();
         let hall = Hall::new(Limits { max_connections: 1, ..limits() });

@@ -17,7 +17,7 @@ pub(crate) fn let_go() {
     }
 }
 
-/// Whether a debugger is at this process, or nobody can say.
+/// Returns true if a debugger traces this process, or if that cannot be determined.
 #[cfg(target_os = "linux")]
 fn is_traced() -> bool {
     std::fs::read_to_string("/proc/self/status").map_or(true, |status| tracer_of(&status) != Some(0))
@@ -32,8 +32,9 @@ fn tracer_of(status: &str) -> Option<u32> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn let_go() {}
 
-/// Where this line has code of the program: what is private, cannot be written and can be run. Data that was put right when
-/// the program was loaded cannot be written any more either, but it cannot be run.
+/// Returns the address range of this line of `/proc/self/maps` if it maps code of the program: private, not
+/// writable and executable. Data that is read-only after relocation is not writable either, but it is not
+/// executable.
 #[cfg(target_os = "linux")]
 fn code_of(line: &str, program: &str) -> Option<(usize, usize)> {
     let mut words = line.splitn(6, ' ');
@@ -50,7 +51,7 @@ fn code_of(line: &str, program: &str) -> Option<(usize, usize)> {
 fn forget(from: usize, to: usize) {
     let place = std::ptr::with_exposed_provenance_mut(from);
     // SAFETY: what is dropped is pages of our own text: private, of a file that cannot be written while it runs, and never
-    // written by us, so clean. Whoever runs there gets the same page again. Only a debugger writes there, its breakpoints:
+    // written by us, so clean. Code that runs there gets the same page again. Only a debugger writes there, its breakpoints:
     // where one is, this is not come to.
     unsafe {
         libc::madvise(place, to.saturating_sub(from), libc::MADV_DONTNEED);
@@ -62,7 +63,7 @@ fn forget(from: usize, to: usize) {
 mod tests {
     use super::*;
 
-    /// How much of this program's code is in memory, in KiB.
+    /// Returns the resident size of this program's code in KiB.
     fn resident() -> usize {
         let program = std::fs::read_link("/proc/self/exe").unwrap();
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();

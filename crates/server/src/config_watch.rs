@@ -1,4 +1,5 @@
-//! Tells when a file of the configuration has changed and lies still again.
+//! Watches the configuration folders and reports a change once the files have settled. Reads no
+//! configuration.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,32 +9,33 @@ use ::notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// An editor writes a file in several steps; after such a pause it is done.
+/// Time without events after which a change counts as complete: an editor writes a file in several steps.
 const QUIET: Duration = Duration::from_millis(100);
-/// Whoever never pauses is not waited for longer.
+/// Longest wait for `QUIET_PERIOD`, for files that change without a pause.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Watches folders, also those that are not there yet.
+/// Watcher for the configuration folders, including folders that do not exist yet.
 pub struct ConfigWatch {
     folders: Vec<PathBuf>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
-    /// How many of them the system agreed to watch.
+    /// Number of folders in `watched` for which the operating system accepted a watch.
     armed: usize,
     changes: mpsc::Receiver<()>,
-    /// Keeps the channel open where there is no watcher: then nothing is ever told.
+    /// Keeps the channel open when there is no watcher; `changed` then never returns.
     _sender: mpsc::Sender<()>,
 }
 
 impl ConfigWatch {
-    /// Watches these folders. Where the system cannot, it says so once, and only a human's word reloads.
+    /// Starts watching these folders. If the operating system cannot watch one, a warning is logged, and only
+    /// SIGHUP or `control/reload` reloads it.
     pub fn on(folders: Vec<PathBuf>) -> Self {
         let (sender, changes) = mpsc::channel(1);
-        let (told, about) = (sender.clone(), folders.clone());
+        let (changed, watched_folders) = (sender.clone(), folders.clone());
         let watcher = ::notify::recommended_watcher(move |event: ::notify::Result<Event>| {
-            if event.is_ok_and(|event| concerns(&event, &about)) {
-                // One is enough however many steps it stands for.
-                let _ = told.try_send(());
+            if event.is_ok_and(|event| concerns(&event, &watched_folders)) {
+                // One pending message covers any number of events.
+                let _ = changed.try_send(());
             }
         });
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "config_not_watched")).ok();
@@ -43,12 +45,12 @@ impl ConfigWatch {
         watch
     }
 
-    /// Whether it would hear of a change.
+    /// Returns true if every folder is watched.
     pub(crate) fn is_told(&self) -> bool {
         self.watcher.is_some() && self.watched.len() == self.armed
     }
 
-    /// Returns when something has changed and nothing has for a moment.
+    /// Waits for a change and then for the files to settle.
     pub(crate) async fn changed(&mut self) {
         if self.changes.recv().await.is_none() {
             return std::future::pending().await;
@@ -58,13 +60,14 @@ impl ConfigWatch {
         self.arm();
     }
 
-    /// Watches what is there by now: each folder, or the nearest above it that exists.
+    /// Watches each folder, or its nearest existing ancestor.
     fn arm(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
         let there =
             |folder: &PathBuf| folder.ancestors().find(|folder| folder.is_dir()).map(Path::to_path_buf);
         let wanted: BTreeSet<PathBuf> = self.folders.iter().filter_map(there).collect();
-        // All anew: a folder that was replaced has the name of the one that was watched.
+        // Every watch is renewed, because a folder that was replaced has the path of the one that was
+        // watched.
         for folder in &self.watched {
             let _ = watcher.unwatch(folder);
         }
@@ -81,7 +84,8 @@ impl ConfigWatch {
     }
 }
 
-/// Whether something was done to one of the folders or in them. Looking is nothing: we do it ourselves.
+/// Returns true if the event changes one of the folders or an entry in one. Read accesses do not count,
+/// because the daemon itself causes them.
 fn concerns(event: &Event, folders: &[PathBuf]) -> bool {
     let ours = |path: &PathBuf| {
         folders.iter().any(|folder| path.parent() == Some(folder) || folder.starts_with(path))
@@ -96,25 +100,25 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(10);
 
     #[tokio::test]
-    async fn changes_are_told_also_in_folders_that_come_later() {
+    async fn changes_in_folders_created_later_are_reported() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         let (config, inner) = (root.join("config"), root.join("config/governance"));
         let mut watch = ConfigWatch::on(vec![config.clone(), inner.clone()]);
         std::fs::create_dir(&config).unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("the folder came");
+        timeout(PATIENCE, watch.changed()).await.expect("the folder was created");
         std::fs::create_dir(&inner).unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("the folder in it came");
+        timeout(PATIENCE, watch.changed()).await.expect("the inner folder was created");
         std::fs::write(inner.join("tools.yaml"), "a").unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("a file came");
-        // As editors do it: a new file takes the name of the old one.
+        timeout(PATIENCE, watch.changed()).await.expect("a file was created");
+        // Editors write a new file and rename it over the old one.
         std::fs::write(inner.join("draft"), "b").unwrap();
         std::fs::rename(inner.join("draft"), inner.join("tools.yaml")).unwrap();
         timeout(PATIENCE, watch.changed()).await.expect("a file was replaced");
-        // One change can be told in parts, and the last part late.
+        // One change can cause several events, and the last one may be late.
         while timeout(QUIET * 3, watch.changed()).await.is_ok() {}
         std::fs::read(inner.join("tools.yaml")).unwrap();
         std::fs::write(root.join("elsewhere"), "c").unwrap();
-        assert!(timeout(QUIET * 3, watch.changed()).await.is_err(), "looking and others' files are nothing");
+        assert!(timeout(QUIET * 3, watch.changed()).await.is_err(), "reads and files elsewhere do not count");
     }
 }

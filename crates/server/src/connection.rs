@@ -1,7 +1,8 @@
-//! One conversation: reads lines, starts answers, sends them as they come, in whatever order.
+//! Handler of one connection: reads lines, starts a reply for each request, and sends replies as they become
+//! ready, in any order.
 //!
-//! Back-pressure, not refusal: with as many answers open as the limit allows, or with more replies unread than the
-//! queue holds, nothing more is read until that changes.
+//! Overload causes backpressure, not refusals: while the limit of in-flight requests is reached or the queue
+//! of unsent replies is full, the handler reads nothing more.
 
 mod asking;
 
@@ -24,57 +25,58 @@ use crate::service::{Effect, Service};
 use crate::session::Session;
 use crate::settings::Limits;
 
-/// A peer that sends this many unreadable lines in a row does not speak this protocol.
+/// Consecutive invalid lines after which the connection is closed: the peer does not speak this protocol.
 const PATIENCE_WITH_NOISE: u32 = 16;
-/// How long a peer that was told why may go on writing before it is cut off.
+/// Time a peer may keep writing after the final error, so that it can read that error before the connection
+/// closes.
 const LINGER: Duration = Duration::from_secs(1);
-/// How often a peer that has nothing more to say is looked after.
+/// Interval at which a half-closed connection is checked for a hang-up.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// One conversation with one peer.
+/// Accepted connection with everything its handler needs.
 pub(crate) struct Connection<C: 'static> {
     pub(crate) service: Arc<Service<C>>,
     pub(crate) session: Session,
     pub(crate) limits: Limits,
     pub(crate) budget: Budget,
-    /// Fired when the daemon stops for good.
+    /// Cancelled when the connections must end.
     pub(crate) stop: CancellationToken,
-    /// How long a peer may be silent that waits for nothing.
+    /// Longest silence of a peer that has no request open; unlimited if absent.
     pub(crate) idle: Option<Duration>,
-    /// Places for those who follow, which all connections of a socket share.
+    /// Slots for connections with subscriptions, shared by all connections of a socket.
     pub(crate) followers: Arc<Semaphore>,
 }
 
-/// Why a conversation ended.
+/// Reason why a connection ended.
 enum End {
-    /// The peer has said all it will; it may still be reading.
+    /// The peer closed its sending side; it may still read replies.
     Finished,
-    /// What it sends cannot be understood any more.
+    /// The input cannot be parsed any further.
     Unusable,
-    /// It is not there any more.
+    /// The peer disconnected, or does not read its replies.
     Gone,
-    /// It holds a place and wants nothing.
+    /// The idle timeout passed.
     Idle,
-    /// We stop.
+    /// The daemon stops.
     Stopped,
 }
 
-/// A conversation in progress.
+/// Running state of one connection.
 struct Talk<C: 'static> {
     connection: Connection<C>,
     outbox: Outbox,
     answers: JoinSet<()>,
-    /// Ends with the conversation: nobody waits for what has no end.
+    /// Subscriptions. They have no end of their own, so they are dropped with the connection.
     following: JoinSet<()>,
-    /// Its place among those who follow, once it does.
+    /// Follower slot of this connection, once it has a subscription.
     follows: Option<OwnedSemaphorePermit>,
     open: InFlight,
     noise: u32,
 }
 
 impl<C: Send + Sync> Connection<C> {
-    /// Talks until either side has had enough. `has_left` tells a peer that is gone from one that only has nothing more to
-    /// say.
+    /// Serves the connection until it ends. `has_disconnected` distinguishes a peer that disconnected from
+    /// one that only closed its sending side.
     pub(crate) async fn run<R, W>(mut self, read: R, write: W, has_left: fn(&R) -> bool)
     where
         R: AsyncRead + Unpin,
@@ -88,7 +90,7 @@ impl<C: Send + Sync> Connection<C> {
         let mut talk = Talk { connection: self, outbox, answers, following, follows: None, open, noise: 0 };
         let end = talk.listen(&mut lines).await;
         talk.conclude(&end, || has_left(lines.source())).await;
-        // With its last sender gone the writer sends what is queued, and ends.
+        // The writer task sends what is queued and ends once its last sender is dropped.
         drop(talk);
         let _ = writer.await;
         if matches!(end, End::Unusable) {
@@ -101,7 +103,8 @@ impl<C: Send + Sync> Talk<C> {
     async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> End {
         let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
         let (gone, stopped) = (outbox.gone(), stop.cancelled());
-        // Waited for all along: to begin anew with each line would be to queue up and leave again for each.
+        // Pinned outside the loop: creating the futures anew would register and remove a waiter for every
+        // line.
         tokio::pin!(gone, stopped);
         loop {
             while self.answers.try_join_next().is_some() {}
@@ -158,7 +161,7 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
-    /// Answers a line that is no message.
+    /// Replies with an error to a line that is not a valid message.
     async fn complain(&mut self, id: Option<Id>, error: RpcError) -> ControlFlow<End> {
         let service = &self.connection.service;
         let error = (service.malformed)(&service.context, &self.connection.session, error);
@@ -171,7 +174,7 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
-    /// Lets the open answers come to their end, where someone is there to read them.
+    /// Completes the open replies, as far as the peer can still read them.
     async fn conclude(&mut self, end: &End, has_left: impl Fn() -> bool) {
         match end {
             End::Gone => self.leave().await,
@@ -181,7 +184,8 @@ impl<C: Send + Sync> Talk<C> {
                     () = self.outbox.gone() => return self.leave().await,
                     () = self.connection.stop.cancelled() => return self.break_off().await,
                     done = self.answers.join_next() => if done.is_none() { return },
-                    // Nothing is written while a call waits for a human, so nothing fails to be.
+                    // Nothing is written while a call waits for approval, so no write error reveals a peer
+                    // that left.
                     () = tokio::time::sleep(GLANCE) => if has_left() { return self.leave().await },
                 }
             },
@@ -189,26 +193,26 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
-    /// Lets go of answers that nobody will read. What has come is begun all the same, so that it is on record whatever becomes of
-    /// it; nothing waits for a client that is gone, so that is all it takes.
+    /// Abandons the replies, which the peer cannot read any more. Requests already received are still
+    /// started, so that each is recorded in the ledger. Every reply task ends once the outbox is closed, so
+    /// joining them is short.
     async fn leave(&mut self) {
         self.outbox.give_up();
         while self.answers.join_next().await.is_some() {}
     }
 
-    /// Tells the client that no answer will come to what is still open.
+    /// Replies with a `shutting_down` error to every request that is still open.
     async fn break_off(&mut self) {
-        // A call that has just ended still has to say so.
+        // A call that has just ended gets a short time to send its reply.
         let last_words = async { while self.answers.join_next().await.is_some() {} };
         let _ = timeout(self.connection.limits.last_words, last_words).await;
-        // Whoever listened hears the end of the connection.
+        // Subscribers notice the end of the connection itself.
         self.following.shutdown().await;
-        // Taken off the list first: what ends in this moment is not answered twice.
+        // Removed from the list before the abort, so that a request that ends now does not get two replies.
         let open = self.open.close_all();
         self.answers.abort_all();
         for id in open {
-            let message =
-                "Sinew stopped before the call had ended: whether and how it ended is in the ledger";
+            let message = "Sinew stopped before the call ended: check the ledger for its outcome";
             self.send(Some(&id), &Err(RpcError::server("shutting_down", message))).await;
         }
     }
@@ -241,14 +245,14 @@ impl<C: Send + Sync> Talk<C> {
     }
 }
 
-/// Returns when nothing was said for so long, by neither side. Who waits for an answer is not silent.
+/// Waits until neither side has sent anything for `idle`. Open replies do not count as silence.
 async fn silence(idle: Option<Duration>, answers: &mut JoinSet<()>) {
     let Some(idle) = idle else { return std::future::pending().await };
     while answers.join_next().await.is_some() {}
     tokio::time::sleep(idle).await;
 }
 
-/// Whether a line is the first of an HTTP request.
+/// Returns true if the line is an HTTP request line.
 fn speaks_http(line: &str) -> bool {
     line.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"))
 }

@@ -1,4 +1,5 @@
-//! What `control.sock` offers: the human's side. No agent gets this socket, and none of this is on the other one.
+//! Method table of `control.sock`, the socket of the operator. Agents must not be given this socket, and none
+//! of its methods exist on the agent socket.
 
 mod approvals_decide;
 mod approvals_list;
@@ -43,10 +44,10 @@ use crate::service::{Answer, Method, Service};
 use crate::settings::Limits;
 use crate::worker::Workers;
 
-/// The socket's name.
+/// File name of the control socket.
 pub(crate) const SOCKET: &str = "control.sock";
 
-/// What the human's methods work on.
+/// Shared context of the control methods.
 pub(crate) struct Control {
     pub(crate) layer: Arc<ToolExecutionLayer>,
     pub(crate) reloader: Arc<Reloader>,
@@ -84,18 +85,18 @@ const METHODS: &[Method<Control>] = &[
     undo::METHOD,
 ];
 
-/// Reading the ledger is reading files: not on a thread that serves connections.
+/// Runs a ledger query on the blocking pool, because it reads files and must not stall other connections.
 fn reading(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -> Answer {
     Answer::later(async move {
         match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(told)) => rpc::answer(&told),
+            Ok(Ok(reply)) => rpc::answer(&reply),
             Ok(Err(error)) => Err(RpcError::server("ledger_unavailable", error.to_string())),
             Err(_) => Err(RpcError::internal()),
         }
     })
 }
 
-/// The word for a PIN that was not taken.
+/// Returns the error code for a PIN that was not accepted.
 fn pin_word(error: &PinError) -> &'static str {
     match error {
         PinError::Missing => "pin_needed",
@@ -106,7 +107,7 @@ fn pin_word(error: &PinError) -> &'static str {
     }
 }
 
-/// The human's side of the daemon.
+/// Builds the service of the control socket.
 pub(crate) fn service(context: Control) -> Service<Control> {
     Service {
         socket: SOCKET,
@@ -115,11 +116,13 @@ pub(crate) fn service(context: Control) -> Service<Control> {
         elsewhere: (agent::SOCKET, agent::knows),
         worker: None,
         malformed: |_, _, error| error,
+        // The operator is not limited.
+        admit: |_, _, _| Ok(()),
         context,
     }
 }
 
-/// Whether this socket has the method.
+/// Returns true if this socket has the method.
 pub(crate) fn knows(method: &str) -> bool {
     METHODS.iter().any(|known| known.name == method)
 }

@@ -1,5 +1,6 @@
-//! Tells a person that something waits for them. Best effort: it delays nothing, decides nothing, and what cannot be told
-//! is not. Arguments only, never a shell; the text is masked and of visible characters.
+//! Desktop notifications for new approval requests. Best effort: a notification that fails is dropped, and no
+//! call waits for it. The notifier program gets its text as arguments, never through a shell; the text is
+//! redacted and contains only visible characters.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -13,24 +14,24 @@ use execution::{ToolExecutionLayer, shown};
 use crate::platform::Platform;
 use crate::settings::NotifyBy;
 
-/// How long the program that tells may take, and how much waits for it; what is more is not told.
+/// Longest run of the notifier program, and number of notifications queued for it. Further ones are dropped.
 const PATIENCE: Duration = Duration::from_secs(10);
 const WAITING: usize = 4;
-/// One line on a desktop.
+/// Maximum length of the notification text, in characters.
 const LONGEST: usize = 160;
-const TITLE: &str = "Sinew: a call waits for you";
+const TITLE: &str = "Sinew: a call needs your approval";
 
-/// Tells of every new question, for as long as the daemon serves.
+/// Sends a notification for every new approval request while the daemon serves.
 pub(crate) async fn tell_of_questions(layer: &Arc<ToolExecutionLayer>, by: &NotifyBy) -> Infallible {
     let Some(program) = program(by) else { return std::future::pending().await };
-    let (told, telling) = sync_channel(WAITING);
-    if std::thread::Builder::new().name("notify".into()).spawn(move || tell(&telling, &program)).is_err() {
+    let (sender, lines) = sync_channel(WAITING);
+    if std::thread::Builder::new().name("notify".into()).spawn(move || tell(&lines, &program)).is_err() {
         return std::future::pending().await;
     }
-    follow(layer, told).await
+    follow(layer, sender).await
 }
 
-async fn follow(layer: &Arc<ToolExecutionLayer>, told: SyncSender<String>) -> Infallible {
+async fn follow(layer: &Arc<ToolExecutionLayer>, lines: SyncSender<String>) -> Infallible {
     let mut changes = layer.approvals_changes();
     let mut known = HashSet::new();
     loop {
@@ -38,7 +39,7 @@ async fn follow(layer: &Arc<ToolExecutionLayer>, told: SyncSender<String>) -> In
         for listed in open.iter().filter(|listed| listed.state == "pending") {
             if known.insert(listed.card.id.clone()) {
                 let line = format!("{} {}", listed.card.id, shown(&listed.card.summary));
-                let _ = told.try_send(line.chars().take(LONGEST).collect());
+                let _ = lines.try_send(line.chars().take(LONGEST).collect());
             }
         }
         known.retain(|id| open.iter().any(|listed| listed.card.id == *id));
@@ -48,7 +49,8 @@ async fn follow(layer: &Arc<ToolExecutionLayer>, told: SyncSender<String>) -> In
     }
 }
 
-/// The program and its arguments, before the two that say what it is about.
+/// Returns the notifier program with its leading arguments; title and text are appended. `None` if
+/// notifications are off.
 fn program(by: &NotifyBy) -> Option<Vec<String>> {
     let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     match (by, Platform::CURRENT) {
@@ -70,7 +72,7 @@ fn program(by: &NotifyBy) -> Option<Vec<String>> {
 fn tell(lines: &Receiver<String>, program: &[String]) {
     let Some((name, arguments)) = program.split_first() else { return };
     while let Ok(line) = lines.recv() {
-        // A desktop may read markup.
+        // A desktop may interpret markup in the text.
         let line = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let mut command = Command::new(name);
         command.args(arguments).args([TITLE, &line]);

@@ -1,99 +1,99 @@
-//! Why the daemon does not start, or stopped: one enum, each case with its way out. Errors of a single request
-//! are not here (`rpc/error.rs`), nor those a client sees (`client.rs`).
+//! Errors that keep the daemon from serving, each with a hint. Errors of a single request are in
+//! `rpc/error.rs`, errors of the client in `client.rs`.
 
 use std::path::{Path, PathBuf};
 
-use document::DocumentError;
+use strict_yaml::DocumentError;
 
-/// Why the daemon cannot serve.
+/// Error that keeps the daemon from serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Nothing says where to live.
-    #[error("no place to live: neither SINEW_HOME nor HOME is set")]
+    /// No environment variable locates the Sinew home.
+    #[error("cannot locate the Sinew home folder: neither SINEW_HOME nor HOME is set")]
     NoHome,
-    /// A variable that must name an absolute folder does not.
+    /// A variable that must hold an absolute path holds a relative one.
     #[error("{variable} is `{}`: it must be an absolute path", .value.display())]
     RelativeHome {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it holds.
+        /// Its value.
         value: PathBuf,
     },
-    /// The operating system has a limit for socket names.
+    /// The socket path exceeds the limit of the operating system.
     #[error("the socket path `{}` has {bytes} bytes; this system allows {limit}", .path.display())]
     LongSocketPath {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its length.
+        /// Length of the path in bytes.
         bytes: usize,
-        /// The longest that works.
+        /// Longest path the system allows.
         limit: usize,
     },
-    /// A folder that must be private is not, or is not ours.
+    /// A folder that must be private is accessible to others or owned by another user.
     #[error("the folder `{}` cannot be used: {reason}", .path.display())]
     UnsafeFolder {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
-        /// The command that puts it right.
+        /// Command that fixes it.
         remedy: String,
     },
-    /// Another process owns the state.
+    /// Another process holds the state lock.
     #[error("another sinew process{} holds `{}`", of_pid(*.pid), .path.display())]
     AlreadyRunning {
-        /// Who, where it could be read.
+        /// Its process id, if it could be read.
         pid: Option<i32>,
-        /// The lock.
+        /// Path of the lock file.
         path: PathBuf,
     },
-    /// Something answers on the socket although the lock was free.
-    #[error("a live process{} answers on `{}`", of_pid(*.pid), .path.display())]
+    /// A process accepts connections on the socket although the lock was free.
+    #[error("another process{} already listens on `{}`", of_pid(*.pid), .path.display())]
     SocketInUse {
-        /// Who, where the kernel says so.
+        /// Its process id, if the kernel reports it.
         pid: Option<i32>,
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// Something that is no socket stands where the socket should be.
-    #[error("`{}` is in the way: it is not a socket", .path.display())]
+    /// A file that is not a socket exists at the path of the socket.
+    #[error("cannot bind `{}`: a file that is not a socket exists there", .path.display())]
     NotASocket {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// A service manager handed over a socket that others may connect to.
-    #[error("the socket `{}` was handed over with mode {mode:o}: others may connect to it", .path.display())]
+    /// A service manager passed a socket that other users may connect to.
+    #[error("the inherited socket `{}` has mode {mode:o}: other users may connect to it", .path.display())]
     OpenSocket {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the socket file.
         mode: u32,
     },
-    /// The settings file does not say what it should.
+    /// The settings file is invalid.
     #[error(transparent)]
     Settings(#[from] DocumentError),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {doing} `{}`: {cause}", .path.display())]
     Io {
-        /// What was tried.
+        /// Action that failed.
         doing: &'static str,
-        /// On what.
+        /// File it was applied to.
         path: PathBuf,
-        /// What came back.
+        /// Error of the system call.
         cause: std::io::Error,
     },
-    /// Signals cannot be received.
+    /// The signal handlers could not be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
 }
 
 impl ServeError {
-    /// An operating system error, with what was tried on what.
+    /// Wraps an I/O error with the action and the path.
     pub(crate) fn io(doing: &'static str, path: &Path, cause: std::io::Error) -> Self {
         ServeError::Io { doing, path: path.to_owned(), cause }
     }
 
-    /// What to do about it.
+    /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             ServeError::NoHome => Some("set SINEW_HOME to an absolute folder".to_owned()),
@@ -105,17 +105,19 @@ impl ServeError {
                     .to_owned(),
             ),
             ServeError::SocketInUse { .. } => Some("stop that process, or set another SINEW_HOME".to_owned()),
-            ServeError::NotASocket { path } => Some(format!("look at it, then: rm '{}'", path.display())),
+            ServeError::NotASocket { path } => {
+                Some(format!("check the file, then remove it: rm '{}'", path.display()))
+            }
             ServeError::OpenSocket { .. } => {
                 Some("write the service's files again: `sinew service install`".to_owned())
             }
-            // A document's error carries its own suggestion in its text.
+            // A settings error already contains its suggestion.
             ServeError::Settings(_) | ServeError::Io { .. } | ServeError::Signals(_) => None,
         }
     }
 }
 
-/// ` (pid 12)`, or nothing.
+/// Formats a process id as ` (pid 12)`; empty if unknown.
 pub(crate) fn of_pid(pid: Option<i32>) -> String {
     pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

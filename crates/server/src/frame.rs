@@ -1,4 +1,5 @@
-//! One message per line: cuts a byte stream into lines of bounded length. Knows nothing of what a line says.
+//! Line framing: splits a byte stream into lines of bounded length, one message each. Does not parse the
+//! lines.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,84 +10,85 @@ use tokio::time::timeout;
 
 use crate::budget::{Budget, SMALL, Share};
 
-/// What a connection's buffer starts with.
+/// Initial size of a read buffer, in bytes.
 const FIRST: usize = 8 * 1024;
 
-/// How long a long line may take.
+/// Timeouts of a line longer than `SMALL_MESSAGE_BYTES`.
 struct Patience {
-    /// To get its share of the budget.
+    /// Wait for its share of the memory budget.
     share: Duration,
-    /// From then on, to its end.
+    /// Time from then to the end of the line.
     line: Duration,
 }
 
 const PATIENCE: Patience = Patience { share: Duration::from_secs(10), line: Duration::from_secs(30) };
 
-/// Cuts a stream into lines. A buffer grows with its line, never past the limit, and shrinks again after it.
+/// Splits a stream into lines. The buffer grows with the line, never past the limit, and shrinks again
+/// afterwards.
 pub(crate) struct LineReader<R> {
     source: R,
     limit: usize,
     budget: Budget,
     buffer: Vec<u8>,
-    /// The current line begins here; what is before it has been handed out.
+    /// Start of the current line; everything before it has been consumed.
     start: usize,
-    /// No newline stands between `start` and here.
+    /// End of the part after `start` that is known to contain no newline.
     scanned: usize,
-    /// When the first byte of the current line came.
+    /// Arrival time of the first byte of the current line.
     began: Option<Instant>,
-    /// Held while the current line is a long one, and since when.
+    /// Budget share of the current line if it is long, and the time it was acquired.
     share: Option<(Share, Instant)>,
     last_read: Instant,
     patience: Patience,
 }
 
-/// What came next.
+/// Next item of the stream.
 pub(crate) enum Frame<'a> {
-    /// A line with something on it.
+    /// Non-empty line.
     Line(Line<'a>),
-    /// A line that is not UTF-8; the next one may be.
+    /// Line that is not UTF-8; later lines may be valid.
     NotUtf8,
-    /// Nothing after this can be understood.
+    /// Nothing after this point can be parsed.
     Unusable(Unusable),
-    /// The peer will send no more.
+    /// End of the stream.
     End,
 }
 
-/// One line, without its end.
+/// One line without its line ending.
 pub(crate) struct Line<'a> {
     pub(crate) text: &'a str,
-    /// When its first byte came.
+    /// Arrival time of its first byte.
     pub(crate) began: Instant,
-    /// To be kept as long as what the line says is.
+    /// Budget share, to be held as long as the parsed message.
     pub(crate) share: Share,
     pub(crate) behind: Behind,
 }
 
-/// What has already come behind a line.
+/// State of the buffer behind a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
-    /// Another whole line.
+    /// Another complete line is buffered.
     Another,
-    /// At most a part of one.
+    /// At most a partial line is buffered.
     Nothing,
 }
 
-/// Why a stream cannot be read any further.
+/// Reason why a stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// The line is longer than the limit, or never ends.
+    /// The line exceeds the limit.
     TooLong,
-    /// Too many other long lines are being read.
+    /// The memory budget is used up by other long lines.
     Starved,
-    /// A long line took too long.
+    /// A long line exceeded its timeout.
     TooSlow,
-    /// A line begins with a byte that begins no JSON text, such as a TLS handshake's.
+    /// The line starts with a byte that cannot start a JSON text, such as the first byte of a TLS handshake.
     Foreign,
     /// The stream ended inside a line.
     Unterminated,
 }
 
-/// A frame as a place in the buffer.
+/// Frame as a range of the buffer.
 enum Found {
     Line(Range<usize>),
     Unusable(Unusable),
@@ -94,7 +96,6 @@ enum Found {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// What is read from.
     pub(crate) fn source(&self) -> &R {
         &self.source
     }
@@ -115,7 +116,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next frame. Empty lines are passed over, and so is a carriage return at a line's end.
+    /// Returns the next frame. Skips empty lines and strips a carriage return at the end of a line.
     pub(crate) async fn next(&mut self) -> std::io::Result<Frame<'_>> {
         let range = match self.find().await? {
             Found::Line(range) => range,
@@ -125,7 +126,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         let began = self.began.take().unwrap_or(self.last_read);
         let (mut share, _) = self.share.take().unwrap_or((Share::default(), began));
         share.trim(range.len());
-        // The rest of the buffer came in the same read as this line's end.
+        // The rest of the buffer arrived in the same read as the end of this line.
         self.began = (self.start < self.buffer.len()).then_some(self.last_read);
         let behind = self.behind();
         Ok(match std::str::from_utf8(self.buffer.get(range).unwrap_or_default()) {
@@ -134,7 +135,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         })
     }
 
-    /// Reads and forgets until the peer is done, so that it can finish writing and read what it was told.
+    /// Reads and discards input until the peer closes, so that it can finish writing and read the final
+    /// error.
     pub(crate) async fn linger(&mut self, patience: Duration) {
         self.buffer = Vec::with_capacity(FIRST);
         let drained = async {
@@ -175,14 +177,15 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Forgets what was handed out. What follows it is moved, so this is for when there has to be room, or when the memory
-    /// of a long line is given back: of lines that came together, each would move all that are behind it.
+    /// Discards consumed bytes and moves the rest to the front. Called only when space is needed or the
+    /// memory of a long line is released: after every line, each of many buffered lines would move all lines
+    /// behind it.
     fn forget(&mut self) {
         self.buffer.drain(..self.start);
         (self.start, self.scanned) = (0, self.scanned - self.start);
     }
 
-    /// The next whole line in the buffer, without its end.
+    /// Returns the next complete line in the buffer, without its line ending.
     fn cut(&mut self) -> Option<Range<usize>> {
         let fresh = self.buffer.get(self.scanned..).unwrap_or_default();
         let Some(offset) = memchr(b'\n', fresh) else {
@@ -200,11 +203,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         if memchr(b'\n', rest).is_some() { Behind::Another } else { Behind::Nothing }
     }
 
-    /// Whether the unfinished line can already be refused.
+    /// Returns a reason to refuse the unfinished line already, if there is one.
     fn hopeless(&self) -> Option<Unusable> {
         let line = self.buffer.get(self.start..).unwrap_or_default();
         let control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
-        // One byte over the limit may still be the carriage return of a line that fits.
+        // A byte over the limit may still be the carriage return of a line that fits.
         if line.len() > self.limit + 1 {
             Some(Unusable::TooLong)
         } else if line.first().is_some_and(control) {
@@ -229,9 +232,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Ok(())
     }
 
-    /// One read; `None` when a long line has used up its time.
+    /// Reads once; returns `None` if a long line exceeded its timeout.
     async fn read_some(&mut self) -> std::io::Result<Option<usize>> {
-        // At most this much is ever behind a line's end, so what is left over needs no share.
+        // Bounds what can follow the end of a line, so that leftover bytes need no budget share.
         let mut source = (&mut self.source).take(SMALL as u64);
         let read = source.read_buf(&mut self.buffer);
         let read = match &self.share {
@@ -255,7 +258,7 @@ mod tests {
     const LIMIT: usize = 200 * 1024;
     const SHORT: Patience = Patience { share: Duration::from_millis(50), line: Duration::from_millis(50) };
 
-    /// What a stream is cut into, with each line in its own words.
+    /// Returns the frames of a stream: the text of each line, or the name of the reason.
     async fn frames(input: impl AsyncRead + Unpin, limit: usize) -> Vec<String> {
         let mut reader = LineReader::new(input, limit, Budget::new());
         let mut seen = Vec::new();
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn streams_are_cut_into_lines() {
+    async fn stream_is_split_into_lines() {
         let check = async |input: &[u8], expect: &[&str]| {
             assert_eq!(frames(input, LIMIT).await, expect, "{}", input.escape_ascii());
         };
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_limit_is_exact() {
+    async fn line_limit_is_exact() {
         for limit in [100, SMALL - 1, SMALL, SMALL + 1, LIMIT] {
             for end in ["\n", "\r\n"] {
                 let line = |length: usize| format!("{}{end}next\n", "x".repeat(length));
@@ -303,14 +306,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endless_line_costs_no_more_than_the_limit() {
+    async fn endless_line_uses_no_more_memory_than_the_limit() {
         let mut reader = LineReader::new(tokio::io::repeat(b'x'), LIMIT, Budget::new());
         assert!(matches!(reader.next().await.unwrap(), Frame::Unusable(Unusable::TooLong)));
         assert!(reader.buffer.capacity() <= LIMIT + 2, "{}", reader.buffer.capacity());
     }
 
     #[tokio::test]
-    async fn the_memory_of_a_long_line_is_given_back() {
+    async fn memory_of_a_long_line_is_released() {
         let input = format!("{}\nshort\n", "x".repeat(LIMIT));
         let mut reader = LineReader::new(input.as_bytes(), LIMIT, Budget::new());
         assert!(matches!(reader.next().await.unwrap(), Frame::Line(_)));
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_that_came_together_stay_where_they_are_until_there_has_to_be_room() {
+    async fn buffered_lines_are_not_moved_until_space_is_needed() {
         let line = "x".repeat(99) + "\n";
         let mut reader = LineReader::new(tokio::io::repeat(0), LIMIT, Budget::new());
         reader.buffer = line.repeat(10).into_bytes();
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_known_whether_a_whole_line_waits_behind() {
+    async fn reader_reports_whether_another_line_is_buffered() {
         let mut reader = LineReader::new(&b"a\nb\nc\nd"[..], LIMIT, Budget::new());
         for expect in [Behind::Another, Behind::Another, Behind::Nothing] {
             assert!(matches!(reader.next().await.unwrap(), Frame::Line(line) if line.behind == expect));
@@ -360,18 +363,17 @@ mod tests {
             }
         };
         let held = (read(&budget).await.unwrap(), read(&budget).await.unwrap());
-        let half =
-            timeout(SHORT.share, budget.take(limit)).await.expect("what they do not need was given back");
-        assert_eq!(read(&budget).await.unwrap_err(), Unusable::Starved, "less than a line may need is left");
+        let half = timeout(SHORT.share, budget.take(limit)).await.expect("the surplus was released");
+        assert_eq!(read(&budget).await.unwrap_err(), Unusable::Starved, "the rest is less than a line needs");
         let short = frames(&b"short\n"[..], limit).await;
         assert_eq!(short, ["short"], "a short line needs no share");
         drop(half);
-        read(&budget).await.expect("what was given back is enough");
+        read(&budget).await.expect("the released share is enough");
         drop(held);
     }
 
     #[tokio::test]
-    async fn a_long_line_that_never_ends_is_given_up() {
+    async fn unfinished_long_line_times_out() {
         let (mut client, server) = tokio::io::duplex(SMALL * 2);
         let mut reader = LineReader::new(server, LIMIT, Budget::new());
         reader.patience = SHORT;

@@ -1,35 +1,35 @@
-//! Keeps what the allocator holds small over a life of months: few heaps, and what is free in them goes back to the system.
-//! Frees nothing itself.
+//! Limits the memory that glibc malloc retains in a process that runs for months: few arenas, and free memory
+//! in them is returned to the operating system.
 //!
-//! Left alone, glibc makes up to eight heaps for each processor, gives each the most that was ever needed at a time, and keeps
-//! it. While a configuration is replaced there are two of it, so that is twice as much as is in use.
+//! By default glibc creates up to eight arenas per processor, and each arena keeps its peak size. A reload
+//! holds two configurations at once, so every arena that served one would keep about twice the memory in use.
 
-/// Has all threads share two heaps. For the beginning, while there are no threads yet.
+/// Makes all threads share two malloc arenas. Call it at start, before other threads exist.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "no safe crate offers it")]
 pub fn share_heaps() {
     const HEAPS: i32 = 2;
-    // SAFETY: takes two numbers; heaps that there are already stay as they are.
+    // SAFETY: `mallopt` takes two integers; existing arenas are not changed.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, HEAPS);
     }
 }
 
-/// Gives back what is free. It takes the allocator's locks, one after the other, for as long as a walk over the heap takes.
+/// Returns free heap memory to the operating system. Holds the lock of each arena while it scans that arena.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "no safe crate offers it")]
 pub(crate) fn give_back() {
-    // SAFETY: takes a number of bytes to keep; what is in use is not touched.
+    // SAFETY: `malloc_trim` takes the number of bytes to keep; memory in use is not touched.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Elsewhere the allocator has its own ways.
+/// Does nothing: only glibc has this setting.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn share_heaps() {}
 
-/// The same.
+/// Does nothing: only glibc has this function.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back() {}
 
@@ -50,19 +50,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_between_what_is_in_use_goes_back() {
+    fn free_memory_between_used_blocks_is_returned() {
         let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK]).collect();
-        // The allocator gives back by itself only what is free at the end of its heap.
+        // By itself, the allocator returns only free memory at the end of its heap.
         let last = blocks.pop();
         drop(blocks);
         let before = resident();
         give_back();
         let gained = before.saturating_sub(resident());
-        assert!(gained > BLOCKS * BLOCK / 2, "{gained} of {before} bytes were given back");
+        assert!(gained > BLOCKS * BLOCK / 2, "{gained} of {before} bytes were returned");
         drop(last);
     }
 
-    /// How many heaps there are beside the first: each begins where the allocator can find it by any address in it.
+    /// Counts the arenas besides the main one: each starts at a multiple of 64 MiB, so that the allocator can
+    /// find it by any address in it.
     fn heaps() -> usize {
         const ALIGNED: usize = 64 << 20;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -71,7 +72,7 @@ mod tests {
         own.filter(|line| begins(line).is_multiple_of(ALIGNED)).count()
     }
 
-    /// How many there are with many threads at work.
+    /// Counts the arenas while many threads allocate.
     fn heaps_of_many() -> usize {
         const THREADS: usize = 16;
         let (ready, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
@@ -91,7 +92,7 @@ mod tests {
         })
     }
 
-    /// In a process of its own: how many heaps there are is settled once in each.
+    /// Runs in a process of its own, because the number of arenas is set once per process.
     #[test]
     fn many_threads_share_few_heaps() {
         const CHILD: &str = "SINEW_TEST_HEAPS";

@@ -1,4 +1,5 @@
-//! Where everything lives. Decided once, from an explicit environment; never from the current directory.
+//! Locations of all folders and files of a Sinew installation. Resolved once from an explicit environment,
+//! never from the current directory.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -9,20 +10,20 @@ use crate::error::ServeError;
 use crate::platform::{Folders, Platform};
 use crate::private_folder;
 
-/// The variables of a process. A caller passes `std::env::vars_os().collect()`.
+/// Environment variables of a process; callers pass `std::env::vars_os().collect()`.
 pub type Environment = HashMap<OsString, OsString>;
 
-/// The folders and files of one Sinew.
+/// Folders and files of one Sinew installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     folders: Folders,
     user_home: Option<PathBuf>,
     variables: Vec<(&'static str, PathBuf)>,
-    /// Where the configuration is read from, if it is a copy.
+    /// Copy to read the configuration from, instead of the original.
     copy: Option<Copy>,
 }
 
-/// A copy of the configuration, laid out as the original.
+/// Copy of the configuration, with the layout of the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Copy {
     root: PathBuf,
@@ -31,12 +32,12 @@ struct Copy {
 }
 
 impl Home {
-    /// `SINEW_HOME` if it is set, else the system's usual folders for this user.
+    /// Uses `SINEW_HOME` if it is set, else the standard folders of the platform for this user.
     pub fn locate(environment: &Environment) -> Result<Self, ServeError> {
         Self::locate_on(Platform::CURRENT, environment)
     }
 
-    /// Everything below one folder, as with `SINEW_HOME`.
+    /// Places everything below one folder, as with `SINEW_HOME`.
     pub fn at(root: &Path) -> Result<Self, ServeError> {
         let environment = Environment::from([("SINEW_HOME".into(), root.into())]);
         Self::locate(&environment)
@@ -44,13 +45,13 @@ impl Home {
 
     fn locate_on(platform: Platform, environment: &Environment) -> Result<Self, ServeError> {
         let user_home = absolute(environment, "HOME")?;
-        // A relative XDG folder is to be ignored, says its specification.
+        // The XDG specification requires relative paths to be ignored.
         let xdg = |key| absolute(environment, key).ok().flatten();
         let (folders, variables) = match (absolute(environment, "SINEW_HOME")?, &user_home) {
             (Some(root), _) => (Folders::below(&root), vec![("SINEW_HOME", root)]),
             (None, Some(user)) => {
-                let said = platform.variables().iter().filter_map(|key| Some((*key, xdg(key)?)));
-                (platform.folders(user, xdg), said.collect())
+                let set = platform.variables().iter().filter_map(|key| Some((*key, xdg(key)?)));
+                (platform.folders(user, xdg), set.collect())
             }
             (None, None) => return Err(ServeError::NoHome),
         };
@@ -61,92 +62,94 @@ impl Home {
         Ok(home)
     }
 
-    /// `sinew.yaml` and `governance/`.
+    /// Folder with `sinew.yaml` and `governance/`.
     pub fn config(&self) -> &Path {
         self.copy.as_ref().map_or(&self.folders.config, |copy| &copy.config)
     }
 
-    /// The manifests.
+    /// Folder with the manifests.
     pub fn tools(&self) -> &Path {
         self.copy.as_ref().map_or(&self.folders.tools, |copy| &copy.tools)
     }
 
-    /// The same Sinew with a configuration that is read from a copy. What no tool may reach stays what it was.
+    /// Returns the same home with its configuration read from a copy. The folders that tools may not reach
+    /// stay the originals.
     pub fn reading(&self, copy: &Path) -> Home {
         let copy = Copy { root: copy.to_owned(), config: copy.join("config"), tools: copy.join("tools") };
         Home { copy: Some(copy), ..self.clone() }
     }
 
-    /// The copy that its configuration is read from, if it is.
+    /// Copy that the configuration is read from, if any.
     pub fn copy(&self) -> Option<&Path> {
         self.copy.as_ref().map(|copy| copy.root.as_path())
     }
 
-    /// The sockets.
+    /// Folder with the sockets.
     pub fn run(&self) -> &Path {
         &self.folders.run
     }
 
-    /// The ledger, the lock.
+    /// Folder with the ledger and the state lock.
     pub fn state(&self) -> &Path {
         &self.folders.state
     }
 
-    /// The daemon's own log.
+    /// Folder with the daemon's log.
     pub fn log(&self) -> &Path {
         &self.folders.log
     }
 
-    /// The folders whose files a running daemon reads again when they change.
+    /// Folders whose files a running daemon reloads when they change.
     pub fn configuration(&self) -> Vec<PathBuf> {
         let config = self.config();
         vec![config.to_owned(), config.join("governance"), config.join("hosts"), self.tools().to_owned()]
     }
 
-    /// The folders no tool may ever reach.
+    /// Folders that no tool may reach.
     pub fn folders(&self) -> [&Path; 5] {
         let Folders { config, tools, run, state, log } = &self.folders;
         [config, tools, run, state, log].map(PathBuf::as_path)
     }
 
-    /// The user's own folder, for `~`.
+    /// Home folder of the user, for expanding `~`.
     pub fn user_home(&self) -> Option<&Path> {
         self.user_home.as_deref()
     }
 
-    /// The variables that say where all this is, and what they say: with the same ones another process finds it too.
+    /// Environment variables that locate this home, with their values. Another process with the same
+    /// variables finds the same home.
     pub fn variables(&self) -> &[(&'static str, PathBuf)] {
         &self.variables
     }
 
-    /// Where agents connect.
+    /// Path of `agent.sock`, for agents.
     pub fn agent_socket(&self) -> PathBuf {
         self.folders.run.join("agent.sock")
     }
 
-    /// Where the human connects.
+    /// Path of `control.sock`, for the operator.
     pub fn control_socket(&self) -> PathBuf {
         self.folders.run.join("control.sock")
     }
 
-    /// The settings of the daemon.
+    /// Path of the daemon's settings file.
     pub fn settings_file(&self) -> PathBuf {
         self.config().join("sinew.yaml")
     }
 
-    /// Held by the one process that owns the state.
+    /// Path of the lock file, which the process that owns the state holds.
     pub fn lock_file(&self) -> PathBuf {
         self.folders.state.join("daemon.lock")
     }
 
-    /// Makes what is missing, private to this user, and refuses what others could enter or replace. A missing
-    /// configuration is not made: it means the embedded defaults.
+    /// Creates missing folders, private to this user, and refuses folders that other users could enter or
+    /// replace. A missing configuration is not created: it means the embedded defaults.
     pub fn prepare(&self) -> Result<(), ServeError> {
         [self.run(), self.state(), self.log()].into_iter().try_for_each(private_folder::ensure)
     }
 }
 
-/// A folder that is there, looked at by the same rules; nothing is made or changed.
+/// Checks an existing folder by the rules of `SinewHome::prepare`, without creating or changing anything.
 pub fn check_private(folder: &Path) -> Result<(), ServeError> {
     private_folder::check(folder)
 }
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_has_its_layout() {
+    fn each_platform_has_its_layout() {
         let check = |platform, variables: &[(&str, &str)], config: &str, socket: &str, lock: &str| {
             let home = Home::locate_on(platform, &environment(variables)).unwrap();
             assert_eq!(home.config(), Path::new(config), "{variables:?}");
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_where_it_is_leads_there_again() {
+    fn reported_variables_locate_the_same_home() {
         let check = |platform, said: &[(&str, &str)], expect: &[(&str, &str)]| {
             let home = Home::locate_on(platform, &environment(said)).unwrap();
             let kept: Vec<_> =
@@ -224,20 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_home_is_refused_with_the_reason() {
+    fn invalid_home_is_refused_with_the_reason() {
         let check = |variables: &[(&str, &str)], expect: &str| {
             let error = Home::locate_on(Platform::Linux, &environment(variables)).unwrap_err();
             assert_eq!(error.to_string(), expect);
             assert!(error.hint().is_some(), "{expect}");
         };
-        check(&[], "no place to live: neither SINEW_HOME nor HOME is set");
-        check(&[("HOME", "")], "no place to live: neither SINEW_HOME nor HOME is set");
+        check(&[], "cannot locate the Sinew home folder: neither SINEW_HOME nor HOME is set");
+        check(&[("HOME", "")], "cannot locate the Sinew home folder: neither SINEW_HOME nor HOME is set");
         check(&[("SINEW_HOME", "here")], "SINEW_HOME is `here`: it must be an absolute path");
         check(&[("HOME", "h")], "HOME is `h`: it must be an absolute path");
     }
 
     #[test]
-    fn the_socket_limit_is_exact_and_counts_bytes() {
+    fn socket_path_limit_is_exact_and_counts_bytes() {
         // `/run/control.sock`, the longer of the two, has 17 bytes.
         for (platform, limit) in [(Platform::Linux, 107), (Platform::MacOs, 103)] {
             let locate = |root: String| Home::locate_on(platform, &environment(&[("SINEW_HOME", &root)]));

@@ -1,5 +1,5 @@
-//! The requests of one connection that have no answer yet, by id: so that none is used twice at a time, and one
-//! can be taken back.
+//! Table of the requests of one connection that have no reply yet, by id. Rejects an id that is still open,
+//! and lets a client cancel a request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rpc::Id;
 
-/// The open requests of one connection.
+/// Open requests of one connection. Clones share the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight(Arc<Mutex<Requests>>);
 
 #[derive(Debug, Default)]
 struct Requests {
-    /// One as a rule, and as many as a connection may have open at most: to look at one costs less than a hash.
+    /// Usually one entry, at most `max_in_flight`: a linear search costs less than hashing.
     open: Vec<Open>,
     opened: u64,
 }
@@ -21,16 +21,16 @@ struct Requests {
 #[derive(Debug)]
 struct Open {
     id: Id,
-    /// Tells it from a later request with the same id.
+    /// Distinguishes the request from a later one with the same id.
     number: u64,
     withdrawn: CancellationToken,
 }
 
-/// One open request. It is closed when this is dropped.
+/// Guard of one open request; closes it on drop.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     id: Id,
-    /// None once it is closed.
+    /// `None` once the request is closed.
     number: Option<u64>,
     list: InFlight,
     withdrawn: CancellationToken,
@@ -44,7 +44,7 @@ impl Requests {
 }
 
 impl InFlight {
-    /// Opens a request; gives the id back if one with it is open.
+    /// Registers a request; returns the id as an error if a request with it is open.
     pub(crate) fn open(&self, id: Id) -> Result<Ticket, Id> {
         let mut requests = self.lock();
         if requests.open.iter().any(|open| open.id == id) {
@@ -57,8 +57,8 @@ impl InFlight {
         Ok(Ticket { id, number: Some(number), list: self.clone(), withdrawn })
     }
 
-    /// The client takes a request back, and may use its id again at once. An id that is not open is nothing to
-    /// complain about: the answer may have crossed the notification.
+    /// Cancels a request on behalf of the client, which may reuse the id at once. An unknown id is ignored:
+    /// the reply may have crossed the notification.
     pub(crate) fn withdraw(&self, id: &Id) {
         let open = self.lock().remove(|open| open.id == *id);
         if let Some(open) = open {
@@ -66,13 +66,13 @@ impl InFlight {
         }
     }
 
-    /// Closes all open requests, so that none of them is answered any more, and says which they were.
+    /// Closes all open requests, so that none of them gets a reply any more, and returns their ids.
     pub(crate) fn close_all(&self) -> Vec<Id> {
         self.lock().open.drain(..).map(|open| open.id).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        // The list is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The list is consistent after every statement, so a panic of another holder cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,12 +82,13 @@ impl Ticket {
         &self.id
     }
 
-    /// Fired when the client takes the request back.
+    /// Token that is cancelled when the client cancels the request.
     pub(crate) fn withdrawn(&self) -> &CancellationToken {
         &self.withdrawn
     }
 
-    /// Closes the request; false if the client took it back before, so that nothing more is said of it.
+    /// Closes the request. Returns false if it was cancelled or closed before, in which case no reply may be
+    /// sent.
     pub(crate) fn close(mut self) -> bool {
         self.take()
     }
@@ -112,21 +113,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_was_taken_back_is_free_and_its_old_ticket_closes_nothing() {
+    fn cancelled_id_is_free_and_its_guard_closes_nothing() {
         let (open, id) = (InFlight::default(), Id::read(json!("ear")).unwrap());
         let first = open.open(id.clone()).unwrap();
         assert!(open.open(id.clone()).is_err(), "it is open");
         open.withdraw(&id);
         assert!(first.withdrawn().is_cancelled());
         let second = open.open(id.clone()).expect("free at once");
-        assert!(!first.close(), "nothing more is said of what was taken back");
-        assert!(open.open(id).is_err(), "the old ticket closed the new request");
+        assert!(!first.close(), "a cancelled request gets no reply");
+        assert!(open.open(id).is_err(), "the old guard closed the new request");
         assert!(second.close());
         assert!(open.lock().open.is_empty());
     }
 
     #[test]
-    fn of_many_requests_each_is_found_by_its_own_id() {
+    fn each_request_is_found_by_its_own_id() {
         let ids =
             [json!(1), json!("1"), json!(-1), json!(u64::MAX), json!("")].map(|id| Id::read(id).unwrap());
         let open = InFlight::default();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_with_all_others_is_not_answered() {
+    fn request_closed_by_close_all_gets_no_reply() {
         let (open, id) = (InFlight::default(), Id::read(json!("ear")).unwrap());
         let ticket = open.open(id.clone()).unwrap();
         assert_eq!(open.close_all(), [id]);

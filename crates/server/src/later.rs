@@ -1,4 +1,4 @@
-//! One answer that takes its time: it is written when its reply is there, unless the client took the request back.
+//! Deferred reply: waits for the result of one request and sends it, unless the client cancelled the request.
 
 use std::panic::AssertUnwindSafe;
 
@@ -8,7 +8,8 @@ use crate::in_flight::Ticket;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Reply, RpcError};
 
-/// Waits for a reply and sends it, as a line of at most `limit` bytes; `held` is kept until it is there.
+/// Waits for a reply and sends it as a line of at most `limit` bytes. `share` is held until the reply is
+/// encoded.
 pub(crate) async fn answer_later(
     ticket: Ticket,
     reply: impl Future<Output = Reply>,
@@ -19,16 +20,16 @@ pub(crate) async fn answer_later(
     let reply = AssertUnwindSafe(reply).catch_unwind();
     let reply = tokio::select! {
         biased;
-        // First: what was taken back before it began is begun all the same, so that it is on record; and for one that
-        // is answered without waiting, nobody has to be told of a withdrawal.
+        // Polled first: a request that was cancelled before it started is still started, so that it is
+        // recorded in the ledger; and a reply that is ready at once registers no waiter for the cancellation.
         reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
-        // A call is told to end, and its end is recorded; nothing more is said of it here.
+        // The pipeline ends the call and records its outcome; no reply is sent.
         () = ticket.withdrawn().cancelled() => return,
         () = outbox.gone() => return,
     };
     let line = rpc::write(Some(ticket.id()), &reply, limit);
     drop((reply, held));
-    // Closed before it is sent: whoever has the answer may use the id again.
+    // Closed before the reply is sent: a client that has received it may reuse the id.
     if ticket.close() {
         outbox.send(line).await;
     }
@@ -48,21 +49,21 @@ mod tests {
     use crate::rpc::Id;
 
     #[tokio::test]
-    async fn an_id_is_free_before_its_answer_is_out() {
+    async fn id_is_free_before_its_reply_is_sent() {
         let (server, _client) = tokio::io::duplex(16);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600));
-        // Nobody reads, and this fills the queue: the answer below cannot be sent.
+        // The client does not read and this fills the queue, so the reply below cannot be sent.
         outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
         let (open, id) = (InFlight::default(), Id::read(json!(1)).unwrap());
         let ticket = open.open(id.clone()).unwrap();
         let answer = answer_later(ticket, async { rpc::answer(&json!({})) }, outbox, 1000, ());
         tokio::pin!(answer);
         assert!(timeout(Duration::from_millis(50), &mut answer).await.is_err(), "it was sent");
-        assert!(open.open(id).is_ok(), "the id is taken while its answer waits");
+        assert!(open.open(id).is_ok(), "the id is still in use while its reply waits");
     }
 
     #[tokio::test]
-    async fn what_was_taken_back_before_it_began_is_begun_and_not_answered() {
+    async fn request_cancelled_early_starts_but_gets_no_reply() {
         let (server, mut client) = tokio::io::duplex(1000);
         let (outbox, writer) = Outbox::open(server, Duration::from_secs(600));
         let (open, id) = (InFlight::default(), Id::read(json!(1)).unwrap());

@@ -1,9 +1,10 @@
-//! The doors of the daemon: two Unix sockets, one JSON-RPC message per line, MCP and Sinew's own methods.
+//! Endpoints of the daemon: two Unix sockets with one JSON-RPC message per line, for MCP and Sinew's own
+//! methods.
 //!
-//! Bytes come in here and go out here; nothing else in the project knows how. `frame.rs` cuts lines, `rpc/` reads
-//! messages, `service.rs` finds the method, `connection.rs` holds the conversation, `listener.rs` lets people in,
-//! and `serve.rs` is the life of it all. What a call means, and whether it may run, is the execution layer's
-//! business: a method here turns a message into a request and a result into a message.
+//! This crate is the only one that knows the wire format. `frame.rs` splits lines, `rpc/` parses messages,
+//! `service.rs` finds the method, `connection.rs` handles a connection, `listener.rs` accepts connections,
+//! and `serve.rs` starts and stops the daemon. The execution layer decides what a call means and whether it
+//! may run: a method here converts a message to a request and a result to a message.
 
 mod activation;
 mod agent;

@@ -1,4 +1,5 @@
-//! Accepts connections on one socket: checks who comes, how many are there, and gives each a task of its own.
+//! Accepts connections on one socket: checks the peer credentials and the connection limit, and spawns a task
+//! for each connection.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -24,26 +25,26 @@ use crate::settings::Limits;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What all listeners of a daemon share.
+/// State shared by all listeners of a daemon.
 #[derive(Clone)]
 pub(crate) struct Hall {
     pub(crate) limits: Limits,
     pub(crate) budget: Budget,
-    /// The only user that is let in.
+    /// The only user whose connections are accepted.
     pub(crate) own_uid: u32,
     pub(crate) next_connection: Arc<AtomicU64>,
     pub(crate) connections: TaskTracker,
-    /// Fired when the connections must end.
+    /// Cancelled when the connections must end.
     pub(crate) stop: CancellationToken,
 }
 
-/// How many a socket lets in, and what it asks of them in return.
+/// Connection limits of one socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Door {
     pub(crate) max_connections: usize,
-    /// How many of them may follow something without end.
+    /// Connections that may have subscriptions.
     pub(crate) max_followers: usize,
-    /// How long one that waits for nothing may be silent; for ever if not said.
+    /// Longest silence of a connection that has no request open; unlimited if absent.
     pub(crate) idle: Option<Duration>,
 }
 
@@ -54,12 +55,12 @@ pub(crate) struct Listener<C: 'static> {
     door: Door,
     places: Arc<Semaphore>,
     followers: Arc<Semaphore>,
-    /// Whether the last who came was turned away. A crowd at the door is one line in the log, not one each.
+    /// True if the last connection was rejected. A burst of rejected connections is logged once.
     full: AtomicBool,
 }
 
 impl Hall {
-    /// A hall that lets in this process's own user.
+    /// Creates state that accepts the user of this process.
     pub(crate) fn new(limits: Limits) -> Self {
         Hall {
             limits,
@@ -79,7 +80,7 @@ impl<C: Send + Sync> Listener<C> {
         Listener { service: Arc::new(service), hall, door, places, followers, full: AtomicBool::new(false) }
     }
 
-    /// Accepts until it is dropped.
+    /// Accepts connections until the future is dropped.
     pub(crate) async fn run(&self, socket: &UnixListener) -> std::convert::Infallible {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -88,8 +89,8 @@ impl<C: Send + Sync> Listener<C> {
                     pause = FIRST_PAUSE;
                     self.admit(stream);
                 }
-                // Out of descriptors or memory: the connection stays in the backlog, and asking again at once would
-                // only burn the processor.
+                // Out of descriptors or memory: the connection stays in the backlog, and an immediate retry
+                // would only burn CPU time.
                 Err(error) => {
                     tracing::warn!(%error, socket = self.service.socket, "accept_failed");
                     tokio::time::sleep(pause).await;
@@ -99,7 +100,7 @@ impl<C: Send + Sync> Listener<C> {
         }
     }
 
-    /// Before one byte is read or written: who is it, and is there a place?
+    /// Checks the user and the connection limit before one byte is read or written, then starts the handler.
     fn admit(&self, stream: UnixStream) {
         let Some(peer) = identify(&stream) else { return };
         if peer.uid != self.hall.own_uid {
@@ -137,7 +138,7 @@ impl<C: Send + Sync> Listener<C> {
         });
     }
 
-    /// One line, as far as the socket takes it at once: a crowd at the door must not cost more than that.
+    /// Sends a `busy` error with one non-blocking write, so that a burst of connections stays cheap.
     fn turn_away(&self, stream: &UnixStream) {
         if !self.full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -147,13 +148,14 @@ impl<C: Send + Sync> Listener<C> {
             );
         }
         let most = self.door.max_connections;
-        let message = format!("all {most} connections are taken: close one, or try again");
+        let message = format!("all {most} connections are in use: close one, or try again");
         let error = RpcError::server("busy", message).with("max_connections", most);
         let _ = stream.try_write(&rpc::write(None, &Err(error), self.hall.limits.max_line_bytes));
     }
 }
 
-/// Whether the peer has closed both directions. One that closed its own alone may still read its answers.
+/// Returns true if the peer has closed both directions. A peer that closed only its sending side may still
+/// read its replies.
 fn has_left(read: &OwnedReadHalf) -> bool {
     let stream: &UnixStream = read.as_ref();
     let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];
@@ -163,7 +165,7 @@ fn has_left(read: &OwnedReadHalf) -> bool {
     hung_up && Platform::CURRENT.hang_up_is_final()
 }
 
-/// A peer that is already gone has no identity, and gets no connection.
+/// Returns the credentials of the peer; `None` if it has already disconnected.
 fn identify(stream: &UnixStream) -> Option<Peer> {
     let credentials = stream.peer_cred().ok()?;
     Some(Peer { uid: credentials.uid(), pid: credentials.pid() })

@@ -1,5 +1,5 @@
-//! One owner of the state at a time: an advisory lock on a file that is never removed, so that two starters
-//! cannot each lock a file of their own.
+//! Lock on the state folder: an advisory `flock` on a file that is never removed, so that two starting
+//! processes cannot each lock a file of their own.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -13,43 +13,44 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::error::ServeError;
 use crate::home::Home;
 
-/// A client that asks who holds the lock takes it for an instant; a starter outwaits that.
+/// Attempts of a starting process: `StateLock::holder` takes the lock for a moment, which the retries
+/// outlast.
 const ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
-/// The right to use the state folder. Given back when dropped, or by the kernel when the process dies.
+/// Exclusive lock on the state folder. Released on drop, or by the kernel when the process dies.
 #[derive(Debug)]
 pub struct StateLock {
     _held: Flock<File>,
 }
 
-/// The right to read the state folder: while it is held nobody owns the state, and any number may read. Given back
-/// like the other.
+/// Shared lock for reading the state folder. While it is held, no process owns the state, and any number may
+/// read. Released like `StateLock`.
 #[derive(Debug)]
 pub struct StateView {
     _held: Flock<File>,
 }
 
-/// Whether a process owns the state.
+/// Holder of the state lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// None does.
+    /// No process holds it.
     Nobody,
-    /// One does; the pid is what it wrote, for display.
+    /// A process holds it; the pid is the one it wrote to the file, for display.
     Process {
-        /// Its process id, where it could be read.
+        /// Its process id, if it could be read.
         pid: Option<i32>,
     },
 }
 
 impl StateLock {
-    /// Takes the lock, or says who has it. The folder must have been prepared.
+    /// Acquires the lock; the error names the holder. The folder must have been prepared.
     pub fn acquire(home: &Home) -> Result<Self, ServeError> {
         let path = home.lock_file();
         Self::sign(take(&path, FlockArg::LockExclusiveNonblock)?, &path)
     }
 
-    /// Who holds the lock now. It may change at any moment: for display, never for a decision.
+    /// Returns the current holder. It may change at any moment, so use it for display, never for a decision.
     pub fn holder(home: &Home) -> Holder {
         let Ok(file) = File::open(home.lock_file()) else { return Holder::Nobody };
         match Flock::lock(file, FlockArg::LockSharedNonblock) {
@@ -67,7 +68,7 @@ impl StateLock {
 }
 
 impl StateView {
-    /// Takes it, or says who owns the state. The folder must have been prepared.
+    /// Acquires the shared lock; the error names the owner of the state. The folder must have been prepared.
     pub fn acquire(home: &Home) -> Result<Self, ServeError> {
         Ok(StateView { _held: take(&home.lock_file(), FlockArg::LockSharedNonblock)? })
     }
@@ -91,7 +92,7 @@ fn take(path: &Path, how: FlockArg) -> Result<Flock<File>, ServeError> {
 fn open(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    // Never through a link: the file that is locked is the file of this name.
+    // Never through a symbolic link: the locked file must be the file with this name.
     let opened = options.custom_flags(nix::libc::O_NOFOLLOW).open(path);
     opened.map_err(|cause| match cause.raw_os_error() {
         Some(nix::libc::ELOOP) => std::io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link"),
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_is_told_who_is_first() {
+    fn second_process_learns_the_pid_of_the_holder() {
         let (_folder, home) = home();
         assert_eq!(StateLock::holder(&home), Holder::Nobody);
         let first = StateLock::acquire(&home).unwrap();
@@ -134,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn many_read_while_nobody_owns() {
+    fn many_readers_share_an_unowned_state() {
         let (_folder, home) = home();
         let readers = [StateView::acquire(&home).unwrap(), StateView::acquire(&home).unwrap()];
-        assert_eq!(StateLock::holder(&home), Holder::Nobody, "who reads is nobody to wait for");
+        assert_eq!(StateLock::holder(&home), Holder::Nobody, "a reader does not own the state");
         StateLock::acquire(&home).unwrap_err();
         drop(readers);
         let _owner = StateLock::acquire(&home).unwrap();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_starters_exactly_one_wins() {
+    fn exactly_one_of_many_starters_gets_the_lock() {
         let (_folder, home) = home();
         let barrier = Barrier::new(8);
         let won: Vec<StateLock> = std::thread::scope(|scope| {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_not_followed() {
+    fn symlinked_lock_file_is_refused() {
         let (folder, home) = home();
         let elsewhere = folder.path().join("elsewhere");
         std::fs::write(&elsewhere, "precious").unwrap();

@@ -1,8 +1,9 @@
-//! The Model Context Protocol, in both its eras: with a handshake, and with requests that stand alone. One file per
-//! method; `era.rs` tells the eras apart.
+//! Model Context Protocol in both eras: revisions with a handshake, and the revision with stateless requests.
+//! One file per method; `era.rs` determines the era of a request.
 //!
-//! MCP grows new parameters with every revision, so unknown ones are passed over here, unlike in Sinew's own
-//! methods; only what begins with `sinew/` is ours, and strict.
+//! Unknown parameters and unknown `_meta` keys are ignored, as the MCP specification asks, unlike in Sinew's own methods.
+//! This includes keys under `sinew/`: some clients send the `_meta` of a listed tool back with each call. Malformed values
+//! of known keys are refused.
 
 pub(crate) mod call;
 pub(crate) mod discover;
@@ -22,24 +23,24 @@ use crate::rpc::{Id, Params};
 use crate::service::{Effect, Notice};
 use crate::settings::Limits;
 
-/// The revisions that begin with a handshake, oldest first.
+/// Revisions with a handshake, oldest first.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-/// The revision in which every request stands alone.
+/// Revision with stateless requests.
 const STATELESS: &str = "2026-07-28";
 
-const INSTRUCTIONS: &str = "Every call is checked, judged by the policy of this machine and recorded. A call that was not \
-    run comes back as an error that says why and, where there is one, how to put it right: read it before trying again. \
-    What policy forbids stays forbidden however it is asked.";
+const INSTRUCTIONS: &str = "Every call is validated, checked against the policy of this machine and \
+    recorded. A call that was not run returns an error that says why and, where possible, how to correct it: \
+    read it before you retry. A call that the policy forbids stays forbidden in any form.";
 
-/// What a client is told whenever there are other tools than before.
+/// Notification sent when the list of tools changes.
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-/// What was agreed at the beginning of a connection.
+/// Result of the `initialize` handshake of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handshake {
-    /// What the client calls itself, fit for display.
+    /// Name of the client, made safe for display.
     pub(crate) client: Option<String>,
-    /// The revision both will speak.
+    /// Negotiated protocol revision.
     pub(crate) revision: &'static str,
 }
 
@@ -48,7 +49,7 @@ pub(crate) const NOTICES: &[Notice] = &[
     Notice { name: "notifications/cancelled", run: cancelled },
 ];
 
-/// The client takes a request back: a call that runs or waits is ended, and recorded as cancelled.
+/// Handles `notifications/cancelled`: a running or waiting call is ended and recorded as cancelled.
 fn cancelled(mut params: Params) -> Effect {
     match params.take("requestId").map(Id::read) {
         Some(Ok(id)) => Effect::Withdraw(id),
@@ -56,24 +57,25 @@ fn cancelled(mut params: Params) -> Effect {
     }
 }
 
-/// What this server can do.
+/// Returns the capabilities of this server.
 fn capabilities() -> Value {
     json!({"tools": {"listChanged": true}})
 }
 
-/// What this server calls itself.
+/// Returns the name and version of this server.
 fn server_info() -> Value {
     json!({"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// What a client has to keep to, under a name of ours.
+/// Returns the limits for clients as a `_meta` entry.
 fn announced(limits: &Limits) -> Map<String, Value> {
     Map::from_iter([("sinew/limits".to_owned(), json!(LimitsReply::new(limits)))])
 }
 
 const LONGEST_NAME: usize = 64;
 
-/// At most 64 characters that can be shown anywhere: no control, no direction marks.
+/// Reduces a name to at most `MAX_NAME_CHARS` characters without control characters and direction marks. A
+/// changed name gets a digest of the original, so that two clients cannot get the same name.
 fn displayable(whole: &str) -> Option<String> {
     let harmless = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
     let name: String = whole.chars().filter(harmless).take(LONGEST_NAME).collect();

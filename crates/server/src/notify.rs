@@ -1,4 +1,4 @@
-//! What a method says unasked, after its answer: notifications on the same connection, until the client closes it.
+//! Notifications that a method sends after its reply, on the same connection, until the client closes it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tokio::sync::Semaphore;
 use crate::outbox::{Outbox, SHARE};
 use crate::rpc;
 
-/// A method's way to its client after the answer.
+/// Sender of notifications to one client.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     outbox: Outbox,
     share: Arc<Semaphore>,
 }
 
-/// What goes on after the answer.
+/// Task that sends the notifications of a subscription.
 pub(crate) type Following = Box<dyn FnOnce(Notifier) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 impl Notifier {
@@ -24,7 +24,7 @@ impl Notifier {
         Notifier { outbox, share: Arc::new(Semaphore::new(SHARE)) }
     }
 
-    /// Sends one notification, once the client has taken enough of what was sent before.
+    /// Sends one notification, after waiting until the client has read enough of the earlier ones.
     pub(crate) async fn tell(&self, method: &str, params: &impl Serialize) {
         self.outbox.send_within(&self.share, rpc::notification(method, params)).await;
     }

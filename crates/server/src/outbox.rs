@@ -1,7 +1,7 @@
-//! The replies of one connection on their way out: a bounded queue and the task that writes it.
+//! Outgoing lines of one connection: a bounded queue and the task that writes it.
 //!
-//! A reply waits while the queue is full, and its connection reads nothing new meanwhile. A client that takes
-//! nothing for too long is given up: the queue is dropped, its calls end and are recorded without it.
+//! A reply waits while the queue is full, and the connection reads nothing new meanwhile. If the client reads
+//! nothing for too long, the queue is dropped; its calls end and are recorded without it.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,26 +17,26 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// What may stand in the queue.
+/// Capacity of the queue, in bytes.
 const ROOM: usize = 4 * 1024 * 1024;
-/// What one stream of notifications may have in the queue: answers do not stand behind more than that.
+/// Queue bytes that one stream of notifications may use, so that replies do not wait behind more than that.
 pub(crate) const SHARE: usize = 64 * 1024;
-/// What a queued line takes beside its bytes.
+/// Bookkeeping bytes counted for each queued line.
 const OVERHEAD: usize = 256;
-/// With more than this ready and unsent, patience is short: it is memory that someone else could use.
+/// Unsent bytes above which the shorter stall timeout applies, to free their memory for other connections.
 const CROWDED: usize = 16 * 1024 * 1024;
 const PATIENCE_WHEN_CROWDED: Duration = Duration::from_secs(1);
-/// Lines that are taken out of the queue at a time, and the bytes that are written at once where they are short.
+/// Lines taken from the queue at a time, and the maximum bytes of short lines combined into one write.
 const MOST_TOGETHER: usize = 64;
 const TOGETHER: usize = 64 * 1024;
-/// How often a stalled write is looked at.
+/// Interval at which a stalled write is checked against its timeout.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Where replies are put. Clones put into the same queue; it is finished when all are gone.
+/// Sending side of the queue. Clones share the queue; the writer ends when all clones are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox(Arc<Queue>);
 
-/// What the clones share: one count for them all, since there is one clone per call.
+/// State shared by the clones, behind one reference count because every call clones the outbox.
 #[derive(Debug)]
 struct Queue {
     lines: mpsc::UnboundedSender<Queued>,
@@ -49,12 +49,12 @@ struct Queue {
 struct Queued {
     line: Vec<u8>,
     _room: OwnedSemaphorePermit,
-    /// The place in a smaller queue that this line also stands in.
+    /// Share of the stream's own limit, for a notification.
     _share: Option<OwnedSemaphorePermit>,
     _weight: Weight,
 }
 
-/// Counts a line among the unsent as long as it is.
+/// Counts a line as unsent until it is dropped.
 #[derive(Debug)]
 struct Weight(Arc<AtomicUsize>, usize);
 
@@ -65,7 +65,7 @@ impl Drop for Weight {
 }
 
 impl Outbox {
-    /// A queue that is written to `sink`, and the task that writes it.
+    /// Creates a queue and spawns the task that writes it to `sink`.
     pub(crate) fn open<W>(sink: W, patience: Duration) -> (Outbox, JoinHandle<()>)
     where
         W: AsyncWrite + Unpin + Send + 'static,
@@ -79,12 +79,12 @@ impl Outbox {
         (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
-    /// Puts a line into the queue as soon as there is room. What is sent to a client that has gone is dropped.
+    /// Enqueues a line as soon as there is capacity. The line is dropped if the client has disconnected.
     pub(crate) async fn send(&self, line: Vec<u8>) {
         self.put(line, None).await;
     }
 
-    /// The same for what must leave room for others: waits first until its own share of the queue has room.
+    /// Like `send`, but first waits for capacity in the given share of the queue.
     pub(crate) async fn send_within(&self, share: &Arc<Semaphore>, line: Vec<u8>) {
         let needed = u32::try_from(line.len().min(SHARE)).unwrap_or(u32::MAX);
         tokio::select! {
@@ -97,20 +97,20 @@ impl Outbox {
         let Queue { lines, room, unsent, .. } = &*self.0;
         unsent.fetch_add(line.len(), Ordering::Relaxed);
         let weight = Weight(Arc::clone(unsent), line.len());
-        // A line that is larger than the queue has it for itself.
+        // A line larger than the queue occupies the whole queue.
         let needed = u32::try_from((line.len() + OVERHEAD).min(ROOM)).unwrap_or(u32::MAX);
         if let Ok(room) = Arc::clone(room).acquire_many_owned(needed).await {
             let _ = lines.send(Queued { line, _room: room, _share: share, _weight: weight });
         }
     }
 
-    /// Sends nothing more, and lets go of whoever waits to.
+    /// Stops sending and releases the tasks that wait for capacity.
     pub(crate) fn give_up(&self) {
         self.0.gone.cancel();
         self.0.room.close();
     }
 
-    /// Returns when nothing more can be sent.
+    /// Waits until nothing more can be sent.
     pub(crate) async fn gone(&self) {
         self.0.gone.cancelled().await;
     }
@@ -140,7 +140,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         let _ = self.sink.shutdown().await;
     }
 
-    /// Short lines that wait together are written at once: a client that asks much at a time is woken less often.
+    /// Combines short lines into one write, so that a client with many requests open is woken less often.
     async fn write_all(&mut self, queued: &[Queued]) -> Result<(), &'static str> {
         let [Queued { line, .. }] = queued else { return self.write_together(queued).await };
         self.write(line).await
@@ -163,7 +163,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
     async fn write(&mut self, mut rest: &[u8]) -> Result<(), &'static str> {
         while !rest.is_empty() {
-            // Most lines go out whole at the first try, for which nobody needs a clock.
+            // Most lines are written completely at the first attempt, which needs no timer.
             let first = poll_fn(|context| Poll::Ready(Pin::new(&mut self.sink).poll_write(context, rest)));
             let written = match first.await {
                 Poll::Ready(written) => written,
@@ -177,7 +177,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(())
     }
 
-    /// Waits until some of it is taken.
+    /// Waits until the sink accepts some bytes, up to the stall timeout.
     async fn write_patiently(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, &'static str> {
         let began = Instant::now();
         loop {
@@ -207,7 +207,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test]
-    async fn everything_comes_out_in_order_and_then_the_end() {
+    async fn lines_are_written_in_order_before_the_stream_ends() {
         let (server, mut client) = tokio::io::duplex(16);
         let (outbox, writer) = Outbox::open(server, LONG);
         let larger_than_the_queue = vec![b'x'; ROOM + 1];
@@ -226,7 +226,7 @@ mod tests {
         assert!(reading.await.unwrap() == expect);
     }
 
-    /// Notes how much came at once.
+    /// Sink that records the size of every write.
     #[derive(Clone, Default)]
     struct Counting(Arc<Mutex<Vec<usize>>>);
 
@@ -246,10 +246,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_lines_that_wait_together_are_written_at_once() {
+    async fn queued_short_lines_are_written_in_one_batch() {
         let sink = Counting::default();
         let (outbox, writer) = Outbox::open(sink.clone(), LONG);
-        // Nothing is written before this task waits.
+        // Nothing is written before this task yields.
         for length in [10, 20, TOGETHER, TOGETHER + 1, 30, 40] {
             outbox.send(vec![b'x'; length]).await;
         }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_never_reads_is_given_up_and_nothing_is_kept() {
+    async fn client_that_never_reads_is_dropped_with_its_queue() {
         let (server, _client) = tokio::io::duplex(16);
         let patience = Duration::from_millis(300);
         let (outbox, writer) = Outbox::open(server, patience);
@@ -271,16 +271,16 @@ mod tests {
             })
             .collect();
         outbox.gone().await;
-        assert!(started.elapsed() >= patience, "it was given its time");
+        assert!(started.elapsed() >= patience, "the full stall timeout passed");
         for send in sends {
-            send.await.expect("a waiting reply is let go");
+            send.await.expect("a waiting reply is released");
         }
         writer.await.unwrap();
         assert_eq!(outbox.0.unsent.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
-    async fn a_crowd_shortens_patience() {
+    async fn large_backlog_shortens_the_stall_timeout() {
         let (server, _client) = tokio::io::duplex(16);
         let (outbox, _writer) = Outbox::open(server, LONG);
         let waiting: Vec<_> = (0..3)
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_client_is_not_a_dead_one() {
+    async fn slow_client_stays_connected() {
         let (server, mut client) = tokio::io::duplex(16);
         let (outbox, writer) = Outbox::open(server, Duration::from_secs(3));
         outbox.send(vec![b'x'; 64]).await;

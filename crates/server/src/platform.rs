@@ -1,19 +1,19 @@
-//! What differs between the systems: where things live by default, and how long a socket's name may be.
+//! Differences between platforms: default folders, socket path limits and hang-up detection.
 //!
-//! Both answers are values, so that each system's layout is tested on every other.
+//! The platform is a value, not a `cfg`, so that the layout of each platform is tested on every other.
 
 use std::path::{Path, PathBuf};
 
-/// A system Sinew runs on.
+/// Supported platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Platform {
-    #[cfg_attr(target_os = "macos", allow(dead_code))] // the other system's layout is still tested
+    #[cfg_attr(target_os = "macos", allow(dead_code))] // the layout is tested on every platform
     Linux,
-    #[cfg_attr(not(target_os = "macos"), allow(dead_code))] // the other system's layout is still tested
+    #[cfg_attr(not(target_os = "macos"), allow(dead_code))] // the layout is tested on every platform
     MacOs,
 }
 
-/// The five folders.
+/// Folders of a Sinew installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Folders {
     pub(crate) config: PathBuf,
@@ -29,7 +29,7 @@ impl Platform {
     #[cfg(not(target_os = "macos"))]
     pub(crate) const CURRENT: Platform = Platform::Linux;
 
-    /// The longest socket path in bytes: `sun_path` less its final NUL.
+    /// Longest socket path in bytes: the size of `sun_path` without the final NUL.
     pub(crate) fn longest_socket_path(self) -> usize {
         match self {
             Platform::Linux => 107,
@@ -37,7 +37,8 @@ impl Platform {
         }
     }
 
-    /// Whether a socket that hung up has closed both directions. macOS says the same of one that still reads.
+    /// Returns true if `POLLHUP` means that the peer closed both directions. macOS also reports it for a peer
+    /// that still reads.
     pub(crate) fn hang_up_is_final(self) -> bool {
         match self {
             Platform::Linux => true,
@@ -45,7 +46,7 @@ impl Platform {
         }
     }
 
-    /// The variables that `folders` asks for.
+    /// Environment variables that `folders` reads.
     pub(crate) fn variables(self) -> &'static [&'static str] {
         match self {
             Platform::Linux => &["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"],
@@ -53,7 +54,7 @@ impl Platform {
         }
     }
 
-    /// The folders of a user, where nothing else was said. `xdg` gives a variable's absolute folder.
+    /// Default folders of a user. `xdg` returns the absolute path in an XDG variable, if it is set.
     pub(crate) fn folders(self, user_home: &Path, xdg: impl Fn(&'static str) -> Option<PathBuf>) -> Folders {
         match self {
             Platform::Linux => {
@@ -70,7 +71,7 @@ impl Platform {
 }
 
 impl Folders {
-    /// Everything below one folder.
+    /// Places all folders below one root.
     pub(crate) fn below(root: &Path) -> Self {
         Folders {
             config: root.join("config"),

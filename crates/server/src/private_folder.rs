@@ -1,5 +1,5 @@
-//! Folders that only this user may enter. What we make is private from the first instant; what was there before
-//! is checked and never changed: it may be someone's on purpose.
+//! Folders that only this user may enter. A new folder is private from its creation. An existing folder is
+//! checked and never changed, because its permissions may be intended.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io::ErrorKind;
@@ -10,33 +10,33 @@ use crate::error::ServeError;
 
 const STICKY: u32 = 0o1000;
 
-/// Makes the folder 0700, or checks that it already is ours, private, and no symbolic link.
+/// Creates the folder with mode 0700, or checks an existing one like `check`.
 pub(crate) fn ensure(path: &Path) -> Result<(), ServeError> {
     match make(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => {
             let parent = path.parent().unwrap_or(path);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
-            made.map_err(|cause| ServeError::io("make the folder", parent, cause))?;
-            make(path).map_err(|cause| ServeError::io("make the folder", path, cause))?;
+            made.map_err(|cause| ServeError::io("create the folder", parent, cause))?;
+            make(path).map_err(|cause| ServeError::io("create the folder", path, cause))?;
         }
-        made => made.map_err(|cause| ServeError::io("make the folder", path, cause))?,
+        made => made.map_err(|cause| ServeError::io("create the folder", path, cause))?,
     }
     check(path)
 }
 
-/// Makes the one folder. One that is there is left as it is.
+/// Creates one folder. An existing one is not changed.
 fn make(path: &Path) -> std::io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
-        // A umask can only take permissions away; this gives the owner's back.
+        // The umask may have removed permissions of the owner; this restores them.
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o700)),
         Err(cause) if cause.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(cause) => Err(cause),
     }
 }
 
-/// Checks that the folder is ours, private, and no symbolic link.
+/// Checks that the folder is owned by this user, private, and not a symbolic link.
 pub(crate) fn check(path: &Path) -> Result<(), ServeError> {
-    let facts = fs::symlink_metadata(path).map_err(|cause| ServeError::io("look at", path, cause))?;
+    let facts = fs::symlink_metadata(path).map_err(|cause| ServeError::io("inspect", path, cause))?;
     if facts.is_symlink() {
         let remedy = format!("rm '{}'", path.display());
         return Err(unsafe_folder(path, "it is a symbolic link", &remedy));
@@ -57,10 +57,11 @@ pub(crate) fn check(path: &Path) -> Result<(), ServeError> {
     check_parent(path)
 }
 
-/// Whoever may write the parent may put another folder in this one's place; a sticky parent prevents that.
+/// Checks the parent folder: a user who may write to it could replace this folder. The sticky bit prevents
+/// that.
 fn check_parent(path: &Path) -> Result<(), ServeError> {
     let Some(parent) = path.parent() else { return Ok(()) };
-    let facts = fs::metadata(parent).map_err(|cause| ServeError::io("look at", parent, cause))?;
+    let facts = fs::metadata(parent).map_err(|cause| ServeError::io("inspect", parent, cause))?;
     check_owner(parent, &facts, &[own_uid(), 0])?;
     if facts.mode() & STICKY != 0 {
         return Ok(());
@@ -88,7 +89,7 @@ fn unsafe_folder(path: &Path, reason: &str, remedy: &str) -> ServeError {
     ServeError::UnsafeFolder { path: path.to_owned(), reason: reason.to_owned(), remedy: remedy.to_owned() }
 }
 
-/// The user this process acts as.
+/// Effective user id of this process.
 pub(crate) fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_the_whole_way_private() {
+    fn missing_parents_are_created_private() {
         let home = tempfile::tempdir().unwrap();
         let deep = home.path().join("a/b/run");
         ensure(&deep).unwrap();
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_reach_is_refused_and_left_alone() {
+    fn folder_open_to_others_is_refused_unchanged() {
         let home = tempfile::tempdir().unwrap();
         let check = |name: &str, reason: &str, remedy: &str| {
             let path = home.path().join(name);
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_others_may_write_is_refused_unless_sticky() {
+    fn writable_parent_is_refused_unless_sticky() {
         let home = tempfile::tempdir().unwrap();
         let parent = home.path().join("shared");
         ensure(&parent.join("run")).unwrap();
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_owner_is_refused() {
+    fn foreign_owner_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let facts = fs::metadata(home.path()).unwrap();
         check_owner(home.path(), &facts, &[own_uid()]).unwrap();

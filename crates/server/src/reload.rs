@@ -1,6 +1,7 @@
-//! Reading the configuration again: when a file changes, when a human or SIGHUP asks.
+//! Configuration reload: when a file changes, on SIGHUP, or when the operator requests it.
 //!
-//! What is read replaces what holds as a whole, or not at all. Settings that only a start can change are named.
+//! A new configuration replaces the current one as a whole or not at all. Settings that take effect only at a
+//! start are reported.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,42 +14,45 @@ use crate::settings::Settings;
 use crate::settings_file::ReloadMode;
 use crate::{code, heap};
 
-/// What the configuration says now.
+/// Configuration as loaded from the files.
 pub struct Fresh {
-    /// What calls are judged by.
+    /// Snapshot that calls are judged by.
     pub world: World,
-    /// The settings.
+    /// Settings of the daemon.
     pub settings: Settings,
-    /// What to do once it holds.
+    /// Callback that runs once the configuration is in effect.
     pub once_held: Box<dyn FnOnce() + Send>,
 }
 
-/// Whether what holds is what the files say, as far as they were read before.
+/// Relation of the configuration in effect at the start to the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It is: they were watched before they were read, so there is nothing to do until they change.
+    /// The configuration matches the files. They were watched before they were read, so nothing is to do
+    /// until they change.
     AsRead,
-    /// Not all of it, or nobody knows: they are read once more, and what is in them is asked about.
+    /// The configuration differs from the files, or may differ: they are read again, and changes that loosen
+    /// the policy need acceptance.
     Otherwise,
 }
 
-/// What a daemon follows.
+/// Inputs for reloading the configuration.
 pub struct Following {
-    /// Where the configuration is read again.
+    /// Loads the configuration again.
     pub source: Source,
-    /// What tells when.
+    /// Reports changes of the files.
     pub watch: ConfigWatch,
-    /// What was made of it so far.
+    /// State of the configuration at the start.
     pub held: Held,
 }
 
-/// Reads the configuration. Blocking; an error names the file and the line.
+/// Loads the configuration. Blocking; an error names the file and the line.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 
-/// How long after a start its room is given back: whoever waited for the daemon has been answered by then.
+/// Delay after the start before memory is released: clients that waited for the daemon have their reply by
+/// then.
 const STARTED: Duration = Duration::from_secs(1);
 
-/// Gives back what reading a configuration needed, and nothing else does. Code that a call is running through stays.
+/// Releases memory that only loading a configuration needs. Code pages are released only while no call runs.
 fn give_back(layer: &ToolExecutionLayer) {
     heap::give_back();
     if layer.status().calls.running == 0 {
@@ -56,20 +60,21 @@ fn give_back(layer: &ToolExecutionLayer) {
     }
 }
 
-/// Gives back what a start needed, once it is over.
+/// Releases the memory that the start needed, once it is over.
 pub(crate) async fn give_back_of_start(layer: Arc<ToolExecutionLayer>) -> std::convert::Infallible {
     tokio::time::sleep(STARTED).await;
     tokio::task::spawn_blocking(move || give_back(&layer));
     std::future::pending().await
 }
 
-/// Replaces what holds by what the files say.
+/// Replaces the configuration in effect with the one in the files.
 pub(crate) struct Reloader {
     layer: Arc<ToolExecutionLayer>,
     source: Source,
-    /// The settings the daemon was started with: most of them hold until it ends.
+    /// Settings at the start; most of them stay in effect until the daemon ends.
     started_with: Settings,
-    /// Whether a human is asked. Changed only by a reload that a human has seen.
+    /// Current reload mode. An applied reload changes it; a change to `auto` counts as loosening and needs
+    /// acceptance.
     mode: Mutex<ReloadMode>,
 }
 
@@ -78,10 +83,10 @@ impl Reloader {
         Reloader { layer, source, started_with: settings.clone(), mode: Mutex::new(settings.reload) }
     }
 
-    /// Reads the configuration and takes it, as far as it may be taken.
+    /// Loads the configuration and applies it, as far as the acceptance allows.
     pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
         let report = self.take(acceptance).await;
-        // Whichever of the two configurations was let go, its room is not needed until the next time.
+        // One of the two configurations was dropped; its memory is not needed until the next reload.
         let layer = Arc::clone(&self.layer);
         tokio::task::spawn_blocking(move || give_back(&layer));
         report
@@ -90,7 +95,7 @@ impl Reloader {
     async fn take(&self, acceptance: Acceptance) -> ReloadReport {
         let source = Arc::clone(&self.source);
         let read = tokio::task::spawn_blocking(move || source()).await;
-        let fresh = match read.unwrap_or_else(|_| Err("a fault inside Sinew".to_owned())) {
+        let fresh = match read.unwrap_or_else(|_| Err("internal error in Sinew".to_owned())) {
             Ok(fresh) => fresh,
             Err(error) => return self.layer.reject_reload(error).await,
         };
@@ -99,22 +104,22 @@ impl Reloader {
             ReloadMode::Auto => Acceptance::Always,
             ReloadMode::Ask => acceptance,
         };
-        let mut beside = self.needs_restart(&fresh.settings);
+        let mut differences = self.needs_restart(&fresh.settings);
         if before == ReloadMode::Ask && after == ReloadMode::Auto {
-            let what = "reload: auto: changes that loosen are no longer asked about".to_owned();
-            beside.push(Difference { effect: Effect::Loosens, what, rule: None });
+            let what = "reload: auto: changes that loosen the policy apply without acceptance".to_owned();
+            differences.push(Difference { effect: Effect::Loosens, what, rule: None });
         }
-        let report = self.layer.reload(fresh.world, beside, &acceptance).await;
+        let report = self.layer.reload(fresh.world, differences, &acceptance).await;
         if matches!(report.result, Reloaded::Applied | Reloaded::Unchanged) {
             if tokio::task::spawn_blocking(fresh.once_held).await.is_err() {
-                tracing::error!("what was taken could not be kept: a fault inside Sinew");
+                tracing::error!("internal error: the applied configuration could not be saved");
             }
             *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = after;
         }
         report
     }
 
-    /// Reloads whenever a file changes or SIGHUP comes, until it is dropped.
+    /// Reloads on every file change and SIGHUP, until the future is dropped.
     pub(crate) async fn follow(
         &self,
         (mut watch, held): (ConfigWatch, Held),
@@ -128,7 +133,7 @@ impl Reloader {
                 () = watch.changed() => {}
                 heard = hangup.recv() => match heard {
                     Some(()) => tracing::info!("SIGHUP received: reading the configuration again"),
-                    // No more signals will come; the files still change.
+                    // The signal stream has ended; file changes still count.
                     None => watch.changed().await,
                 },
             }
@@ -140,7 +145,7 @@ impl Reloader {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the file says otherwise than at the start, and only a start can change.
+    /// Lists the settings that differ from those at the start and take effect only at the next start.
     fn needs_restart(&self, now: &Settings) -> Vec<Difference> {
         let then = &self.started_with;
         let parts = [
@@ -151,7 +156,7 @@ impl Reloader {
         let changed = parts.into_iter().filter(|(_, changed)| *changed);
         let told = changed.map(|(part, _)| Difference {
             effect: Effect::Neutral,
-            what: format!("{part} in sinew.yaml changed: that takes effect at the next start"),
+            what: format!("{part} in sinew.yaml changed: the change takes effect at the next start"),
             rule: None,
         });
         told.collect()

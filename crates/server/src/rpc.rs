@@ -1,4 +1,5 @@
-//! JSON-RPC 2.0 messages: one strict reading of a line, one writing of a reply. What a method means is not here.
+//! JSON-RPC 2.0 messages: strict parsing of a line and encoding of replies and notifications. Knows no
+//! methods.
 
 mod envelope;
 mod error;
@@ -22,19 +23,19 @@ use tool::strict_json;
 use self::envelope::Envelope;
 use self::part::Part;
 
-/// What a client sends.
+/// Message of a client.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    /// Wants an answer.
+    /// Expects a reply.
     Request { id: Id, method: Cow<'a, str>, params: Params },
-    /// Wants none, and gets none whatever happens.
+    /// Expects no reply and gets none, not even an error.
     Notification { method: Cow<'a, str>, params: Params },
 }
 
-/// What answers a request.
+/// Reply to a request.
 pub(crate) type Reply = Result<Json, RpcError>;
 
-/// JSON that is ready to send.
+/// Encoded JSON, ready to send.
 #[derive(Debug)]
 pub(crate) struct Json(Vec<u8>);
 
@@ -45,22 +46,22 @@ impl Json {
     }
 }
 
-/// A line that is no message, and the request it was meant to be, where that much could be read.
+/// Line that is not a valid message, with its request id if that could be parsed.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(crate) id: Option<Id>,
     pub(crate) error: RpcError,
 }
 
-/// What stands around most results.
+/// Size of the envelope around most results, in bytes.
 const ENVELOPE_BYTES: usize = 128;
-/// What most results take: one that takes more is moved while it is written.
+/// Initial capacity for a result, enough for most; a larger result is reallocated while it is written.
 const USUAL_BYTES: usize = 4096;
 
-/// What may stand before a JSON text.
+/// Whitespace allowed before a JSON text.
 const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Reads one line.
+/// Parses one line.
 pub(crate) fn read(text: &str) -> Result<Message<'_>, Box<Unreadable>> {
     let refuse = |error| Box::new(Unreadable { id: None, error });
     if !weight::is_light(text) {
@@ -78,7 +79,7 @@ pub(crate) fn read(text: &str) -> Result<Message<'_>, Box<Unreadable>> {
     }
 }
 
-/// Why a text that does not begin as an object does is no message.
+/// Returns the error for a text that does not start with `{`.
 fn no_object(text: &str) -> RpcError {
     match strict_json::parse(text) {
         Err(error) => RpcError::parse(&error),
@@ -104,20 +105,21 @@ fn read_envelope<'a>(id: Option<&Id>, envelope: Envelope<'a>) -> Result<(Cow<'a,
     }
 }
 
-/// An answer as JSON.
+/// Encodes the result of a request.
 pub(crate) fn answer(result: &impl Serialize) -> Reply {
     let mut json = Vec::with_capacity(USUAL_BYTES);
     json_text::append(&mut json, result, Texts::Plain).map_err(|error| unwritable(&error))?;
     Ok(Json(json))
 }
 
-/// What a client is told where its answer cannot be written. Why is for us alone.
+/// Logs why a reply cannot be serialised and returns the internal error that the client gets.
 pub(crate) fn unwritable(error: &serde_json::Error) -> RpcError {
     tracing::error!(%error, "reply_not_serialised");
     RpcError::internal()
 }
 
-/// A reply as one line of at most `limit` bytes: what is longer is replaced by an error that says so.
+/// Encodes a reply as one line of at most `limit` bytes. A longer reply is replaced by a `reply_too_large`
+/// error.
 pub(crate) fn write(id: Option<&Id>, reply: &Reply, limit: usize) -> Vec<u8> {
     let line = encode(id, reply);
     if line.len() <= limit + 1 {
@@ -127,7 +129,7 @@ pub(crate) fn write(id: Option<&Id>, reply: &Reply, limit: usize) -> Vec<u8> {
     }
 }
 
-/// A notification as one line.
+/// Encodes a notification as one line.
 pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     #[derive(Serialize)]
     struct Notification<'a, P> {
@@ -135,7 +137,7 @@ pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
         method: &'a str,
         params: &'a P,
     }
-    // JSON that is already written, and numbers: there is nothing here that could fail.
+    // The parameters are JSON values and numbers, whose serialisation cannot fail.
     let mut line = serde_json::to_vec(&Notification { jsonrpc: "2.0", method, params }).unwrap_or_default();
     line.push(b'\n');
     line
@@ -145,7 +147,7 @@ fn encode(id: Option<&Id>, reply: &Reply) -> Vec<u8> {
     let length = reply.as_ref().map_or(0, |Json(result)| result.len());
     let mut line = Vec::with_capacity(ENVELOPE_BYTES + length);
     line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    // Strings and numbers: there is nothing here that could fail.
+    // Strings and numbers, whose serialisation cannot fail.
     let _ = serde_json::to_writer(&mut line, &id);
     match reply {
         Ok(Json(result)) => {
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_messages_are_read() {
+    fn valid_messages_are_parsed() {
         let check = |text: &str, expect: &str| {
             let message = match read(text).unwrap() {
                 Message::Request { id, method, params } => format!("{} {method} {params:?}", json!(id)),
@@ -185,7 +187,7 @@ mod tests {
         check(&format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(256)), "\"xxx");
     }
 
-    /// The line gets this error, with these words in it, for this request.
+    /// Checks the error of an invalid line: codes, part of the message, and request id.
     #[track_caller]
     fn check(text: &str, code: i64, word: &str, says: &str, id: &str) {
         let unreadable = read(text).unwrap_err();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_not_json_are_refused() {
+    fn invalid_json_is_refused() {
         check("{", -32700, "syntax", "line 1 column 1", "null");
         check("GET / HTTP/1.1", -32700, "syntax", "", "null");
         check(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, -32700, "duplicate_key", "`id`", "null");
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_no_request_is_refused() {
+    fn json_that_is_not_a_request_is_refused() {
         let bad = "bad_request";
         for not_an_object in ["5", "null", "\"x\"", "true"] {
             check(not_an_object, -32600, bad, "must be a JSON object", "null");

@@ -1,4 +1,5 @@
-//! The life of the daemon: binds, serves, and stops in order. What it serves is in `agent.rs` and `control.rs`.
+//! Life cycle of the daemon: binds the sockets, serves, and stops in order. The methods are in `agent.rs` and
+//! `control.rs`.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -23,52 +24,52 @@ use crate::settings::{Limits, Settings};
 use crate::socket::BoundSocket;
 use crate::worker::{self, Workers};
 
-/// The human's connections have places of their own: agents cannot fill them.
+/// Connections of the control socket. They are counted separately, so that agents cannot use them up.
 const CONTROL_CONNECTIONS: usize = 16;
-/// And they are kept free: whoever holds one and asks for nothing loses it, and followers get half of them, so that
-/// `sinew lockdown` finds a place.
+/// Limits that keep control connections available, so that `sinew lockdown` always gets one: an idle
+/// connection is closed, and only half of the connections may have subscriptions.
 const CONTROL_DOOR: Door = Door {
     max_connections: CONTROL_CONNECTIONS,
     max_followers: CONTROL_CONNECTIONS / 2,
     idle: Some(Duration::from_secs(30)),
 };
-/// How long to wait before a socket that could not be bound is tried again.
+/// Delay before another attempt to bind a socket.
 const BETWEEN_BINDS: Duration = Duration::from_secs(5);
-/// How long the last replies may take once the calls have ended.
+/// Time for sending the last replies after the calls have ended.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Asks a daemon in this process to stop. Clones ask the same one.
+/// Handle that stops a daemon in this process. Clones stop the same daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(CancellationToken);
 
 impl Stop {
-    /// Asks it to stop; asking twice changes nothing.
+    /// Requests the stop; a second request has no effect.
     pub fn request(&self) {
         self.0.cancel();
     }
 
-    /// Whether it was asked.
+    /// Returns true if a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 }
 
-/// How a daemon ended.
+/// Result of a stopped daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Every call had come to its end.
+    /// Every call had ended.
     Drained,
-    /// The time to drain was up; the ledger has these calls as begun and not ended.
+    /// The drain timeout passed; the ledger records these calls as started but not ended.
     CutShort {
-        /// How many.
+        /// Number of calls that were still running.
         running: usize,
     },
-    /// A second signal: at once.
+    /// A second signal forced an immediate stop.
     Forced,
 }
 
-/// Serves until told to stop, by a signal, `control/shutdown` or `stop`. The lock shows that the state is ours;
-/// whoever holds it closes the ledger before giving it back.
+/// Serves until a signal, `control/shutdown` or `stop` requests a stop. The lock proves that this process
+/// owns the state; its holder must close the ledger before it releases the lock.
 pub async fn serve(
     layer: Arc<ToolExecutionLayer>,
     home: &Home,
@@ -83,9 +84,9 @@ pub async fn serve(
     let limits = within_descriptors(settings.limits);
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
-    // Before any door opens: whoever is let in finds nothing of an earlier life.
+    // Before any socket is bound, so that clients find no worker sockets of an earlier daemon.
     worker::sweep(home.run());
-    // The agents' door last: whoever sees it open finds the other one open too.
+    // The agent socket is bound last: a client that can connect to it can connect to the control socket too.
     let mut inherited = Inherited::from_manager();
     let mut control_socket = BoundSocket::open(control_path, &mut inherited, lock).await?;
     let mut agent_socket = BoundSocket::open(agent_path, &mut inherited, lock).await?;
@@ -114,7 +115,7 @@ pub async fn serve(
         never = reloader.follow((watch, held), hangup) => match never {},
         never = give_back_of_start(Arc::clone(&layer)) => match never {},
     }
-    // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
+    // New clients find no socket, instead of a connection that is never served.
     drop((agent_socket, control_socket));
     let exit = wind_down(&layer, &hall, &mut signals).await;
     workers.close_all();
@@ -122,7 +123,7 @@ pub async fn serve(
     Ok(exit)
 }
 
-/// Lets callers in, through another socket where the first one's file is gone. Those who are in stay in.
+/// Accepts connections, and binds the socket again if its file was removed. Open connections are kept.
 async fn attend<C: Send + Sync>(
     door: &Listener<C>,
     socket: &mut BoundSocket,
@@ -146,13 +147,15 @@ async fn attend<C: Send + Sync>(
     }
 }
 
-/// An agent may be silent for as long as it thinks, and each may follow the list of tools.
+/// Limits of the agent socket: no idle timeout, because an agent may be silent while its model works, and
+/// every connection may subscribe to the list of tools.
 fn agents_door(limits: Limits) -> Door {
     let max_connections = limits.max_connections;
     Door { max_connections, max_followers: max_connections, idle: None }
 }
 
-/// Lets the calls end, then the conversations. The layer refuses what still comes in, on record.
+/// Waits for the calls to end, then closes the connections. The execution layer refuses and records calls
+/// that still arrive.
 async fn wind_down(layer: &ToolExecutionLayer, hall: &Hall, signals: &mut Signals) -> Exit {
     let orderly = async {
         let running = layer.drain(hall.limits.drain).await;
@@ -167,7 +170,8 @@ async fn wind_down(layer: &ToolExecutionLayer, hall: &Hall, signals: &mut Signal
     }
 }
 
-/// Half of the descriptors are for tools, the ledger and the daemon itself, however many clients come.
+/// Reduces the connection limit so that half of the file descriptors remain for tools, the ledger and the
+/// daemon.
 fn within_descriptors(limits: Limits) -> Limits {
     let max_connections = limits.max_connections.min(affordable(descriptors()));
     Limits { max_connections, ..limits }
@@ -182,7 +186,7 @@ fn affordable(descriptors: u64) -> usize {
     half.saturating_sub(CONTROL_CONNECTIONS).max(1)
 }
 
-/// The signals that mean something to the daemon.
+/// Signals that stop the daemon.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -203,12 +207,13 @@ impl Signals {
         }
     }
 
-    /// A request does not make a signal the second one: only an impatient person sends two.
+    /// Waits for a signal after the stop began. If `control/shutdown` caused the stop, the first signal
+    /// forces it.
     async fn told_again(&mut self) {
         self.next().await;
     }
 
-    /// The next signal that asks to stop.
+    /// Waits for the next SIGTERM or SIGINT.
     async fn next(&mut self) {
         let name = tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -226,7 +231,7 @@ mod tests {
     use super::*;
     use crate::tests::daemon::{Desk, limits, listener};
 
-    /// Whoever comes by this path is answered.
+    /// Asserts that a request on this path gets a reply.
     async fn must_answer(path: &Path) {
         let mut stream = BufReader::new(UnixStream::connect(path).await.unwrap());
         stream
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_door_whose_file_was_removed_is_found_again() {
+    async fn removed_socket_file_is_bound_again() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
         home.prepare().unwrap();
@@ -257,7 +262,7 @@ mod tests {
                 }
                 must_answer(&path).await;
             }
-            inside.write_all(b"{}\n").await.expect("who is in stays in");
+            inside.write_all(b"{}\n").await.expect("open connections are kept");
         };
         tokio::select! {
             never = attend(&door, &mut socket, (&path, &lock)) => match never {},
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_leave_descriptors_for_the_work() {
+    fn connections_leave_descriptors_for_tools() {
         for (descriptors, expect) in [(64, 16), (256, 112), (1024, 496), (0, 1), (u64::MAX, usize::MAX / 2)] {
             let afforded = affordable(descriptors);
             assert!(afforded.abs_diff(expect) <= CONTROL_CONNECTIONS, "{descriptors}: {afforded}");

@@ -1,4 +1,4 @@
-//! What one socket offers: a table of methods, and how a request finds its own. The methods themselves live in
+//! Service of one socket: a table of methods, and the dispatch of requests to them. The methods are in
 //! `methods/`, `mcp/` and `control/`, one file each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,65 +12,71 @@ use crate::notify::Following;
 use crate::rpc::{Id, Params, Reply, RpcError};
 use crate::session::Session;
 
-/// One socket's methods, and what they work on.
+/// Stands for a method that there is none of.
+const UNKNOWN: &str = "(unknown)";
+
+/// Methods of one socket and their shared context.
 pub(crate) struct Service<C: 'static> {
-    /// The socket's name, for messages.
+    /// Name of the socket, for messages.
     pub(crate) socket: &'static str,
     pub(crate) methods: &'static [Method<C>],
     pub(crate) notices: &'static [Notice],
-    /// The other socket, and whether a method is there, for messages.
+    /// Name of the other socket and a test for its methods, for messages.
     pub(crate) elsewhere: (&'static str, fn(&str) -> bool),
-    /// The worker session that everything said here is in.
+    /// Worker session that every request on this socket belongs to.
     pub(crate) worker: Option<Arc<str>>,
-    /// What a peer is told of a line that is no message.
+    /// Builds the error for a line that is not a valid message.
     pub(crate) malformed: fn(&C, &Session, RpcError) -> RpcError,
+    /// Admits a request to a method, or refuses it because its caller is over a limit.
+    pub(crate) admit: fn(&C, &Session, &'static str) -> Result<(), RpcError>,
     pub(crate) context: C,
 }
 
-/// A method that answers requests.
+/// Method that handles requests.
 pub(crate) struct Method<C> {
     pub(crate) name: &'static str,
     pub(crate) run: fn(&C, &mut Session, Call) -> Result<Answer, RpcError>,
 }
 
-/// What a method is given.
+/// Request passed to a method.
 pub(crate) struct Call {
     pub(crate) id: Id,
     pub(crate) params: Params,
-    /// When the first byte of the request came.
+    /// Arrival time of the first byte of the request.
     pub(crate) began: Instant,
-    /// Fired when the client takes the request back.
+    /// Cancelled when the client cancels the request.
     pub(crate) withdrawn: CancellationToken,
 }
 
-/// A reply that is still to come.
+/// Future of a deferred reply.
 pub(crate) type Replying = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-/// How a method answers.
+/// Way in which a method replies.
 pub(crate) enum Answer {
-    /// At once, before the next line is read: what changes the session, or costs nothing.
+    /// Sent immediately, before the next line is read: for methods that change the connection state or are
+    /// cheap.
     Now(Reply),
-    /// When it is done, beside whatever else the connection asks; begun in the order of the lines.
+    /// Sent when the result is ready, concurrently with other requests; started in the order of the lines.
     Later(Replying),
-    /// The same for what has no order: of several that came together, each is begun by whichever worker is free.
+    /// Like `Deferred`, without an order: if more lines are buffered, any idle worker thread may start it.
     Shared(Replying),
-    /// At once, and then again and again, until the client closes its side.
+    /// Sent immediately, followed by notifications until the client closes the connection.
     Follow(Reply, Following),
-    /// Never, as long as both sides are there: what is said meanwhile is what was asked for.
+    /// No reply, only notifications until the request is cancelled or the connection ends.
     Listen(Following),
 }
 
-/// A notification that means something.
+/// Handler of a known notification.
 pub(crate) struct Notice {
     pub(crate) name: &'static str,
     pub(crate) run: fn(Params) -> Effect,
 }
 
-/// What a notification does to its connection.
+/// Effect of a notification on its connection.
 pub(crate) enum Effect {
-    /// Nothing.
+    /// No effect.
     Nothing,
-    /// The client takes this request back.
+    /// Cancels this request.
     Withdraw(Id),
 }
 
@@ -85,11 +91,14 @@ impl Answer {
 }
 
 impl<C> Service<C> {
-    /// Starts the answer to a request. A method that panics has answered with an error.
+    /// Runs the method of a request. A panic of the method becomes an internal error.
     pub(crate) fn request(&self, session: &mut Session, method: &str, call: Call) -> Answer {
-        let Some(method) = self.methods.iter().find(|known| known.name == method) else {
-            return Answer::Now(Err(self.unknown(method)));
-        };
+        let known = self.methods.iter().find(|known| known.name == method);
+        if let Err(refused) = (self.admit)(&self.context, session, known.map_or(UNKNOWN, |known| known.name))
+        {
+            return Answer::Now(Err(refused));
+        }
+        let Some(method) = known else { return Answer::Now(Err(self.unknown(method))) };
         let run = AssertUnwindSafe(|| (method.run)(&self.context, session, call));
         match catch_unwind(run) {
             Ok(Ok(answer)) => answer,
@@ -98,8 +107,8 @@ impl<C> Service<C> {
         }
     }
 
-    /// Takes note of a notification. An unknown one is passed over, and so is a method sent without an id: a call
-    /// whose end nobody could be told must not run.
+    /// Handles a notification. An unknown one is ignored, and so is a method sent without an id: a call whose
+    /// outcome cannot be reported must not run.
     pub(crate) fn notice(&self, method: &str, params: Params) -> Effect {
         match self.notices.iter().find(|known| known.name == method) {
             Some(notice) => (notice.run)(params),

@@ -1,4 +1,4 @@
-//! What is known of one connection: who the kernel says it is, and what it said in its handshake.
+//! State of one connection: peer credentials from the kernel, MCP handshake, and worker sessions.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::notify::Notifier;
 use crate::outbox::Outbox;
 use crate::worker::WorkerDoor;
 
-/// One connection's identity and its MCP state.
+/// Identity and protocol state of one connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Unique in this daemon's life.
+    /// Number of the connection, unique while this daemon runs.
     pub(crate) connection: u64,
     pub(crate) peer: Peer,
     /// Set by `initialize`.
     pub(crate) handshake: Option<Handshake>,
-    /// The way back to the client, once the conversation has begun.
+    /// Queue of outgoing lines, once the connection is served.
     pub(crate) outbox: Option<Outbox>,
-    /// The worker session that it is in, by the door it came through.
+    /// Worker session of the connection, if it came through a worker socket.
     pub(crate) worker: Option<Arc<str>>,
-    /// The doors it opened for workers, which close with it.
+    /// Worker sockets that this connection opened; they close with it.
     pub(crate) workers: Vec<WorkerDoor>,
 }
 
-/// Who is at the other end, as the kernel says.
+/// Peer credentials reported by the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,
@@ -37,12 +37,12 @@ impl Session {
         Session { connection, peer, handshake: None, outbox: None, worker, workers: Vec::new() }
     }
 
-    /// A way to say something before or after an answer.
+    /// Returns a sender for notifications before or after the reply.
     pub(crate) fn notifier(&self) -> Option<Notifier> {
         self.outbox.clone().map(Notifier::new)
     }
 
-    /// The party on whose behalf a call through this door runs.
+    /// Returns the caller on whose behalf a call through this endpoint runs.
     pub(crate) fn caller(&self, door: Door) -> Caller {
         Caller {
             uid: self.peer.uid,

@@ -1,5 +1,5 @@
-//! The settings of the daemon, checked: every limit within its bounds, every workspace an absolute path. Whether
-//! a workspace exists, and what a caller may do there, is for others to find out when it matters.
+//! Checked settings of the daemon: every limit is within its bounds, every workspace is an absolute path.
+//! The existence of a workspace and the caller's rights there are checked when a call uses it.
 
 mod approvals;
 mod keys;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use document::{Document, DocumentError, Located};
+use strict_yaml::{Document, DocumentError, Located};
 use telemetry::TelemetrySettings;
 
 use crate::error::ServeError;
@@ -28,57 +28,57 @@ pub use undo::UndoSettings;
 pub(crate) use web::WebFile;
 pub use web::{ProviderSetting, RobotsSetting, SearchProvider, WebSettings};
 
-/// The settings file as it is written out for editing: every key with its default.
+/// Template of the settings file, with the default of every key.
 pub const SETTINGS_TEMPLATE: &str = include_str!("../../../config/sinew.yaml");
 
-/// The settings of the daemon.
+/// Checked settings of the daemon.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The folders callers work in, in the order of the file.
+    /// Workspaces of callers, in the order of the file.
     pub workspaces: Vec<WorkspaceSetting>,
-    /// What happens to a changed configuration that loosens something.
+    /// Handling of configuration changes that loosen the policy.
     pub reload: ReloadMode,
-    /// What connections may take.
+    /// Limits of connections.
     pub limits: Limits,
-    /// The record of what was decided and done.
+    /// Retention and availability settings of the ledger.
     pub ledger: LedgerSettings,
-    /// How the web tools go out.
+    /// Settings of the web tools.
     pub web: WebSettings,
-    /// The keys of servers on the network, by name.
+    /// API keys of network servers, by name.
     pub keys: BTreeMap<String, KeySetting>,
-    /// Questions to a human.
+    /// Approval requests to the operator.
     pub approvals: ApprovalSettings,
-    /// What is kept so that changes can be undone.
+    /// Retention of earlier file states for undo.
     pub undo: UndoSettings,
-    /// What the daemon says of itself, and to whom.
+    /// Logging and telemetry export.
     pub telemetry: TelemetrySettings,
 }
 
-/// One folder callers work in.
+/// One workspace of callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceSetting {
-    /// Absolute, as written; not resolved.
+    /// Absolute path as written; symbolic links are not resolved.
     pub path: PathBuf,
-    /// What callers may do there.
+    /// Access of callers.
     pub access: WorkspaceAccess,
-    /// Where it stands in the file.
+    /// Line in the settings file.
     pub line: u64,
 }
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest message in either direction.
+    /// Longest message in either direction.
     pub max_line_bytes: usize,
-    /// Connections to the agent socket at a time.
+    /// Maximum number of concurrent connections to the agent socket.
     pub max_connections: usize,
-    /// Calls of one connection at a time.
+    /// Maximum number of concurrent calls of one connection.
     pub max_in_flight: usize,
-    /// How long running calls may go on when the daemon is told to stop.
+    /// Time for running calls to end when the daemon stops.
     pub drain: Duration,
-    /// How long a client may leave its replies unread.
+    /// Longest time a client may leave its replies unread.
     pub write_stall: Duration,
-    /// How long the answers of calls that have ended may take when the daemon stops.
+    /// Time for sending the replies of calls that have just ended, when the daemon stops.
     pub last_words: Duration,
 }
 
@@ -96,17 +96,18 @@ impl Default for Limits {
 }
 
 impl Settings {
-    /// Reads `config/sinew.yaml`. A missing file means the defaults; a file that others could have changed is refused.
+    /// Reads `config/sinew.yaml`. A missing file means the defaults; a file that other users can write is
+    /// refused.
     pub fn load(home: &Home) -> Result<Self, ServeError> {
         let path = home.settings_file();
-        // A link that leads nowhere is there, and is an error.
+        // A dangling symbolic link is not a missing file, but an error.
         match std::fs::symlink_metadata(&path) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(Settings::default()),
             _ => Ok(Self::read(&Document::read_trusted(&path)?, home.user_home())?),
         }
     }
 
-    /// What a text would mean as the settings file of this home.
+    /// Parses a text as the settings file of this home.
     pub fn parse(home: &Home, text: &str) -> Result<Self, ServeError> {
         let name = home.settings_file().display().to_string();
         Ok(Self::read(&Document::from_text(&name, text)?, home.user_home())?)
@@ -163,7 +164,7 @@ fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, Docume
     })
 }
 
-/// A number within its bounds, or the place of one that is not.
+/// Checks that a number is within its bounds; the error has its location.
 fn bounded(
     document: &Document,
     key: &str,
@@ -202,7 +203,7 @@ fn check_workspace(
         return Err(refuse("is not an absolute path").suggest("begin it with `/` or `~/`"));
     }
     if path.components().any(|part| part == Component::ParentDir) {
-        return Err(refuse("contains `..`").suggest("write the folder that is meant"));
+        return Err(refuse("contains `..`").suggest("write the resolved path"));
     }
     Ok(WorkspaceSetting { path, access, line: entry.line })
 }
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_the_default() {
+    fn omitted_settings_use_the_defaults() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
         assert_eq!(Settings::load(&home).unwrap(), Settings::default(), "no file");
@@ -232,13 +233,13 @@ mod tests {
         assert_eq!(Settings::load(&home).unwrap().telemetry.log.level, "debug");
         std::fs::set_permissions(home.settings_file(), Permissions::from_mode(0o666)).unwrap();
         let message = Settings::load(&home).unwrap_err().to_string();
-        assert!(message.contains("chmod go-w"), "whoever may write it sets the workspaces: {message}");
+        assert!(message.contains("chmod go-w"), "a user who can write it sets the workspaces: {message}");
         let template = Settings::parse(&home, SETTINGS_TEMPLATE).unwrap();
         assert_eq!(template, Settings::default(), "the template states the defaults");
     }
 
     #[test]
-    fn values_are_taken() {
+    fn values_are_read() {
         let settings = read(concat!(
             "workspaces:\n  - /srv/a\n  - ~/b\n  - {path: \"~\", access: read_write}\n",
             "  - path: /srv/c\n    access: read_only\n",
@@ -270,6 +271,8 @@ mod tests {
         let expect = LedgerSettings {
             keep_bytes: 16 << 20,
             keep_for: Some(Duration::from_secs(30 * 24 * 60 * 60)),
+            keep_at_least: Duration::from_secs(30 * 24 * 60 * 60),
+            max_bytes: 8 << 30,
             when_unavailable: WhenUnavailable::AllowReads,
         };
         assert_eq!(settings.ledger, expect);
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_located() {
+    fn errors_are_located() {
         let check = |text: &str, line: u64, expect: &str| {
             let error = read(text).unwrap_err();
             assert!(error.to_string().contains(expect), "{error}");
@@ -330,9 +333,14 @@ mod tests {
             "keep_bytes is 5: it must be between 16777216 and 1099511627776",
         );
         check("ledger:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
+        check(
+            "ledger:\n  keep_days: 5\n  keep_at_least_days: 6\n",
+            3,
+            "keep_at_least_days is 6: it must be between 0 and 5",
+        );
         check("ledger: {keep_bites: 1}\n", 1, "did you mean `keep_bytes`?");
         check("approvals:\n  notify: loudly\n", 2, "unknown word `loudly`");
-        check("approvals:\n  notify: []\n", 2, "names no program");
+        check("approvals:\n  notify: []\n", 2, "the list is empty");
         check("ledger:\n  when_unavailable: allow\n", 2, "unknown word `allow`");
         check("web: {robot: ignore}\n", 1, "did you mean `robots`?");
         check("web:\n  ca_file: here.pem\n", 2, "is not an absolute path");
@@ -347,18 +355,18 @@ mod tests {
         provider("{name: searxng, url: \"ftp://localhost\"}", "is not an address");
         provider("{name: searxng, url: \"http://me:key@localhost\"}", "user and password");
         provider("{name: searxng, url: \"http://localhost/?a=b\"}", "no query");
-        provider("{name: brave, url: \"http://brave.example.org\"}", "would travel in the open");
+        provider("{name: brave, url: \"http://brave.example.org\"}", "would be sent unencrypted");
         provider("{name: brave, key_file: keys/brave}", "is not an absolute path");
         provider("{name: brave, key: secret}", "unknown key `key`");
         check("keys:\n  exa: {key_file: /k}\n", 2, "host");
-        check("keys:\n  exa: {host: https://mcp.exa.ai, key_file: /k}\n", 2, "its host is none");
+        check("keys:\n  exa: {host: https://mcp.exa.ai, key_file: /k}\n", 2, "its host is not a host name");
         check("keys:\n  exa: {host: mcp.exa.ai, key_file: k}\n", 2, "is not an absolute path");
         check("keys:\n  exa: {host: mcp.exa.ai, key: secret}\n", 2, "unknown key `key`");
         check("undo:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
     }
 
     #[test]
-    fn a_key_that_stands_where_its_place_belongs_is_not_repeated() {
+    fn misplaced_api_key_is_not_quoted_in_the_error() {
         let planted = "plainword7f3a9";
         for text in [
             "keys: {exa: PLANTED}\n",
@@ -376,8 +384,8 @@ mod tests {
             "\"keys\": {exa: PLANTED}\n",
             "web:\n  search:\n    providers:\n      - {name: brave, key: PLANTED}\n",
         ] {
-            let told = read(&text.replace("PLANTED", planted)).unwrap_err().to_string();
-            assert!(!told.contains(planted), "{text}\n{told}");
+            let message = read(&text.replace("PLANTED", planted)).unwrap_err().to_string();
+            assert!(!message.contains(planted), "{text}\n{message}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A socket file: bound in a private folder, replaced only when dead, removed only when it is still ours.
+//! Listening socket and its file: bound in a private folder, replaced only if no process listens on it, and
+//! removed only if it is still the file that this process created.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -12,12 +13,13 @@ use crate::activation::Inherited;
 use crate::error::ServeError;
 use crate::lock::StateLock;
 
-/// How many may wait to be let in.
+/// Length of the listen backlog.
 const BACKLOG: u32 = 1024;
-/// How often a socket file is looked for. Systems tidy up old files; none does so every minute.
+/// Interval at which the socket file is checked. Cleanup jobs of the system may remove it; they run far less
+/// often.
 const GLANCE: Duration = Duration::from_secs(20);
 
-/// A listening socket and its file. The file goes when this does.
+/// Listening socket and its file. The file is removed on drop.
 #[derive(Debug)]
 pub(crate) struct BoundSocket {
     listener: UnixListener,
@@ -25,17 +27,17 @@ pub(crate) struct BoundSocket {
     owner: Owner,
 }
 
-/// Whose file a socket is.
+/// Owner of a socket file.
 #[derive(Debug, PartialEq, Eq)]
 enum Owner {
-    /// Ours, and this one.
+    /// This process; identifies the file it created.
     Us { device: u64, inode: u64 },
-    /// The service manager's, which keeps it for the next daemon.
+    /// The service manager, which keeps the file for the next daemon.
     Manager,
 }
 
 impl BoundSocket {
-    /// The socket that a service manager handed over for this path, or one that is bound now.
+    /// Takes the inherited socket for this path, or binds a new one.
     pub(crate) async fn open(
         path: &Path,
         inherited: &mut Inherited,
@@ -47,18 +49,20 @@ impl BoundSocket {
         Ok(BoundSocket { listener, path: path.to_owned(), owner: Owner::Manager })
     }
 
-    /// Binds. The lock proves that no other starter is between looking at the old file and removing it.
+    /// Binds, after removing a stale socket. The lock proves that no other starting process is between the
+    /// check of the old file and its removal.
     pub(crate) async fn bind(path: &Path, _lock: &StateLock) -> Result<Self, ServeError> {
         clear_the_way(path).await?;
         Self::bind_new(path)
     }
 
-    /// Binds where nothing is. Whatever is there stays, and is an error.
+    /// Binds to a path where no file exists. An existing file is an error and is not changed.
     pub(crate) fn bind_new(path: &Path) -> Result<Self, ServeError> {
         let failed = |cause| ServeError::io("bind the socket", path, cause);
         let socket = UnixSocket::new_stream().map_err(failed)?;
         socket.bind(path).map_err(failed)?;
-        // The umask decides the first mode; nobody is let in before it is the right one.
+        // The umask determines the initial mode; `listen` comes after the mode is correct, so no one connects
+        // before.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         let listener = socket.listen(BACKLOG).map_err(failed)?;
         let facts = fs::symlink_metadata(path).map_err(failed)?;
@@ -69,7 +73,8 @@ impl BoundSocket {
         &self.listener
     }
 
-    /// Returns when the file is gone and nobody can find the way in any more. A manager looks after its own.
+    /// Waits until the file has been removed or replaced, so that clients cannot connect any more. Never
+    /// returns for an inherited socket, whose file the service manager maintains.
     pub(crate) async fn vanished(&self) {
         if self.owner == Owner::Manager {
             return std::future::pending().await;
@@ -98,12 +103,12 @@ impl Drop for BoundSocket {
     }
 }
 
-/// Removes a socket that nothing listens on. Anything else in this place stays, and is an error.
+/// Removes a socket file that no process listens on. Any other file is an error and is not changed.
 async fn clear_the_way(path: &Path) -> Result<(), ServeError> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(cause) => return Err(ServeError::io("look at", path, cause)),
+        Err(cause) => return Err(ServeError::io("inspect", path, cause)),
     };
     if !facts.file_type().is_socket() {
         return Err(ServeError::NotASocket { path: path.to_owned() });
@@ -113,7 +118,8 @@ async fn clear_the_way(path: &Path) -> Result<(), ServeError> {
             tracing::info!(path = %path.display(), "stale_socket_removed");
             fs::remove_file(path).map_err(|cause| ServeError::io("remove the stale socket", path, cause))
         }
-        // A full backlog is a live socket too: only a refusal proves that nobody listens.
+        // A full backlog belongs to a live socket too: only a refused connection proves that no process
+        // listens.
         connected => {
             let peer = connected.ok().and_then(|stream| stream.peer_cred().ok());
             Err(ServeError::SocketInUse { pid: peer.and_then(|peer| peer.pid()), path: path.to_owned() })
@@ -135,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_is_private_and_goes_with_its_owner() {
+    async fn socket_is_private_and_removed_on_drop() {
         let (_folder, home, lock) = home();
         let path = home.agent_socket();
         let bound = BoundSocket::bind(&path, &lock).await.unwrap();
@@ -146,10 +152,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    async fn stale_socket_is_replaced_and_live_one_is_kept() {
         let (_folder, home, lock) = home();
         let path = home.agent_socket();
-        // The listener is closed and its file stays, as after a crash.
+        // Closing the listener leaves its file behind, as a crash does.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let bound = BoundSocket::bind(&path, &lock).await.unwrap();
@@ -162,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_ours_is_left_alone() {
+    async fn foreign_files_are_left_alone() {
         let (_folder, home, lock) = home();
         let path = home.control_socket();
         fs::write(&path, "precious").unwrap();
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_vanished_is_noticed_and_a_managers_is_left_to_it() {
+    async fn removed_file_is_noticed_and_managed_one_is_kept() {
         let (_folder, home, lock) = home();
         let path = home.agent_socket();
         let bound = BoundSocket::bind(&path, &lock).await.unwrap();
@@ -188,6 +194,6 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let given = BoundSocket { listener, path: path.clone(), owner: Owner::Manager };
         drop(given);
-        assert!(path.exists(), "the next daemon gets it again");
+        assert!(path.exists(), "the service manager keeps it for the next daemon");
     }
 }

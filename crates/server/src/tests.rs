@@ -1,4 +1,4 @@
-//! Conversations over real Unix sockets, with a service of a few methods in place of the layer.
+//! Tests over real Unix sockets, with a service of a few test methods in place of the execution layer.
 
 pub(crate) mod daemon;
 
@@ -15,7 +15,7 @@ use crate::listener::{Door, Hall};
 use crate::settings::Limits;
 
 #[test]
-fn answers_come_as_they_are_ready() {
+fn replies_are_sent_as_they_become_ready() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     client.ask(1, "wait", &json!({}));
@@ -26,18 +26,18 @@ fn answers_come_as_they_are_ready() {
 }
 
 #[test]
-fn calls_that_come_together_are_shared_among_the_workers() {
+fn buffered_calls_run_on_several_worker_threads() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "meet"}));
     client.send((0..3).map(ask).collect::<String>());
     for _ in 0..3 {
-        assert_eq!(client.hear()["result"], true, "it had no company on another worker");
+        assert_eq!(client.hear()["result"], true, "no other call ran on another worker thread");
     }
 }
 
 #[test]
-fn what_has_an_order_is_begun_in_it_however_it_came() {
+fn ordered_calls_start_in_the_order_of_their_lines() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "in_turn"}));
@@ -47,7 +47,7 @@ fn what_has_an_order_is_begun_in_it_however_it_came() {
 }
 
 #[test]
-fn what_was_asked_is_begun_though_its_client_is_gone() {
+fn received_requests_start_after_the_client_disconnects() {
     let daemon = daemon(limits());
     for _ in 0..20 {
         let mut client = daemon.client();
@@ -56,19 +56,19 @@ fn what_was_asked_is_begun_though_its_client_is_gone() {
         drop(client);
     }
     let asked = || daemon.desk.asked.load(Ordering::SeqCst);
-    daemon.until("many are asked", |_| asked() > 100);
-    // Whatever was let go of unbegun would be missing for good.
-    daemon.until("all of them are begun", |daemon| daemon.begun() == asked());
+    daemon.until("many requests arrive", |_| asked() > 100);
+    // A request that was dropped before its start would stay missing.
+    daemon.until("all of them are started", |daemon| daemon.begun() == asked());
 }
 
 #[test]
-fn calls_that_come_together_are_begun_within_the_limit() {
+fn buffered_calls_start_within_the_in_flight_limit() {
     let daemon = daemon(Limits { max_in_flight: 2, ..limits() });
     let mut client = daemon.client();
     let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "wait"}));
     client.send((0..5).map(ask).collect::<String>());
     for open in 2..=5 {
-        daemon.until("as many as may be are begun", |daemon| daemon.begun() >= open);
+        daemon.until("as many calls run as the limit allows", |daemon| daemon.begun() >= open);
         daemon.client().expect_alive();
         assert_eq!(daemon.begun(), open);
         daemon.open_gate(1);
@@ -79,7 +79,7 @@ fn calls_that_come_together_are_begun_within_the_limit() {
 }
 
 #[test]
-fn bad_lines_are_answered_and_the_connection_lives() {
+fn invalid_lines_get_an_error_and_the_connection_stays() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     let deep = format!(
@@ -124,7 +124,7 @@ fn bad_lines_are_answered_and_the_connection_lives() {
 }
 
 #[test]
-fn a_notification_gets_no_answer_whatever_it_says() {
+fn notification_never_gets_a_reply() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     for line in [
@@ -137,11 +137,11 @@ fn a_notification_gets_no_answer_whatever_it_says() {
         client.send(format!("{line}\n"));
     }
     client.expect_alive();
-    assert_eq!(daemon.begun(), 0, "a call that nobody can be told about does not run");
+    assert_eq!(daemon.begun(), 0, "a call without an id does not run");
 }
 
 #[test]
-fn an_answer_that_is_not_wanted_any_more_is_not_sent() {
+fn cancelled_request_gets_no_reply() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     client.ask(1, "wait", &json!({}));
@@ -156,7 +156,7 @@ fn an_answer_that_is_not_wanted_any_more_is_not_sent() {
 }
 
 #[test]
-fn an_open_id_cannot_be_used_again_and_a_closed_one_can() {
+fn open_id_is_refused_and_closed_id_can_be_reused() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     client.ask(1, "wait", &json!({}));
@@ -175,7 +175,7 @@ fn an_open_id_cannot_be_used_again_and_a_closed_one_can() {
 }
 
 #[test]
-fn beyond_the_limit_nothing_is_read_until_a_call_ends() {
+fn at_the_limit_nothing_is_read_until_a_call_ends() {
     let daemon = daemon(Limits { max_in_flight: 2, ..limits() });
     let (mut busy, mut other) = (daemon.client(), daemon.client());
     for id in 0..5 {
@@ -196,7 +196,7 @@ fn beyond_the_limit_nothing_is_read_until_a_call_ends() {
 }
 
 #[test]
-fn a_line_over_the_limit_ends_its_connection_only() {
+fn line_over_the_limit_closes_only_its_connection() {
     let daemon = daemon(limits());
     let mut other = daemon.client();
     let limit = limits().max_line_bytes;
@@ -207,7 +207,7 @@ fn a_line_over_the_limit_ends_its_connection_only() {
     let mut client = daemon.client();
     client.send(line(limit));
     assert_eq!(client.hear()["id"], 1, "exactly the limit");
-    // The whole of it is written before anything is read, as simple clients do.
+    // Simple clients write the whole line before they read anything.
     for length in [limit + 1, 20 * limit] {
         let mut client = daemon.client();
         client.send(line(length));
@@ -219,7 +219,7 @@ fn a_line_over_the_limit_ends_its_connection_only() {
 }
 
 #[test]
-fn an_endless_line_is_cut_off() {
+fn endless_line_is_cut_off() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     let mut sent = 0u64;
@@ -238,7 +238,7 @@ fn an_endless_line_is_cut_off() {
 }
 
 #[test]
-fn other_protocols_are_turned_away() {
+fn other_protocols_are_rejected() {
     let daemon = daemon(limits());
     for hello in
         [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\x00\x00"]
@@ -257,7 +257,7 @@ fn other_protocols_are_turned_away() {
 }
 
 #[test]
-fn whoever_has_said_all_still_gets_the_answers() {
+fn half_closed_client_still_gets_its_replies() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     client.ask(1, "wait", &json!({}));
@@ -271,7 +271,7 @@ fn whoever_has_said_all_still_gets_the_answers() {
 }
 
 #[test]
-fn a_panic_is_one_requests_own() {
+fn panic_affects_only_its_request() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     for method in ["panic_now", "panic_later"] {
@@ -284,7 +284,7 @@ fn a_panic_is_one_requests_own() {
 }
 
 #[test]
-fn a_foreign_user_gets_no_byte() {
+fn foreign_user_gets_no_byte() {
     let mut hall = Hall::new(limits());
     hall.own_uid += 1;
     let daemon = daemon_in(hall);
@@ -294,7 +294,7 @@ fn a_foreign_user_gets_no_byte() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn connection_over_the_limit_gets_a_busy_error() {
     let daemon = daemon(Limits { max_connections: 2, ..limits() });
     let (mut one, mut two) = (daemon.client(), daemon.client());
     one.expect_alive();
@@ -305,24 +305,24 @@ fn one_connection_too_many_is_told_so() {
     three.expect_end();
     one.expect_alive();
     drop((two, three));
-    daemon.until("the place is free again", |daemon| daemon.hall.connections.len() == 1);
+    daemon.until("the connection slot is free again", |daemon| daemon.hall.connections.len() == 1);
     daemon.client().expect_alive();
 }
 
 #[test]
-fn a_client_that_never_reads_is_disconnected() {
+fn client_that_never_reads_is_disconnected() {
     let daemon = daemon(Limits { max_line_bytes: 4 * 1024 * 1024, ..limits() });
     let mut client = daemon.client();
     for id in 0..64 {
         client.ask(id, "large", &json!({"bytes": 1024 * 1024}));
     }
     client.ask("last", "wait", &json!({}));
-    daemon.until("it is given up", |daemon| daemon.hall.connections.is_empty());
+    daemon.until("it is disconnected", |daemon| daemon.hall.connections.is_empty());
     daemon.client().expect_alive();
 }
 
 #[test]
-fn a_reply_over_the_limit_is_an_error_not_a_broken_line() {
+fn reply_over_the_limit_is_an_error_not_a_broken_line() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     client.ask(1, "large", &json!({"bytes": limits().max_line_bytes}));
@@ -331,7 +331,7 @@ fn a_reply_over_the_limit_is_an_error_not_a_broken_line() {
 }
 
 #[test]
-fn a_client_that_dies_leaves_nothing_behind() {
+fn client_that_dies_leaves_nothing_behind() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     client.ask(1, "wait", &json!({}));
@@ -344,7 +344,7 @@ fn a_client_that_dies_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_stop_answers_what_is_open() {
+fn stop_sends_an_error_for_every_open_request() {
     let daemon = daemon(limits());
     let (mut idle, mut waiting) = (daemon.client(), daemon.client());
     idle.expect_alive();
@@ -359,7 +359,7 @@ fn a_stop_answers_what_is_open() {
 }
 
 #[test]
-fn a_stop_does_not_take_the_answer_of_a_call_that_has_ended() {
+fn stop_still_sends_the_reply_of_a_finished_call() {
     for _ in 0..20 {
         let daemon = daemon(Limits { last_words: Duration::from_secs(20), ..limits() });
         let mut client = daemon.client();
@@ -372,14 +372,14 @@ fn a_stop_does_not_take_the_answer_of_a_call_that_has_ended() {
     }
 }
 
-/// Runs in a process of its own, because the limit is the whole process's.
+/// Runs in a process of its own, because the descriptor limit applies to the whole process.
 #[test]
-fn out_of_descriptors_the_daemon_rests_and_recovers() {
+fn daemon_recovers_from_descriptor_exhaustion() {
     const CHILD: &str = "SINEW_TEST_OUT_OF_DESCRIPTORS";
     if std::env::var_os(CHILD).is_some() {
         return out_of_descriptors();
     }
-    let name = "tests::out_of_descriptors_the_daemon_rests_and_recovers";
+    let name = "tests::daemon_recovers_from_descriptor_exhaustion";
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -393,7 +393,7 @@ fn out_of_descriptors() {
     let mut open = daemon.client();
     open.expect_alive();
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    // The next descriptor's number is how many there are.
+    // The number of a new descriptor equals the count of open ones.
     let used = std::os::fd::AsRawFd::as_raw_fd(&std::fs::File::open("/dev/null").unwrap());
     let limit = u64::try_from(used).unwrap() + 3;
     let clients: Vec<UnixStream> = {
@@ -418,24 +418,25 @@ fn out_of_descriptors() {
 }
 
 #[test]
-fn places_are_kept_free_of_those_who_want_nothing() {
+fn idle_connections_are_closed_and_followers_limited() {
     let folder = tempfile::tempdir().unwrap();
     let door = Door { max_connections: 4, max_followers: 2, idle: Some(Duration::from_millis(100)) };
     let daemon = daemon_behind(door, Hall::new(limits()), folder.path().join("test.sock"));
-    // Each asks as soon as it is there: who waits for a neighbour's answer first may be shown out as idle.
+    // Each client sends a request as soon as it connects; one that waited for another's reply could be closed
+    // as idle.
     let (mut first, mut second) = (daemon.following(), daemon.following());
     first.ask(2, "follow", &json!({}));
-    assert!(first.hear()["result"].is_object(), "one place is enough for all that it follows");
+    assert!(first.hear()["result"].is_object(), "one slot covers all subscriptions of a connection");
     let mut third = daemon.client();
     third.ask(2, "wait", &json!({}));
     third.ask(1, "follow", &json!({}));
     assert_eq!(third.hear_error(), "busy");
     let mut idle = daemon.client();
-    assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0, "it is shown out");
+    assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0, "an idle connection is closed");
     let mut late = daemon.client();
     late.expect_alive();
     daemon.open_gate(1);
-    assert_eq!(third.hear()["id"], 2, "who waits for an answer is not idle");
+    assert_eq!(third.hear()["id"], 2, "a client that waits for a reply is not idle");
     first.expect_alive();
     second.expect_alive();
 }

@@ -1,5 +1,6 @@
-//! The doors of workers: each session has a socket of its own, which its orchestrator hands on. Whatever comes through it
-//! is in that session. There is no way from here to other sessions, to the hook's questions or to the human's methods.
+//! Worker sockets: each worker session has a socket of its own, which its orchestrator passes to the worker.
+//! Every call on it belongs to that session. The methods for sessions, hooks and the operator do not exist on
+//! it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,11 +23,11 @@ use crate::session::Session;
 use crate::socket::BoundSocket;
 use crate::{mcp, methods};
 
-/// What the sockets of workers begin and end with; between them is what nobody guesses.
+/// Prefix and suffix of worker socket names; a random id is between them.
 const NAME: (&str, &str) = ("w-", ".sock");
-/// A worker talks over one connection, or a few.
+/// Maximum number of connections to one worker socket.
 const CONNECTIONS: usize = 4;
-/// How many sessions there may be at a time, descriptors allowing.
+/// Maximum number of open worker sockets; fewer if the file descriptor limit is low.
 const MOST_DOORS: usize = 64;
 
 const METHODS: &[Method<Agent>] = &[
@@ -39,7 +40,7 @@ const METHODS: &[Method<Agent>] = &[
     CALL,
 ];
 
-/// The same methods as elsewhere; but here a message that is no call costs one.
+/// Like the methods of the agent socket, but an invalid call is recorded and costs a hop.
 const EXECUTE: Method<Agent> = Method {
     name: methods::execute::METHOD.name,
     run: |agent, session, call| {
@@ -53,7 +54,7 @@ const CALL: Method<Agent> = Method {
     },
 };
 
-/// What a worker is told of a message that is no call: the error, and the refusal that stands for it on record.
+/// Records a refusal for an invalid message and adds it to the error that the worker gets.
 fn malformed(agent: &Agent, session: &Session, error: RpcError) -> RpcError {
     let result = agent.layer.refuse_malformed(session.caller(Door::Socket), &error.message);
     let metadata = result.metadata;
@@ -68,23 +69,25 @@ fn service(context: Agent, session: &str) -> Service<Agent> {
         elsewhere: (agent::SOCKET, |_| false),
         worker: Some(session.into()),
         malformed,
+        admit: agent::admit,
         context,
     }
 }
 
-/// All doors of workers.
+/// Creates and closes worker sockets.
 pub(crate) struct Workers {
     layer: Arc<ToolExecutionLayer>,
     hall: Hall,
     folder: PathBuf,
     places: Arc<Semaphore>,
-    /// All that are open, by their session.
+    /// All open sockets, by session id.
     doors: Arc<Doors>,
-    /// Those that outlive the connection that opened them, by the name they were given.
+    /// Sockets of named sessions, which outlive the connection that opened them, by name.
     named: Mutex<HashMap<String, WorkerDoor>>,
 }
 
-/// One door, in the hands of whoever opened it. With it goes the session, its socket and whatever is connected to it.
+/// Handle of one worker socket, held by its opener. Dropping it ends the session and removes the socket with
+/// its connections.
 pub(crate) struct WorkerDoor {
     pub(crate) opened: OpenedSession,
     pub(crate) socket: PathBuf,
@@ -92,7 +95,7 @@ pub(crate) struct WorkerDoor {
     doors: Arc<Doors>,
 }
 
-/// The doors that are open. One can be closed by whoever opened it, and over its head by the operator.
+/// Open worker sockets. The opener or the operator can close one.
 struct Doors {
     layer: Arc<ToolExecutionLayer>,
     open: Mutex<HashMap<String, Open>>,
@@ -106,32 +109,33 @@ struct Open {
 
 impl Doors {
     fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
-        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The map is consistent after every statement, so a panic of another holder cannot have broken it.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes a door and ends its session. Whether it was open.
+    /// Closes a socket and ends its session. Returns true if it was open.
     fn close(&self, id: &str, why: &str) -> bool {
         let Some(door) = self.open().remove(id) else { return false };
-        // On record first: whoever sees the socket gone finds the end of the session there.
+        // Recorded first: when a client sees that the socket is gone, the ledger already has the end of the
+        // session.
         let _ = self.layer.close_session(id, why);
         door.stop.cancel();
-        // The listener removes it too, when it gets to it; whoever looks now finds it gone already.
+        // The listener task also removes the file, but later; this makes the removal visible at once.
         let _ = fs::remove_file(&door.socket);
         true
     }
 }
 
-/// Why there is no door.
+/// Reason why a worker socket could not be opened.
 pub(crate) enum NoDoor {
-    /// There is no place, or no name for it that the system takes.
+    /// The limit is reached, the path is too long, or the socket cannot be bound.
     Impossible(RpcError),
-    /// There is no session to open it for.
+    /// The session could not be opened.
     Session(SessionError),
 }
 
 impl Workers {
-    /// None yet; as many as these descriptors allow.
+    /// Creates an empty table, limited by the number of file descriptors.
     pub(crate) fn new(
         layer: Arc<ToolExecutionLayer>,
         hall: Hall,
@@ -145,16 +149,16 @@ impl Workers {
         Arc::new(Workers { layer, hall, folder, places, doors, named })
     }
 
-    /// Opens a session and its door.
+    /// Opens a session and its socket.
     pub(crate) fn open(&self, terms: SessionTerms, opener: &Session) -> Result<WorkerDoor, NoDoor> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let message = "all places for worker sessions are taken: close one first";
+            let message = "the limit of open worker sessions is reached: close one first";
             NoDoor::Impossible(RpcError::server("busy", message))
         })?;
         let path = self.fresh_path()?;
         let opener = opener.caller(Door::Socket);
         let opened = self.layer.open_session(terms, &opener).map_err(NoDoor::Session)?;
-        // From here on the session ends with the door, whatever else fails.
+        // From here on, dropping the handle ends the session if a later step fails.
         let stop = self.hall.stop.child_token();
         let open = Open { socket: path.clone(), stop: stop.clone(), _place: place };
         self.doors.open().insert(opened.session_id.clone(), open);
@@ -167,7 +171,7 @@ impl Workers {
 
     fn serve(&self, door: &WorkerDoor, stop: CancellationToken, bound: BoundSocket) {
         let hall = Hall { stop: stop.clone(), ..self.hall.clone() };
-        // No door opens another: this one has no way to `session.open`.
+        // An empty reference: a worker socket must not open further sessions.
         let context = Agent { layer: Arc::clone(&self.layer), limits: hall.limits, workers: Weak::new() };
         let manners = listener::Door { max_connections: CONNECTIONS, max_followers: CONNECTIONS, idle: None };
         let listener = Listener::new(service(context, &door.opened.session_id), hall, manners);
@@ -179,7 +183,7 @@ impl Workers {
         });
     }
 
-    /// A name that nobody guesses, short enough for the system.
+    /// Returns an unguessable socket path, or an error if it is too long for the system.
     fn fresh_path(&self) -> Result<PathBuf, NoDoor> {
         let path = self.folder.join(format!("{}{}{}", NAME.0, fresh_session_id(), NAME.1));
         let (bytes, limit) = (path.as_os_str().as_bytes().len(), Platform::CURRENT.longest_socket_path());
@@ -187,28 +191,29 @@ impl Workers {
             return Ok(path);
         }
         let message = format!(
-            "the socket of a worker would have a path of {bytes} bytes, and this system allows {limit}: set SINEW_HOME to \
-             a shorter one"
+            "the path of the worker socket would have {bytes} bytes, but this system allows {limit}: set \
+             SINEW_HOME to a shorter path"
         );
         Err(NoDoor::Impossible(RpcError::server("socket_path_too_long", message)))
     }
 
     pub(crate) fn named(&self) -> MutexGuard<'_, HashMap<String, WorkerDoor>> {
-        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The map is consistent after every statement, so a panic of another holder cannot have broken it.
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this connection may speak of that session: its own, and those with a name that its party opened.
+    /// Returns true if this connection may access the session: it opened the session, or the session is named
+    /// and was opened by the same caller.
     pub(crate) fn knows(&self, session: &Session, id: &str) -> bool {
         let is = |door: &WorkerDoor| door.opened.session_id == id;
         session.workers.iter().any(is) || self.named().values().any(|door| is(door) && door.is_of(session))
     }
 
-    /// Closes a session that this connection may speak of.
+    /// Closes a session that this connection may access.
     pub(crate) fn close(&self, session: &mut Session, id: &str) {
         let is = |door: &WorkerDoor| door.opened.session_id == id;
         session.workers.retain(|door| !is(door));
-        // Dropped after the lock is given back: a door that closes writes to the ledger.
+        // Dropped after the lock is released, because closing a socket writes to the ledger.
         let closed: Vec<WorkerDoor> = {
             let mut named = self.named();
             named.extract_if(|_, door| is(door)).map(|(_, door)| door).collect()
@@ -216,10 +221,10 @@ impl Workers {
         drop(closed);
     }
 
-    /// Closes any session, because the operator says so. Whether it was open.
+    /// Closes any session on behalf of the operator. Returns true if it was open.
     pub(crate) fn end(&self, id: &str) -> bool {
         let was_open = self.doors.close(id, "closed by the operator");
-        // Its name is free again.
+        // Frees the name of the session.
         let named = {
             let mut named = self.named();
             named.extract_if(|_, door| door.opened.session_id == id).map(|(_, door)| door).collect::<Vec<_>>()
@@ -228,7 +233,7 @@ impl Workers {
         was_open
     }
 
-    /// Closes those that have a name; the others went with their connections.
+    /// Closes the named sessions; the others closed with their connections.
     pub(crate) fn close_all(&self) {
         let all = std::mem::take(&mut *self.named());
         drop(all);
@@ -236,7 +241,7 @@ impl Workers {
 }
 
 impl WorkerDoor {
-    /// Whether it was opened by the party of this connection.
+    /// Returns true if the caller of this connection opened it.
     pub(crate) fn is_of(&self, session: &Session) -> bool {
         self.opener.is_same_party(&session.caller(Door::Socket))
     }
@@ -244,7 +249,7 @@ impl WorkerDoor {
 
 impl Drop for WorkerDoor {
     fn drop(&mut self) {
-        self.doors.close(&self.opened.session_id, "closed by whoever opened it, or gone with it");
+        self.doors.close(&self.opened.session_id, "closed by its opener, or its opener disconnected");
     }
 }
 
@@ -254,7 +259,8 @@ impl std::fmt::Debug for WorkerDoor {
     }
 }
 
-/// Removes what an earlier life left behind: sessions do not outlive their daemon. Only for whoever holds the state.
+/// Removes worker sockets of an earlier daemon; sessions do not outlive their daemon. The caller must hold
+/// the state lock.
 pub(crate) fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -1,7 +1,8 @@
-//! A copy of the configuration that holds, kept in the state so that the next start knows what was accepted.
+//! Sealed copy of the accepted configuration, in the state folder.
 //!
-//! Without it a restart would be a way around the question that a change that loosens must wait for. It is written once
-//! something holds, and sealed with the ledger's key: one that somebody edited is no longer what was accepted.
+//! A change that loosens the policy needs operator approval. Without the copy, a restart would bypass it: the
+//! next start compares the files with the copy. It is written after a configuration is applied and sealed
+//! with the ledger's key, so that an edited copy is detected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -17,41 +18,41 @@ use ledger::Ledger;
 use serde_json::Value;
 use server::Home;
 
-/// A configuration is a handful of short files, and ten thousand manifests of 25 KiB, or fewer that are longer. One file may
-/// be a program beside its manifest. What is larger is no configuration, and is not copied.
+/// Limits of a configuration: a few short files and up to ten thousand manifests of about 25 KiB. A single
+/// file may be a program beside its manifest. A larger folder is not copied.
 const MOST_BYTES: usize = 256 << 20;
 const MOST_BYTES_OF_FILE: usize = 16 << 20;
 const MOST_FILES: usize = 16_384;
-/// A copy has what stands behind each tool besides, and is sealed: what was once kept can be read again.
+/// A copy also holds the digests of the tools and the seal, so its limit must exceed that of its source.
 const MOST_BYTES_OF_COPY: usize = 2 * MOST_BYTES;
 const DEEPEST: usize = 8;
-/// Those who write a copy, and how many files are worth another one.
+/// Maximum number of threads that write a copy, and minimum number of files per thread.
 const MOST_WRITERS: usize = 32;
 const FEWEST_EACH: usize = 64;
 
-/// The files of a configuration at one moment, by their place below the copy.
+/// Files of a configuration at one point in time, by their path in the copy.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Snapshot(BTreeMap<PathBuf, Vec<u8>>);
 
-/// What is known of the configuration that held last.
+/// Comparison of the current configuration with the accepted one.
 pub(crate) enum Kept {
-    /// Nothing was ever kept.
+    /// No configuration has been accepted yet.
     Nothing,
-    /// Something was, and it cannot be used: why.
+    /// The copy cannot be used, with the reason.
     Unusable(String),
-    /// A copy, as it was accepted: where it is.
+    /// The copy differs from the current files; holds its path.
     Copy(PathBuf),
-    /// What is there now, to the byte.
+    /// The copy and the current files are identical.
     Same,
 }
 
-/// What lies in the configuration's folder and is no part of it.
+/// Returns the key folder, which is inside the configuration folder but not part of the configuration.
 pub(crate) fn keys(home: &Home) -> PathBuf {
     home.config().join(KEYS)
 }
 
 impl Snapshot {
-    /// Reads the files as they are, and what servers say of their tools as far as it is taken.
+    /// Reads the current files and the tool definitions of MCP servers in the given version.
     pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
         let keys = keys(home);
         let mut found = Found { files: Vec::new(), besides: vec![home.tools(), &keys] };
@@ -80,7 +81,7 @@ impl Snapshot {
         bounded(found.read(&AtomicUsize::new(MOST_BYTES_OF_COPY))?)
     }
 
-    /// The same with what stands behind each tool of this world: a program that is replaced is not in these files.
+    /// Adds the origin digest of each tool: these files do not show that a tool's program was replaced.
     pub(crate) fn of_world(mut self, world: &World) -> Snapshot {
         let origins = world
             .registry
@@ -91,13 +92,13 @@ impl Snapshot {
         self
     }
 
-    /// What is accepted of each server, by its id.
+    /// Iterates over the pinned tool definitions by server id.
     fn pins(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let pins = self.0.iter().filter(|(name, _)| name.starts_with(UPSTREAM));
         pins.filter_map(|(name, said)| Some((name.file_stem()?.to_str()?, said.as_slice())))
     }
 
-    /// Stands for every name and every byte.
+    /// Computes the keyed digest over all names and contents. Lengths are included, so parts cannot shift.
     fn seal(&self, ledger: &Ledger) -> String {
         let mut bytes = Vec::new();
         for (name, content) in &self.0 {
@@ -111,20 +112,20 @@ impl Snapshot {
     }
 }
 
-/// The files that were found below some folders.
+/// Search for the files below some folders.
 struct Found<'a> {
     files: Vec<FoundFile>,
-    /// Taken by themselves, wherever they are, or not at all.
+    /// Paths to skip: they are read separately or not at all.
     besides: Vec<&'a Path>,
 }
 
 struct FoundFile {
-    /// Its name in the copy.
+    /// Path in the copy.
     name: PathBuf,
     path: PathBuf,
-    /// How long it says it is.
+    /// Size from the metadata.
     length: u64,
-    /// How long it may be.
+    /// Size limit.
     most: usize,
 }
 
@@ -137,8 +138,8 @@ impl Found<'_> {
         for entry in entries {
             let entry = entry?;
             let (path, name) = (entry.path(), name.join(entry.file_name()));
-            // People keep their configuration elsewhere and link to it. What a link does not lead to is in no
-            // configuration; one that comes to lead somewhere is a change.
+            // Users link to configuration kept elsewhere, so links are followed. A dangling link is no
+            // configuration; once its target exists, that is a change.
             let Ok(facts) = fs::metadata(&path) else { continue };
             if self.besides.contains(&path.as_path()) {
                 continue;
@@ -155,7 +156,7 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// Reads all of them, several at a time.
+    /// Reads all files in parallel.
     fn read(self, left: &AtomicUsize) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
         let contents = manifest::spread(&self.files, |file| file.read(left));
         let named = self.files.into_iter().zip(contents);
@@ -166,8 +167,8 @@ impl Found<'_> {
 impl FoundFile {
     fn read(&self, left: &AtomicUsize) -> io::Result<Vec<u8>> {
         let most = self.most as u64;
-        // A file says of itself how long it is, and may be all hole: that is what it gets to begin with, and no more than
-        // there may be.
+        // The reported size may be wrong (sparse file), so it only sets the initial capacity, within the
+        // limits.
         let room = self.length.min(most).min(left.load(Ordering::Relaxed) as u64) + 1;
         let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
         fs::File::open(&self.path)?.take(most + 1).read_to_end(&mut content)?;
@@ -181,7 +182,7 @@ impl FoundFile {
     }
 }
 
-/// Counts bytes against those that there may be.
+/// Subtracts `bytes` from the remaining budget.
 fn take(left: &AtomicUsize, bytes: usize) -> io::Result<()> {
     let less = |left: usize| left.checked_sub(bytes);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map(drop).map_err(|_| too_much())
@@ -193,12 +194,12 @@ fn bounded(files: BTreeMap<PathBuf, Vec<u8>>) -> io::Result<Snapshot> {
 
 fn too_much() -> io::Error {
     io::Error::other(format!(
-        "its folders hold more than {} MiB or {MOST_FILES} files: keep only configuration there",
+        "the configuration has more than {} MiB or {MOST_FILES} files: keep only configuration there",
         MOST_BYTES >> 20
     ))
 }
 
-/// What was accepted last, if it is known, beside what is there now, if that is.
+/// Compares the sealed copy with the current files.
 pub(crate) fn kept(home: &Home, ledger: &Ledger, now: Option<&Snapshot>) -> Kept {
     match sealed(home, ledger) {
         Ok(Some((_, kept))) if Some(&kept) == now => Kept::Same,
@@ -208,7 +209,7 @@ pub(crate) fn kept(home: &Home, ledger: &Ledger, now: Option<&Snapshot>) -> Kept
     }
 }
 
-/// The copy and what is in it, as it was sealed. An error says why it cannot be used.
+/// Reads the copy and verifies its seal. The error is the reason why the copy cannot be used.
 fn sealed(home: &Home, ledger: &Ledger) -> Result<Option<(PathBuf, Snapshot)>, String> {
     let copy = place(home);
     let seal = match fs::read_to_string(copy.join(SEAL)) {
@@ -223,32 +224,33 @@ fn sealed(home: &Home, ledger: &Ledger) -> Result<Option<(PathBuf, Snapshot)>, S
     }
 }
 
-/// What stood behind each tool when this copy was accepted. Nothing of a copy from before that was kept.
+/// Returns the origin digest of each tool when the copy was accepted. Empty for a copy from before digests
+/// were stored.
 pub(crate) fn origins_of(copy: &Path) -> HashMap<String, String> {
     let text = fs::read(copy.join(ORIGINS)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Whether the next start compares with what was accepted.
+/// Returns true if an accepted configuration exists that the next start compares with.
 pub(crate) fn is_kept(home: &Home) -> bool {
     place(home).exists()
 }
 
-/// Keeps what is accepted, with the seal of the record. Clones share their turn: the copy is replaced by one at a time.
+/// Writer of the accepted copy. Clones share one lock, so that only one replaces the copy at a time.
 #[derive(Clone, Default)]
 pub(crate) struct Keeper(Arc<Mutex<Weak<Ledger>>>);
 
 impl Keeper {
-    /// The record whose seal it is, once that is open.
+    /// Sets the ledger whose key seals the copy, once it is open.
     pub(crate) fn seal_with(&self, ledger: &Arc<Ledger>) {
         *self.turn() = Arc::downgrade(ledger);
     }
 
-    /// Keeps what holds from now on.
+    /// Stores a configuration as accepted.
     pub(crate) fn keep(&self, home: &Home, snapshot: &Snapshot) -> io::Result<()> {
         let turn = self.turn();
         let ledger = turn.upgrade().ok_or_else(no_seal)?;
-        // One whose seal does not hold is written anew, whatever is in it.
+        // A copy whose seal is invalid is always rewritten.
         if !matches!(sealed(home, &ledger), Ok(Some((_, kept))) if kept == *snapshot) {
             write_copy(home, &ledger, snapshot)?;
         }
@@ -256,11 +258,12 @@ impl Keeper {
         snapshot.pins().try_for_each(|(id, said)| upstreams.take(id, said))
     }
 
-    /// Adds what a server said first to what was accepted. Where nothing is kept yet, the first that is has it.
+    /// Adds the first tool definitions of a server to the copy. Without a copy, the first one written
+    /// includes them.
     pub(crate) fn add(&self, home: &Home, id: &str, said: &[u8]) -> io::Result<()> {
         let turn = self.turn();
         let ledger = turn.upgrade().ok_or_else(no_seal)?;
-        let unusable = |why: String| io::Error::other(format!("the copy of what was accepted: {why}"));
+        let unusable = |why: String| io::Error::other(format!("the accepted copy is unusable: {why}"));
         let Some((_, mut snapshot)) = sealed(home, &ledger).map_err(unusable)? else { return Ok(()) };
         let before = snapshot.0.insert(pin_of(id), said.to_vec());
         if before.as_deref() == Some(said) { Ok(()) } else { write_copy(home, &ledger, &snapshot) }
@@ -272,10 +275,10 @@ impl Keeper {
 }
 
 fn no_seal() -> io::Error {
-    io::Error::other("there is no record whose seal it could have")
+    io::Error::other("the ledger is not open, so the copy cannot be sealed")
 }
 
-/// Replaces what was kept whole: a crash leaves the one or the other.
+/// Replaces the copy atomically: after a crash either the old or the new one is complete.
 fn write_copy(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Result<()> {
     let (copy, new, old) =
         (place(home), home.state().join("accepted.new"), home.state().join("accepted.old"));
@@ -293,7 +296,8 @@ fn write_copy(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Result<(
     remove(&old)
 }
 
-/// Each is on disk before it is done. A file system commits for all who wait for it together, so many are written by many.
+/// Writes and syncs every file. The file system commits concurrent syncs together, so many threads write in
+/// parallel.
 fn write_files(folder: &Path, snapshot: &Snapshot) -> io::Result<()> {
     let files: Vec<_> = snapshot.0.iter().collect();
     let put = |(name, content): &(&PathBuf, &Vec<u8>)| {
@@ -308,21 +312,21 @@ fn write_files(folder: &Path, snapshot: &Snapshot) -> io::Result<()> {
         let ended = |writer: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
             writer.join().unwrap_or_else(|_| Err(io::Error::other("a writer of the copy panicked")))
         };
-        // All of them are waited for, whatever became of the first.
+        // Join every thread, even after the first error.
         let ends: Vec<io::Result<()>> = writers.into_iter().map(ended).collect();
         ends.into_iter().collect()
     })
 }
 
 const SEAL: &str = "seal";
-/// Where keys are kept beside the configuration: they are read where they are, and nobody accepts them.
+/// Key folder inside the configuration folder. Keys are read in place and are not part of the accepted copy.
 const KEYS: &str = "keys";
-/// What stands behind each tool, by its digest.
+/// Origin digests by tool name.
 const ORIGINS: &str = "origins.json";
-/// The folder of what servers say of their tools, in the state and in the copy.
+/// Folder of pinned MCP tool definitions, in the state and in the copy.
 const UPSTREAM: &str = "upstream";
 
-/// What servers say of their tools.
+/// Returns the store of pinned MCP tool definitions.
 pub(crate) fn upstreams(home: &Home, taking: Taking) -> Upstreams {
     let upstreams = Upstreams::at(home.state().join(UPSTREAM), taking);
     match home.copy() {
@@ -331,16 +335,17 @@ pub(crate) fn upstreams(home: &Home, taking: Taking) -> Upstreams {
     }
 }
 
-/// Where a copy has what is accepted of a server.
+/// Returns the path of a server's pinned definitions in the copy.
 fn pin_of(id: &str) -> PathBuf {
     Path::new(UPSTREAM).join(Upstreams::file_name(id))
 }
 
-/// Where it is. A crash may have come between taking the old one away and putting the new one there.
+/// Returns the path of the copy. Restores the old copy if a crash interrupted `write_copy` between its two
+/// renames.
 fn place(home: &Home) -> PathBuf {
     let (copy, old) = (home.state().join("accepted"), home.state().join("accepted.old"));
     if !copy.exists() && old.exists() {
-        // Where that fails, the old one is simply not found.
+        // If this fails, no copy is found, and the start treats the accepted configuration as unknown.
         let _ = fs::rename(&old, &copy);
     }
     copy

@@ -1,11 +1,11 @@
-//! `key=value` words into a JSON arguments object, with the tool's own schema deciding what a value is.
+//! Parses `key=value` words into a JSON arguments object. The tool's schema decides the type of a value.
 
 use serde_json::Value;
 use tool::{Arguments, ParameterType, ToolDefinition, strict_json};
 
 use crate::exit::Problem;
 
-/// The tool and arguments of `sinew call`, from its words and its `--json`.
+/// Tool and arguments of `sinew call`, from its words and `--json`.
 pub(crate) struct Spoken {
     pub(crate) tool: String,
     pub(crate) words: Vec<String>,
@@ -14,7 +14,8 @@ pub(crate) struct Spoken {
 }
 
 impl Spoken {
-    /// `--json` takes an optional value, so a plain word after it lands there by mistake; it is put back.
+    /// Reads the words and the value of `--json`. That value is optional, so clap assigns a plain word after
+    /// `--json` to it; such a word is moved back.
     pub(crate) fn new(mut words: Vec<String>, json: Option<&str>) -> Result<Spoken, Problem> {
         let wants_json = json.is_some();
         let object = match json {
@@ -31,7 +32,7 @@ impl Spoken {
             }
         };
         if words.is_empty() {
-            return Err(Problem::usage("which tool?").hint("`sinew tools list` shows them"));
+            return Err(Problem::usage("no tool is named").hint("`sinew tools list` shows the tools"));
         }
         let tool = words.remove(0);
         if object.is_some() && !words.is_empty() {
@@ -42,7 +43,7 @@ impl Spoken {
         Ok(Spoken { tool, words, object, wants_json })
     }
 
-    /// The arguments, read with the help of the definition where it is known.
+    /// Converts the words into arguments, with the types of the tool's definition if it is known.
     pub(crate) fn arguments(self, definition: Option<&ToolDefinition>) -> Result<Value, Problem> {
         if let Some(object) = self.object {
             return Ok(object);
@@ -70,7 +71,8 @@ fn pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Valu
         return Ok((key.to_owned(), value));
     }
     let parameter = definition.and_then(|d| d.parameters().iter().find(|p| p.name == key));
-    // What the schema does not call text is read as JSON where that works; a wrong value is the guardrail's to refuse.
+    // A value whose type is not a string is parsed as JSON; if that fails, it is passed as text and the
+    // guardrail refuses it.
     let value = match parameter.map(|p| p.kind) {
         None | Some(ParameterType::String) => None,
         Some(_) => strict_json::parse(text).ok(),
@@ -80,7 +82,7 @@ fn pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Valu
 
 fn parse_object(text: &str) -> Result<Value, Problem> {
     strict_json::parse(text)
-        .map_err(|error| Problem::usage(format!("--json is not acceptable JSON: {error}")))
+        .map_err(|error| Problem::usage(format!("the value of --json is not acceptable JSON: {error}")))
 }
 
 fn from_stdin() -> Result<Value, Problem> {
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_what_the_schema_wants() {
+    fn values_take_the_type_from_the_schema() {
         check(&["t", "path=1", "count=3"], None, Ok(json!({"path": "1", "count": 3})));
         check(&["t", "path=a=b"], None, Ok(json!({"path": "a=b"})));
         check(&["t", "count=many"], None, Ok(json!({"count": "many"})));

@@ -1,8 +1,8 @@
-//! Standard input and output, joined to the daemon's agent socket line by line.
+//! Bridge between standard input and output and the daemon's agent socket, line by line.
 //!
-//! The bridge outlives the daemon. When the connection breaks, whoever waits for an answer is told that none will come
-//! (nothing is sent twice: the call may have run), a new connection is made, and the handshake of the client is said
-//! again there, so that the client need not know.
+//! The bridge outlives the daemon. When the connection breaks, it answers every open request with an error
+//! (no request is sent twice, because the call may have run), connects again and repeats the client's
+//! handshake, so that the restart is invisible to the client.
 
 mod line;
 mod link;
@@ -20,33 +20,33 @@ use line::Head;
 use link::Link;
 use open_calls::OpenCalls;
 
-/// What is done where no daemon runs.
+/// Behaviour if no daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Daemons {
-    /// One is started.
+    /// Start one.
     Started,
-    /// One is waited for.
+    /// Wait for one.
     Awaited,
 }
 
-/// Both directions share it.
+/// State shared by both directions.
 struct Bridge {
     link: Link,
     open: OpenCalls,
 }
 
-/// Carries lines until the client has said all it will and has its answers, or no daemon can be had.
+/// Forwards lines until the client has closed its side and has all responses, or no daemon can be reached.
 pub(crate) fn run(setting: Setting, daemons: Daemons) -> Result<(), Problem> {
     let bridge = Arc::new(Bridge { link: Link::new(setting, daemons), open: OpenCalls::default() });
     let first = bridge.link.connect(Duration::ZERO)?;
     let outward = Arc::clone(&bridge);
-    // Ends with the process: a client that never closes its side must not keep a bridge without a daemon.
+    // Not joined: a client that never closes its side must not keep a bridge without a daemon alive.
     std::thread::spawn(move || outward.carry_out());
     bridge.carry_in(first)
 }
 
 impl Bridge {
-    /// The client's lines, to the daemon.
+    /// Forwards lines from the client to the daemon.
     fn carry_out(&self) {
         let mut lines = BufReader::new(stdin().lock());
         let mut line = Vec::new();
@@ -57,19 +57,20 @@ impl Bridge {
         self.link.finish();
     }
 
-    /// Sends a line as soon as there is a way, and on no second one: what it asks for may have been done.
+    /// Sends a line once a connection exists. It is never sent again on another connection, because the
+    /// request may already have run.
     fn send(&self, line: &[u8]) {
         let (way, head) = (self.link.way(), Head::of_client(line));
-        // Before it is sent: the answer may be there at once.
+        // Before sending, because the response may arrive immediately.
         self.open.note(&head, line);
         if (&*way).write_all(line).is_err() {
-            // The other direction may have given up what was open before this was.
+            // `forward_responses` may have failed the open requests before this one was noted.
             let unanswered = head.asks().and_then(|id| self.open.give_up_one(id));
             unanswered.iter().for_each(|answer| drop(say(answer)));
         }
     }
 
-    /// The daemon's lines, to the client, from one connection after the other.
+    /// Forwards lines from the daemon to the client, over successive connections.
     fn carry_in(&self, mut connection: UnixStream) -> Result<(), Problem> {
         loop {
             self.carry_from(connection)?;
@@ -91,7 +92,7 @@ impl Bridge {
         self.link.is_up(lines.get_ref());
         let mut line = Vec::new();
         while matches!(lines.read_until(b'\n', &mut line), Ok(read) if read > 0) {
-            // Without its end it was cut off by the daemon's death: nobody was answered.
+            // A line without a newline was cut off when the daemon ended: it is not a response.
             if line.ends_with(b"\n") {
                 self.open.answered(&Head::of(&line));
                 say(&line)?;
@@ -102,8 +103,8 @@ impl Bridge {
         Ok(())
     }
 
-    /// Says to a new daemon what the client said to the first; its answer is not news. Whether the daemon is still
-    /// there.
+    /// Repeats the client's handshake on a new connection and drops the daemon's response, which the client
+    /// has already had. Returns false if the connection was lost.
     fn repeat_handshake(&self, lines: &mut BufReader<UnixStream>) -> Result<bool, Problem> {
         let Some(greeting) = self.open.handshake() else { return Ok(true) };
         if lines.get_mut().write_all(&greeting).is_err() {
@@ -112,19 +113,16 @@ impl Bridge {
         let mut line = Vec::new();
         let read = lines.read_until(b'\n', &mut line).unwrap_or(0);
         if read > 0 && Head::of(&line).is_error() {
-            return Err(Problem::new(
-                Exit::Failed,
-                "the daemon that came after the first refuses the handshake",
-            ));
+            return Err(Problem::new(Exit::Failed, "the restarted daemon refuses the client's handshake"));
         }
         Ok(read > 0 && lines.get_mut().write_all(open_calls::INITIALIZED).is_ok())
     }
 }
 
-/// One line to the client, at once.
+/// Writes one line to the client and flushes it.
 fn say(line: &[u8]) -> Result<(), Problem> {
     let mut out = stdout().lock();
     let said = out.write_all(line).and_then(|()| out.flush());
-    // A client that left wants nothing more, and that is no failure.
+    // The client has closed its side; that is not a failure.
     said.map_err(|_| Problem::new(Exit::Done, ""))
 }

@@ -1,4 +1,4 @@
-//! The words a person types. Parsing only: what they do lives in `command/`, one file each.
+//! Command-line grammar. Parsing only: each command is implemented in its own file in `command/`.
 
 mod approvals;
 mod hook;
@@ -38,7 +38,7 @@ log/ and run/ (agent.sock for agents, control.sock for you). `sinew doctor` show
 
 More: sinew help environment, sinew help exit-codes, sinew help files.";
 
-/// The tool runtime of a local AI agent.
+/// Tool runtime for a local AI agent.
 #[derive(Parser)]
 #[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -52,108 +52,109 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Call a tool, through the daemon if one runs, else in this process.
     Call(CallArgs),
-    /// Say what would become of a call, and by which rules. Nothing runs, and nothing is recorded.
+    /// Explain how a call would be decided, without running it.
     Explain(ExplainArgs),
     /// List the tools, or show one.
     #[command(subcommand)]
     Tools(ToolsCommand),
-    /// Show whether the daemon runs and how it is. Never starts it.
+    /// Show daemon status (does not start it).
     Status(JsonArgs),
-    /// Wait until the daemon answers, for scripts that start it. Never starts it.
+    /// Wait until the daemon accepts calls (does not start it).
     Wait(WaitArgs),
-    /// Show the calls that have not ended: deciding, waiting for a human or a place, running.
+    /// List calls in progress: being decided, waiting for approval or a free slot, running.
     Ps(JsonArgs),
-    /// End calls wherever they stand, with every process they started.
+    /// Cancel calls and end every process they started.
     Cancel(CancelArgs),
-    /// The sessions of workers that are open, and the way to end one.
+    /// List or close the open worker sessions.
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// Questions that wait for you: calls that policy lets run only with a human's leave.
+    /// Show pending approvals and standing grants.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
-    /// Let calls run that wait for you.
+    /// Approve pending calls.
     Approve(ApproveArgs),
-    /// Refuse calls that wait for you.
+    /// Deny pending calls.
     Deny(DenyArgs),
-    /// The operator PIN, without which nothing is approved.
+    /// Set or remove the operator PIN, which is required to approve calls.
     #[command(subcommand)]
     Pin(PinCommand),
-    /// How far the machine trusts its agent right now.
+    /// Show or change the mode.
     #[command(subcommand)]
     Mode(ModeCommand),
-    /// Let no further call change the machine or leave it. The same as `mode set LOCKDOWN`.
+    /// Lock down: no tool can change the machine or use the network. Same as `mode set LOCKDOWN`.
     Lockdown(ChangeArgs),
-    /// Let the daemon read its configuration again, and show what changed. It also does so by itself.
+    /// Reload the configuration and show what changed. The daemon also reloads when a file changes.
     Reload(ReloadArgs),
-    /// Write the configuration out for editing.
+    /// Write the default configuration files for editing.
     Init(InitArgs),
-    /// The settings that hold here.
+    /// Show the effective settings.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Check all configuration: what does not load, what can never match, what changes nothing.
+    /// Check all configuration files: load errors, rules that never match, entries without effect.
     Check(JsonArgs),
-    /// Change the policy so that a refused call is permitted: the smallest change, shown first and proven.
+    /// Propose the smallest policy change that permits a refused call, verify it, and apply it.
     Allow(AllowArgs),
-    /// Try the policy out: tests, what it lets run, and what another one would have decided.
+    /// Test the policy, list what it permits, or replay recorded calls against another policy.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Tools from YAML files: check them, try them out.
+    /// Check and test tool manifests.
     #[command(subcommand)]
     Manifest(ManifestCommand),
-    /// The folders callers may work in.
+    /// Manage the workspaces: the folders that tools may work in.
     #[command(subcommand)]
     Workspace(WorkspaceCommand),
-    /// Take back what a call changed: content, permissions, and whether a file was there.
+    /// Undo the file changes of a call: content, permissions and existence.
     Undo(UndoArgs),
-    /// What happened: every call, sealed line by line.
+    /// Query, verify and export the ledger of all calls.
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// The calls of one trace, with the time of each stage.
+    /// Show the calls of a trace with the time of each stage.
     Trace(TraceArgs),
-    /// The daemon's own log.
+    /// Show the daemon's log.
     Logs(LogsArgs),
-    /// Run the daemon as a service of yours, by launchd or systemd.
+    /// Run the daemon as a user service (launchd or systemd).
     #[command(subcommand)]
     Service(ServiceCommand),
-    /// Speak MCP on standard input and output, for hosts that start a command; the daemon does the work.
+    /// Serve MCP on standard input and output by forwarding to the daemon.
     Mcp(McpArgs),
-    /// Judge the tools of another agent program, which runs this before and after it uses them.
+    /// Check the tool calls of another agent program, which runs this command before and after each call.
     #[command(subcommand)]
     Hook(HookCommand),
-    /// Print the JSON Schema of a file or message; without a name, list them.
+    /// Print the JSON Schema of a file or message. Without a name, list the schemas.
     Schema(SchemaArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// Write the manual pages, one for each command, into a folder.
+    /// Write the manual pages, one per command, into a folder.
     Manual(ManualArgs),
-    /// Look everything over and say what stands in the way: the walls, folders, sockets, policy, programs, disk and clock.
+    /// Check the installation and report problems: sandbox, folders, sockets, policy, programs, disk, clock.
     Doctor(JsonArgs),
-    /// See Sinew at work, in a temporary home that is removed afterwards.
+    /// Run a demonstration in a temporary home that is removed afterwards.
     Demo,
-    /// Show the help of a command, or of a topic: environment, exit-codes, files.
+    /// Show the help of a command or a topic: environment, exit-codes, files.
     Help(HelpArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct HelpArgs {
-    /// The command, word by word, or the topic.
+    /// Command, one word per argument, or topic.
     #[arg(value_name = "COMMAND or TOPIC")]
     pub(crate) words: Vec<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Run although this is root. Tools then have root's powers: meant for tests and containers.
+    /// Run as root. Tools then have root privileges: meant for tests and containers.
     #[arg(long)]
     pub(crate) allow_root: bool,
-    /// Let debuggers attach and cores be written. Whoever runs as you can then read and change what the daemon knows.
+    /// Let debuggers attach and core files be written. Any process of your user can then read and change the
+    /// daemon's memory.
     #[arg(long)]
     pub(crate) debuggable: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct WaitArgs {
-    /// Until it takes calls, which is what is waited for anyway; for those who like to say so.
+    /// Wait until the daemon accepts calls. This is the default; the flag makes it explicit in scripts.
     #[arg(long)]
     pub(crate) ready: bool,
     /// Give up after this many seconds, with exit code 6.
@@ -163,7 +164,7 @@ pub(crate) struct WaitArgs {
 
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// Do not start a daemon: refuse where none runs, and wait for one that goes away to come back.
+    /// Do not start a daemon: fail if none runs, and wait for one that restarts.
     #[arg(long)]
     pub(crate) no_start: bool,
 }
@@ -171,25 +172,27 @@ pub(crate) struct McpArgs {
 #[derive(Args)]
 #[command(override_usage = "sinew call [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct CallArgs {
-    /// The tool, then its arguments: `key=value`, or `key:=JSON` for a value that is not text.
+    /// Tool and its arguments: `key=value`, or `key:=JSON` for a value that is not text.
     #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_names(ToolNames::First))]
     pub(crate) words: Vec<String>,
-    /// Answer in JSON; followed by an object, take the arguments from it (`-` reads them from standard input).
+    /// Print JSON. With an object as value, take the arguments from it (`-` reads them from standard input).
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) json: Option<String>,
-    /// Give up after this many milliseconds, waiting included.
+    /// Give up after this many milliseconds, including time spent waiting for approval.
     #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
-    /// Do not wait where a human must decide: end with the approval's id, and exit code 4.
+    /// Do not wait for approval: print the approval id and exit with code 4.
     #[arg(long = "async")]
     pub(crate) no_wait: bool,
-    /// Use the answer to this approval, which an earlier call of the same kind asked for.
+    /// Use the decision on this approval, which an earlier attempt of the same call requested.
     #[arg(long, value_name = "ID")]
     pub(crate) approval_id: Option<String>,
-    /// Mark the call: one of the same key within 24 hours is not run again, and says how the first one ended.
+    /// Idempotency key: a repeated call with the same key within 24 hours returns the first outcome and does
+    /// not run again.
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// Check by the tool's schema alone, without the curated map. Needs a daemon; it is announced and on record.
+    /// Check only the tool's schema and skip the curated map. Needs a daemon; the skip is recorded in the
+    /// ledger.
     #[arg(long)]
     pub(crate) skip_guardrail: bool,
 }
@@ -197,22 +200,22 @@ pub(crate) struct CallArgs {
 #[derive(Args)]
 #[command(override_usage = "sinew explain [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct ExplainArgs {
-    /// The tool, then its arguments: `key=value`, or `key:=JSON` for a value that is not text.
+    /// Tool and its arguments: `key=value`, or `key:=JSON` for a value that is not text.
     #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_names(ToolNames::First))]
     pub(crate) words: Vec<String>,
-    /// Answer in JSON; followed by an object, take the arguments from it (`-` reads them from standard input).
+    /// Print JSON. With an object as value, take the arguments from it (`-` reads them from standard input).
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) json: Option<String>,
-    /// Judge in this mode instead of the one that holds.
+    /// Judge in this mode instead of the current one.
     #[arg(long, value_parser = mode())]
     pub(crate) mode: Option<Mode>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// One line a tool.
+    /// List the tools, one per line.
     List {
-        /// Only tools that may run in this mode.
+        /// Only tools permitted in this mode.
         #[arg(long, value_parser = mode())]
         mode: Option<Mode>,
         /// Only tools of this category.
@@ -221,9 +224,9 @@ pub(crate) enum ToolsCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// What a tool takes, gives and may do.
+    /// Show the arguments, results and permissions of a tool.
     Show {
-        /// Its name or alias.
+        /// Name or alias of the tool.
         #[arg(add = tool_names(ToolNames::Alone))]
         name: String,
         #[command(flatten)]
@@ -231,12 +234,12 @@ pub(crate) enum ToolsCommand {
     },
 }
 
-/// The names that a shell offers where a tool is to be named.
+/// Returns the shell completer for tool names.
 fn tool_names(place: ToolNames) -> ArgValueCompleter {
     ArgValueCompleter::new(place)
 }
 
-/// The modes by name, which completions and the help list.
+/// Parses a mode by name, with the names listed for completions and help.
 fn mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.map(Mode::as_str)).try_map(|name| name.parse::<Mode>())
 }
@@ -247,7 +250,7 @@ fn category(text: &str) -> Result<Category, String> {
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct JsonArgs {
-    /// Answer in JSON with a `schema_version`.
+    /// Print JSON with a `schema_version`.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -256,17 +259,17 @@ pub(crate) struct JsonArgs {
 pub(crate) enum ModeCommand {
     /// Show the mode.
     Get(JsonArgs),
-    /// Change the mode, along the ways there are, or confirm what a rule proposes.
+    /// Change the mode along a permitted transition, or confirm a proposed one.
     Set {
-        /// The new mode.
+        /// New mode.
         #[arg(value_parser = mode())]
         mode: Mode,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Show when the mode changed, why, and by whom. Needs no daemon.
+    /// Show past mode changes with reason and author. Needs no daemon.
     History {
-        /// At most so many changes, the newest.
+        /// Show at most this many changes, the newest ones.
         #[arg(long, value_name = "COUNT", default_value_t = 50)]
         limit: usize,
         #[command(flatten)]
@@ -276,7 +279,7 @@ pub(crate) enum ModeCommand {
 
 #[derive(Args)]
 pub(crate) struct ChangeArgs {
-    /// Why, for the record.
+    /// Reason, for the ledger.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
@@ -287,7 +290,7 @@ pub(crate) struct ChangeArgs {
 
 #[derive(Args)]
 pub(crate) struct CancelArgs {
-    /// The calls, as `sinew ps` names them.
+    /// Ids of the calls, as `sinew ps` shows them.
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<CallId>,
     #[command(flatten)]
@@ -296,9 +299,9 @@ pub(crate) struct CancelArgs {
 
 #[derive(Args)]
 pub(crate) struct UndoArgs {
-    /// The id of the call, as its result and the ledger name it.
+    /// Id of the call, from its result or the ledger.
     pub(crate) call_id: CallId,
-    /// Change nothing, and show what would happen.
+    /// Show what would be undone and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -309,7 +312,7 @@ pub(crate) struct UndoArgs {
 
 #[derive(Args)]
 pub(crate) struct ReloadArgs {
-    /// Take also what lets more happen than before.
+    /// Also accept changes that permit more than before.
     #[arg(long)]
     pub(crate) accept: bool,
     #[command(flatten)]
@@ -320,14 +323,14 @@ pub(crate) struct ReloadArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every setting with its value. Secrets are left out.
+    /// Show every setting with its value. Secrets are redacted.
     Show(ConfigShowArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct ConfigShowArgs {
-    /// Also where each value comes from: built in, a line of sinew.yaml, or a variable of this shell. A daemon that launchd
-    /// or systemd started has variables of its own. With --json it is always told.
+    /// Also show the source of each value: built in, a line of sinew.yaml, or a variable of this shell. A
+    /// daemon started by launchd or systemd has its own variables. JSON output always includes the source.
     #[arg(long)]
     pub(crate) origin: bool,
     #[command(flatten)]
@@ -339,10 +342,10 @@ pub(crate) struct InitArgs {
     /// Also add this folder as a workspace.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Replace files that were edited; their old content is kept beside them.
+    /// Replace edited files; their old content is saved beside them.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Also set an operator PIN: without it nothing is approved, not even by a process that runs as you.
+    /// Also set an operator PIN, which is then required to approve calls, even for processes of your user.
     #[arg(long)]
     pub(crate) pin: bool,
     #[command(flatten)]
@@ -351,37 +354,37 @@ pub(crate) struct InitArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum WorkspaceCommand {
-    /// Let callers work in a folder.
+    /// Add a workspace.
     Add {
-        /// The folder.
+        /// Folder to add.
         dir: PathBuf,
-        /// They may look, not touch.
+        /// Permit reading only.
         #[arg(long)]
         read_only: bool,
     },
-    /// Show the folders.
+    /// List the workspaces.
     List(JsonArgs),
-    /// Take a folder away.
+    /// Remove a workspace.
     Remove {
-        /// The folder.
+        /// Folder to remove.
         dir: PathBuf,
     },
 }
 
 #[derive(Args)]
 pub(crate) struct SchemaArgs {
-    /// Which schema.
+    /// Name of the schema.
     pub(crate) name: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct ManualArgs {
-    /// The folder, such as `~/.local/share/man/man1`. It is made if it is not there.
+    /// Target folder, such as `~/.local/share/man/man1`. Created if it does not exist.
     pub(crate) dir: PathBuf,
 }
 
 #[derive(Args)]
 pub(crate) struct CompletionsArgs {
-    /// For this shell.
+    /// Target shell.
     pub(crate) shell: Shell,
 }

@@ -1,4 +1,4 @@
-//! One file a command.
+//! Commands, one file each.
 
 mod allow;
 mod approvals;
@@ -39,7 +39,7 @@ pub(crate) use completions::{ToolNames, answered};
 use crate::cli::Command;
 use crate::exit::{Exit, Problem};
 
-/// Does what was asked.
+/// Runs a command.
 pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
     match command {
         Command::Serve(args) => serve::run(&args),

@@ -1,4 +1,5 @@
-//! Puts the parts together: the same world, ledger and layer for the daemon and for a call without one.
+//! Composition root: builds the configuration snapshot, the ledger and the execution layer, for the daemon
+//! and for a call without one.
 
 mod trial;
 mod web;
@@ -9,13 +10,13 @@ use std::thread::ScopedJoinHandle;
 
 use connectors::Taking;
 use execution::{Host, Parts, ToolExecutionLayer, World};
+use file_access::{UndoLimits, UndoStore};
 use governance::{
     FileNames, Isolation, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
 use guardrail::{Curated, Known};
 use ledger::{Ledger, Options, Recovery};
 use registry::ToolRegistry;
-use resources::{UndoLimits, UndoStore};
 use sandbox::Sandbox;
 use server::{LedgerSettings, Settings, UndoSettings};
 use tool::{SandboxTier, ToolDefinition};
@@ -32,26 +33,28 @@ use crate::terminal::{NOTE, paint, tell};
 pub(crate) use trial::trial;
 pub(crate) use web::web;
 
-/// Which folders a call may work in.
+/// Workspaces of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Folders {
-    /// Those of the settings.
+    /// Workspaces of the settings.
     Configured,
-    /// Those, and the folder the command was typed in, read-only: a first call needs no set-up.
+    /// Workspaces of the settings, and the current folder read-only, so that a first call needs no
+    /// configuration.
     AndThisOne,
 }
 
-/// Tools, policy, curated map and workspaces as the configuration has them, on this machine.
+/// Builds the configuration snapshot: tools, policy, curated map and workspaces.
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
     configured(setting, settings, folders, Scrutiny::Whole, isolation, Taking::Accepted)
 }
 
-/// The same for a daemon, which may be about to ask what is to be taken of what servers say.
+/// Like `config_snapshot` for a daemon, with a choice of the tool definitions of MCP servers.
 pub(crate) fn world_taking(setting: &Setting, settings: &Settings, taking: Taking) -> Result<World, Problem> {
     configured(setting, settings, Folders::Configured, Scrutiny::Whole, isolation, taking)
 }
 
-/// The same, with whoever says what the machine can do: finding out takes a moment, and where nothing is run nobody asks.
+/// Builds a snapshot. `machine` detects the available isolation: detection takes time, and a caller that runs
+/// nothing passes a constant.
 fn configured(
     setting: &Setting,
     settings: &Settings,
@@ -63,7 +66,7 @@ fn configured(
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     Sandbox::of_this_process().note_runs_in(&setting.home().state().join("runs"));
     let (registry, policy) = std::thread::scope(|scope| {
-        // None needs another before all are there, and to find out what the machine can do is mostly waiting.
+        // These three are independent, and detecting the isolation is mostly waiting.
         let machine = scope.spawn(machine);
         let policy = scope.spawn(|| policy(setting, || joined(machine)));
         let registry = tools(setting, settings, scrutiny, taking);
@@ -102,12 +105,12 @@ fn configured(
     Ok(World { registry, policy, curated, workspaces, hosts, keys })
 }
 
-/// What a thread found. Its panic is ours.
+/// Joins a thread and propagates its panic.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What the settings let callers do in a workspace, as the policy speaks of it.
+/// Converts the workspace access of the settings into that of the policy.
 pub(crate) fn access(configured: server::WorkspaceAccess) -> WorkspaceAccess {
     match configured {
         server::WorkspaceAccess::ReadOnly => WorkspaceAccess::ReadOnly,
@@ -115,7 +118,7 @@ pub(crate) fn access(configured: server::WorkspaceAccess) -> WorkspaceAccess {
     }
 }
 
-/// The walls this machine can build, as the policy speaks of them.
+/// Returns the sandbox isolation that this machine supports.
 pub(crate) fn isolation() -> Option<Isolation> {
     match Sandbox::of_this_process().availability().tier {
         SandboxTier::Full => Some(Isolation::Full),
@@ -124,7 +127,7 @@ pub(crate) fn isolation() -> Option<Isolation> {
     }
 }
 
-/// The tools of this program and those of manifests.
+/// Registers the built-in tools and those of manifests.
 fn tools(
     setting: &Setting,
     settings: &Settings,
@@ -136,25 +139,25 @@ fn tools(
     let web = web(settings)?;
     toolbox::register(&mut registry, sandbox, internals, web, &undo(setting, settings))
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
-    // A host's tools are judged without ours, and quickly.
+    // A hook judges only the host's tools and must be fast, so manifests are not loaded.
     if scrutiny == Scrutiny::Whole {
         manifests::register((setting, settings), web.gatekeeper(), taking, &mut registry)?;
     }
     Ok(registry)
 }
 
-/// The policy files where `sinew init` has written them, else the built-in ones.
+/// Loads the policy files written by `sinew init`, else the built-in ones.
 fn policy(setting: &Setting, machine: impl FnOnce() -> Option<Isolation>) -> Result<Policy, Problem> {
     let surroundings = surroundings(setting);
     let loaded = match written_out(setting)? {
         Some(folder) => Policy::load(&folder, &surroundings),
         None => Policy::embedded(&surroundings),
     };
-    // Before its examples are run: what must be confined is refused where nothing can be.
+    // Before the examples are run: without isolation, a call that requires it must be refused in them too.
     Ok(loaded.map_err(Problem::configuration)?.on_machine_with(machine()))
 }
 
-/// Holds a policy against the tools that there are, and runs its examples.
+/// Checks a policy against the registered tools and runs its examples.
 fn check_policy(policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) -> Result<(), Problem> {
     let judged = hosts.iter().flat_map(Host::definitions);
     let definitions: Vec<&ToolDefinition> = registry.definitions().chain(judged).map(AsRef::as_ref).collect();
@@ -165,7 +168,7 @@ fn check_policy(policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) -> Res
     Ok(())
 }
 
-/// What the policy files are read in.
+/// Returns the environment in which policy files are read.
 pub(crate) fn surroundings(setting: &Setting) -> Surroundings {
     Surroundings {
         variables: Variables::from_environment(environment()),
@@ -174,7 +177,7 @@ pub(crate) fn surroundings(setting: &Setting) -> Surroundings {
     }
 }
 
-/// The curated map from beside the policy files, else the built-in one.
+/// Loads the curated map beside the policy files, else the built-in one.
 fn curated(setting: &Setting, registry: &ToolRegistry) -> Result<Curated, Problem> {
     let loaded = match written_out(setting)? {
         Some(folder) => Curated::load(&folder),
@@ -189,33 +192,36 @@ fn curated(setting: &Setting, registry: &ToolRegistry) -> Result<Curated, Proble
     Ok(curated)
 }
 
-/// The folder of the policy files, once `sinew init` has written something out: from then on it must be whole.
+/// Returns the folder of the policy files once `sinew init` has written it. From then on all files must
+/// exist.
 pub(crate) fn written_out(setting: &Setting) -> Result<Option<PathBuf>, Problem> {
     let folder = setting.home().config().join("governance");
     let written = is_there(&folder)? || is_there(&setting.home().settings_file())?;
     Ok(written.then_some(folder))
 }
 
-/// Whether something has that name. A link that leads nowhere is there, and what cannot be looked at is an error:
-/// neither may pass for a policy that was never written.
+/// Returns true if the path exists. A dangling symbolic link exists, and an unreadable path is an error:
+/// neither may be mistaken for a policy that was never written.
 pub(crate) fn is_there(path: &Path) -> Result<bool, Problem> {
     match std::fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Problem::configuration(format!("{} cannot be looked at: {error}", path.display()))),
+        Err(error) => Err(Problem::configuration(format!("{} cannot be read: {error}", path.display()))),
     }
 }
 
-/// Variables that are not Unicode cannot appear in a YAML file either.
+/// Returns the environment variables. Those that are not Unicode are skipped: they cannot occur in a YAML
+/// file.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// What a hook judges by without a daemon. Where a host stands is what it says of itself, and opens nothing.
+/// Builds the snapshot of a hook without a daemon. The host's working directory is its own claim and grants
+/// nothing.
 pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem> {
     let settings = setting.settings()?;
-    // The examples are not to fail for walls that nobody asked about.
+    // Isolation was not detected, so policy examples that require it must not fail.
     let full = || Some(Isolation::Full);
     let world =
         configured(setting, &settings, Folders::Configured, Scrutiny::AsNeeded, full, Taking::Accepted)?;
@@ -223,12 +229,12 @@ pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem
     Ok((settings, World { policy, ..world }))
 }
 
-/// What the ledger says of the moment. Whoever asks has the right to read the state.
+/// Inspects the ledger without opening it for writing.
 pub(crate) fn look_at_ledger(setting: &Setting) -> Result<Recovery, Problem> {
     Ledger::look(&ledger_folder(setting), &ledger_parts(setting)).map_err(Problem::configuration)
 }
 
-/// The layer of a hook without a daemon.
+/// Builds the execution layer of a hook without a daemon.
 pub(crate) fn hook_layer(
     setting: &Setting,
     (settings, world): (Settings, World),
@@ -236,7 +242,7 @@ pub(crate) fn hook_layer(
     layer(setting, &settings, world)
 }
 
-/// The layer of a call without a daemon.
+/// Builds the execution layer of a call without a daemon.
 pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let settings = setting.settings()?;
     let layer = layer(setting, &settings, world(setting, &settings, Folders::AndThisOne)?)?;
@@ -244,13 +250,14 @@ pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer
     Ok(layer)
 }
 
-/// Where it is kept what calls replace and remove.
+/// Opens the undo store, which holds the content that calls replaced or removed.
 pub(crate) fn undo(setting: &Setting, settings: &Settings) -> Arc<UndoStore> {
     let UndoSettings { keep_bytes, keep_for } = settings.undo;
     UndoStore::at(&setting.home().state().join("undo"), UndoLimits { keep_bytes, keep_for })
 }
 
-/// Ends the changes and sees to the runs that a crash interrupted. Whoever has the ledger is the only one who makes any.
+/// Completes changes and cleans up runs that a crash interrupted. Safe because the holder of the ledger is
+/// the only process that makes changes.
 pub(crate) fn settle(setting: &Setting, settings: &Settings) -> Result<(), Problem> {
     Sandbox::of_this_process().finish_runs().map_err(|error| {
         let folder = setting.home().state().join("runs");
@@ -261,30 +268,30 @@ pub(crate) fn settle(setting: &Setting, settings: &Settings) -> Result<(), Probl
         Problem::configuration(format!("{} cannot be used: {error}", folder.display()))
     })?;
     for path in &settled.done {
-        tracing::warn!(path = %path.display(), "a change was interrupted after it had taken place");
+        tracing::warn!(path = %path.display(), "a change was interrupted after it was applied");
     }
     for path in &settled.undone {
-        tracing::warn!(path = %path.display(), "a change was interrupted before it had taken place");
+        tracing::warn!(path = %path.display(), "a change was interrupted before it was applied");
     }
     for path in &settled.waiting {
-        tracing::warn!(path = %path.display(), "an interrupted change cannot be looked at now; it is at the next start");
+        tracing::warn!(path = %path.display(), "an interrupted change cannot be checked now; the next start retries");
     }
     Ok(())
 }
 
-/// Where the ledger is.
+/// Returns the folder of the ledger.
 pub(crate) fn ledger_folder(setting: &Setting) -> PathBuf {
     setting.home().state().join("ledger")
 }
 
-/// Where its parts are: its key and a second anchor stand outside its folder, and tell when the folder was put back or
-/// taken away.
+/// Returns the paths of the ledger's key and second anchor. They are outside its folder, so that a folder
+/// that was rolled back or removed is detected.
 pub(crate) fn ledger_parts(setting: &Setting) -> Options {
     let state = setting.home().state();
     Options::default().with_key_file(state.join("ledger.key")).with_witness(state.join("anchor"))
 }
 
-/// How it is kept. There is always a size: whoever can make calls must not be able to fill the disk.
+/// Returns the ledger options. There is always a size limit, so that a caller cannot fill the disk.
 fn ledger_options(setting: &Setting, settings: &LedgerSettings) -> Options {
     let when_unavailable = match settings.when_unavailable {
         server::WhenUnavailable::Refuse => ledger::WhenUnavailable::Refuse,
@@ -292,6 +299,7 @@ fn ledger_options(setting: &Setting, settings: &LedgerSettings) -> Options {
     };
     let options =
         ledger_parts(setting).with_keep_bytes(settings.keep_bytes).with_when_unavailable(when_unavailable);
+    let options = options.with_minimum_age(settings.keep_at_least, settings.max_bytes);
     match settings.keep_for {
         Some(age) => options.with_keep_for(age),
         None => options,
@@ -311,7 +319,7 @@ fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<Too
     layer_on(setting, open_ledger(setting, settings)?, world)
 }
 
-/// The layer that goes on where this ledger left off.
+/// Builds the execution layer on an open ledger.
 pub(crate) fn layer_on(
     setting: &Setting,
     (ledger, recovery): (Arc<Ledger>, Recovery),

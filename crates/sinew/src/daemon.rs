@@ -1,5 +1,5 @@
-//! The layer of a daemon, and how it comes by its configuration: what was accepted holds until a human accepts more,
-//! over a restart too.
+//! Starts a daemon and loads its configuration. The accepted configuration stays in force, also over a
+//! restart, until an operator accepts a change that permits more.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::exit::Problem;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
-/// How often files that change while they are read are read again.
+/// Attempts to read files that change while they are being read.
 const ATTEMPTS: usize = 3;
 
-/// A daemon that is ready to serve.
+/// Daemon that is ready to serve.
 pub(crate) struct Daemon {
     pub(crate) layer: Arc<ToolExecutionLayer>,
-    /// Those it serves by.
+    /// Settings in force.
     pub(crate) settings: Settings,
-    /// Where it reads its configuration again, and when.
+    /// Inputs for reloading the configuration.
     pub(crate) following: Following,
 }
 
-/// What the files said at one moment.
+/// Result of one read of the configuration files.
 struct Files {
     world: World,
     settings: Settings,
-    /// The files it was, or why nobody can say.
+    /// File contents, or the reason why they are not known.
     snapshot: Result<Snapshot, String>,
 }
 
-/// Puts a daemon together. Its start is on record before it serves.
+/// Prepares a daemon. Its start is recorded in the ledger before it serves.
 pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
-    // Before anything of it is read: what changes from now on is told.
+    // Before the first read, so that every later change is reported.
     let watch = ConfigWatch::on(setting.home().configuration());
     let files = read(setting, Taking::Newest)?;
     let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
@@ -46,7 +46,7 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     let known = accepted::kept(setting.home(), &ledger, files.snapshot.as_ref().ok());
     let is_kept = matches!(known, Kept::Same);
     let kept = match known {
-        // The same files make the same world: nothing can be looser.
+        // Identical files give an identical snapshot, so nothing can be looser.
         Kept::Same => Ok(None),
         Kept::Copy(copy) => read_copy(&setting.reading(&copy)).map(Some),
         Kept::Unusable(why) => Err(Some(why)),
@@ -58,7 +58,7 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
             (Files { world, settings, ..files }, Configuration::Waiting)
         }
         Ok(_) => (files, Configuration::Taken),
-        // Nobody is asked, so what servers have come up with since is not taken.
+        // The operator is not asked at a first start, so newer definitions of MCP servers are not accepted.
         Err(None) if first => (read(setting, Taking::Accepted)?, Configuration::First),
         Err(why) => {
             warn_of_unknown(why.as_deref());
@@ -71,16 +71,16 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
     let is_held = match snapshot {
-        // Not accepted yet. What is was kept before, or is kept by the first reload that has nothing to ask.
+        // Not accepted yet. The copy is the earlier one, or the first reload without a question writes it.
         _ if !is_accepted => false,
         Ok(_) if is_kept => true,
         Ok(snapshot) => keep(setting, &snapshot),
         Err(why) => {
-            tracing::warn!(why, "what holds now is not kept for the next start");
+            tracing::warn!(why, "the current configuration is not stored for the next start");
             false
         }
     };
-    // Nobody has asked yet what servers have come up with since a first start.
+    // At a first start, newer definitions of MCP servers have not been compared yet.
     let is_held = is_held && configuration != Configuration::First;
     let is_told = sees_all(&setting.home().configuration(), &unread(setting.home()));
     let held = if is_held && is_told { Held::AsRead } else { Held::Otherwise };
@@ -88,7 +88,8 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     Ok(Daemon { layer, settings, following })
 }
 
-/// Whether no daemon has served here before. Calls that a person made without one leave records too, and accept nothing.
+/// Returns true if no daemon has served here before. Calls without a daemon leave records too, but accept
+/// nothing.
 fn is_first(ledger: &Ledger, recovery: &Recovery) -> bool {
     if recovery.first_start {
         return true;
@@ -97,19 +98,20 @@ fn is_first(ledger: &Ledger, recovery: &Recovery) -> bool {
     let has = |filter: Filter| {
         ledger.query(&Filter { limit: Some(1), ..filter }).map(|records| !records.is_empty())
     };
-    // Where the first records are gone by age, so may be that of a start.
+    // If the first records were removed by age, the record of a start may have been among them.
     let from_the_beginning = has(Filter { before_seq: Some(2), ..Filter::default() });
     let started = has(Filter { kind: Some("start".to_owned()), ..Filter::default() });
     is_whole && matches!((from_the_beginning, started), (Ok(true), Ok(false)))
 }
 
-/// Whether the files open something that was not accepted, where somebody is to be asked.
+/// Returns true if the files permit more than the accepted configuration and the settings require approval
+/// for that.
 fn is_looser(accepted: &Settings, world: &World, files: &Files) -> bool {
     accepted.reload == ReloadMode::Ask
         && (files.settings.reload == ReloadMode::Auto || loosens(world, &files.world))
 }
 
-/// What was accepted, as it would be today. An error says why it cannot be told.
+/// Loads the accepted copy. The error is the reason why it cannot be loaded.
 fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
     let read = || {
         let settings = copy.settings()?;
@@ -118,8 +120,9 @@ fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
     read().map_err(|problem: Problem| Some(problem.message))
 }
 
-/// What manifests add may be what nobody has seen: it waits for a human, as it would on a reload. Also where the settings say
-/// that nobody is to be asked: whether anybody accepted that is not known either.
+/// Removes the tools of manifests, which may be new to the operator; they wait for approval as on a reload.
+/// This also applies if the settings do not require approval, because it is unknown whether that setting was
+/// accepted.
 fn without_manifests(mut files: Files) -> Files {
     files.world.registry.retain(|tool| tool.origin().is_none());
     files.world.keys.clear();
@@ -128,17 +131,20 @@ fn without_manifests(mut files: Files) -> Files {
 
 fn warn_of_unknown(why: Option<&str>) {
     let why = why.unwrap_or("there is no copy of it");
-    tracing::warn!(why, "what was accepted is not known: the rules are taken as they are, manifests wait");
+    tracing::warn!(
+        why,
+        "the accepted configuration is unknown: policy files apply as they are, manifests wait"
+    );
     tell(paint(
         NOTE,
         format!(
-            "warning: what was accepted is not known ({why}): the rules are taken as they are, and the tools of manifests \
-             wait for `sinew reload --accept`"
+            "warning: the accepted configuration is unknown ({why}): the policy files apply as they are, and \
+             the tools of manifests wait for `sinew reload --accept`"
         ),
     ));
 }
 
-/// The configuration, read again.
+/// Returns the loader that the daemon calls on a reload.
 fn source(setting: Setting) -> Source {
     Arc::new(move || {
         let read = read(&setting, Taking::Newest);
@@ -146,15 +152,17 @@ fn source(setting: Setting) -> Source {
             Some(hint) => format!("{} ({hint})", problem.message),
             None => problem.message,
         })?;
-        // The next start would go back to what was kept before, and undo what a human had seen hold.
-        let snapshot = snapshot.map_err(|why| format!("it could not be kept for the next start: {why}"))?;
+        // Without a copy, the next start would revert to the earlier configuration.
+        let snapshot = snapshot
+            .map_err(|why| format!("the configuration cannot be stored for the next start: {why}"))?;
         let setting = setting.clone();
         let once_held = Box::new(move || _ = keep(&setting, &snapshot));
         Ok(Fresh { world, settings, once_held })
     })
 }
 
-/// Reads the configuration between two looks at its files: where both see the same, that is what was read.
+/// Reads the configuration between two scans of its files. If both scans are equal, they show what was
+/// loaded.
 fn read(setting: &Setting, taking: Taking) -> Result<Files, Problem> {
     let mut attempt = 1;
     loop {
@@ -178,14 +186,15 @@ fn look(setting: &Setting, taking: Taking) -> Result<Snapshot, String> {
     Snapshot::of(setting.home(), taking).map_err(|error| error.to_string())
 }
 
-/// Folders in the configuration's of which nothing is judged by: keys, and the schemas for editors.
+/// Returns folders inside the configuration folder that do not affect decisions: keys, and schemas for
+/// editors.
 fn unread(home: &Home) -> [PathBuf; 3] {
     let config = home.config();
     [accepted::keys(home), config.join("governance/schema"), config.join("hosts/schema")]
 }
 
-/// Whether a watch of these folders hears of every change: it sees neither what lies behind a link nor what is deeper.
-/// Where nobody can say, it does not.
+/// Returns true if a watch of these folders reports every change. A watch does not see through symbolic links
+/// or into subfolders that are not listed. Returns false if a folder cannot be read.
 fn sees_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
     let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
     let is_seen = |entry: io::Result<fs::DirEntry>| {
@@ -200,11 +209,12 @@ fn sees_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
     })
 }
 
-/// Whether it is kept. A copy that cannot be written is no reason to stop: the next start then compares with an older one.
+/// Stores the accepted configuration and returns true on success. A failure is not fatal: the next start then
+/// compares with the earlier copy.
 fn keep(setting: &Setting, snapshot: &Snapshot) -> bool {
     let kept = setting.keeper().keep(setting.home(), snapshot);
     if let Err(error) = &kept {
-        tracing::warn!(%error, "what was accepted cannot be kept for the next start");
+        tracing::warn!(%error, "the accepted configuration cannot be stored for the next start");
     }
     kept.is_ok()
 }
@@ -216,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_does_not_see_behind_links_nor_below_the_folders_it_watches() {
+    fn links_and_subfolders_are_outside_a_watch() {
         let home = tempfile::tempdir().unwrap();
         let [config, inner, later] =
             ["config", "config/governance", "tools"].map(|name| home.path().join(name));
@@ -228,7 +238,7 @@ mod tests {
         fs::write(elsewhere.join("a.yaml"), "").unwrap();
         let folders = [config, inner.clone(), later.clone()];
         let sees = || sees_all(&folders, std::slice::from_ref(&keys));
-        assert!(sees(), "files in the folders, one that is not there yet, and what is no part of it");
+        assert!(sees(), "files in the folders, a missing folder, and a folder that is not read");
         for (place, target) in [(inner.join("a.yaml"), elsewhere.join("a.yaml")), (later, elsewhere.clone())]
         {
             symlink(&target, &place).unwrap();

@@ -1,8 +1,8 @@
-//! Exit codes, and the one error type a command ends with.
+//! Exit codes and the error type of all commands.
 
 use tool::{FailureKind, RefusalCode, ToolResult};
 
-/// How the process ends.
+/// Exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -17,7 +17,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The end a code stands for.
+    /// Returns the status for an exit code.
     pub(crate) fn from_code(code: i32) -> Option<Exit> {
         Some(match code {
             0 => Exit::Done,
@@ -32,7 +32,7 @@ impl Exit {
         })
     }
 
-    /// What a tool result means for the shell.
+    /// Returns the exit status for a tool result.
     pub(crate) fn of(result: &ToolResult) -> Exit {
         if let Some(refusal) = &result.metadata.refusal {
             return match refusal.code {
@@ -54,7 +54,7 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// Why a command ended before its end, the way out, and the exit code.
+/// Error that ends a command: message, hint and exit status.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) exit: Exit,
@@ -67,7 +67,8 @@ impl Problem {
         Problem { exit, message: message.into(), hint: None }
     }
 
-    /// Whoever read our output has left. That is their choice: nothing went wrong, and there is nobody to tell.
+    /// Ends the command quietly because the reader of standard output closed it, as `head` does. The exit
+    /// status is success, and nothing is printed.
     pub(crate) fn unheard() -> Self {
         Problem::new(Exit::Done, String::new())
     }
@@ -77,12 +78,12 @@ impl Problem {
         self
     }
 
-    /// A command line that cannot be understood.
+    /// Creates an error for an invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Problem::new(Exit::Usage, message)
     }
 
-    /// Configuration that cannot be used.
+    /// Creates an error for an invalid configuration.
     pub(crate) fn configuration(error: impl std::fmt::Display) -> Self {
         Problem::new(Exit::BadConfiguration, error.to_string())
     }
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_one_end_and_back() {
+    fn every_exit_code_round_trips() {
         for code in 0..=7_u8 {
             let exit = Exit::from_code(i32::from(code)).unwrap();
             assert_eq!(exit as u8, code, "{exit:?}");

@@ -1,4 +1,4 @@
-//! The functions of manifests: workers behind walls that run them, and whether a text can be parsed as one.
+//! Sandboxed workers that run the JavaScript functions of manifests, and a syntax check for such functions.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,15 +7,16 @@ use knowledge::{KnowledgeError, Started, Workers};
 use manifest::{CheckSyntax, SyntaxProblem};
 use sandbox::{Sandbox, Task};
 
-/// What a worker that runs functions is called.
+/// Sandbox task name of a worker that runs functions.
 pub(crate) const TASK: &str = "knowledge";
 
-/// Eight megabytes of the function's own, the engine, and the pages of this program that it touches.
+/// Memory limit: 8 MiB for the function, the rest for the engine and the pages of this program that it
+/// touches.
 const MEMORY: u64 = 64 << 20;
-/// Workers are replaced long before.
+/// Upper bound only: the pool replaces workers much earlier.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// Workers behind the walls of this sandbox. None is started before it is needed.
+/// Creates a pool of workers in this sandbox. A worker starts when it is first needed.
 fn workers(sandbox: &Sandbox) -> Workers {
     let sandbox = sandbox.clone();
     Workers::new(move || {
@@ -29,14 +30,15 @@ fn workers(sandbox: &Sandbox) -> Workers {
     })
 }
 
-/// The workers of this process: they live as long as the runtime that calls run in.
+/// Returns the worker pool of this process. Its workers live as long as the runtime that runs the calls.
 pub(crate) fn of_this_process() -> &'static Workers {
     static SHARED: OnceLock<Workers> = OnceLock::new();
     SHARED.get_or_init(|| workers(Sandbox::of_this_process()))
 }
 
-/// Does something with a parser of functions. It has a runtime of its own, because manifests are read where there is
-/// none, and takes its workers with it when it is done. What cannot be tried is not taken on trust.
+/// Runs `work` with a function parser. The parser has its own runtime, because manifests are also loaded
+/// outside of one, and its workers end with it. A function that cannot be parsed for any reason is reported
+/// as invalid.
 pub(crate) fn with_parser<T>(work: impl FnOnce(&CheckSyntax<'_>) -> T) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let workers = workers(&Sandbox::of_this_process().with_own_launchers());

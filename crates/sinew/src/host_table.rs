@@ -1,5 +1,5 @@
-//! The tables in `config/hosts/`: how the tools of other programs look to our rules. Read and checked like every file
-//! of the configuration; where none was written, the built-in one holds.
+//! Loads the tables in `config/hosts/`, which map the tools of a host program to the policy. They are read
+//! and checked like every configuration file; if a table was not written, the built-in one applies.
 
 mod file;
 #[cfg(test)]
@@ -7,9 +7,9 @@ mod tests;
 
 use std::path::Path;
 
-use document::{Document, DocumentError, Located};
 use execution::{Below, Host, HostArgument, HostTool, HostToolName, JudgedTool};
 use serde_json::{Map, Value, json};
+use strict_yaml::{Document, DocumentError, Located};
 use tool::{Category, ToolSpec};
 
 use self::file::{ArgumentKind, ArgumentRow, ToolRow};
@@ -18,28 +18,27 @@ use crate::exit::Problem;
 
 pub(crate) use self::file::HostFile;
 
-/// The one host there is a table for.
+/// Name of the only supported host.
 pub(crate) const CLAUDE_CODE: &str = "claude-code";
-/// The tables that ship with Sinew, by host.
+/// Built-in tables by host.
 pub(crate) const EMBEDDED: [(&str, &str); 1] =
     [(CLAUDE_CODE, include_str!("../../../config/hosts/claude-code.yaml"))];
 
-/// How much of a table is looked at before it is used.
+/// Extent of the checks on a table before use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scrutiny {
-    /// Every schema and example.
+    /// Check every schema and example.
     Whole,
-    /// What stands in the file; the schema of a tool is compiled by the call that needs it, which is refused if it
-    /// cannot be.
+    /// Check only the file. The call that needs a tool's schema compiles it, and is refused if that fails.
     AsNeeded,
 }
 
-/// Every host with its table, looked at whole: the file in this folder, else the built-in one.
+/// Loads the tables of all hosts with full checks: the file in this folder, else the built-in one.
 pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>, Problem> {
     load_with(folder, user_home, Scrutiny::Whole)
 }
 
-/// The same, with as much scrutiny as it needs.
+/// Loads the tables of all hosts with the given checks.
 pub(crate) fn load_with(
     folder: &Path,
     user_home: Option<&Path>,
@@ -62,7 +61,7 @@ pub(crate) fn load_with(
     EMBEDDED.into_iter().map(read).collect()
 }
 
-/// The host that a table describes, or everything that is wrong with it.
+/// Checks a table and returns its host, or all errors.
 fn check(name: &str, document: &Document, scrutiny: Scrutiny) -> Result<Host, Vec<DocumentError>> {
     let file: HostFile = document.parse().map_err(|error| vec![error])?;
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
@@ -86,7 +85,7 @@ fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Resul
     if row.decided_by.is_some() {
         if row.says_more() {
             let error =
-                at_key(&format!("`{}` is decided by the daemon, so nothing else here holds", key.value));
+                at_key(&format!("`{}` is decided by the daemon: its other keys have no effect", key.value));
             return Err(error.suggest("remove `decided_by`, or everything else"));
         }
         return Ok((name, HostTool::Ours));
@@ -120,8 +119,7 @@ fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Resul
 fn below(row: &ToolRow, document: &Document) -> Result<Option<Below>, DocumentError> {
     match &row.narrowed_by {
         Some(narrow) if !row.shows_below => {
-            let error =
-                document.error_at(narrow.line, narrow.column, "nothing is shown that could be narrowed");
+            let error = document.error_at(narrow.line, narrow.column, "`narrowed_by` needs `shows_below`");
             Err(error.suggest("shows_below: true"))
         }
         narrow => {
@@ -143,28 +141,28 @@ fn looked_at(
     Ok((name, tool))
 }
 
-/// What a command line is to the rules.
+/// Treatment of a command line by the policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Commands {
-    /// A text like others.
+    /// Ordinary text.
     Texts,
-    /// Words that rules allow or forbid.
+    /// Command that rules allow or forbid.
     Judged,
 }
 
-/// The host's own spelling; a star may stand at its end alone.
+/// Parses a tool name in the host's spelling, with an optional `*` at the end.
 fn tool_name(key: &Located<String>, document: &Document) -> Result<HostToolName, DocumentError> {
     let (name, begins) = key.strip_suffix('*').map_or((key.as_str(), false), |start| (start, true));
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || !name.chars().all(plain) {
         let message = format!("`{}` is not the name of a tool", key.value);
         let error = document.error_at(key.line, key.column, &message);
-        return Err(error.suggest("letters, digits, _, - and ., with one * at the end if it stands for many"));
+        return Err(error.suggest("use letters, digits, _, - and .; a final * is a wildcard"));
     }
     Ok(if begins { HostToolName::Begins(name.to_owned()) } else { HostToolName::Is(name.to_owned()) })
 }
 
-/// Open, since hosts add arguments of their own; what is named here has its type.
+/// Builds the input schema. It permits additional arguments, because hosts add their own.
 fn input_schema(row: &ToolRow, commands: Commands) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -200,7 +198,7 @@ fn arguments(row: &ToolRow, document: &Document) -> Result<Vec<HostArgument>, Do
         }
         arguments.extend(host_argument(&key.value, argument));
     }
-    // A pattern starts in the folder another argument names, so that one is written out first.
+    // A pattern is relative to the folder in another argument, so paths are resolved first.
     arguments.sort_by_key(|argument| matches!(argument, HostArgument::Pattern { .. }));
     Ok(arguments)
 }

@@ -1,5 +1,5 @@
-//! What tools are told of the layer they are in: its status and what `sinew doctor` checks, for those that look at Sinew
-//! itself; where the road begins, for those that call others.
+//! Connects tools to the execution layer that runs them: status and self-checks for the introspection tools,
+//! and the entry of the pipeline for meta tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -13,12 +13,12 @@ use serde_json::Value;
 use tool::{Progress, SandboxTier};
 use toolbox::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
 
-/// How full the disk of the record may be.
+/// Disk usage above which the ledger's disk counts as full.
 const FULL_PERCENT: f64 = 97.0;
 
-/// Tells the tools of this process about its layer. `state` is a private folder that exists.
+/// Registers this layer as the source of the introspection tools. `state` is an existing private folder.
 pub(crate) fn tell_of(layer: &Arc<ToolExecutionLayer>, state: &Path) {
-    // The layer holds the tools, so the tools must not hold the layer.
+    // Weak references: the layer owns the tools, so a strong one would be a cycle.
     let (for_status, for_checks) = (Arc::downgrade(layer), Arc::downgrade(layer));
     let state: PathBuf = state.to_owned();
     Internals::of_this_process().come_from(Source {
@@ -27,7 +27,7 @@ pub(crate) fn tell_of(layer: &Arc<ToolExecutionLayer>, state: &Path) {
     });
 }
 
-/// Has the calls of meta tools take the road of this layer, in the name of who called.
+/// Runs the inner calls of meta tools through the pipeline of this layer, on behalf of the original caller.
 pub(crate) fn lead_to(layer: &Arc<ToolExecutionLayer>, road: &Road) {
     let layer = Arc::downgrade(layer);
     road.begins(move |call| {
@@ -48,7 +48,7 @@ pub(crate) fn lead_to(layer: &Arc<ToolExecutionLayer>, road: &Road) {
             approval_id: None,
         };
         Some(Box::pin(async move {
-            // Whoever stops waiting takes the call back.
+            // Dropping the future cancels the call.
             let _waiting = request.withdrawn.clone().drop_guard();
             layer.execute_inner(request).await
         }))
@@ -96,28 +96,28 @@ fn checks(layer: &Weak<ToolExecutionLayer>, state: &Path) -> Vec<Check> {
         let ledger = layer.status().ledger;
         let (is_ready, is_whole) = (ledger.state == "ready", ledger.lost_records == 0);
         all.push(Check {
-            what: "what happens is recorded".to_owned(),
+            what: "calls are recorded in the ledger".to_owned(),
             holds: is_ready && is_whole,
             found: Some(match (&ledger.reason, is_whole) {
                 (Some(reason), _) => reason.clone(),
                 (None, false) => format!("{} records are lost", ledger.lost_records),
                 (None, true) => format!("{} records", ledger.records),
             }),
-            remedy: (!is_ready || !is_whole).then(|| "`sinew ledger verify` says more".to_owned()),
+            remedy: (!is_ready || !is_whole).then(|| "`sinew ledger verify` shows details".to_owned()),
         });
     }
-    let used = machine::used_percent(state);
+    let used = system_metrics::used_percent(state);
     let has_room = used.is_some_and(|used| used < FULL_PERCENT);
     all.push(Check {
-        what: "the disk of the record has room".to_owned(),
+        what: "the ledger's disk has free space".to_owned(),
         holds: has_room,
         found: used.map(|used| format!("{used:.0} % used")),
-        remedy: (!has_room).then(|| "free some of it: without a record nothing runs".to_owned()),
+        remedy: (!has_room).then(|| "free disk space: no call runs if it cannot be recorded".to_owned()),
     });
     all
 }
 
-/// The walls, tried from inside.
+/// Tests the sandbox from inside.
 fn walls(state: &Path) -> Vec<Check> {
     let sandbox = Sandbox::of_this_process();
     let availability = sandbox.availability();
@@ -128,7 +128,7 @@ fn walls(state: &Path) -> Vec<Check> {
         found: Some(availability.tier.as_str().to_owned()),
         remedy: (!missing.is_empty()).then_some(missing),
     }];
-    // Each look has a folder of its own: two at a time must not find each other's files.
+    // Concurrent checks use separate folders, so that they do not find each other's files.
     let found = tempfile::tempdir_in(state).and_then(|own| sandbox.check(own.path()));
     match found {
         Ok(found) => all.extend(found.into_iter().map(|finding| {
@@ -137,11 +137,11 @@ fn walls(state: &Path) -> Vec<Check> {
                 holds: finding.held,
                 found: None,
                 remedy: (!finding.held)
-                    .then(|| "run nothing that must be confined; `sinew doctor` says more".to_owned()),
+                    .then(|| "run nothing that must be confined; `sinew doctor` shows details".to_owned()),
             }
         })),
         Err(error) => all.push(Check {
-            what: "the walls can be tried".to_owned(),
+            what: "the sandbox can be tested".to_owned(),
             holds: false,
             found: Some(error.to_string()),
             remedy: None,

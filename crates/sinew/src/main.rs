@@ -1,4 +1,4 @@
-//! The `sinew` binary: the daemon, and every command a person types.
+//! Entry point of the `sinew` binary: the daemon and all commands.
 
 mod accepted;
 mod arguments;
@@ -36,7 +36,7 @@ use crate::exit::{Exit, Problem};
 use crate::terminal::{BAD, GOOD, paint, tell, visible};
 
 fn main() -> ExitCode {
-    // Before anything else: a launcher has one thread, and reads no command line.
+    // First of all: a sandbox launcher must be single-threaded and has no command line to parse.
     match sandbox::enter() {
         Entered::Launcher(code) => return code,
         Entered::Worker(task) => return worker::serve(&task),
@@ -59,6 +59,6 @@ fn main() -> ExitCode {
 fn complain(problem: &Problem) {
     tell(format!("{} {}", paint(BAD, "error:"), visible(&problem.message)));
     if let Some(hint) = &problem.hint {
-        tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+        tell(format!("{} {}", paint(GOOD, "hint:"), visible(hint)));
     }
 }

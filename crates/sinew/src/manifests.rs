@@ -1,16 +1,16 @@
-//! The manifests of this home: `tools/*.yaml`, read only if nobody else can have changed them, each a few tools more.
+//! Loads the manifests of this home, `tools/*.yaml`. A file that another user could have changed is refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use connectors::{Connectors, HostKey, HostKeys, Taking, Upstreams};
-use document::Document;
 use manifest::{Loaded, Manifest};
 use outbound::{Gatekeeper, KeyPlaces};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use server::{KeySetting, Settings};
+use strict_yaml::Document;
 
 use crate::accepted;
 use crate::exit::{Exit, Problem};
@@ -18,7 +18,7 @@ use crate::functions;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell, visible};
 
-/// Adds the tools of manifests. What is wrong with one is told, and stops only that one.
+/// Registers the tools of manifests. A problem is printed and affects only its own manifest or tool.
 pub(crate) fn register(
     (setting, settings): (&Setting, &Settings),
     gatekeeper: &Gatekeeper,
@@ -35,20 +35,20 @@ pub(crate) fn register(
     }
     let connectors =
         Connectors::new(Sandbox::of_this_process(), functions::of_this_process(), gatekeeper, setting.road());
-    // What is read again as it was accepted must still be what was.
+    // A reload of the accepted copy must find the same programs behind the tools.
     let accepted = setting.home().copy().map(accepted::origins_of).unwrap_or_default();
     let connectors = connectors.accepting(accepted).pinning(upstreams(setting, taking));
     let connectors = connectors.with_keys(keys(settings));
     for skipped in connectors.register(&loaded.manifests, registry) {
         tell(paint(
             NOTE,
-            visible(&format!("warning: the tool `{}` is left out: {}", skipped.name, skipped.why)),
+            visible(&format!("warning: the tool `{}` is skipped: {}", skipped.name, skipped.why)),
         ));
     }
     Ok(())
 }
 
-/// The keys of the settings. They are looked for when they are needed.
+/// Returns the keys of the settings. A key is read when it is needed.
 pub(crate) fn keys(settings: &Settings) -> HostKeys {
     let key = |(name, key): (&String, &KeySetting)| {
         let (account, file, variable) = (name.clone(), key.key_file.clone(), key.key_variable.clone());
@@ -57,7 +57,7 @@ pub(crate) fn keys(settings: &Settings) -> HostKeys {
     settings.keys.iter().map(key).collect()
 }
 
-/// The same in words that say all of it, for the person who accepts another.
+/// Describes each key in full, for the operator who accepts a change.
 pub(crate) fn told_keys(settings: &Settings) -> BTreeMap<String, String> {
     let told = |(name, key): (&String, &KeySetting)| {
         let mut places = vec![format!("the keychain item `sinew` of the account {name:?}")];
@@ -68,7 +68,8 @@ pub(crate) fn told_keys(settings: &Settings) -> BTreeMap<String, String> {
     settings.keys.iter().map(told).collect()
 }
 
-/// What servers say of their tools, which counts once it is among what was accepted.
+/// Returns the store of MCP tool definitions, which adds the first definitions of a server to the accepted
+/// copy.
 fn upstreams(setting: &Setting, taking: Taking) -> Upstreams {
     let (keeper, home) = (setting.keeper().clone(), setting.home().clone());
     let seal = move |id: &str, said: &[u8]| keeper.add(&home, id, said);
@@ -81,12 +82,12 @@ fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))
 }
 
-/// Those of these files that the daemon would not leave out.
+/// Returns the valid manifests among these files.
 pub(crate) fn usable(files: &[PathBuf]) -> Result<Vec<Manifest>, Problem> {
     load(files, &ToolRegistry::new()).map(|loaded| loaded.manifests)
 }
 
-/// The file itself, or the manifests in a folder, by name.
+/// Returns the file itself, or the manifests in a folder, sorted by name.
 pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,8 +1,8 @@
-//! Points in time as people type them: how long ago, or when.
+//! Parser for points in time on the command line: relative (`10m`) or absolute (RFC 3339).
 
 use jiff::{SignedDuration, Timestamp};
 
-/// `30s`, `10m`, `2h`, `7d` or `2w` ago, or an RFC 3339 time.
+/// Parses `30s`, `10m`, `2h`, `7d` or `2w` (ago), or an RFC 3339 time.
 pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
     match ago(text) {
         Some(duration) => {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_long_ago_and_when() {
+    fn relative_and_absolute_times_are_parsed() {
         for (text, seconds) in
             [("0s", 0), ("90s", 90), ("10m", 600), ("2h", 7200), ("7d", 604_800), ("1w", 604_800)]
         {
@@ -43,6 +43,6 @@ mod tests {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse("2026-01-31T12:00:00Z").unwrap().as_second(), 1_769_860_800);
-        assert!(parse("4294967295w").is_err(), "before time itself");
+        assert!(parse("4294967295w").is_err(), "before the earliest timestamp");
     }
 }

@@ -1,38 +1,39 @@
-//! Every setting with its value and where the value comes from: what is built in, a line of `sinew.yaml`, or a variable.
+//! Lists every setting with its value and source: built in, a line of `sinew.yaml`, or an environment
+//! variable.
 //!
-//! The keys come from the schema of the file, so that one that is added there cannot be missing here. What a value means
-//! is asked of nobody: whoever shows it has loaded the file before.
+//! The keys come from the schema of the file, so that no setting can be missing. Values are not validated
+//! here: the caller has loaded the file before.
 
-use document::Node;
 use serde_json::{Map, Value};
+use strict_yaml::Node;
 use telemetry::redact;
 
-/// One setting.
+/// Setting with its value and source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// With dots, as one would write the path to it.
+    /// Path of the setting, with dots.
     pub(crate) key: String,
-    /// What holds; nothing where nothing is said and nothing is built in.
+    /// Value in force, or `None` if it is not set and has no default.
     pub(crate) value: Option<Value>,
     pub(crate) origin: Origin,
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It is built in.
+    /// Built-in default.
     Default,
-    /// The settings file says so, in this line.
+    /// Line of the settings file.
     File {
         line: u64,
-        /// What the file says is what would hold without it.
+        /// True if the value equals the default.
         as_built_in: bool,
     },
-    /// The variable of this name says so.
+    /// Environment variable.
     Variable(&'static str),
 }
 
-/// All settings, in the order of the schema. `built_in` states the defaults, `file` is what the person wrote.
+/// Returns all settings in the order of the schema. `built_in` holds the defaults, `file` the settings file.
 pub(crate) fn rows(
     schema: &Value,
     built_in: &Node,
@@ -44,7 +45,7 @@ pub(crate) fn rows(
     keys.iter().flat_map(|path| row(path, built_in, file, &variable)).collect()
 }
 
-/// The paths of everything that is no table of further settings.
+/// Collects the paths of all values that are not tables.
 fn leaves(root: &Value, schema: &Value, path: &[String], found: &mut Vec<Vec<String>>) {
     let resolved = schema["$ref"]
         .as_str()
@@ -60,7 +61,7 @@ fn leaves(root: &Value, schema: &Value, path: &[String], found: &mut Vec<Vec<Str
     }
 }
 
-/// A setting, and one row more for each variable that says otherwise for a part of it.
+/// Returns the row of a setting, and one more for each variable that overrides a part of it.
 fn row(
     path: &[String],
     built_in: &Node,
@@ -91,12 +92,12 @@ fn row(
     [vec![row], more].concat()
 }
 
-/// A value and the line of its key.
+/// Finds a value and the line of its key.
 fn find<'n>(root: &'n Node, path: &[String]) -> Option<(u64, &'n Node)> {
     path.iter().try_fold((root.line, root), |(_, node), name| Some((node.key(name)?.line, node.get(name)?)))
 }
 
-/// A value as it may be seen: headers are credentials more often than not.
+/// Redacts a value. Headers are always hidden, because they usually hold credentials.
 fn shown(key: &str, value: Value) -> Value {
     const HIDDEN: &str = "[redacted:header]";
     match (key, value) {
@@ -110,8 +111,8 @@ fn shown(key: &str, value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use document::Document;
     use serde_json::json;
+    use strict_yaml::Document;
 
     use super::*;
 
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_template_is_a_setting_and_none_is_a_table() {
+    fn every_template_key_is_a_setting() {
         fn check(node: &Node, path: &str, rows: &[Row]) {
             for (key, value) in node.entries() {
                 let path = format!("{path}{}", key.value);
@@ -149,11 +150,11 @@ mod tests {
         check(&tree(server::SETTINGS_TEMPLATE), "", &rows);
         assert!(rows.iter().all(|row| row.origin == Origin::Default), "{rows:?}");
         assert_eq!(one(&rows, "limits.max_connections").0, Some(json!(256)));
-        assert_eq!(one(&rows, "ledger.keep_days").0, None, "nothing is built in");
+        assert_eq!(one(&rows, "ledger.keep_days").0, None, "there is no default");
     }
 
     #[test]
-    fn the_file_wins_over_what_is_built_in_and_a_variable_over_both() {
+    fn file_overrides_default_and_variable_overrides_file() {
         let file = "limits:\n  max_connections: 9\n  drain_seconds: 10\nlog:\n  level: debug\n";
         let rows =
             all(Some(file), &[("SINEW_LOG", "trace"), ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/")]);
@@ -169,12 +170,12 @@ mod tests {
         assert_eq!(
             one(&rows, "log.level"),
             (Some(json!("debug")), at(5, false)),
-            "an empty variable says nothing"
+            "an empty variable is ignored"
         );
     }
 
     #[test]
-    fn no_credential_is_shown() {
+    fn credentials_are_redacted() {
         let file = "otlp:\n  endpoint: http://me:hunter2@collector:4318\n  headers: {x-key: hunter2}\n";
         let rows = all(
             Some(file),

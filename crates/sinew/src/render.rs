@@ -1,4 +1,5 @@
-//! Results and definitions as a person reads them. Facts go to standard output, talk about them to standard error.
+//! Renders results and definitions for people. Results go to standard output, messages about them to standard
+//! error.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
@@ -9,10 +10,11 @@ use crate::terminal::{
     BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line,
 };
 
-/// A tool result: what the tool answered, then one line about the call.
+/// Prints a tool result: the output, then one line about the call.
 pub(crate) fn result(result: &ToolResult) -> Result<(), Problem> {
     if let Some(repeat) = &result.metadata.repeat {
-        let line = format!("not run again: call {} had this key, and ended as {}", repeat.of, repeat.outcome);
+        let line =
+            format!("not run again: call {} used the same key and ended as {}", repeat.of, repeat.outcome);
         tell(paint(NOTE, line));
     }
     if result.success {
@@ -30,7 +32,7 @@ pub(crate) fn result(result: &ToolResult) -> Result<(), Problem> {
         failure(result);
     }
     if !result.metadata.recorded {
-        tell(paint(NOTE, "not on record yet: the ledger takes no records; `sinew status` says why"));
+        tell(paint(NOTE, "not recorded yet: the ledger accepts no records; `sinew status` shows the reason"));
     }
     tell(paint(QUIET, summary(result)));
     Ok(())
@@ -55,7 +57,8 @@ fn output(value: &Value) -> Result<(), Problem> {
     }
 }
 
-/// Other tools have entries too, and a table without their fields would show none of them.
+/// Returns true if the entries are those of a directory listing. Other tools have entries too, without these
+/// fields.
 fn are_of_a_directory(entries: &[Value]) -> bool {
     !entries.is_empty() && entries.iter().all(|entry| entry["name"].is_string() && entry["kind"].is_string())
 }
@@ -75,7 +78,7 @@ fn entry_table(entries: &[Value]) -> Table {
 }
 
 fn refusal(refusal: &Refusal) {
-    // The sign's second character only asks for colour; on a screen it would be shown as an escape.
+    // Drops the variation selector, which only requests colour and would be printed as an escape.
     let reason = refusal.reason.replace("⚠\u{fe0f}", "⚠");
     tell(format!("{} {}", paint(BAD, "refused:"), visible(&reason)));
     for problem in &refusal.problems {
@@ -93,11 +96,11 @@ fn refusal(refusal: &Refusal) {
         tell(format!("  repair: {} ({})", visible(&arguments), visible(&repair.note)));
     }
     if let Some(hint) = &refusal.hint {
-        tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+        tell(format!("{} {}", paint(GOOD, "hint:"), visible(hint)));
     }
 }
 
-/// A rule, as a person finds it.
+/// Formats a rule with its location.
 pub(crate) fn rule(rule: &RuleRef) -> String {
     match rule.line {
         0 if rule.file == rule.id => visible_line(&rule.id),
@@ -111,14 +114,14 @@ fn failure(result: &ToolResult) {
     tell(format!("{} {}", paint(BAD, "failed:"), visible(error)));
     let failure = result.metadata.failure.as_ref();
     if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()) {
-        tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+        tell(format!("{} {}", paint(GOOD, "hint:"), visible(hint)));
     }
 }
 
-/// One line a tool.
+/// Builds a table with one line per tool.
 pub(crate) fn tool_table(definitions: &[ToolDefinition]) -> Table {
     let mut table = plain_table();
-    table.set_header(["TOOL", "CATEGORY", "RISK", "WHAT IT DOES"]);
+    table.set_header(["TOOL", "CATEGORY", "RISK", "DESCRIPTION"]);
     for definition in definitions {
         let first_line = definition.description().lines().next().unwrap_or_default();
         table.add_row([
@@ -131,7 +134,7 @@ pub(crate) fn tool_table(definitions: &[ToolDefinition]) -> Table {
     table
 }
 
-/// Everything about one tool.
+/// Prints the full description of a tool.
 pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
     say(format!("{} {}", paint(STRONG, definition.name()), paint(QUIET, definition.version())))?;
     say(visible(definition.description()))?;
@@ -142,9 +145,9 @@ pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
         definition.risk_level(),
         definition.timeout().as_secs()
     ))?;
-    say(format!("modes {} (policy may say otherwise)\n", modes.join(", ")))?;
+    say(format!("modes {} (policy may restrict them)\n", modes.join(", ")))?;
     let mut table = plain_table();
-    table.set_header(["ARGUMENT", "TYPE", "", "WHAT IT IS"]);
+    table.set_header(["ARGUMENT", "TYPE", "", "DESCRIPTION"]);
     for parameter in definition.parameters() {
         let need = match &parameter.default {
             Some(default) if !default.is_null() => format!("default {default}"),
@@ -165,12 +168,12 @@ pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
     }
 }
 
-/// A mode, in the colour of its concern.
+/// Formats a mode: green for normal, yellow otherwise.
 pub(crate) fn mode(name: &str) -> String {
     paint(if name == Mode::Normal.as_str() { GOOD } else { NOTE }, visible_line(name))
 }
 
-/// A JSON answer that says which version of its shape this is, in characters that any screen shows as they are.
+/// Formats JSON output with a `schema_version`, in printable ASCII.
 pub(crate) fn versioned(mut answer: Value) -> String {
     if let Some(fields) = answer.as_object_mut() {
         fields.insert("schema_version".to_owned(), Value::from(1));
@@ -178,7 +181,7 @@ pub(crate) fn versioned(mut answer: Value) -> String {
     ascii(&answer)
 }
 
-/// JSON in which every character is visible, whatever it holds.
+/// Formats JSON in printable ASCII.
 fn ascii(value: &Value) -> String {
     let mut out = String::new();
     for c in value.to_string().chars() {
@@ -195,7 +198,7 @@ fn ascii(value: &Value) -> String {
     out
 }
 
-/// A table without lines, as wide as the terminal.
+/// Creates a table without borders that fits the width of the terminal.
 pub(crate) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -209,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_visible_and_the_same() {
+    fn json_output_is_printable_and_equal() {
         let value = json!({"a": "\u{1b}[2J\u{202e}é\u{9b}\u{e0041}\n", "b": [1, null]});
         let text = versioned(value.clone());
         assert!(text.chars().all(|c| (' '..='~').contains(&c)), "{text}");

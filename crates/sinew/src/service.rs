@@ -1,6 +1,6 @@
-//! The daemon as a service of its user: the files a service manager reads, and what to tell the manager.
+//! Runs the daemon as a user service: the files of a service manager and the commands to control it.
 //!
-//! Both managers are values, so that each one's files can be shown and tested on any system.
+//! Both managers are compiled on every system, so that their files can be printed and tested anywhere.
 
 mod facts;
 mod launchd;
@@ -15,55 +15,55 @@ use server::Home;
 
 use crate::exit::{Exit, Problem};
 
-/// How long a manager may take to let go of a service.
+/// Timeout for a manager to unload a service.
 const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Who starts the daemon and keeps it running.
+/// Service manager that starts the daemon and keeps it running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Manager {
-    /// On macOS.
+    /// macOS.
     Launchd,
-    /// On Linux.
+    /// Linux.
     Systemd,
 }
 
-/// What a manager is asked to do.
+/// Action of a service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Take the service's files in, and start it.
+    /// Load the service files and start the service.
     Install,
-    /// Stop it and forget its files, which are removed afterwards.
+    /// Stop and unload the service; its files are removed afterwards.
     Uninstall,
     Start,
     Stop,
     Restart,
 }
 
-/// A file that a manager reads.
+/// File that a service manager reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceFile {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// One thing to tell a manager.
+/// Command of a service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It must work.
+    /// Must succeed.
     Must(Vec<String>),
-    /// It may fail: there may be nothing to undo.
+    /// May fail, for example if there is nothing to undo.
     May(Vec<String>),
-    /// Ask until it fails: what was let go is gone only then.
+    /// Repeated until it fails: only then is the service unloaded.
     UntilItFails(Vec<String>),
 }
 
 impl Manager {
-    /// The one of this system.
+    /// Service manager of this system.
     pub(crate) const CURRENT: Manager =
         if cfg!(target_os = "macos") { Manager::Launchd } else { Manager::Systemd };
 
-    /// The files, and where they go.
+    /// Returns the service files with their paths.
     pub(crate) fn files(self, facts: &Facts) -> Result<Vec<ServiceFile>, Problem> {
         match self {
             Manager::Launchd => launchd::files(facts),
@@ -71,7 +71,7 @@ impl Manager {
         }
     }
 
-    /// Where its files go.
+    /// Returns the paths of the service files.
     fn paths(self, user_home: &Path) -> Vec<PathBuf> {
         match self {
             Manager::Launchd => vec![launchd::path(user_home)],
@@ -79,7 +79,7 @@ impl Manager {
         }
     }
 
-    /// What to tell it, in this order.
+    /// Returns the commands of an action, in order.
     pub(crate) fn steps(self, action: Action, facts: &Facts) -> Vec<Step> {
         match self {
             Manager::Launchd => launchd::steps(action, facts),
@@ -87,7 +87,7 @@ impl Manager {
         }
     }
 
-    /// The question how the service is.
+    /// Returns the command that prints the status of the service.
     pub(crate) fn inquiry(self, facts: &Facts) -> Vec<String> {
         match self {
             Manager::Launchd => launchd::inquiry(facts),
@@ -95,7 +95,7 @@ impl Manager {
         }
     }
 
-    /// The question which process it runs.
+    /// Returns the command that prints the process id of the service.
     pub(crate) fn whom(self, facts: &Facts) -> Vec<String> {
         match self {
             Manager::Launchd => launchd::inquiry(facts),
@@ -103,29 +103,29 @@ impl Manager {
         }
     }
 
-    /// The process that its answer to that names.
+    /// Parses the process id from the output of that command.
     pub(crate) fn named(self, said: &str) -> Option<i32> {
         let pid = match self {
             Manager::Launchd => said.lines().find_map(|line| line.trim().strip_prefix("pid = ")),
             Manager::Systemd => Some(said),
         };
-        // Where there is none, systemd says 0.
+        // Systemd prints 0 if the service does not run.
         pid?.trim().parse().ok().filter(|pid| *pid > 0)
     }
 }
 
-/// Whether a service of this user's was installed, by this version or another.
+/// Returns true if a service of this user is installed, by this or another version.
 pub(crate) fn is_installed(home: &Home) -> bool {
     home.user_home().is_some_and(|user| Manager::CURRENT.paths(user).iter().all(|path| path.exists()))
 }
 
 impl ServiceFile {
-    /// Whether the file is there just so.
+    /// Returns true if the file exists with this content.
     pub(crate) fn is_in_place(&self) -> bool {
         std::fs::read_to_string(&self.path).is_ok_and(|there| there == self.text)
     }
 
-    /// Puts it in place, whole or not at all.
+    /// Writes the file atomically.
     pub(crate) fn write(&self) -> Result<(), Problem> {
         let failed = |error: std::io::Error| {
             Problem::new(Exit::Failed, format!("`{}` cannot be written: {error}", self.path.display()))
@@ -139,7 +139,7 @@ impl ServiceFile {
     }
 }
 
-/// Tells a manager what to do, step by step.
+/// Runs the commands in order.
 pub(crate) fn carry_out(steps: &[Step]) -> Result<(), Problem> {
     for step in steps {
         match step {
@@ -163,7 +163,7 @@ fn wait_until_it_fails(words: &[String]) -> Result<(), Problem> {
     let deadline = Instant::now() + PATIENCE;
     while ask(words)?.0 {
         if Instant::now() >= deadline {
-            let message = format!("the old service is still there: `{}` answers", words.join(" "));
+            let message = format!("the old service is still loaded: `{}` succeeds", words.join(" "));
             return Err(Problem::new(Exit::TimedOut, message).hint("try again in a moment"));
         }
         std::thread::sleep(GLANCE);
@@ -171,11 +171,11 @@ fn wait_until_it_fails(words: &[String]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether it worked, and what the manager said.
+/// Runs a command and returns whether it succeeded, and its output.
 pub(crate) fn ask(words: &[String]) -> Result<(bool, String), Problem> {
     let Some((program, rest)) = words.split_first() else { return Ok((true, String::new())) };
     let output = Command::new(program).args(rest).output().map_err(|error| {
-        let problem = Problem::new(Exit::Failed, format!("`{program}` cannot be asked: {error}"));
+        let problem = Problem::new(Exit::Failed, format!("`{program}` cannot be run: {error}"));
         problem.hint("`sinew serve` runs the daemon without a service manager")
     })?;
     let said = [&output.stdout[..], &output.stderr[..]].concat();
@@ -191,21 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_must_work_stops_the_rest_and_says_what_failed() {
+    fn a_failed_required_command_stops_the_rest() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("mark").display().to_string();
         let after = Step::Must(words(&format!("touch {mark}")));
         let error = carry_out(&[Step::Must(words("false x")), after.clone()]).unwrap_err();
         assert!(error.message.contains("`false x` failed"), "{}", error.message);
-        assert!(!Path::new(&mark).exists(), "nothing happens after it");
+        assert!(!Path::new(&mark).exists(), "no command runs after it");
         carry_out(&[Step::May(words("false")), Step::UntilItFails(words("false")), after]).unwrap();
-        assert!(Path::new(&mark).exists(), "what may fail stops nothing");
+        assert!(Path::new(&mark).exists(), "an optional command may fail");
         let error = carry_out(&[Step::May(words("no-such-manager-here"))]).unwrap_err();
         assert!(error.message.contains("no-such-manager-here"), "{}", error.message);
     }
 
     #[test]
-    fn only_what_a_manager_says_is_its_process_is_taken_for_one() {
+    fn only_the_service_process_id_is_parsed() {
         let launchd = "gui/501/x = {\n\tstate = running\n\truns = 7\n\tpid = 42\n\tlast exit code = 0\n}";
         assert_eq!(Manager::Launchd.named(launchd), Some(42));
         assert_eq!(Manager::Launchd.named("runs = 7\nlast pid = 42\nsomething pid = 42"), None);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_once_and_known_again() {
+    fn a_written_file_is_recognised() {
         let folder = tempfile::tempdir().unwrap();
         let file = ServiceFile { path: folder.path().join("a/b/c.unit"), text: "one".to_owned() };
         assert!(!file.is_in_place());

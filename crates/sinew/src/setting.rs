@@ -1,4 +1,4 @@
-//! Where a command finds itself: the home, the folder it was typed in, and the daemon, if one answers.
+//! Context of a command: the home, the current folder and the connection to the daemon.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use crate::compose::{self, Folders};
 use crate::exit::{Exit, Problem};
 use crate::service;
 
-/// How long a process that holds the state may take until it answers or lets go.
+/// Timeout for the process that holds the state lock to answer or release the lock.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long commands that take the state one after the other are waited for, as long as each gives it on.
+/// Total wait for other commands that hold the state lock one after the other.
 const LONGEST_QUEUE: Duration = Duration::from_secs(60);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
-/// One attempt: whether another is worth making depends on who holds the state, which is looked at here.
+/// Single connection attempt: the retry loop is here, because it depends on the holder of the state lock.
 const ONCE: Duration = Duration::ZERO;
-/// JSON-RPC: the caller asked for something that makes no sense.
+/// JSON-RPC error code for invalid parameters.
 const INVALID_PARAMS: i64 = -32602;
 
-/// Who can answer.
+/// Component that serves a command.
 pub(crate) enum Reach<L = StateLock> {
-    /// A daemon.
+    /// The daemon.
     Daemon,
-    /// This process alone, which owns or reads the state meanwhile.
+    /// This process, which holds the state lock.
     Nobody(L),
 }
 
-/// The home and the folder of a command, and what is told of its layer to the parts that are made before it.
+/// Home and current folder of a command, with handles that parts of the layer need before it exists.
 #[derive(Clone)]
 pub(crate) struct Setting {
     home: Home,
@@ -46,7 +46,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// From the environment and the current folder.
+    /// Locates the home from the environment and the current folder.
     pub(crate) fn find() -> Result<Setting, Problem> {
         let environment: Environment = std::env::vars_os().collect();
         let home = Home::locate(&environment).map_err(|error| explain(&error))?;
@@ -55,22 +55,22 @@ impl Setting {
         Ok(Setting::at(home, folder))
     }
 
-    /// A given home and folder.
+    /// Creates a context for a given home and folder.
     pub(crate) fn at(home: Home, folder: PathBuf) -> Setting {
         Setting { home, folder, keeper: Keeper::default(), road: Road::default() }
     }
 
-    /// The same place with a configuration that is read from a copy.
+    /// Returns this context with the configuration read from a copy.
     pub(crate) fn reading(&self, copy: &Path) -> Setting {
         Setting { home: self.home.reading(copy), ..self.clone() }
     }
 
-    /// Who keeps what is accepted here.
+    /// Returns the writer of the accepted copy.
     pub(crate) fn keeper(&self) -> &Keeper {
         &self.keeper
     }
 
-    /// The road that the calls of meta tools take here.
+    /// Returns the pipeline entry for the inner calls of meta tools.
     pub(crate) fn road(&self) -> &Road {
         &self.road
     }
@@ -83,24 +83,24 @@ impl Setting {
         &self.folder
     }
 
-    /// The settings file, or the defaults.
+    /// Loads the settings file, or the defaults.
     pub(crate) fn settings(&self) -> Result<Settings, Problem> {
         Settings::load(&self.home).map_err(|error| explain(&error))
     }
 
-    /// The right to use the state, for as long as the lock is held.
+    /// Acquires the exclusive state lock.
     pub(crate) fn take_state(&self) -> Result<StateLock, Problem> {
         self.home.prepare().map_err(|error| explain(&error))?;
         StateLock::acquire(&self.home).map_err(|error| explain(&error))
     }
 
-    /// A daemon that can be asked, else the right to go on alone. Whoever holds the state and does not answer is
-    /// waited for, and in the end an error: going on would mean two owners of one ledger.
+    /// Finds a daemon, else acquires the state lock. Waits for a process that holds the lock and does not
+    /// answer, and fails in the end: continuing would give the ledger two writers.
     pub(crate) fn reach_or_state(&self) -> Result<Reach, Problem> {
         self.reach_or(StateLock::acquire)
     }
 
-    /// The same for one who only reads the state, and so shares it with all who do.
+    /// Like `daemon_or_state_lock`, with a shared lock for reading only.
     pub(crate) fn reach_or_view(&self) -> Result<Reach<StateView>, Problem> {
         self.reach_or(StateView::acquire)
     }
@@ -114,7 +114,7 @@ impl Setting {
                 Ok(true) => return Ok(Reach::Daemon),
                 Ok(false) => {}
                 Err(problem) => {
-                    // Who holds it by now is not who was waited for: there is a queue, and it moves.
+                    // A different holder means that the queue of commands moves, so keep waiting.
                     let before = std::mem::replace(&mut holder, StateLock::holder(&self.home));
                     if holder == before || Instant::now() >= deadline {
                         return Err(problem);
@@ -122,7 +122,7 @@ impl Setting {
                     continue;
                 }
             }
-            // Another command may have taken the state since we looked.
+            // Another command may have taken the lock since the check.
             match take(&self.home) {
                 Err(ServeError::AlreadyRunning { .. }) if Instant::now() < deadline => {}
                 acquired => return acquired.map(Reach::Nobody).map_err(|error| explain(&error)),
@@ -130,7 +130,7 @@ impl Setting {
         }
     }
 
-    /// Whether a daemon answers. One that holds the state and does not is an error.
+    /// Returns true if a daemon answers. A process that holds the state lock and does not answer is an error.
     fn is_reachable(&self) -> Result<bool, Problem> {
         match self.runtime()?.block_on(self.connect(Socket::Agent)) {
             Ok(_) => Ok(true),
@@ -139,19 +139,19 @@ impl Setting {
         }
     }
 
-    /// Whether a daemon answers, now. Where none owns the state nobody knocks: a service manager that listens in its place
-    /// would let us in, and start one.
+    /// Returns true if a daemon answers now. Does not connect if no process holds the state lock: a service
+    /// manager that listens on the socket would accept and start a daemon.
     pub(crate) fn daemon_answers(&self) -> bool {
         let answers = |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, ONCE));
         self.is_held() && self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
     }
 
-    /// Whether a process holds the state, be it ready to answer or not.
+    /// Returns true if a process holds the state lock, whether or not it answers.
     pub(crate) fn is_held(&self) -> bool {
         matches!(StateLock::holder(&self.home), Holder::Process { .. })
     }
 
-    /// The tools, from the daemon if one runs, else from the configuration.
+    /// Lists the tools, from the daemon if one runs, else from the configuration.
     pub(crate) fn definitions(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, Problem> {
         if !self.is_reachable()? {
             return self.configured(filter);
@@ -162,7 +162,7 @@ impl Setting {
         read_list(&self.ask_agent("sinew/tools", Value::Object(params))?)
     }
 
-    /// The same for one who waits for nobody: a daemon that does not answer at once is none.
+    /// Lists the tools without waiting: a daemon that does not answer immediately is ignored.
     pub(crate) fn definitions_at_hand(&self) -> Result<Vec<ToolDefinition>, Problem> {
         match self.ask_agent_if_served("sinew/tools", || json!({}))? {
             Some(reply) => read_list(&reply),
@@ -175,12 +175,12 @@ impl Setting {
         Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect())
     }
 
-    /// One question at the agents' door.
+    /// Sends a request to the agent socket.
     pub(crate) fn ask_agent(&self, method: &str, params: Value) -> Result<Value, Problem> {
         self.ask(Socket::Agent, method, params)
     }
 
-    /// One question at the agents' door, if anybody is there to answer it.
+    /// Sends a request to the agent socket. Returns `None` if no daemon answers.
     pub(crate) fn ask_agent_if_served(
         &self,
         method: &str,
@@ -196,23 +196,23 @@ impl Setting {
         self.runtime()?.block_on(asked).map_err(|error| self.unanswered(&error))
     }
 
-    /// One question at the human's door.
+    /// Sends a request to the control socket.
     pub(crate) fn ask_control(&self, method: &str, params: Value) -> Result<Value, Problem> {
         self.ask(Socket::Control, method, params)
     }
 
-    /// The same for one who only wants to know: asking starts no daemon.
+    /// Sends a request to the control socket without starting a daemon by socket activation.
     pub(crate) fn ask_running(&self, method: &str, params: Value) -> Result<Value, Problem> {
         if self.is_held() {
             return self.ask_control(method, params);
         }
         let socket = self.home.control_socket();
         let (exists, holder) = (socket.exists(), Holder::Nobody);
-        let cause = if exists { Error::other("its socket is there") } else { ErrorKind::NotFound.into() };
+        let cause = if exists { Error::other("its socket exists") } else { ErrorKind::NotFound.into() };
         Err(self.unanswered(&ClientError::Unreachable { socket, exists, holder, cause }))
     }
 
-    /// The same for one who makes something of the daemon's refusal.
+    /// Sends a request to the control socket and returns an RPC error to the caller.
     pub(crate) fn try_control(
         &self,
         method: &str,
@@ -230,7 +230,7 @@ impl Setting {
         self.runtime()?.block_on(asked).map_err(|error| self.unanswered(&error))
     }
 
-    /// Another `sinew call` may hold the state for a moment, and a daemon may be starting: both are waited for.
+    /// Connects to the daemon. Waits while another `sinew call` holds the state lock or a daemon is starting.
     async fn connect(&self, socket: Socket) -> Result<Client, ClientError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -245,20 +245,20 @@ impl Setting {
         }
     }
 
-    /// A daemon that cannot be asked or does not do what it was asked, in words that say what to do.
+    /// Converts a client error into a command error with a hint.
     pub(crate) fn unanswered(&self, error: &ClientError) -> Problem {
         let problem = Problem::new(exit_of(error), error.to_string());
         let is_down = matches!(error, ClientError::Unreachable { holder: Holder::Nobody, .. });
         match error.hint() {
             Some(_) if is_down && service::is_installed(&self.home) => {
-                problem.hint("start it with `sinew service start`; `sinew logs` says why it ended")
+                problem.hint("start it with `sinew service start`; `sinew logs` shows why it ended")
             }
             Some(hint) => problem.hint(hint),
             None => problem,
         }
     }
 
-    /// A runtime for one command: small, since it does one thing.
+    /// Creates a single-threaded runtime for one command.
     pub(crate) fn runtime(&self) -> Result<Runtime, Problem> {
         let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
         built.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))
@@ -280,7 +280,7 @@ fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
 fn exit_of(error: &ClientError) -> Exit {
     match error {
         ClientError::Answered { code: INVALID_PARAMS, .. } => Exit::Usage,
-        // The operator's own refusal, the same with and without a daemon.
+        // The operator's refusal has the same exit code with and without a daemon.
         ClientError::Answered { data, .. } if is_about_the_pin(data) => Exit::Refused,
         ClientError::Answered { .. } => Exit::Failed,
         ClientError::Unreachable { .. }
@@ -295,7 +295,7 @@ fn is_about_the_pin(data: &Value) -> bool {
     ["pin_wrong", "pin_needed", "pin_locked"].contains(&word)
 }
 
-/// A home or daemon that cannot be used, in words that say what to do.
+/// Converts a server error into a command error with a hint.
 pub(crate) fn explain(error: &ServeError) -> Problem {
     let problem = Problem::configuration(error);
     match error.hint() {

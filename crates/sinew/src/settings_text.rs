@@ -1,10 +1,10 @@
-//! Changes the `workspaces` list in the text of `sinew.yaml`, leaving every other line, comments included, as it was.
+//! Edits the `workspaces` list in the text of `sinew.yaml` and keeps every other line, including comments.
 //!
-//! Text in, text out: what the text means is asked of the settings themselves, before and after.
+//! Pure text editing: the caller parses the settings before and after.
 
 use server::WorkspaceAccess;
 
-/// A workspace as it is to be written.
+/// Workspace entry to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) path: String,
@@ -12,7 +12,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// A JSON string is a YAML string too, whatever characters a folder's name has.
+    /// Formats the entry. A JSON string is also a valid YAML string for any path.
     fn lines(&self) -> [String; 2] {
         [
             format!("  - path: {}", serde_json::Value::from(self.path.as_str())),
@@ -21,7 +21,7 @@ impl Item {
     }
 }
 
-/// The word for an access in the file.
+/// Returns the keyword of an access in the file.
 pub(crate) fn access_word(access: WorkspaceAccess) -> &'static str {
     match access {
         WorkspaceAccess::ReadOnly => "read_only",
@@ -29,18 +29,18 @@ pub(crate) fn access_word(access: WorkspaceAccess) -> &'static str {
     }
 }
 
-/// What to do to the list. Positions count its items from 0.
+/// Change of the list. Indexes count its items from 0.
 pub(crate) enum Change<'a> {
-    /// Put one at the end.
+    /// Adds an item at the end.
     Append(&'a Item),
-    /// Put one in place of another.
+    /// Replaces an item.
     Replace(usize, &'a Item),
-    /// Take one out.
+    /// Removes an item.
     Remove(usize),
 }
 
-/// The text after the change. `current` is the list as it stands, needed where it is written on one line.
-/// `None` means that the list is written in a way only a person should edit.
+/// Returns the text after the change. `current` is the parsed list, which is needed to rewrite a one-line
+/// list. Returns `None` if the list is written in a form that must be edited by hand.
 pub(crate) fn edit(text: &str, current: &[Item], change: &Change<'_>) -> Option<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let key = match lines.iter().position(|line| line.starts_with("workspaces:")) {
@@ -73,7 +73,7 @@ pub(crate) fn edit(text: &str, current: &[Item], change: &Change<'_>) -> Option<
     Some(lines.join("\n") + "\n")
 }
 
-/// Turns `workspaces: [a, b]` into one item a line.
+/// Rewrites `workspaces: [a, b]` as one item per line.
 fn unfold(lines: &mut Vec<String>, key: usize, current: &[Item]) -> Option<()> {
     let value = lines.get(key)?.trim_start_matches("workspaces:").trim().to_owned();
     let is_comment = value.is_empty() || value.starts_with('#');
@@ -88,7 +88,7 @@ fn unfold(lines: &mut Vec<String>, key: usize, current: &[Item]) -> Option<()> {
     Some(())
 }
 
-/// The lines of each item below the key: from its dash to the line before the next, without trailing comments.
+/// Returns the line range of each item below the key, without trailing comments.
 fn item_ranges(lines: &[String], key: usize) -> Vec<std::ops::Range<usize>> {
     let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
     let mut dash_column = None;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_and_go_and_comments_stay() {
+    fn items_change_and_comments_are_kept() {
         let new = Item { path: "/new \"x\"".into(), access: WorkspaceAccess::ReadOnly };
         let written = "  - path: \"/new \\\"x\\\"\"\n    access: read_only\n";
         let add = Change::Append(&new);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_person_should_edit_is_left_alone() {
+    fn unsupported_list_forms_are_not_edited() {
         let new = item("/new");
         check("workspaces: [/a,\n  /b]\n", &["/a", "/b"], &Change::Append(&new), None);
         check("workspaces: *other\n", &["/a"], &Change::Append(&new), None);

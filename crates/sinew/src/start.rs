@@ -1,4 +1,4 @@
-//! Starts a daemon where none runs, and waits until it answers. It belongs to nobody: whoever started it may end.
+//! Starts a daemon if none runs and waits until it answers. The daemon outlives the command that starts it.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::exit::{Exit, Problem};
 use crate::setting::{Setting, explain};
 
-/// How long a daemon may take until it answers.
+/// Timeout for a new daemon to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Makes sure that a daemon answers, starting one if none does.
+/// Starts a daemon unless one already answers.
 pub(crate) fn daemon(setting: &Setting) -> Result<(), Problem> {
     if setting.daemon_answers() {
         return Ok(());
@@ -25,9 +25,9 @@ pub(crate) fn daemon(setting: &Setting) -> Result<(), Problem> {
     let deadline = Instant::now() + PATIENCE;
     while !setting.daemon_answers() {
         let ended = starting.try_wait().ok().flatten();
-        // One that found another at work ends too, and then the other one answers.
+        // The new daemon also exits if another one won the race for the state lock; that one will answer.
         if ended.is_some_and(|status| !status.success()) && !setting.is_held() {
-            return Err(failed("it ended at once", &words));
+            return Err(failed("it exited immediately", &words));
         }
         if Instant::now() >= deadline {
             return Err(failed("it does not answer", &words));
@@ -37,7 +37,8 @@ pub(crate) fn daemon(setting: &Setting) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A daemon in a process group of its own, so that what ends its starter does not end it.
+/// Starts the daemon in its own process group, so that a signal to the starting command's group does not
+/// reach it.
 fn spawn(words: &Path) -> Result<Child, Problem> {
     let cannot =
         |error: std::io::Error| Problem::new(Exit::Failed, format!("the daemon cannot be started: {error}"));
@@ -53,5 +54,5 @@ fn failed(how: &str, words: &Path) -> Problem {
     let said = std::fs::read_to_string(words).unwrap_or_default();
     let problem =
         Problem::new(Exit::Unreachable, format!("the daemon was started, but {how}: {}", said.trim()));
-    problem.hint(format!("run `sinew serve` yourself to see more; what it said is in {}", words.display()))
+    problem.hint(format!("run `sinew serve` to see more; its output is in {}", words.display()))
 }

@@ -1,4 +1,4 @@
-//! What reaches a person's screen: colours where they are wanted, and never a control character from outside.
+//! Terminal output: optional colours, and no control characters from external text.
 
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -11,28 +11,28 @@ pub(crate) use tool::{visible, visible_line};
 
 use crate::exit::{Exit, Problem};
 
-/// Green, for what went well.
+/// Green, for success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Red, for what did not.
+/// Red, for errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// Yellow, for what deserves a look.
+/// Yellow, for warnings.
 pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
 /// Bold, for headings.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// Dim, for what can be skipped.
+/// Dim, for secondary information.
 pub(crate) const QUIET: Style = Style::new().dimmed();
 
-/// Text in a style.
+/// Formats text in a style.
 pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Prints a line of results. Once nobody reads them, the command has come to its end: see [`Problem::unheard`].
+/// Prints a line of results to standard output. If the reader has closed it, the command ends quietly.
 pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Problem> {
     writeln!(anstream::stdout(), "{line}").map_err(|error| unwritten(&error))
 }
 
-/// Results that could not be written.
+/// Converts a write error of standard output into a command error.
 pub(crate) fn unwritten(error: &io::Error) -> Problem {
     match error.kind() {
         ErrorKind::BrokenPipe => Problem::unheard(),
@@ -40,12 +40,12 @@ pub(crate) fn unwritten(error: &io::Error) -> Problem {
     }
 }
 
-/// Waits a while for there to be more to say. Ends as [`say`] does when the reader leaves meanwhile: a quiet source
-/// would never find out by writing.
+/// Waits before the next output. Ends the command if the reader closes standard output meanwhile: a quiet
+/// source would not notice it by writing.
 pub(crate) fn linger(pause: Duration) -> Result<(), Problem> {
     let until = Instant::now() + pause;
     let out = io::stdout();
-    // Of the events one can ask for, the one that no output ever has; errors and hang-ups are reported unasked.
+    // POLLRDBAND never occurs on an output; errors and hang-ups are always reported.
     let mut watched = [PollFd::new(out.as_fd(), PollFlags::POLLRDBAND)];
     let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
     let _ = poll(&mut watched, PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX));
@@ -57,19 +57,19 @@ pub(crate) fn linger(pause: Duration) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Prints a line of talk, beside the results. Talk that nobody hears is no reason to end.
+/// Prints a message to standard error. Write errors are ignored.
 pub(crate) fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-/// Whether a person can be asked.
+/// Returns true if a person can answer a prompt.
 pub(crate) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks on the terminal. Anything but a yes is a no.
+/// Asks for confirmation on the terminal. Any answer except `y` or `yes` means no.
 pub(crate) fn agrees(question: &str) -> bool {
-    // What was typed before there was a question is no answer to it.
+    // Discards input typed before the prompt was shown.
     let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
     let mut out = anstream::stderr();
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
@@ -78,7 +78,7 @@ pub(crate) fn agrees(question: &str) -> bool {
     read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
 }
 
-/// Writes text from outside: as it is into a pipe, with control characters made visible on a terminal.
+/// Prints external text: unchanged into a pipe, with control characters escaped on a terminal.
 pub(crate) fn show_foreign(text: &str) -> Result<(), Problem> {
     let mut out = io::stdout().lock();
     let mut shown = if out.is_terminal() { visible(text) } else { text.to_owned() };

@@ -1,6 +1,6 @@
-//! The stages of a call as bars on one time line. Text out of numbers; nothing here reads or prints.
+//! Draws the stages of a call as bars on a time line. Pure text formatting without input or output.
 
-/// One stage: when it began, and how long it took.
+/// Start and duration of one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) name: String,
@@ -8,7 +8,7 @@ pub(crate) struct Bar {
     pub(crate) duration_us: u64,
 }
 
-/// The bars of one call, each on a line, over a line of `width` columns.
+/// Draws one bar per line on a time line of `width` columns.
 pub(crate) fn draw(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
     let end = bars.iter().map(|bar| bar.start_us + bar.duration_us).max().unwrap_or(0);
     let total = total_us.max(end).max(1);
@@ -17,7 +17,7 @@ pub(crate) fn draw(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
     bars.iter()
         .map(|bar| {
             let start = column(bar.start_us).min(width.saturating_sub(1));
-            // What is too short to see is still there.
+            // A stage too short for a column still gets one.
             let length =
                 column(bar.start_us + bar.duration_us).saturating_sub(start).max(1).min(width - start);
             let rest = width - start - length;
@@ -27,7 +27,7 @@ pub(crate) fn draw(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
         .collect()
 }
 
-/// A time in the unit a person would use.
+/// Formats a duration in microseconds, milliseconds or seconds.
 pub(crate) fn shown(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stand_where_their_time_was() {
+    fn bars_are_placed_by_start_and_duration() {
         let lines = draw(&[bar("check", 0, 10), bar("run", 50, 50), bar("record", 100, 0)], 100, 10);
         assert_eq!(
             lines,
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_breaks_the_picture() {
+    fn extreme_values_keep_the_bar_width() {
         for bars in
             [vec![], vec![bar("a", 0, 0)], vec![bar("a", u64::MAX / 2, u64::MAX / 2)], vec![bar("a", 500, 1)]]
         {

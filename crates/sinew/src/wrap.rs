@@ -1,8 +1,8 @@
-//! Long lines broken between words, for a screen of a given width. Text in, lines out; colours count as nothing.
+//! Wraps long lines between words to a given width. Escape sequences for colours have no width.
 
 use anstream::adapter::strip_str;
 
-/// The lines of a text, none wider than `width` unless one word is; what is carried over is indented.
+/// Returns the wrapped lines. Only a single word may exceed `width`; continuation lines are indented.
 pub(crate) fn wrap(line: &str, width: usize) -> Vec<String> {
     let begin = line.chars().take_while(|c| *c == ' ').count();
     let indent = " ".repeat(begin + 2);
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room() {
+    fn colour_codes_have_no_width() {
         check("\u{1b}[31mexactly\u{1b}[0m twenty wide.", &["\u{1b}[31mexactly\u{1b}[0m twenty wide."]);
     }
 }

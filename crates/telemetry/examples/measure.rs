@@ -1,8 +1,9 @@
-//! Measures what telemetry costs a call: `cargo run --release -p telemetry --example measure`.
+//! Benchmark of telemetry: `cargo run --release -p telemetry --example measure`.
 //!
-//! Prints the cost of a look for secrets in text without one, of the spans of a call that nobody exports, and of an event
-//! into the log. What a collector costs is measured by `cargo xtask bench`, on the whole daemon. With `count look N` or
-//! `count spans N` it does that N times and prints nothing: for whoever counts instructions.
+//! Prints the cost of a secret scan of text without a secret, of the spans of a call that are not exported,
+//! and of an event written to the log. `cargo xtask bench` measures the cost of a collector on the whole
+//! daemon. With `count look N` or `count spans N` it repeats that operation N times and prints nothing, which
+//! suits an instruction counter.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let line = "The call read_file on /home/ada/projects/notes/today.md took 12 ms and returned 4096 bytes. ";
     let clean: String = line.chars().cycle().take(1024).collect();
     if redactor.redact_text(&clean) != clean {
-        return Err("the text is not what is measured: something in it looks like a secret".into());
+        return Err("the benchmark text must not contain anything that looks like a secret".into());
     }
     let trace = TraceContext::root();
     let (call_id, mode, session) = (CallId::fresh(), Mode::Normal, None);
@@ -35,16 +36,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             return Ok(());
         }
-        other => return Err(format!("not {other:?}").into()),
+        other => {
+            return Err(format!("unknown arguments {other:?}: pass nothing or `count look|spans N`").into());
+        }
     }
-    measure("a look at 1 KiB without a secret", || drop(black_box(redactor.redact_text(&clean))));
-    measure("a look at one line without a secret", || drop(black_box(redactor.redact_text(line))));
-    measure("the spans of a call, not exported", || spans(&call));
+    measure("secret scan of 1 KiB without a secret", || drop(black_box(redactor.redact_text(&clean))));
+    measure("secret scan of one line without a secret", || drop(black_box(redactor.redact_text(line))));
+    measure("spans of a call, not exported", || spans(&call));
     let folder = tempfile::tempdir()?;
     let log = LogTarget::Directory(folder.path().to_owned());
     let guard = telemetry::init(&TelemetrySettings::default(), &log)?;
     let arguments = json!({"path": "notes/today.md"});
-    measure("an event, to the log", || {
+    measure("event written to the log", || {
         emit(Event::ToolCallStarted {
             call,
             arguments_digest: "0123456789abcdef",

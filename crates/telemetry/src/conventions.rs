@@ -1,19 +1,19 @@
-//! Every name Sinew emits over OTLP, in one place.
+//! All names that Sinew emits over OTLP.
 //!
-//! The GenAI and MCP conventions are still in development; [`SCHEMA_URL`] says which version these are and travels with
-//! every span, metric and log. The standard has no names for policy, approval and confinement: those are ours,
-//! under `sinew.`.
+//! The GenAI and MCP conventions are still in development; [`SCHEMA_URL`] states the version in use and is
+//! sent with every span, metric and log. The standard has no names for policy, approval and confinement:
+//! those are under `sinew.`.
 
-/// The version of the conventions that is emitted.
+/// Version of the semantic conventions that is emitted.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev";
 
-/// The name of the instrumentation scope.
+/// Name of the instrumentation scope.
 pub const SCOPE: &str = "sinew";
 
-/// The operation every call's span is.
+/// Operation name of every call span.
 pub const EXECUTE_TOOL: &str = "execute_tool";
 
-/// `error.type` where the cause has no word of its own, and a label for names that are not ours.
+/// Value of `error.type` for a cause without its own name, and label for unknown names.
 pub const OTHER: &str = "_OTHER";
 
 /// Names of span, metric and log attributes.
@@ -56,16 +56,16 @@ pub mod metric {
     pub const TRUNCATED_ITEMS: &str = "sinew.output.truncated_items";
     pub const LOST_RECORDS: &str = "sinew.ledger.lost_records";
 
-    /// The bucket boundaries of every duration, in seconds, as the MCP conventions give them.
+    /// Bucket boundaries of every duration in seconds, as the MCP conventions define them.
     pub const DURATION_BOUNDARIES: [f64; 14] =
         [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 }
 
 #[cfg(test)]
 mod tests {
-    /// Whoever builds a dashboard looks there, and nowhere else.
+    /// `docs/telemetry.md` is the only reference for building dashboards, so it must be complete.
     #[test]
-    fn every_name_is_on_the_page() {
+    fn every_name_is_documented() {
         const PAGE: &str = include_str!("../../../docs/telemetry.md");
         let (names, events) = (include_str!("conventions.rs"), include_str!("event.rs"));
         let (_, events) = events.split_once("pub fn name(&self)").unwrap();

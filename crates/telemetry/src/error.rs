@@ -1,8 +1,8 @@
-//! What can go wrong while telemetry is set up or read. Nothing here can fail a call.
+//! Errors of setting up telemetry and of reading the log. None of them can fail a call.
 
 use std::path::PathBuf;
 
-/// A telemetry set-up that cannot work, or a log that cannot be read.
+/// Error of a telemetry setup that cannot work, or of a log that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The log filter does not parse.
@@ -10,43 +10,43 @@ pub enum TelemetryError {
         "`{text}` is not a log filter: {cause}; write a level (`info`) or `target=level` pairs separated by commas"
     )]
     Filter {
-        /// What was given.
+        /// Filter text.
         text: String,
-        /// What the parser says.
+        /// Error of the parser.
         cause: String,
     },
     /// The log directory cannot be used.
     #[error("cannot write the log in `{}`: {cause}", .path.display())]
     LogDirectory {
-        /// The directory or file.
+        /// Directory or file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         cause: std::io::Error,
     },
     /// The log cannot be read.
     #[error("cannot read the log `{}`: {cause}", .path.display())]
     LogRead {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         cause: std::io::Error,
     },
     /// A secret pattern of the configuration cannot be used.
     #[error("secret pattern `{name}` cannot be used: {cause}")]
     Pattern {
-        /// The pattern's name.
+        /// Name of the pattern.
         name: String,
-        /// Why not.
+        /// Reason.
         cause: String,
     },
     /// A telemetry setting has a value that cannot work.
     #[error("telemetry setting `{key}` cannot be `{value}`: {cause}")]
     Setting {
-        /// The setting.
+        /// Key of the setting.
         key: &'static str,
-        /// What was given; never a header's value.
+        /// Rejected value; never the value of a header.
         value: String,
-        /// What would be accepted.
+        /// Reason, with the accepted values.
         cause: String,
     },
     /// The process already has a subscriber.
@@ -55,9 +55,9 @@ pub enum TelemetryError {
     /// A background thread could not be started.
     #[error("cannot start the {name} thread: {cause}")]
     Thread {
-        /// What it is for.
+        /// Purpose of the thread.
         name: &'static str,
-        /// What the operating system says.
+        /// Error of the operating system.
         cause: std::io::Error,
     },
     /// An exporter could not be built.
@@ -65,9 +65,9 @@ pub enum TelemetryError {
     Exporter {
         /// `traces`, `metrics` or `logs`.
         signal: &'static str,
-        /// Where to.
+        /// Endpoint URL, redacted.
         endpoint: String,
-        /// What the exporter says.
+        /// Error of the exporter.
         cause: String,
     },
 }

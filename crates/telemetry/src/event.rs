@@ -1,7 +1,7 @@
-//! The events of a call's life, each under one stable name, with typed fields.
+//! Events of calls, each with a stable name and typed fields.
 //!
-//! What an event may carry is fixed here: no argument value and no file content has a field, except the
-//! arguments of `tool_call_started`, which are written only while content capture is on and redacted first.
+//! The fields an event may carry are fixed here. No field holds an argument value or file content, except the
+//! arguments of `tool_call_started`, which are written only while content capture is on, and redacted.
 
 mod emit;
 
@@ -15,15 +15,15 @@ use crate::settings::TelemetrySettings;
 pub use emit::emit;
 pub(crate) use emit::rule_place;
 
-/// The `target` of every event made here; filter with `SINEW_LOG=sinew::event=debug`.
+/// `tracing` target of every event of this module; filter with `SINEW_LOG=sinew::event=debug`.
 pub(crate) const TARGET: &str = "sinew::event";
 
-/// Fields of our own events that hold JSON text and are written as JSON, not as a quoted string.
+/// Fields of these events that hold JSON text and are written as JSON, not as a quoted string.
 pub(crate) const STRUCTURED: [&str; 3] = ["arguments", "missing", "sensors"];
 
 static CAPTURE_CONTENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether arguments may be written, redacted, beside their digest.
+/// Setting that decides if redacted arguments are written next to their digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentCapture {
     Off,
@@ -44,41 +44,42 @@ pub(crate) fn content_capture() -> ContentCapture {
     if CAPTURE_CONTENT.load(Ordering::Relaxed) { ContentCapture::On } else { ContentCapture::Off }
 }
 
-/// Whether arguments and results may be written, redacted, to events and spans. Who has to copy them first asks.
+/// Returns true if redacted arguments and results may be written to events and spans. Callers that would have
+/// to copy them check this first.
 pub fn captures_content() -> bool {
     content_capture() == ContentCapture::On
 }
 
-/// The call an event is about.
+/// Identity of the call that an event or span is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The tool as found, or as named where none was found.
+    /// Name of the tool as registered, or as the caller wrote it if no tool was found.
     pub tool: &'a str,
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// Its place in the trace.
+    /// Trace context of the call.
     pub trace: &'a TraceContext,
-    /// The mode it is judged in.
+    /// Mode in which the call is judged.
     pub mode: Mode,
-    /// The worker session it belongs to.
+    /// Worker session of the call, if any.
     pub session: Option<&'a str>,
 }
 
-/// How a question to a human ended.
+/// Outcome of an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
-    /// A human said yes.
+    /// The operator approved the call.
     Approved,
-    /// A human said no.
+    /// The operator denied the call.
     Denied,
-    /// Nobody answered in time.
+    /// The request expired before a decision.
     TimedOut,
-    /// The caller went away, or the daemon stopped.
+    /// The caller disconnected, or the daemon stopped.
     Withdrawn,
 }
 
 impl ApprovalDecision {
-    /// The word in records and metrics.
+    /// Returns the name used in records and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             ApprovalDecision::Approved => "approved",
@@ -89,146 +90,157 @@ impl ApprovalDecision {
     }
 }
 
-/// One thing that happened.
+/// Event to be logged and exported.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A permitted call begins to run. A refused call is never announced as started.
+    /// A permitted call starts to run. A refused call never has this event.
     ToolCallStarted {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// The digest of its arguments.
+        /// Digest of the arguments.
         arguments_digest: &'a str,
-        /// The arguments as given, where they are captured ([`captures_content`]); written redacted.
+        /// Arguments as given, if content capture is on (`is_content_captured`); they are written redacted.
         arguments: Option<&'a Value>,
     },
-    /// The tool ran to its end.
+    /// The tool completed.
     ToolCallCompleted {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// From the first byte of the request.
+        /// Time since the first byte of the request, in milliseconds.
         latency_ms: f64,
-        /// The size of what it answered.
+        /// Size of the output in bytes.
         output_bytes: u64,
     },
-    /// The tool ran, or should have, and did not reach its end.
+    /// The tool did not start or did not complete.
     ToolCallFailed {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// What went wrong.
+        /// Kind of failure.
         kind: FailureKind,
-        /// The failure's sentence.
+        /// Message of the failure.
         error: &'a str,
-        /// From the first byte of the request.
+        /// Time since the first byte of the request, in milliseconds.
         latency_ms: f64,
     },
     /// The call was refused.
     ToolCallBlocked {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// Why, in one word.
+        /// Refusal code.
         code: RefusalCode,
-        /// Why, in a sentence.
+        /// Reason of the refusal.
         reason: &'a str,
-        /// The rule that decided.
+        /// Rule that decided.
         rule: Option<&'a RuleRef>,
-        /// From the first byte of the request.
+        /// Time since the first byte of the request, in milliseconds.
         latency_ms: f64,
     },
-    /// A worker session spent a hop on a call.
+    /// A worker session used a hop for a call.
     WorkerInnerCall {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// The hops used, this one included.
+        /// Number of hops used, including this one.
         hop: u32,
-        /// The hops there are.
+        /// Hop budget of the session.
         hop_budget: u32,
     },
-    /// The arguments of a call did not pass.
+    /// The arguments of a call failed validation.
     ToolValidationFailed {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// Why, in one word.
+        /// Refusal code.
         code: RefusalCode,
-        /// The required fields that were absent; names, never values.
+        /// Names of the missing required fields, never values.
         missing: &'a [String],
-        /// The refusal's sentence.
+        /// Reason of the refusal.
         reason: &'a str,
     },
-    /// A human has a call checked by its tool's schema alone.
+    /// The operator has a call checked against its tool's schema alone, without the curated map.
     GuardrailSkipped {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// Who.
+        /// Person who requested it.
         by: &'a str,
     },
-    /// A failed call was answered with advice on how to call the tool.
+    /// The reply to a failed call includes advice on how to call the tool.
     ToolValidationNudge {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// What the tool complained of; cut to 200 characters.
+        /// Error of the tool, redacted and cut to 200 characters.
         error: &'a str,
     },
-    /// The arguments of a worker session's call did not pass.
+    /// The arguments of a call in a worker session failed validation.
     WorkerInnerValidationFail {
-        /// The call.
+        /// Call of the event.
         call: Subject<'a>,
-        /// Why, in one word.
+        /// Refusal code.
         code: RefusalCode,
-        /// The required fields that were absent; names, never values.
+        /// Names of the missing required fields, never values.
         missing: &'a [String],
-        /// The refusal's sentence.
+        /// Reason of the refusal.
         reason: &'a str,
     },
-    /// A worker session has cost more than its cap.
+    /// A worker session exceeded its cost cap.
     WorkerToolCostWarning {
-        /// The call that went over.
+        /// Call that exceeded the cap.
         call: Subject<'a>,
-        /// What the session has cost.
+        /// Cost of the session so far.
         cost: f64,
-        /// What it may cost.
+        /// Cost cap of the session.
         cap: f64,
     },
     /// The operational mode changed.
     ModeTransition {
-        /// The mode before.
+        /// Previous mode.
         from: Mode,
-        /// The mode now.
+        /// New mode.
         to: Mode,
-        /// Why.
+        /// Reason of the change.
         reason: &'a str,
-        /// Who or what changed it.
+        /// Person or component that changed the mode.
         by: &'a str,
-        /// What the sensors said.
+        /// Sensor readings, if a sensor caused the change.
         sensors: Option<&'a Value>,
     },
-    /// A human is asked.
+    /// The ledger has reached its size limit.
+    LedgerPressure {
+        /// Segments with records younger than the minimum age that were removed.
+        removed_segments: u64,
+        /// True if reads are refused to save the remaining space for records of changes.
+        reads_refused: bool,
+        /// The size of the ledger.
+        bytes: u64,
+        /// Its limit.
+        max_bytes: u64,
+    },
+    /// A call waits for operator approval.
     ApprovalRequested {
-        /// The call that waits.
+        /// Call that waits.
         call: Subject<'a>,
-        /// The question.
+        /// Id of the approval request.
         approval_id: &'a str,
-        /// The harm the tool can do.
+        /// Risk level of the tool.
         risk: RiskLevel,
-        /// How long the question stands.
+        /// Time until the request expires, in milliseconds.
         timeout_ms: u64,
     },
-    /// A question was answered, or ran out.
+    /// An approval request was decided, expired or was withdrawn.
     ApprovalDecided {
-        /// The call that waited.
+        /// Call that waited.
         call: Subject<'a>,
-        /// The question.
+        /// Id of the approval request.
         approval_id: &'a str,
-        /// The answer.
+        /// Outcome of the request.
         decision: ApprovalDecision,
-        /// Who answered.
+        /// Person who decided.
         by: &'a str,
-        /// How long it took.
+        /// Waiting time in milliseconds.
         wait_ms: u64,
     },
 }
 
 impl Event<'_> {
-    /// The stable name, `event` in the log and the event name in OTLP.
+    /// Returns the stable name: `event` in the log, and the event name in OTLP.
     pub fn name(&self) -> &'static str {
         match self {
             Event::ToolCallStarted { .. } => "tool_call_started",
@@ -242,6 +254,7 @@ impl Event<'_> {
             Event::WorkerInnerValidationFail { .. } => "worker_inner_validation_fail",
             Event::WorkerToolCostWarning { .. } => "worker_tool_cost_warning",
             Event::ModeTransition { .. } => "mode_transition",
+            Event::LedgerPressure { .. } => "ledger_pressure",
             Event::ApprovalRequested { .. } => "approval_requested",
             Event::ApprovalDecided { .. } => "approval_decided",
         }

@@ -1,5 +1,5 @@
-//! The events as they happen, for whoever watches. Bounded, and never a reason for a call to wait: a watcher that is too
-//! slow misses events and is told how many.
+//! Live feed of events for subscribers. The feed is bounded and never makes a call wait: a slow subscriber
+//! misses events and gets their number.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,56 +7,56 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
 
-/// How far a watcher may fall behind.
+/// Number of events that a subscriber may fall behind.
 const CAPACITY: usize = 1024;
 
 static EVENTS: LazyLock<Sender<Happened>> = LazyLock::new(|| Sender::new(CAPACITY));
 
-/// One event, as the log has it: redacted, one JSON object.
+/// Published event in the form of the log: redacted, one JSON object.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    /// Its stable name.
+    /// Stable name of the event.
     pub event: &'static str,
-    /// The object.
+    /// JSON object.
     pub record: Arc<RawValue>,
 }
 
-/// What a watcher gets.
+/// Item that a subscriber receives.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// An event.
+    /// Event.
     Event(Happened),
-    /// So many events were missed here, because the watcher was too slow.
+    /// Number of events missed at this point, because the subscriber was too slow.
     Missed(u64),
 }
 
-/// Watches the events of this process from now on. What the log level leaves out is not seen here either.
+/// Subscription to the events of this process from now on. Events below the log level are not published.
 #[derive(Debug)]
 pub struct Watch(Receiver<Happened>);
 
-/// Begins to watch.
+/// Subscribes to the events of this process.
 pub fn watch() -> Watch {
     Watch(EVENTS.subscribe())
 }
 
 impl Watch {
-    /// The next event. Never ends: events can always come.
+    /// Waits for the next item. The feed never ends.
     pub async fn next(&mut self) -> Seen {
         match self.0.recv().await {
             Ok(event) => Seen::Event(event),
             Err(RecvError::Lagged(missed)) => Seen::Missed(missed),
-            // The sender is the process's own.
+            // The sender is a static and is never dropped.
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }
 
-/// Whether anybody watches: a record is made for them at once.
+/// Returns true if there is a subscriber. Records are then built immediately instead of on the writer thread.
 pub(crate) fn is_watched() -> bool {
     EVENTS.receiver_count() > 0
 }
 
-/// Shows an event to all who watch.
+/// Publishes an event to all subscribers.
 pub(crate) fn publish(event: &'static str, record: &impl Serialize) {
     publish_to(&EVENTS, event, record);
 }
@@ -66,7 +66,7 @@ fn publish_to(events: &broadcast::Sender<Happened>, event: &'static str, record:
         return;
     }
     if let Ok(record) = to_raw_value(record) {
-        // An error means that the last watcher has just gone.
+        // An error means that the last subscriber has just disconnected.
         let _ = events.send(Happened { event, record: record.into() });
     }
 }
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_slow_watcher_is_told_what_it_missed_and_holds_nobody_up() {
+    async fn slow_subscriber_gets_missed_count_and_blocks_no_sender() {
         let events = Sender::new(8);
         publish_to(&events, "tool_call_started", &json!({"n": "before"}));
         let mut watch = Watch(events.subscribe());
-        // Nobody reads, and yet every one of these returns.
+        // The subscriber does not read, and still every publish returns.
         for n in 0..100 {
             publish_to(&events, "tool_call_started", &json!({"n": n}));
         }

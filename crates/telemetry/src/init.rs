@@ -1,4 +1,4 @@
-//! Setting telemetry up, once a process, and taking it down within a deadline. Needs no async runtime.
+//! Setup of telemetry, once per process, and shutdown within a deadline. Needs no async runtime.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,36 +17,36 @@ use crate::panic::{self, StderrLog};
 use crate::settings::{LogSettings, TelemetrySettings};
 use crate::{TelemetryError, redact};
 
-/// The environment variable that wins over the level of the settings.
+/// Environment variable that overrides the level of the settings.
 const FILTER_VARIABLE: &str = "SINEW_LOG";
 
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
-/// How long a guard that is merely dropped waits for the last lines.
+/// Time that a dropped guard waits for the last lines.
 const DROP_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Where log records go.
+/// Destination of log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// JSON lines in rotating files in this directory.
     Directory(PathBuf),
-    /// Short lines for a person.
+    /// Short lines for a person on standard error.
     Stderr,
-    /// Both: a daemon in the foreground.
+    /// Both, for a daemon in the foreground.
     DirectoryAndStderr(PathBuf),
 }
 
-/// Whether everything was written before the deadline.
+/// Outcome of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Flushed {
-    /// All of it.
+    /// Everything was written before the deadline.
     Complete,
-    /// The deadline came first; what was left is lost.
+    /// The deadline passed first; the remaining records are lost.
     TimedOut,
 }
 
-/// Keeps telemetry alive; flushes when shut down or dropped.
+/// Guard that keeps telemetry running; flushes when shut down or dropped.
 pub struct Guard {
     writers: Vec<LineWriter>,
     exports: Arc<Pipelines>,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// Sets up logging, the report of panics and, where an endpoint is configured, OpenTelemetry, for the whole process.
+/// Sets up logging, panic reports and, if an endpoint is configured, OpenTelemetry for the whole process.
 pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
     if INITIALISED.swap(true, Ordering::AcqRel) {
         return Err(TelemetryError::AlreadyInitialised);
@@ -74,7 +74,7 @@ pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, T
 fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
     let configuration = otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
     let (subscriber, guard) = assemble(settings, target, configuration.as_ref())?;
-    // Refused where a subscriber of somebody else is in place.
+    // Fails if other code has already installed a subscriber.
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
     guard.install_exports();
     panic::install(match target {
@@ -82,7 +82,7 @@ fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard,
         LogTarget::Stderr | LogTarget::DirectoryAndStderr(_) => StderrLog::Present,
     });
     event::set_content_capture(ContentCapture::of(settings));
-    // Compiled now rather than inside the first call that logs.
+    // Compiles the patterns now rather than during the first call that logs.
     let _ = redact::shared().redact_text("");
     for warning in &guard.exports.warnings {
         tracing::warn!(target: "sinew::otlp", "{warning}");
@@ -90,7 +90,7 @@ fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard,
     Ok(guard)
 }
 
-/// Everything but the last step, which a process can take only once.
+/// Builds the subscriber without installing it, which a process can do only once.
 pub(crate) fn assemble(
     settings: &TelemetrySettings,
     target: &LogTarget,
@@ -116,25 +116,25 @@ pub(crate) fn assemble(
 }
 
 impl Guard {
-    /// From here on spans and measurements of this process go to these exporters.
+    /// Sends spans and measurements of this process to these exporters from now on.
     pub(crate) fn install_exports(&self) {
         if !self.exports.is_empty() {
             otel::install(&self.exports);
         }
     }
 
-    /// How many log lines were lost to a full or failing disk, or to a terminal nobody reads.
+    /// Number of log lines lost to a full or failing disk, or to a terminal that does not read.
     pub fn dropped_lines(&self) -> u64 {
         self.writers.iter().map(LineWriter::dropped).sum()
     }
 
-    /// What became of the exports, one entry for each signal that is exported.
+    /// Health of the exports, one entry per exported signal.
     pub fn exports(&self) -> Vec<ExportHealth> {
         self.exports.health()
     }
 
-    /// Takes over what can change in a running process, the level and content capture, and names what cannot:
-    /// those settings are in force from the next start. `SINEW_LOG`, where set, stays in force.
+    /// Applies the settings that can change in a running process (level and content capture), and returns the
+    /// names of the changed settings that need a restart. `SINEW_LOG`, if set, stays in force.
     pub fn reload(&self, settings: &TelemetrySettings) -> Result<Vec<&'static str>, TelemetryError> {
         let filter = parse_filter(&settings.log.level)?;
         limits(&settings.log)?;
@@ -153,14 +153,14 @@ impl Guard {
         Ok(changed.into_iter().filter_map(|(name, changed)| changed.then_some(name)).collect())
     }
 
-    /// Writes and exports what is still waiting, for at most `deadline`. Blocks: call it off the async threads.
+    /// Writes and exports queued records for at most `deadline`. Blocks: do not call it on an async thread.
     pub fn shutdown(mut self, deadline: Duration) -> Flushed {
         self.flush(Instant::now() + deadline)
     }
 
     fn flush(&mut self, deadline: Instant) -> Flushed {
         self.flushed = true;
-        // Exports first: what they say about themselves still has to reach the log.
+        // Exports come first, because their own messages still have to reach the log.
         let exported = self.exports.shutdown(deadline);
         let late = self.writers.iter().filter(|writer| !writer.flush(deadline)).count();
         if late == 0 { exported } else { Flushed::TimedOut }
@@ -175,8 +175,8 @@ impl Drop for Guard {
     }
 }
 
-/// Whether an event may be told at all, whatever the level. Below their warnings the libraries that speak to the collector
-/// tell the connections and headers they make, its credentials among them, in forms nobody here can redact.
+/// Returns true if an event may be logged at any level. Below warnings, the libraries that talk to the
+/// collector log connections and headers, including credentials, in forms that redaction cannot recognize.
 fn is_fit_to_tell(event: &tracing::Metadata<'_>) -> bool {
     const WIRE: [&str; 6] = ["hyper", "hyper_util", "h2", "reqwest", "rustls", "tower"];
     let library = event.target().split("::").next().unwrap_or_default();
@@ -187,7 +187,8 @@ fn filter_variable() -> Option<String> {
     std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.trim().is_empty())
 }
 
-/// The syntax of `EnvFilter`, less one trap: there a misspelt level is the name of a target, and silences the rest.
+/// Parses a filter in the syntax of `EnvFilter`, but rejects a misspelt level, which `EnvFilter` would take
+/// for a target name and so silence everything else.
 fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     let refused = |cause: String| TelemetryError::Filter { text: text.to_owned(), cause };
     let bare = |word: &&str| !word.is_empty() && !word.contains(['=', '[', ']', '{', '}', ':']);
@@ -197,7 +198,7 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
         .filter(bare)
         .find(|word| word.parse::<tracing::level_filters::LevelFilter>().is_err());
     if let Some(word) = misspelt {
-        return Err(refused(format!("`{word}` is none of error, warn, info, debug, trace, off")));
+        return Err(refused(format!("`{word}` is not one of error, warn, info, debug, trace, off")));
     }
     EnvFilter::builder().parse(text).map_err(|cause| refused(cause.to_string()))
 }
@@ -207,10 +208,10 @@ fn limits(settings: &LogSettings) -> Result<Limits, TelemetryError> {
         Err(TelemetryError::Setting { key, value, cause: cause.to_owned() })
     };
     if settings.max_bytes < 4096 {
-        return refused("log.max_bytes", settings.max_bytes.to_string(), "it is at least 4096");
+        return refused("log.max_bytes", settings.max_bytes.to_string(), "it must be at least 4096");
     }
     if !(1..=1000).contains(&settings.files) {
-        return refused("log.files", settings.files.to_string(), "it is from 1 to 1000");
+        return refused("log.files", settings.files.to_string(), "it must be from 1 to 1000");
     }
     Ok(Limits { max_bytes: settings.max_bytes, files: settings.files })
 }

@@ -1,5 +1,5 @@
-//! What Sinew says about itself while it works: events, the log, OpenTelemetry, and the redaction all of it,
-//! and the records of other crates, goes through.
+//! Telemetry of Sinew: events, the log, OpenTelemetry, and the redaction applied to all of them and to the
+//! records of other crates.
 //!
 //! Telemetry never decides, delays or fails a call: its queues are bounded and its losses are counted.
 

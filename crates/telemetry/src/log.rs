@@ -1,8 +1,8 @@
-//! The log: every `tracing` event becomes one record, which is written as a JSON line to the rotating file, as a
-//! short line to standard error, and handed to OTLP, whichever of them are configured.
+//! The log: every `tracing` event becomes one record, which is written as a JSON line to the rotating file
+//! and as a short line to standard error, and exported over OTLP, depending on the configuration.
 //!
-//! All strings are redacted once, before any of the three sees them. Where only the file and standard error want them,
-//! that happens on the threads that write, too.
+//! All strings are redacted once, before any of the three outputs gets them. If only the file and standard
+//! error are configured, the writer threads redact them, so that calls do not wait for it.
 
 mod heard;
 mod human;
@@ -25,7 +25,7 @@ pub(crate) use rotate::{Limits, RotatingFile, path as log_path};
 pub(crate) use stderr::Stderr;
 pub(crate) use writer::LineWriter;
 
-/// Where records go.
+/// `tracing` layer that passes records to the configured outputs.
 pub(crate) struct LogLayer {
     pub(crate) file: Option<LineWriter>,
     pub(crate) stderr: Option<LineWriter>,

@@ -1,6 +1,7 @@
-//! Reading the log back: the rotated files in order, filtered, and followed across rotation.
+//! Log reader: the rotated files in order, filtered, and followed across rotation.
 //!
-//! Reads what the writer of this crate wrote; a line that is not a record (a torn one) is skipped and counted.
+//! It reads the files that the writer of this crate wrote; a line that is not a record (a torn one) is
+//! skipped and counted.
 
 mod files;
 
@@ -16,12 +17,12 @@ use crate::TelemetryError;
 use crate::log::{Colour, human_line};
 use files::Files;
 
-/// Which lines are wanted.
+/// Filter for log lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// Not older than this.
+    /// Earliest time of a line.
     pub since: Option<Timestamp>,
-    /// Not less severe than this.
+    /// Lowest severity of a line.
     pub level: Level,
 }
 
@@ -31,7 +32,7 @@ impl Default for Query {
     }
 }
 
-/// One record of the log.
+/// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     raw: String,
@@ -39,17 +40,17 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line as it is in the file, without its newline: one JSON object.
+    /// Returns the line as it is in the file, without its newline: one JSON object.
     pub fn json(&self) -> &str {
         &self.raw
     }
 
-    /// The members of the object.
+    /// Returns the members of the object.
     pub fn record(&self) -> &Map<String, Value> {
         &self.record
     }
 
-    /// The short form for a person, control characters escaped, without a newline.
+    /// Formats the line for a person, with control characters escaped and without a newline.
     pub fn human(&self, paint: Paint) -> String {
         let colour = match paint {
             Paint::Plain => Colour::Never,
@@ -80,16 +81,17 @@ impl Line {
     }
 }
 
-/// Whether a line may be coloured.
+/// Style of a formatted line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// Text alone.
+    /// Plain text.
     Plain,
-    /// With the escape sequences of a terminal.
+    /// Text with ANSI escape sequences.
     Ansi,
 }
 
-/// Walks over the log from its oldest line. At the end it yields `None`; calling it again yields what came since.
+/// Iterator over the log from its oldest line. It yields `None` at the end; a later call yields the lines
+/// added since.
 #[derive(Debug)]
 pub struct Reader {
     files: Files,
@@ -103,12 +105,13 @@ impl Reader {
         Ok(Reader { files: Files::open(directory)?, query, skipped: 0 })
     }
 
-    /// How many lines were no records.
+    /// Number of skipped lines that are not records.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Lines as they come, for ever: waits `interval` between two looks at the end of the log.
+    /// Returns an endless iterator over current and future lines, which polls the end of the log every
+    /// `interval`.
     pub fn follow(mut self, interval: Duration) -> impl Iterator<Item = Result<Line, TelemetryError>> {
         std::iter::from_fn(move || {
             loop {

@@ -1,6 +1,6 @@
-//! Measurements: one function for each, free to call whether or not metrics are exported.
+//! Metrics: one function per measurement, which may be called whether or not metrics are exported.
 //!
-//! Labels are words of a small, closed set; never a path, a query, a caller or a process.
+//! Labels come from a small, closed set; never a path, a query, a caller or a process.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use tool::{CutUnit, Mode, RefusalCode, ToolName, Truncation};
 use crate::conventions::{self, OTHER, attribute, metric};
 use crate::{ApprovalDecision, Outcome, otel};
 
-/// One request of an MCP or native client, as the conventions measure it.
+/// One request of an MCP or native client, as defined by the MCP conventions.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
-    /// The method, such as `tools/call`; a method that is not ours is `_OTHER`.
+    /// Method, such as `tools/call`; an unknown method is `_OTHER`.
     pub method: &'static str,
-    /// The tool, where the method names one that exists.
+    /// Tool, if the method names one that exists.
     pub tool: Option<&'a ToolName>,
-    /// The protocol version agreed on.
+    /// Negotiated protocol version.
     pub protocol_version: Option<&'static str>,
-    /// The word for what went wrong.
+    /// Value of `error.type`, if the request failed.
     pub error_type: Option<&'static str>,
 }
 
-/// A request was answered.
+/// Records an answered request.
 pub fn operation(operation: &Operation<'_>, duration: Duration) {
     record(|instruments| {
         let mut labels = vec![
@@ -44,7 +44,7 @@ pub fn operation(operation: &Operation<'_>, duration: Duration) {
     });
 }
 
-/// A call ended. Called by [`crate::CallSpan::end`].
+/// Records the end of a call. Called by [`crate::CallSpan::end`].
 pub(crate) fn call(tool: &str, outcome: Outcome, duration: Duration) {
     record(|instruments| {
         let mut labels = vec![
@@ -57,7 +57,7 @@ pub(crate) fn call(tool: &str, outcome: Outcome, duration: Duration) {
     });
 }
 
-/// The policy decided: `permit`, `ask` or `deny`.
+/// Records a policy decision: `permit`, `ask` or `deny`.
 pub fn decision(mode: Mode, decision: &'static str) {
     record(|instruments| {
         let labels = [
@@ -68,7 +68,7 @@ pub fn decision(mode: Mode, decision: &'static str) {
     });
 }
 
-/// A question was answered, or ran out.
+/// Records the outcome and waiting time of an approval request.
 pub fn approval(outcome: ApprovalDecision, wait: Duration) {
     record(|instruments| {
         let labels = [KeyValue::new(attribute::APPROVAL_OUTCOME, outcome.as_str())];
@@ -77,7 +77,7 @@ pub fn approval(outcome: ApprovalDecision, wait: Duration) {
     });
 }
 
-/// Output was cut.
+/// Records a truncated output.
 pub fn truncated(tool: &ToolName, cut: &Truncation) {
     record(|instruments| {
         let by = cut.total.saturating_sub(cut.returned);
@@ -91,16 +91,16 @@ pub fn truncated(tool: &ToolName, cut: &Truncation) {
     });
 }
 
-/// Something there can be several of at a time.
+/// Quantity with a current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Questions that wait for a human.
+    /// Pending approval requests.
     ApprovalsPending,
-    /// Tools that run.
+    /// Running tools.
     ToolsRunning,
 }
 
-/// The ledger misses this many records by now that it had acknowledged.
+/// Sets the number of records that the ledger acknowledged and lost.
 pub fn lost_records(count: u64) {
     LOST_RECORDS.store(count, Ordering::Relaxed);
 }
@@ -117,12 +117,12 @@ impl Level {
         }
     }
 
-    /// How many there are now.
+    /// Returns the current value.
     pub fn now(self) -> i64 {
         self.counter().load(Ordering::Relaxed)
     }
 
-    /// One more, until the value is dropped.
+    /// Increments the value until the returned guard is dropped.
     #[must_use = "it counts until this is dropped"]
     pub fn hold(self) -> Held {
         self.counter().fetch_add(1, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Level {
     }
 }
 
-/// One of a [`Level`].
+/// Guard that decrements a `Gauge` when dropped.
 #[derive(Debug)]
 pub struct Held(Level);
 
@@ -140,7 +140,8 @@ impl Drop for Held {
     }
 }
 
-/// A name that names no tool is the caller's, and could be anything.
+/// Returns the tool name as a label. An unknown name comes from the caller and could be anything, so it
+/// becomes `_OTHER`.
 pub(crate) fn tool_label(tool: &str, outcome: Outcome) -> String {
     let known = outcome != Outcome::Refused(RefusalCode::UnknownTool);
     ToolName::new(tool).ok().filter(|_| known).map_or_else(|| OTHER.to_owned(), |name| name.to_string())
@@ -154,7 +155,7 @@ fn record(measure: impl FnOnce(&Instruments)) {
     }
 }
 
-/// The instruments, made once.
+/// Metric instruments, created once.
 #[derive(Debug)]
 pub(crate) struct Instruments {
     operation_duration: Histogram<f64>,
@@ -192,7 +193,7 @@ fn seconds(meter: &Meter, name: &'static str) -> Histogram<f64> {
 }
 
 fn gauge(meter: &Meter, name: &'static str, unit: &'static str, level: Level) {
-    // Kept alive by the meter.
+    // The meter keeps the gauge alive.
     let _ = meter
         .i64_observable_gauge(name)
         .with_unit(unit)
@@ -200,7 +201,8 @@ fn gauge(meter: &Meter, name: &'static str, unit: &'static str, level: Level) {
         .build();
 }
 
-/// Exported at nought too: whoever watches for a loss sees that somebody counts.
+/// Registers the counter of lost records. It is exported at zero too, so that an alert can tell "no loss"
+/// from "no data".
 fn lost_records_counter(meter: &Meter) {
     let _ = meter
         .u64_observable_counter(metric::LOST_RECORDS)

@@ -1,7 +1,7 @@
-//! OpenTelemetry: three pipelines over OTLP/HTTP, each on threads of its own, each optional.
+//! OpenTelemetry: three optional pipelines over OTLP/HTTP, each on its own threads.
 //!
-//! Nothing here is reached from a call but bounded queues. Setting up and taking down happens on plain threads:
-//! the HTTP client must not be made, used or dropped on a thread of an async runtime.
+//! Calls only reach bounded queues. Setup and shutdown run on plain threads, because the HTTP client must not
+//! be created, used or dropped on a thread of an async runtime.
 
 mod client;
 mod configuration;
@@ -32,7 +32,7 @@ use watch::{Watch, Watched};
 
 static PIPELINES: LazyLock<ArcSwapOption<Pipelines>> = LazyLock::new(ArcSwapOption::empty);
 
-/// What is exported in this process; nothing until [`install`].
+/// Returns the pipelines of this process; `None` before [`install`].
 pub(crate) fn pipelines() -> Option<Arc<Pipelines>> {
     PIPELINES.load_full()
 }
@@ -41,10 +41,10 @@ pub(crate) fn install(pipelines: &Arc<Pipelines>) {
     PIPELINES.store(Some(Arc::clone(pipelines)));
 }
 
-/// The signals that are exported.
+/// Pipelines of the exported signals.
 #[derive(Default)]
 pub(crate) struct Pipelines {
-    /// Why a signal that was asked for is not among them.
+    /// Reasons why configured signals are not exported.
     pub(crate) warnings: Vec<String>,
     pub(crate) traces: Option<Traces>,
     pub(crate) metrics: Option<Metrics>,
@@ -57,14 +57,14 @@ pub(crate) struct Metrics {
     watch: Arc<Watch>,
 }
 
-/// Builds what is configured, on a thread of its own. A signal that cannot be exported is left out and said: it is
-/// no reason not to start.
+/// Builds the configured pipelines on a separate thread. A signal that cannot be exported is left out with a
+/// warning, so that the daemon still starts.
 pub(crate) fn build(configuration: &Configuration) -> Result<Pipelines, TelemetryError> {
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("sinew-otlp-setup".to_owned());
         let failed = |cause| TelemetryError::Thread { name: "OTLP set-up", cause };
         let thread = builder.spawn_scoped(scope, || build_here(configuration)).map_err(failed)?;
-        thread.join().map_err(|_| failed(std::io::Error::other("it panicked")))
+        thread.join().map_err(|_| failed(std::io::Error::other("the thread panicked")))
     })
 }
 
@@ -126,7 +126,7 @@ impl Pipelines {
         watches.into_iter().flatten().map(|watch| watch.health()).collect()
     }
 
-    /// Exports what waits, all signals at the same time. A collector that hangs is left behind at the deadline.
+    /// Exports queued items, all signals in parallel. A collector that hangs is abandoned at the deadline.
     pub(crate) fn shutdown(self: &Arc<Self>, deadline: Instant) -> Flushed {
         if self.is_empty() {
             return Flushed::Complete;
@@ -147,7 +147,8 @@ impl Pipelines {
             let thread = std::thread::Builder::new().name("sinew-otlp-stop".to_owned());
             let begun = thread.spawn(move || {
                 let done = step(&all, left);
-                // The last one drops the clients, here and not where the guard is.
+                // The last reference drops the HTTP clients on this thread and not on the thread of the
+                // guard.
                 drop(all);
                 let _ = report.send(done);
             });
@@ -169,7 +170,8 @@ impl Metrics {
         Metrics { instruments: Instruments::new(&provider, scope()), provider, watch }
     }
 
-    /// The SDK takes no deadline here; the caller keeps it by not waiting for this thread.
+    /// Shuts the pipeline down. The SDK takes no deadline here; the caller enforces it by not waiting for
+    /// this thread.
     fn shutdown(&self, _: Duration) -> bool {
         self.provider.shutdown().is_ok()
     }

@@ -1,7 +1,8 @@
-//! Redaction: finds secrets in text and JSON and replaces them by `[redacted:NAME]`.
+//! Redaction: finds secrets in text and JSON and replaces them with `[redacted:NAME]`.
 //!
-//! It sees shapes and names; a secret without either (a plain word under a plain name) passes. That is why
-//! content is kept out of logs to begin with, and this is the second line.
+//! It recognizes shapes and names; a secret without either (an ordinary word under an ordinary name) passes.
+//! That is why content is kept out of logs in the first place, and redaction is only the second line of
+//! defence.
 
 mod assignment;
 mod detectors;
@@ -24,23 +25,24 @@ pub use pattern::{Action, SecretPattern};
 static BUILT: LazyLock<BuiltIn> = LazyLock::new(BuiltIn::compile);
 static SHARED: LazyLock<ArcSwap<Redactor>> = LazyLock::new(|| ArcSwap::from_pointee(Redactor::built_in()));
 
-/// The redactor of this process, used for every log line and span; the built-in one until [`share`] is called.
+/// Returns the redactor of this process, used for every log line and span; the built-in one until
+/// `set_shared` is called.
 pub fn shared() -> Arc<Redactor> {
     SHARED.load_full()
 }
 
-/// Replaces the redactor of this process, after the policy was loaded or reloaded.
+/// Replaces the redactor of this process after the policy was loaded or reloaded.
 pub fn share(redactor: Redactor) {
     SHARED.store(Arc::new(redactor));
 }
 
-/// Finds secrets by the built-in detectors and the patterns of the configuration.
+/// Redactor with the built-in detectors and the patterns of the configuration.
 #[derive(Debug, Default)]
 pub struct Redactor {
     extra: Extra,
 }
 
-/// Where a secret stands, and the index of the detector that saw it: the lower, the more telling its name.
+/// Position of a secret and the detector that found it. The lowest detector has the most specific name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: usize,
@@ -48,7 +50,7 @@ struct Span {
     detector: Compiled,
 }
 
-/// A detector by its place: patterns of the configuration first, then the built-in ones, then assignments.
+/// Detector in order of precedence: patterns of the configuration, then the built-in ones, then assignments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Compiled {
     Extra(usize),
@@ -58,9 +60,10 @@ enum Compiled {
 
 struct BuiltIn {
     gate: Option<AhoCorasick>,
-    /// For each needle of the gate, its detector.
+    /// Detector of each needle of the prefilter.
     owner: Vec<Compiled>,
-    /// Compiled when its needle is first seen: most texts hold none, and a process may be short.
+    /// Compiled when one of its needles is first found: most texts contain none, and a process may be
+    /// short-lived.
     patterns: Vec<OnceLock<Option<Regex>>>,
 }
 
@@ -86,7 +89,7 @@ impl BuiltIn {
         BuiltIn { gate, owner, patterns: BUILT_IN.iter().map(|_| OnceLock::new()).collect() }
     }
 
-    /// The detectors that can match at all. One pass over the text, however many detectors there are.
+    /// Returns the detectors that can match at all, in one pass over the text.
     fn candidates(&self, text: &str) -> Candidates {
         let mut candidates = Candidates::default();
         let hits = self.gate.iter().flat_map(|gate| gate.find_overlapping_iter(text));
@@ -107,17 +110,17 @@ struct Candidates {
 }
 
 impl Redactor {
-    /// The built-in detectors alone.
+    /// Creates a redactor with the built-in detectors only.
     pub fn built_in() -> Self {
         Redactor::default()
     }
 
-    /// The built-in detectors and these patterns.
+    /// Creates a redactor with the built-in detectors and these patterns.
     pub fn new(patterns: Vec<SecretPattern>) -> Result<Self, TelemetryError> {
         Ok(Redactor { extra: Extra::compile(patterns)? })
     }
 
-    /// The text with every secret replaced; borrowed where there is none.
+    /// Replaces every secret in a text; borrows the text if there is none.
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut spans = Vec::new();
         self.extra.find(text, &mut spans);
@@ -125,23 +128,24 @@ impl Redactor {
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(self.replace(text, spans)) }
     }
 
-    /// Whether a secret may be in these lines. In doubt it says yes.
+    /// Returns true if these lines may contain a secret. Never returns false for lines with one.
     fn hints(&self, lines: &str) -> bool {
         BUILT.gate.as_ref().is_none_or(|gate| gate.is_match(lines)) || self.extra.hints(lines)
     }
 
-    /// The first pattern with the action `block` that is in the text.
+    /// Returns the first pattern with the action `block` that matches the text.
     pub fn blocked(&self, text: &str) -> Option<&str> {
         self.extra.first(text, Action::Block)
     }
 
-    /// The first pattern with the action `warn` that is in the text. Such a text is not redacted for it.
+    /// Returns the first pattern with the action `warn` that matches the text. Such a pattern does not
+    /// redact.
     pub fn warned(&self, text: &str) -> Option<&str> {
         self.extra.first(text, Action::Warn)
     }
 
-    /// The names of the secrets that a text holds by their shape. What a name alone gives away, such as the value of a
-    /// variable called `token`, is not among them: code is full of those.
+    /// Returns the names of the secrets that a text contains by their shape. Values that are secret only by
+    /// their name, such as a variable called `token`, are not included, because code is full of them.
     pub fn found(&self, text: &str) -> Vec<&str> {
         let mut spans = Vec::new();
         self.extra.find(text, &mut spans);

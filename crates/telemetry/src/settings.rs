@@ -1,4 +1,4 @@
-//! The telemetry part of the settings file, as written. The standard environment variables win over it.
+//! Raw types of the telemetry section of the settings file. The standard environment variables override it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct TelemetrySettings {
     pub log: LogSettings,
     /// OpenTelemetry export; off unless an endpoint is set.
     pub otlp: OtlpSettings,
-    /// Write arguments, redacted, to logs and spans. Off: only their digest.
+    /// Write arguments, redacted, to logs and spans. If off, only their digest is written.
     pub capture_content: bool,
 }
 
@@ -21,12 +21,12 @@ pub struct TelemetrySettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogSettings {
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or `target=level` pairs; `SINEW_LOG` wins over it.
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or `target=level` pairs; `SINEW_LOG` overrides it.
     pub level: String,
-    /// The size at which a log file is put aside and a new one begun.
+    /// Size in bytes at which a log file is rotated.
     #[schemars(range(min = 4096))]
     pub max_bytes: u64,
-    /// The number of log files kept, the open one included.
+    /// Number of log files to keep, including the open one.
     #[schemars(range(min = 1, max = 1000))]
     pub files: u32,
 }
@@ -37,13 +37,13 @@ impl Default for LogSettings {
     }
 }
 
-/// OpenTelemetry export over OTLP/HTTP. Each key stands for the environment variable named with it.
+/// OpenTelemetry export over OTLP/HTTP. Each key corresponds to the environment variable named with it.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtlpSettings {
     /// `OTEL_SDK_DISABLED`: nothing is exported.
     pub disabled: bool,
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT`: the collector's base URL, such as `http://localhost:4318`.
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`: base URL of the collector, such as `http://localhost:4318`.
     pub endpoint: Option<String>,
     /// `OTEL_EXPORTER_OTLP_HEADERS`: sent with every export.
     #[serde(serialize_with = "names_only")]
@@ -67,7 +67,7 @@ pub struct OtlpSettings {
     /// `OTEL_METRIC_EXPORT_INTERVAL`, in milliseconds.
     #[schemars(range(min = 100))]
     pub metric_export_interval_ms: u64,
-    /// The signals exported (`OTEL_TRACES_EXPORTER` and its siblings: `otlp` or `none`).
+    /// Exported signals (`OTEL_TRACES_EXPORTER` and its siblings: `otlp` or `none`).
     pub signals: Vec<Signal>,
 }
 
@@ -90,7 +90,7 @@ impl Default for OtlpSettings {
     }
 }
 
-/// Header values are credentials more often than not.
+/// Shows only the names of headers, because their values are often credentials.
 impl std::fmt::Debug for OtlpSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OtlpSettings")
@@ -110,18 +110,18 @@ fn names_only<S: Serializer>(headers: &BTreeMap<String, String>, serializer: S) 
     serializer.collect_map(headers.keys().map(|name| (name, "[redacted:header]")))
 }
 
-/// A variable that wins over a setting.
+/// Environment variable that overrides a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// The setting, as `sinew.yaml` spells it, with dots.
+    /// Key of the setting in `sinew.yaml`, with dots.
     pub key: &'static str,
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// The signal that it speaks for, where it does not speak for all.
+    /// Signal that the variable applies to, if not to all.
     pub part: Option<&'static str>,
 }
 
-/// Every variable that wins over a setting, where it is set and not empty.
+/// Every variable that overrides a setting if it is set and not empty.
 pub const VARIABLES: [Variable; 30] = {
     const fn of(key: &'static str, name: &'static str) -> Variable {
         Variable { key, name, part: None }
@@ -163,7 +163,7 @@ pub const VARIABLES: [Variable; 30] = {
     ]
 };
 
-/// How OTLP is spoken.
+/// Transport of OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Protocol {
     /// Protocol buffers over HTTP.
@@ -171,17 +171,17 @@ pub enum Protocol {
     HttpProtobuf,
 }
 
-/// How exports are compressed.
+/// Compression of exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// gzip.
     Gzip,
 }
 
-/// Which traces are exported, by their standard names.
+/// Sampler of traces, by its standard name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the names are the standard's
@@ -194,7 +194,7 @@ pub enum Sampler {
     ParentbasedTraceidratio,
 }
 
-/// One of the three kinds of telemetry.
+/// Kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {

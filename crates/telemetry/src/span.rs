@@ -1,7 +1,7 @@
-//! The span of one call and of the stages of its road, timed as they happen.
+//! Span of one call and of its pipeline stages, timed as they happen.
 //!
-//! The timings go to the ledger with every call; the spans are made from them at the end, and only where traces
-//! are exported, so that without OTLP a call pays for two clock readings a stage.
+//! The ledger records the timings of every call. The spans are built from them at the end, and only if traces
+//! are exported, so that without OTLP a stage costs two clock readings.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,28 +17,28 @@ use crate::event::{ContentCapture, content_capture, rule_place};
 use crate::otel::{self, FinishedCall, Pipelines};
 use crate::{Subject, metrics, redact};
 
-/// A stage of the road that takes time worth seeing.
+/// Stage of the pipeline whose duration is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The arguments are checked.
+    /// Check of the arguments.
     Check,
-    /// What the call names is opened.
+    /// Opening of the paths the call names.
     Open,
-    /// The policy judges.
+    /// Policy decision.
     Judge,
-    /// A human is asked.
+    /// Wait for operator approval.
     ApprovalWait,
-    /// The confined process is prepared.
+    /// Preparation of the sandbox.
     Confine,
-    /// The tool runs.
+    /// Run of the tool.
     Run,
-    /// The ledger writes.
+    /// Write to the ledger.
     Record,
 }
 
 impl Stage {
-    /// The word in records; the name of the child span.
+    /// Returns the name used in records and as the name of the child span.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Check => "check",
@@ -52,30 +52,30 @@ impl Stage {
     }
 }
 
-/// When a stage began, and how long it took.
+/// Start and duration of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageTiming {
-    /// The stage.
+    /// Stage.
     pub stage: Stage,
-    /// Microseconds from the start of the call.
+    /// Start in microseconds after the start of the call.
     pub start_us: u64,
-    /// Microseconds.
+    /// Duration in microseconds.
     pub duration_us: u64,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The tool ran to its end.
+    /// The tool completed.
     Done,
-    /// The call was not run.
+    /// The call was refused and did not run.
     Refused(RefusalCode),
-    /// The tool did not reach its end.
+    /// The tool did not complete.
     Failed(FailureKind),
 }
 
 impl Outcome {
-    /// The word in metrics: `done`, `refused` or `failed`.
+    /// Returns the name used in metrics: `done`, `refused` or `failed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Done => "done",
@@ -84,7 +84,7 @@ impl Outcome {
         }
     }
 
-    /// The word in `error.type`, for a call that did not succeed.
+    /// Returns the value of `error.type` for a call that did not succeed.
     pub fn error_type(self) -> Option<&'static str> {
         match self {
             Outcome::Done => None,
@@ -94,33 +94,34 @@ impl Outcome {
     }
 }
 
-/// A fact learned on the way.
+/// Attribute added to the span of a call while it runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Note<'a> {
-    /// The call was judged in this mode, where it is another than at the start.
+    /// Mode the call was judged in, if the mode changed since the start.
     Mode(Mode),
-    /// What the policy said: `permit`, `ask` or `deny`.
+    /// Policy decision: `permit`, `ask` or `deny`.
     Decision(&'a str),
-    /// The rule that decided.
+    /// Rule that decided.
     Rule(&'a RuleRef),
-    /// The question a human was asked.
+    /// Id of the approval request.
     Approval(&'a str),
-    /// How confined the tool ran.
+    /// Sandbox tier of the run.
     Sandbox(&'a str),
-    /// The arguments; kept only while content capture is on, and redacted.
+    /// Arguments; recorded only while content capture is on, and redacted.
     Arguments(&'a Value),
-    /// What the tool answered; kept only while content capture is on, and redacted.
+    /// Result of the tool; recorded only while content capture is on, and redacted.
     Result(&'a Value),
 }
 
-/// As many as a call has that nobody is asked about.
+/// Number of stages of a call without an approval.
 const USUAL_STAGES: usize = 8;
 
-/// One call, from its first byte to its reply. A span that is dropped without an end counts as cancelled.
+/// Span of one call, from its first byte to its reply. A span that is dropped without `end` counts as
+/// cancelled.
 pub struct CallSpan {
     started: Instant,
     stages: Mutex<Vec<StageTiming>>,
-    /// What only an exporter needs; none where nothing is exported.
+    /// Data for the exporters; `None` if nothing is exported.
     exported: Option<Box<Exported>>,
 }
 
@@ -139,53 +140,53 @@ impl std::fmt::Debug for CallSpan {
 }
 
 impl CallSpan {
-    /// The call begins now.
+    /// Starts the span of a call.
     pub fn start(call: &Subject<'_>) -> Self {
         let exported = otel::pipelines().map(|to| Box::new(Exported::new(to, call)));
         CallSpan { started: Instant::now(), stages: Mutex::new(Vec::with_capacity(USUAL_STAGES)), exported }
     }
 
-    /// The same for a call that is judged and never run: its stages are timed, and no exporter hears of it.
+    /// Starts the span of a call that is judged but never run: its stages are timed, and nothing is exported.
     pub fn unexported() -> Self {
         CallSpan { started: Instant::now(), stages: Mutex::new(Vec::new()), exported: None }
     }
 
-    /// A stage begins now, and ends when the value is dropped.
+    /// Starts a stage, which ends when the returned value is dropped.
     #[must_use = "the stage ends when this is dropped"]
     pub fn stage(&self, stage: Stage) -> StageSpan<'_> {
         StageSpan { call: self, stage, started: Instant::now() }
     }
 
-    /// A stage that was timed elsewhere: it began then and took so long.
+    /// Records a stage that was timed elsewhere.
     pub fn staged(&self, stage: Stage, began: Instant, duration: Duration) {
         let start_us = micros(began.saturating_duration_since(self.started));
         let timing = StageTiming { stage, start_us, duration_us: micros(duration) };
         self.stages.lock().unwrap_or_else(PoisonError::into_inner).push(timing);
     }
 
-    /// Adds a fact to the span.
+    /// Adds an attribute to the span.
     pub fn note(&self, note: Note<'_>) {
         if let Some(exported) = &self.exported {
             exported.note(note);
         }
     }
 
-    /// How long the call has taken.
+    /// Returns the time since the start of the call.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The stages that have ended, in the order they ended.
+    /// Returns the finished stages in the order they ended.
     pub(crate) fn timings(&self) -> Vec<StageTiming> {
         self.with_timings(<[StageTiming]>::to_vec)
     }
 
-    /// Looks at the stages that have ended where they are.
-    pub fn with_timings<T>(&self, look: impl FnOnce(&[StageTiming]) -> T) -> T {
-        look(&self.stages.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Passes the finished stages to `read` without copying them.
+    pub fn with_timings<T>(&self, read: impl FnOnce(&[StageTiming]) -> T) -> T {
+        read(&self.stages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The call ends now: its span and measurements are handed to the exporters. Gives back the stages.
+    /// Ends the call: passes its span and measurements to the exporters, and returns the stages.
     pub fn end(mut self, outcome: Outcome) -> Vec<StageTiming> {
         let stages = std::mem::take(self.stages.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.export(outcome, &stages);
@@ -261,12 +262,12 @@ impl Exported {
     }
 }
 
-/// A text that may come from outside: redacted like a field of the log.
+/// Creates an attribute from a text that may come from outside, redacted like a log field.
 fn text(name: &'static str, value: &str) -> KeyValue {
     KeyValue::new(name, redact::shared().redact_text(value).into_owned())
 }
 
-/// A stage that is under way.
+/// Running stage.
 #[derive(Debug)]
 pub struct StageSpan<'a> {
     call: &'a CallSpan,

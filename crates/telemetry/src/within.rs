@@ -1,8 +1,8 @@
-//! Which call a task works for, so that what any crate logs meanwhile carries the call's ids.
+//! Task-local ids of the current call, added to every log line that any crate writes meanwhile.
 
 use tool::{SharedText, TraceContext};
 
-/// The ids of a call.
+/// Trace and span id of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallIds {
     pub(crate) trace_id: SharedText,
@@ -13,13 +13,13 @@ tokio::task_local! {
     static CALL: CallIds;
 }
 
-/// Does the work of a call: every log line that is written while it is being polled carries the call's ids.
+/// Wraps the work of a call: every log line written while it is polled carries the ids of the call.
 pub fn within_call<F: Future>(trace: &TraceContext, work: F) -> impl Future<Output = F::Output> + use<F> {
     let ids = CallIds { trace_id: trace.trace_id.clone(), span_id: trace.span_id.clone() };
     CALL.scope(ids, work)
 }
 
-/// The call that is at work here, if one is.
+/// Returns the ids of the current call, if there is one.
 pub(crate) fn current() -> Option<CallIds> {
     CALL.try_with(Clone::clone).ok()
 }

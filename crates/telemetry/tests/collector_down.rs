@@ -1,4 +1,5 @@
-//! A collector that refuses, then takes: said once each way, counted, and no call notices.
+//! Collector that refuses and then accepts: each change is logged once and counted, and calls are not
+//! affected.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,8 +13,8 @@ use telemetry::{
 };
 use tool::{CallId, Mode, TraceContext};
 
-/// Answers requests until the connection ends.
-fn serve(stream: TcpStream, takes: &AtomicBool) -> std::io::Result<()> {
+/// Responds to requests until the connection ends.
+fn serve(stream: TcpStream, accepts: &AtomicBool) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let (mut length, mut line) = (0, "\n".to_owned());
@@ -27,7 +28,7 @@ fn serve(stream: TcpStream, takes: &AtomicBool) -> std::io::Result<()> {
             }
         }
         reader.read_exact(&mut vec![0; length])?;
-        let status = if takes.load(Ordering::Relaxed) { "200 OK" } else { "400 Bad Request" };
+        let status = if accepts.load(Ordering::Relaxed) { "200 OK" } else { "400 Bad Request" };
         write!(reader.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")?;
     }
 }
@@ -43,25 +44,25 @@ fn calls(count: usize) {
     }
 }
 
-/// Waits for what a background thread will do; fails after a time in which it must have.
+/// Polls until `done` returns true; fails after 30 seconds.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < Duration::from_secs(30), "never came: {what}");
+        assert!(started.elapsed() < Duration::from_secs(30), "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn failing_is_said_once_and_recovery_once() {
-    let takes = Arc::new(AtomicBool::new(false));
+fn failure_and_recovery_are_each_logged_once() {
+    let accepts = Arc::new(AtomicBool::new(false));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let theirs = Arc::clone(&takes);
+    let theirs = Arc::clone(&accepts);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let takes = Arc::clone(&theirs);
-            std::thread::spawn(move || serve(stream, &takes));
+            let accepts = Arc::clone(&theirs);
+            std::thread::spawn(move || serve(stream, &accepts));
         }
     });
     let home = tempfile::tempdir().unwrap();
@@ -77,7 +78,7 @@ fn failing_is_said_once_and_recovery_once() {
     calls(256);
     until("the second failure", || traces().lost == 1024);
     assert!(traces().failing.unwrap().contains("400"));
-    takes.store(true, Ordering::Relaxed);
+    accepts.store(true, Ordering::Relaxed);
     calls(256);
     until("recovery", || traces().delivered == 512);
     assert_eq!(traces().failing, None);
@@ -85,8 +86,8 @@ fn failing_is_said_once_and_recovery_once() {
 
     let text = std::fs::read_to_string(home.path().join("sinew.log")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let said: Vec<_> = lines.iter().map(|line| (line["level"].as_str(), line["target"].as_str())).collect();
-    assert_eq!(said, [(Some("WARN"), Some("sinew::otlp")), (Some("INFO"), Some("sinew::otlp"))], "{text}");
-    assert!(lines[0]["message"].as_str().unwrap().contains("does not take telemetry"));
+    let logged: Vec<_> = lines.iter().map(|line| (line["level"].as_str(), line["target"].as_str())).collect();
+    assert_eq!(logged, [(Some("WARN"), Some("sinew::otlp")), (Some("INFO"), Some("sinew::otlp"))], "{text}");
+    assert!(lines[0]["message"].as_str().unwrap().contains("does not accept telemetry"));
     assert_eq!(lines[1]["lost"], 1024);
 }

@@ -1,7 +1,8 @@
-//! What a daemon in the foreground shows: short lines, no control characters, no secret, also when it panics.
+//! Output of a daemon in the foreground: short lines without control characters and secrets, even for a
+//! panic.
 //!
-//! The test runs itself as a child with its standard error in a pipe.
-#![allow(clippy::unwrap_used, clippy::panic)] // a test, in the functions the child runs too
+//! The test runs itself as a child process with its standard error in a pipe.
+#![allow(clippy::unwrap_used, clippy::panic)] // test code, also run by the child
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -13,7 +14,7 @@ const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 fn child(filter: Option<&str>, directory: &std::path::Path) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_person_sees_short_safe_lines", "--nocapture"]);
+    command.args(["--exact", "foreground_output_is_short_and_safe", "--nocapture"]);
     command.env(CHILD, directory).env_remove("SINEW_LOG").env_remove("RUST_BACKTRACE");
     if let Some(filter) = filter {
         command.env("SINEW_LOG", filter);
@@ -22,7 +23,7 @@ fn child(filter: Option<&str>, directory: &std::path::Path) -> Output {
 }
 
 #[test]
-fn a_person_sees_short_safe_lines() {
+fn foreground_output_is_short_and_safe() {
     if let Some(directory) = std::env::var_os(CHILD) {
         return serve(directory.as_ref());
     }
@@ -43,13 +44,16 @@ fn a_person_sees_short_safe_lines() {
     assert!(!log.contains(SECRET));
 
     let chatty = child(Some("x=debug,warn"), home.path());
-    assert!(String::from_utf8_lossy(&chatty.stderr).contains("DEBUG x detail"), "SINEW_LOG wins");
+    assert!(
+        String::from_utf8_lossy(&chatty.stderr).contains("DEBUG x detail"),
+        "SINEW_LOG overrides the settings"
+    );
     let wrong = child(Some("deubg"), home.path());
     assert!(!wrong.status.success());
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`deubg` is none of error, warn, info"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`deubg` is not one of error, warn, info"));
 }
 
-/// Runs in the child.
+/// Body of the child process.
 fn serve(directory: &std::path::Path) {
     let target = LogTarget::DirectoryAndStderr(directory.to_owned());
     let guard = match init(&TelemetrySettings::default(), &target) {

@@ -1,13 +1,14 @@
-//! Telemetry is set up once a process, from inside an async runtime too, and says so when asked again.
+//! Telemetry can be set up once per process, also inside an async runtime; a second setup is an error.
 
 use telemetry::{LogTarget, OtlpSettings, TelemetryError, TelemetrySettings, init};
 
 #[test]
-fn a_second_set_up_is_refused_and_the_first_goes_on() {
+fn second_setup_is_refused_and_the_first_continues() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let home = tempfile::tempdir().unwrap();
     runtime.block_on(async {
-        // Nobody listens there; making, using and dropping the client must still not disturb the runtime.
+        // Nothing listens on this port; creating, using and dropping the client must still not disturb the
+        // runtime.
         let otlp =
             OtlpSettings { endpoint: Some("http://127.0.0.1:9".to_owned()), ..OtlpSettings::default() };
         let settings = TelemetrySettings { otlp, ..TelemetrySettings::default() };
@@ -15,7 +16,7 @@ fn a_second_set_up_is_refused_and_the_first_goes_on() {
         let guard = init(&settings, &target).unwrap();
         let again = init(&settings, &LogTarget::Directory(home.path().join("other"))).unwrap_err();
         assert!(matches!(again, TelemetryError::AlreadyInitialised), "{again}");
-        assert!(!home.path().join("other").exists(), "it touches nothing");
+        assert!(!home.path().join("other").exists(), "the refused setup creates no files");
         tracing::info!("still here");
         assert_eq!(guard.dropped_lines(), 0);
         drop(guard);

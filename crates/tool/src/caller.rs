@@ -1,4 +1,5 @@
-//! Who calls: what the kernel and the door say, never what the caller says of itself alone.
+//! Identity of a caller: facts from the kernel and the endpoint, narrowed by the name the client gives
+//! itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use crate::canonical;
 
-/// The way a call came in.
+/// Endpoint through which a call arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Door {
@@ -16,27 +17,27 @@ pub enum Door {
     Mcp,
     /// `sinew call` without a daemon, in its own process.
     Embedded,
-    /// `control/execute` on the human's socket.
+    /// `control/execute` on the control socket.
     Control,
-    /// `sinew hook`: another program asks about a tool of its own.
+    /// `sinew hook`: another program submits a call of one of its own tools for a decision.
     Hook,
 }
 
-/// Whose door it is. A name that is given at one says nothing about who gives it at another.
+/// Party that an endpoint serves. Equal client names at endpoints of different parties are different callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Everybody's who works for the user.
+    /// Agents and other programs that work for the user.
     #[default]
     Agents,
-    /// The human's alone.
+    /// The operator only.
     Human,
-    /// None: the call is made by the process that runs it.
+    /// No other party: the process that makes the call also runs it.
     Own,
 }
 
 impl Door {
-    /// Whose door it is.
+    /// Returns the party that this endpoint serves.
     pub fn side(self) -> Side {
         match self {
             Door::Socket | Door::Mcp | Door::Hook => Side::Agents,
@@ -47,38 +48,38 @@ impl Door {
 }
 
 impl Side {
-    /// What a person is told of a party besides its name. Of most there is nothing to tell.
+    /// Returns the text that follows a caller's name in messages for people; empty for agents.
     pub fn told(self) -> &'static str {
         match self {
             Side::Agents => "",
-            Side::Human => ", through the human's door",
-            Side::Own => ", in a process of its own",
+            Side::Human => ", through the control socket",
+            Side::Own => ", in its own process",
         }
     }
 }
 
-/// The party on whose behalf a call runs.
+/// Party on whose behalf a call runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Caller {
-    /// The peer's user id, from the kernel.
+    /// User id of the peer, from the kernel.
     pub uid: u32,
-    /// The peer's process id, for display only: it can be recycled or inherited.
+    /// Process id of the peer, for display only: it can be recycled or inherited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// The door it came through.
+    /// Endpoint the call arrived at.
     pub door: Door,
-    /// The connection, unique in this daemon's life.
+    /// Connection number, unique within one run of the daemon.
     pub connection: u64,
-    /// What the client calls itself. Untrusted: it can narrow whose something is, never widen it.
+    /// Name the client gives itself. Untrusted: it can narrow access to something, never widen it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The worker session this call belongs to.
+    /// Worker session this call belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
 
-/// What is shown of a name that is not shown whole, and the beginning of the digest of all of it: names that differ
-/// somewhere are different names.
+/// Cuts `shown` to at most `longest` characters, including a mark with the first 16 hexadecimal digits of the
+/// SHA-256 of `whole`, so that different names stay different after shortening.
 pub fn shortened(shown: &str, longest: usize, whole: &str) -> String {
     let digest = canonical::sha256_hex(whole.as_bytes());
     let mark: String = [" #"].into_iter().chain(digest.get(..16)).collect();
@@ -87,13 +88,14 @@ pub fn shortened(shown: &str, longest: usize, whole: &str) -> String {
 }
 
 impl Caller {
-    /// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow. Whoever
-    /// comes through the human's door is another party than whoever gives themselves the same name at the agents'.
+    /// Returns true if two calls belong to the same party. The client name is untrusted, so it can only
+    /// narrow the party. The same name on the control socket and on the agent socket belongs to different
+    /// parties.
     pub fn is_same_party(&self, other: &Caller) -> bool {
         self.identity() == other.identity()
     }
 
-    /// One word for the party: what is kept for one is found by nobody else's.
+    /// Returns a digest that identifies the party, as a key for state that no other party may find.
     pub fn party(&self) -> String {
         canonical::sha256_hex(&canonical::bytes(&json!(self.identity())))
     }
@@ -102,7 +104,7 @@ impl Caller {
         (self.uid, self.client.as_deref(), self.session.as_deref(), self.door.side())
     }
 
-    /// The name by which records are filtered: the client's own word for itself, else the user.
+    /// Returns the name by which ledger records are filtered: the client's name for itself, else the user id.
     pub fn display_name(&self) -> String {
         self.client.clone().unwrap_or_else(|| format!("uid {}", self.uid))
     }

@@ -1,4 +1,4 @@
-//! One byte form for one JSON value, and its digest: what approvals, caches and the ledger compare.
+//! Canonical byte form of a JSON value and its digest, which approvals, caches and the ledger compare.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -9,15 +9,15 @@ use sha2::{Digest, Sha256};
 
 use crate::json_text::Texts;
 
-/// The value with sorted keys and no spaces, so that equal values have equal bytes.
+/// Serialises a value with sorted keys and no spaces, so that equal values have equal bytes.
 pub fn bytes(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(usual_length(value));
     write(value, &mut out);
     out
 }
 
-/// The same in memory that this thread had for the last ones, for who needs them only for a moment: every call does twice, and
-/// to be given so much anew takes longer than to fill it.
+/// Like `bytes`, but reuses one buffer per thread, for bytes that are needed only briefly. Every call does
+/// this twice, and the allocation takes longer than the writing.
 pub fn bytes_for_now(value: &Value) -> ForNow {
     let mut out = ForNow(SPARE.try_with(Cell::take).unwrap_or_default());
     out.0.clear();
@@ -30,10 +30,10 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// How much memory a thread keeps.
+/// Largest buffer, in bytes, that a thread retains.
 const MOST_SPARE: usize = 16 * 1024;
 
-/// Bytes whose memory the next ones have.
+/// Bytes in a buffer that returns to its thread when dropped.
 #[derive(Debug)]
 pub struct ForNow(Vec<u8>);
 
@@ -48,18 +48,18 @@ impl Deref for ForNow {
 impl Drop for ForNow {
     fn drop(&mut self) {
         if self.0.capacity() <= MOST_SPARE {
-            // Where the thread is ending there is nobody to keep it for.
+            // The thread-local is gone while the thread exits; the buffer is then freed.
             let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.0)));
         }
     }
 }
 
-/// What most values take; one that takes more is moved while it is written.
+/// Estimates the length of the serialised value. The buffer grows if the estimate is too small.
 fn usual_length(value: &Value) -> usize {
     256 + text_bytes(value)
 }
 
-/// The bytes of all strings, which are most of what is written where it is much.
+/// Sums the bytes of all strings, which make up most of a large value.
 fn text_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -69,28 +69,28 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// The SHA-256 of [`bytes`], in lower-case hexadecimal.
+/// Returns the SHA-256 of `bytes(value)` in lower-case hexadecimal.
 pub fn digest(value: &Value) -> String {
     sha256_hex(&bytes_for_now(value))
 }
 
-/// The SHA-256 of some bytes, in lower-case hexadecimal.
+/// Returns the SHA-256 of `content` in lower-case hexadecimal.
 pub fn sha256_hex(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Encodes bytes in lower-case hexadecimal.
 pub fn hex(content: &[u8]) -> String {
     let mut digits = vec![0; 2 * content.len()];
     let (pairs, _) = digits.as_chunks_mut();
     for (pair, byte) in pairs.iter_mut().zip(content) {
         *pair = hex_digits(*byte);
     }
-    // Digits are ASCII, so nothing is lost here.
+    // Hexadecimal digits are ASCII, so the conversion cannot fail.
     String::from_utf8(digits).unwrap_or_default()
 }
 
-/// The two digits of a byte, without a branch: every call writes hundreds of them.
+/// Returns the two hexadecimal digits of a byte without branching: every call writes hundreds of them.
 #[inline]
 pub const fn hex_digits(byte: u8) -> [u8; 2] {
     const fn digit(nibble: u8) -> u8 {
@@ -134,7 +134,7 @@ fn write_joined<T>(
 }
 
 fn write_scalar(scalar: &impl Serialize, out: &mut Vec<u8>) {
-    // Neither memory nor a number, boolean or null can refuse.
+    // Writing a number, boolean or null into a `Vec` cannot fail.
     let _ = serde_json::to_writer(out, scalar);
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_order_and_presence() {
+    fn digest_ignores_key_order_but_not_absence() {
         assert_eq!(digest(&json!({"a": 1, "b": [true]})), digest(&json!({"b": [true], "a": 1})));
         assert_ne!(digest(&json!({"a": null})), digest(&json!({})), "null is not absence");
         assert_ne!(digest(&json!({"a": 1})), digest(&json!({"a": "1"})));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_kept_for_the_next_and_nothing_that_was_in_it() {
+    fn buffer_is_reused_without_its_old_content() {
         let check = |value: Value| assert_eq!(*bytes_for_now(&value), *bytes(&value));
         let kept = || {
             SPARE.with(|spare| {
@@ -171,9 +171,9 @@ mod tests {
         check(json!("short"));
         assert!(kept() > 2000);
         let (one, other) = (bytes_for_now(&json!([1])), bytes_for_now(&json!([2])));
-        assert_eq!((&*one, &*other), (&b"[1]"[..], &b"[2]"[..]), "two at a time are two");
+        assert_eq!((&*one, &*other), (&b"[1]"[..], &b"[2]"[..]), "two live buffers are distinct");
         drop((one, other));
         check(json!("y".repeat(MOST_SPARE)));
-        assert!(kept() <= MOST_SPARE, "what is large is given back");
+        assert!(kept() <= MOST_SPARE, "a large buffer is freed");
     }
 }

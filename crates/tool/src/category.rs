@@ -1,11 +1,12 @@
-//! Tool categories. The set is open: `tools.yaml` may declare its own, so this is a checked name, not an enum.
+//! Tool categories. The set is open, because `tools.yaml` may declare more, so this is a checked name, not an
+//! enum.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of thing a tool does, as governance sees it.
+/// Category of a tool, by which governance selects rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z][a-z0-9_]{0,31}$"))]
@@ -16,12 +17,12 @@ impl Category {
     pub const READ_ONLY: Category = Category(Cow::Borrowed("read_only"));
     /// Changes the machine.
     pub const SYSTEM_WRITE: Category = Category(Cow::Borrowed("system_write"));
-    /// Leaves the machine.
+    /// Reaches beyond the machine.
     pub const NETWORK: Category = Category(Cow::Borrowed("network"));
-    /// Looks at Sinew itself.
+    /// Inspects Sinew itself.
     pub const SELF_CHECK: Category = Category(Cow::Borrowed("self_check"));
 
-    /// The name used in configuration.
+    /// Returns the name used in configuration.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -53,7 +54,7 @@ impl std::fmt::Display for Category {
     }
 }
 
-/// A category that is not a lower-case word.
+/// Error for a category that is not a lower-case word of at most 32 characters.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a category name: use 1 to 32 of a-z, 0-9 and _, starting with a letter")]
 pub struct BadCategory(String);

@@ -1,4 +1,4 @@
-//! A checked tool definition. Made only by [`ToolSpec::check`](crate::ToolSpec::check).
+//! Checked tool definition. Only `ToolSpec::check` constructs one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,26 +8,26 @@ use crate::{
     Category, Mode, OutwardArgument, PathArgument, RiskLevel, SharedText, ToolName, ToolParameter, canonical,
 };
 
-/// MCP's hints about a tool. Untrusted by clients, and never used for a decision here.
+/// MCP hints about a tool. Clients must not trust them, and Sinew never bases a decision on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Annotations {
-    /// It changes nothing.
+    /// The tool changes nothing.
     #[serde(default)]
     pub read_only_hint: bool,
-    /// What it changes may be lost.
+    /// The tool may destroy data.
     #[serde(default)]
     pub destructive_hint: bool,
-    /// Calling it twice is the same as once; a transient failure may be retried.
+    /// Repeating a call has no further effect, so a transient failure may be retried.
     #[serde(default)]
     pub idempotent_hint: bool,
-    /// It reaches beyond this machine.
+    /// The tool reaches beyond this machine.
     #[serde(default)]
     pub open_world_hint: bool,
 }
 
 impl Annotations {
-    /// Of a tool that only looks.
+    /// Hints of a read-only tool.
     pub const LOOKING: Annotations = Annotations {
         read_only_hint: true,
         destructive_hint: false,
@@ -36,7 +36,7 @@ impl Annotations {
     };
 }
 
-/// What a tool is, checked and immutable.
+/// Checked, immutable definition of a tool.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolDefinition {
     pub(crate) name: ToolName,
@@ -72,136 +72,136 @@ pub struct ToolDefinition {
     pub(crate) hash: SharedText,
 }
 
-/// Whether the hash is still to be taken.
+/// Returns true if the hash is not computed yet.
 fn is_not_taken(hash: &SharedText) -> bool {
     hash.is_empty()
 }
 
-/// Definitions that do not say it keep the hash they had before it could be said.
+/// Omits a false flag, so that definitions without it keep the hash they had before the flag existed.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the shape serde asks for
 fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
 impl ToolDefinition {
-    /// The digest is taken over the serialised form before the hash itself is part of it.
+    /// Computes the hash over the serialised form, which does not contain the hash yet.
     pub(crate) fn hashed(mut self) -> Self {
         let content = serde_json::to_value(&self).unwrap_or_default();
         self.hash = canonical::digest(&content).into();
         self
     }
 
-    /// The canonical name.
+    /// Returns the canonical name.
     pub fn name(&self) -> &ToolName {
         &self.name
     }
 
-    /// The semantic version.
+    /// Returns the semantic version.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The major version, for `name@major`.
+    /// Returns the major version, for `name@major`.
     pub fn major(&self) -> u64 {
         self.major
     }
 
-    /// Its other names.
+    /// Returns the other names of the tool.
     pub fn aliases(&self) -> &[ToolName] {
         &self.aliases
     }
 
-    /// What it does, for the model.
+    /// Returns the description for the model.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Its governance category.
+    /// Returns the governance category.
     pub fn category(&self) -> &Category {
         &self.category
     }
 
-    /// The harm it can do.
+    /// Returns the level of harm the tool can do.
     pub fn risk_level(&self) -> RiskLevel {
         self.risk_level
     }
 
-    /// The modes it may run in where no policy says otherwise.
+    /// Returns the modes the tool may run in unless policy says otherwise.
     pub fn allowed_modes(&self) -> &[Mode] {
         &self.allowed_modes
     }
 
-    /// Whether a human is asked each time.
+    /// Returns true if every call needs operator approval.
     pub fn requires_approval(&self) -> bool {
         self.requires_approval
     }
 
-    /// Whether it must run in a confined process.
+    /// Returns true if the tool must run in a sandboxed process.
     pub fn requires_sandbox(&self) -> bool {
         self.requires_sandbox
     }
 
-    /// Whether it is handed the id of the caller's worker session.
+    /// Returns true if the tool receives the id of the caller's worker session.
     pub fn wants_session(&self) -> bool {
         self.wants_session
     }
 
-    /// How long it may run.
+    /// Returns the maximum run time.
     pub fn timeout(&self) -> std::time::Duration {
         std::time::Duration::from_secs(self.timeout_seconds)
     }
 
-    /// How often it may run in any hour.
+    /// Returns the maximum number of runs per sliding hour.
     pub fn rate_limit_per_hour(&self) -> Option<u32> {
         self.rate_limit_per_hour
     }
 
-    /// Its parameters, whichever way they were stated.
+    /// Returns the parameters, declared as a list or derived from the schema.
     pub fn parameters(&self) -> &[ToolParameter] {
         &self.parameters
     }
 
-    /// The JSON Schema of its arguments.
+    /// Returns the JSON Schema of the arguments.
     pub fn input_schema(&self) -> &Value {
         &self.input_schema
     }
 
-    /// The JSON Schema of its output.
+    /// Returns the JSON Schema of the output.
     pub fn output_schema(&self) -> Option<&Value> {
         self.output_schema.as_ref()
     }
 
-    /// Its hints for MCP clients.
+    /// Returns the hints for MCP clients.
     pub fn annotations(&self) -> Annotations {
         self.annotations
     }
 
-    /// A call that works.
+    /// Returns arguments of a valid call.
     pub fn example(&self) -> Option<&Value> {
         self.example.as_ref()
     }
 
-    /// Its arguments that are paths.
+    /// Returns the arguments that are paths.
     pub fn path_arguments(&self) -> &[PathArgument] {
         &self.paths
     }
 
-    /// Its arguments that are commands or addresses on the network.
+    /// Returns the arguments that are commands or network addresses.
     pub fn outward_arguments(&self) -> &[OutwardArgument] {
         &self.outward
     }
 
-    /// The digest of what stands behind it, where something does.
+    /// Returns the digest of the implementation, such as a manifest and its program, if there is one.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// The digest that pins this definition in the ledger and in approvals.
+    /// Returns the digest that pins this definition in the ledger and in approvals.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The same for whoever keeps it.
+    /// Returns the hash as shared text, without copying it.
     pub fn shared_hash(&self) -> SharedText {
         self.hash.clone()
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_documents() {
+    fn defaults_match_the_specification() {
         let minimal = json!({"name": "t", "description": "d", "category": "read_only",
             "risk_level": "low", "allowed_modes": ["NORMAL"], "parameters": [{"name": "a", "type": "string"}]});
         let definition = serde_json::from_value::<ToolSpec>(minimal).unwrap().check().unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_refused() {
+    fn unknown_enum_values_are_refused() {
         let good = json!({"name": "t", "description": "d", "category": "read_only", "risk_level": "low",
             "allowed_modes": ["NORMAL"], "parameters": [{"name": "a", "type": "string"}]});
         serde_json::from_value::<ToolSpec>(good.clone()).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_list_is_a_closed_schema() {
+    fn parameter_list_becomes_a_closed_schema() {
         let mut spec = spec();
         let path = ToolParameter {
             format: Some("path".into()),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_follows_the_content() {
+    fn hash_changes_with_the_content() {
         let first = spec().check().unwrap();
         assert_eq!(first.hash(), spec().check().unwrap().hash());
         let mut changed = spec();

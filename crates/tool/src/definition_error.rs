@@ -1,8 +1,8 @@
-//! Why a definition was refused, in words for the tool's author.
+//! Errors of a tool definition, worded for the author of the tool.
 
 use crate::spec::{LONGEST_DESCRIPTION, LONGEST_TIMEOUT};
 
-/// Why a definition was refused.
+/// Reason why a tool definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
 pub enum DefinitionError {
@@ -22,36 +22,34 @@ pub enum DefinitionError {
     NotAnObject,
     #[error("parameter name `{0}` must have 1 to 128 bytes")]
     ParameterName(String),
-    #[error(
-        "a tool that wants its session states no parameter `session_id`: it is filled in after the check"
-    )]
+    #[error("a tool with `wants_session` must not declare `session_id`: Sinew fills it in after the check")]
     OwnSession,
     #[error("parameter `{0}` is stated twice")]
     TwiceNamed(String),
     #[error("the default of parameter `{name}` is not of type {kind}")]
     Default { name: String, kind: &'static str },
     #[error(
-        "`format: path` at `{0}` would be under no path rule: declare each path as an argument of its own, or as \
+        "`format: path` at `{0}` is not covered by the path rules: declare each path as an argument of its own, or as \
          the `items` of an array argument"
     )]
     PathPlace(String),
     #[error(
         "the path at `{0}` must have `type: string`, or `type: array` with `format: path` in its `items`: a value \
-         of another type would be under no path rule"
+         of another type is not covered by the path rules"
     )]
     PathType(String),
     #[error(
-        "the reference at `{0}` may lead to a path argument, and the path there would be under no path rule: refer \
+        "the reference at `{0}` may lead to a path argument, which the path rules do not cover there: refer \
          to `#/$defs/…` only"
     )]
     PathReference(String),
     #[error("`x-sinew-access` at `{at}` is `{stated}`; it takes read, write or remove{suggestion}")]
     Access { at: String, stated: String, suggestion: String },
-    #[error("`x-sinew-access` at `{0}` says nothing without `format: path` beside it")]
+    #[error("`x-sinew-access` at `{0}` has no effect without `format: path` beside it")]
     AccessWithoutPath(String),
     #[error(
-        "the command or address at `{0}` would be under no rule: declare it as an argument of its own with \
-         `type: string`, a command also as `type: array` of texts, addresses also as the `items` of an array"
+        "the command or address at `{0}` is not covered by any rule: declare it as an argument of its own with \
+         `type: string`, a command also as `type: array` of strings, addresses also as the `items` of an array"
     )]
     OutwardPlace(String),
 }

@@ -1,4 +1,4 @@
-//! A definition in the dialects other programs speak.
+//! Export of a definition to the formats that other programs read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::ToolDefinition;
 
-/// A dialect for tool lists.
+/// Format of an exported tool definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Sinew's own, with all governance facts.
+    /// Sinew's own format, with all governance facts.
     #[default]
     Native,
     /// Model Context Protocol.
@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The definition in this dialect.
+    /// Converts the definition to this format.
     pub fn export(self, definition: &ToolDefinition) -> Value {
         match self {
             Format::Native => serde_json::to_value(definition).unwrap_or_default(),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_dialect_has_its_shape() {
+    fn each_format_has_its_shape() {
         let definition = definition();
         let schema = definition.input_schema().clone();
         let mcp = Format::Mcp.export(&definition);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_form_can_be_read_back() {
+    fn native_format_round_trips() {
         let native = Format::Native.export(&definition());
         let again = ToolSpec::from_native(native.clone()).unwrap().check().unwrap();
         assert_eq!(Format::Native.export(&again), native);

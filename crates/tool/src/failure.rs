@@ -1,4 +1,4 @@
-//! A failure: the tool ran, or should have, and it was not the caller's words that stopped it.
+//! Failure of a call that was accepted: the tool started, or should have started, and did not complete.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,54 +6,55 @@ use serde_json::Value;
 
 use crate::{Refusal, SandboxTier};
 
-/// What went wrong, in one stable word.
+/// Kind of a failure, as a stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// Nothing is there.
+    /// The target does not exist.
     NotFound,
-    /// Something of another kind is there: a directory, a FIFO, a device.
+    /// The target is of another kind: a directory, a FIFO, a device.
     WrongKind,
-    /// It is larger than the call or the policy allows.
+    /// The data is larger than the call or the policy allows.
     TooLarge,
-    /// The operating system said no.
+    /// The operating system denied access.
     Unreadable,
-    /// It changed since the caller looked.
+    /// The target changed since the caller last read it.
     Conflict,
-    /// On its way it came to something that policy closes: a redirect, or an address behind a name.
+    /// Policy denied something the tool met while it ran: a redirect, or the address that a host name
+    /// resolves to.
     Denied,
-    /// The deadline passed.
+    /// The timeout expired.
     TimedOut,
-    /// The caller, an operator or a mode change ended it.
+    /// The caller, the operator or a mode change stopped the call.
     Cancelled,
-    /// The machine ran out of something: disk, memory, descriptors.
+    /// The machine ran out of disk, memory or descriptors.
     ResourceExhausted,
-    /// A passing fault of a network or a peer.
+    /// Temporary fault of the network or a peer.
     Transient,
-    /// It was cut off after it had begun, and nobody can say what it has done.
+    /// The call was interrupted after it started, and its effects are unknown.
     Interrupted,
-    /// The tool itself is broken.
+    /// The tool is broken.
     Crashed,
-    /// Anything else the operating system reported.
+    /// Any other error of the operating system.
     Io,
 }
 
-/// Whose fault a failure is.
+/// Party responsible for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The caller asked for something that cannot be had.
+    /// The caller asked for something that cannot be done.
     Caller,
-    /// The tool or what it talks to.
+    /// The tool, or a service it uses.
     Tool,
     /// The machine.
     Machine,
-    /// Nobody's: whoever runs Sinew stopped the call, by a mode or by stopping Sinew.
+    /// The operator, who stopped the call by a mode change or by stopping Sinew. Not an error.
     Operator,
 }
 
 impl FailureKind {
-    /// The word on the wire.
+    /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureKind::NotFound => "not_found",
@@ -72,7 +73,7 @@ impl FailureKind {
         }
     }
 
-    /// Whose fault it is.
+    /// Returns the party responsible for this kind of failure.
     pub fn fault(self) -> Fault {
         match self {
             FailureKind::NotFound
@@ -90,7 +91,7 @@ impl FailureKind {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns true if the same call may succeed later.
     pub fn retryable(self) -> bool {
         match self {
             FailureKind::TimedOut
@@ -110,47 +111,47 @@ impl FailureKind {
     }
 }
 
-/// A call that was started and did not reach its end.
+/// Outcome of a call that started and did not complete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// What went wrong.
+    /// Kind of the failure.
     pub kind: FailureKind,
-    /// The sentence. Names the value, never file content.
+    /// Message. Names the value concerned, never file content.
     pub message: String,
-    /// What to do about it.
+    /// Advice on what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What was produced before it went wrong.
+    /// Output produced before the failure.
     #[serde(skip)]
     pub output: Option<Value>,
-    /// The rule's own words, where policy stopped it on its way.
+    /// Refusal of the rule that stopped the tool, if policy did.
     #[serde(skip)]
     pub refusal: Option<Box<Refusal>>,
-    /// The walls it ran in.
+    /// Sandbox tier the tool ran in.
     #[serde(skip)]
     pub sandbox: SandboxTier,
 }
 
 impl Failure {
-    /// A failure with its kind and sentence.
+    /// Creates a failure without hint, output or refusal.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let (message, sandbox) = (message.into(), SandboxTier::None);
         Failure { kind, message, hint: None, output: None, refusal: None, sandbox }
     }
 
-    /// Policy stopped it on its way.
+    /// Creates the failure of a tool that policy stopped while it ran.
     pub fn denied(refusal: Box<Refusal>) -> Self {
         let failure = Failure::new(FailureKind::Denied, refusal.reason.clone());
         Failure { hint: refusal.hint.clone(), refusal: Some(refusal), ..failure }
     }
 
-    /// The same failure with a way out.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What an operating system error means for the caller.
+    /// Converts an operating system error, prefixed with the operation that failed.
     pub fn from_io(doing: &str, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => FailureKind::NotFound,
@@ -167,7 +168,7 @@ impl Failure {
     }
 }
 
-/// EMFILE and ENFILE have no `ErrorKind` of their own; both numbers are the same on Linux and macOS.
+/// Returns true for EMFILE and ENFILE, which have no `ErrorKind`. Their numbers are equal on Linux and macOS.
 fn out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }

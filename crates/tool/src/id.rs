@@ -1,16 +1,16 @@
-//! The identity of one call.
+//! Identifier of a call.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Names one call for its whole life: in the reply, the ledger, the logs and the spans. Sorts by time.
+/// Identifier of one call in the reply, the ledger, the logs and the spans. Sorts by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct CallId(#[schemars(with = "String")] Uuid);
 
 impl CallId {
-    /// A fresh id (UUID version 7).
+    /// Generates a new id (UUID version 7).
     pub fn fresh() -> Self {
         CallId(Uuid::now_v7())
     }

@@ -1,8 +1,8 @@
-//! What kind of value a JSON value is, in the words of JSON Schema.
+//! JSON type names, as JSON Schema spells them.
 
 use serde_json::Value;
 
-/// The JSON type of a value.
+/// Returns the name of the JSON type of a value.
 pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

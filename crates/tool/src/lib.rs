@@ -1,7 +1,8 @@
-//! The vocabulary of Sinew: what a tool is, who calls it, and the three ways a call can end.
+//! Base types of Sinew: tool definitions, callers, and the three outcomes of a call (result, refusal,
+//! failure).
 //!
-//! Every other crate speaks in these types. Nothing here opens a file, reads a clock or knows a wire format;
-//! values are checked once, when they are made, and immutable afterwards.
+//! Every other crate uses these types. This crate opens no file, reads no clock and knows no wire protocol.
+//! Values are checked once, when they are constructed, and are immutable afterwards.
 
 mod caller;
 mod category;
@@ -9,6 +10,7 @@ mod definition;
 mod definition_error;
 mod export;
 mod failure;
+mod git_directory;
 mod id;
 mod json_kind;
 mod mode;
@@ -44,6 +46,9 @@ pub use definition::{Annotations, ToolDefinition};
 pub use definition_error::DefinitionError;
 pub use export::Format;
 pub use failure::{Failure, FailureKind, Fault};
+pub use git_directory::{
+    GitDirectory, GitEntry, is_acted_on_by_git, is_git_entry, is_git_marker, is_ignored_in_names,
+};
 pub use id::CallId;
 pub use json_kind::json_kind;
 pub use mode::Mode;
@@ -69,5 +74,5 @@ pub use unseen::is_unseen;
 pub use visible::{visible, visible_line};
 pub use workspace_access::WorkspaceAccess;
 
-/// The arguments of a call: a JSON object in the order it was written.
+/// Arguments of a call: a JSON object that keeps the order of its keys.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

@@ -1,29 +1,29 @@
-//! The five operational modes. Which edges exist between them is the business of `governance`.
+//! The five operational modes. The transitions between them are defined in `governance`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much the machine trusts its agent right now.
+/// Operational mode, which states how much the machine trusts its agent at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Mode {
     /// Everyday work.
     Normal,
-    /// Something looks wrong; changes to the machine need a human.
+    /// Something looks wrong; changes to the machine need operator approval.
     Alert,
-    /// The machine is short of something; only light work.
+    /// The machine is short of a resource; only light work.
     Degraded,
-    /// Nothing that changes the machine or leaves it.
+    /// Nothing may change the machine or reach beyond it.
     Lockdown,
-    /// A human is putting things right.
+    /// The operator is repairing the machine.
     Recovery,
 }
 
 impl Mode {
-    /// All modes, in the order of the documents.
+    /// All modes, in the order of the specification.
     pub const ALL: [Mode; 5] = [Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Lockdown, Mode::Recovery];
 
-    /// The name used in configuration, messages and records.
+    /// Returns the name used in configuration, messages and ledger records.
     pub fn as_str(self) -> &'static str {
         match self {
             Mode::Normal => "NORMAL",
@@ -44,13 +44,13 @@ impl std::fmt::Display for Mode {
 impl std::str::FromStr for Mode {
     type Err = UnknownMode;
 
-    /// Exact spelling only: a mode that is almost right is a mistake to report, not to guess at.
+    /// Accepts the exact spelling only: a near miss is reported, not guessed at.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Mode::ALL.into_iter().find(|mode| mode.as_str() == text).ok_or_else(|| UnknownMode(text.to_owned()))
     }
 }
 
-/// A mode name that is none of the five.
+/// Error for a name that is none of the five modes.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown mode `{0}`: expected NORMAL, ALERT, DEGRADED, LOCKDOWN or RECOVERY")]
 pub struct UnknownMode(String);

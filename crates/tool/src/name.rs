@@ -1,4 +1,4 @@
-//! Tool names: one canonical spelling, so that one tool has one rate window and one rule.
+//! Tool names. Each tool has one canonical spelling, so that it has one rate window and one set of rules.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::SharedText;
 
-/// A canonical tool name: 1 to 64 of `a-z 0-9 _ . -`, starting with a letter or digit.
+/// Canonical tool name: 1 to 64 of `a-z 0-9 _ . -`, starting with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_.-]{0,63}$"))]
 pub struct ToolName(#[schemars(with = "String")] Arc<str>);
 
 impl ToolName {
-    /// Folds ASCII case and checks the rest. Nothing else is cleaned: a name that needs more is refused.
+    /// Folds ASCII case and checks the rest. Makes no other correction: any other deviation is an error.
     pub fn new(text: &str) -> Result<Self, BadName> {
         let well_formed = text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.len() <= 64
@@ -29,12 +29,12 @@ impl ToolName {
         Ok(ToolName(name))
     }
 
-    /// The canonical spelling.
+    /// Returns the canonical spelling.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same for whoever keeps it.
+    /// Returns the name as shared text, without copying it.
     pub fn shared(&self) -> SharedText {
         Arc::clone(&self.0).into()
     }
@@ -66,7 +66,7 @@ impl std::fmt::Display for ToolName {
     }
 }
 
-/// A text that cannot be a tool name.
+/// Error for a text that cannot be a tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is not a tool name: use 1 to 64 of a-z, 0-9, _, . and -, starting with a letter or digit", .0.escape_debug())]
 pub struct BadName(String);

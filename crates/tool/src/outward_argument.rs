@@ -1,30 +1,30 @@
-//! Which arguments of a tool are commands or addresses on the network. Found once, from the schema, when a definition
-//! is made. Governance looks nowhere else, so one declared anywhere else is refused.
+//! Arguments of a tool that are commands or network addresses. They are found once, from the schema, when a
+//! definition is checked. Governance checks only these positions, so a declaration anywhere else is an error.
 
 use serde_json::Value;
 
 use crate::{Arguments, DefinitionError, LONGEST_WORD, shorten};
 
-/// What an argument leads to outside the daemon.
+/// Kind of external target that an argument names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outward {
-    /// A program and its words: an array of texts, or one text with spaces between the words. `format: command`.
+    /// Program with its arguments: an array of strings, or one string split at spaces. `format: command`.
     Command,
-    /// An address on the network: a text, or an array of them. `format: uri` or `format: url`.
+    /// Network address: a string, or an array of strings. `format: uri` or `format: url`.
     Url,
 }
 
-/// One argument that is a command or an address.
+/// Argument that is a command or a network address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutwardArgument {
-    /// The key of the argument.
+    /// Key of the argument.
     pub key: String,
-    /// What it is.
+    /// Kind of its target.
     pub kind: Outward,
 }
 
 impl OutwardArgument {
-    /// All such arguments of an object schema, which declares none anywhere else.
+    /// Finds all such arguments of an object schema. A declaration at any other position is an error.
     pub(crate) fn find(schema: &Value) -> Result<Vec<OutwardArgument>, DefinitionError> {
         let mut places = Vec::new();
         declared(schema, "", &mut places);
@@ -38,7 +38,7 @@ impl OutwardArgument {
         Ok(found)
     }
 
-    /// The texts of an address argument, or the texts of a command: its words if it is an array, else the one line.
+    /// Returns the strings of this argument: its items if it is an array, else the string itself.
     pub fn texts<'a>(&self, arguments: &'a Arguments) -> impl Iterator<Item = &'a str> {
         let value = arguments.get(&self.key);
         let items = value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -54,7 +54,8 @@ fn kind(schema: &Value) -> Option<Outward> {
     }
 }
 
-/// Every place that declares one. What is not known as data is taken for a schema, so that nothing hides.
+/// Collects every position that declares a target. An unknown keyword counts as a schema, so that it cannot
+/// hide a declaration.
 fn declared(schema: &Value, at: &str, places: &mut Vec<(String, Outward)>) {
     match schema {
         Value::Object(words) => {
@@ -74,7 +75,7 @@ fn declared(schema: &Value, at: &str, places: &mut Vec<(String, Outward)>) {
     }
 }
 
-/// The argument a place belongs to, if governance would look there.
+/// Returns the argument a position belongs to, or none if governance does not check that position.
 fn argument_at(schema: &Value, at: &str, kind: Outward) -> Option<OutwardArgument> {
     let (argument, in_items) = match at.strip_prefix("/properties/")?.split_once('/') {
         None => (at.strip_prefix("/properties/")?, false),
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_and_addresses_are_found_where_governance_looks() {
+    fn commands_and_addresses_of_arguments_are_found() {
         let schema = json!({"properties": {
             "argv": {"type": "array", "format": "command", "items": {"type": "string"}},
             "line": {"type": "string", "format": "command"},
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_they_are_refused() {
+    fn declarations_at_other_positions_are_refused() {
         let uri = json!({"type": "string", "format": "uri"});
         for (at, schema) in [
             ("/properties/a/properties/b", json!({"properties": {"a": {"properties": {"b": uri}}}})),

@@ -1,18 +1,18 @@
-//! One parameter of a tool, as the documents describe it, and its JSON Schema.
+//! Parameter of a tool, as the specification describes it, and its JSON Schema.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The JSON types a parameter can have.
+/// JSON type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ParameterType {
-    /// Text.
+    /// A string.
     String,
     /// Any JSON number.
     Number,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// `true` or `false`.
     Boolean,
@@ -23,7 +23,7 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
-    /// The word JSON Schema uses.
+    /// Returns the word JSON Schema uses.
     pub fn as_str(self) -> &'static str {
         match self {
             ParameterType::String => "string",
@@ -35,7 +35,7 @@ impl ParameterType {
         }
     }
 
-    /// Whether `value` is of this type.
+    /// Returns true if `value` is of this type.
     pub fn admits(self, value: &Value) -> bool {
         match self {
             ParameterType::String => value.is_string(),
@@ -48,28 +48,28 @@ impl ParameterType {
     }
 }
 
-/// One named parameter.
+/// Named parameter of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolParameter {
-    /// The key in the arguments object.
+    /// Key in the arguments object.
     pub name: String,
-    /// Its JSON type.
+    /// JSON type of the value.
     #[serde(rename = "type")]
     pub kind: ParameterType,
-    /// What to put there, for the model.
+    /// Description of the value, for the model.
     #[serde(default)]
     pub description: String,
-    /// Whether the call is refused without it. A parameter with a default is never required.
+    /// True if a call without it is refused. A parameter with a default is never required.
     #[serde(default = "required_by_default")]
     pub required: bool,
-    /// Filled in when the argument is absent.
+    /// Value used when the argument is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// A JSON Schema format; `path` puts the value under the path rules.
+    /// JSON Schema format; `path` puts the value under the path rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Further JSON Schema keywords (`enum`, `minimum`, `items`, …), used as they stand.
+    /// Further JSON Schema keywords (`enum`, `minimum`, `items`, …), copied unchanged into the schema.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub schema: Map<String, Value>,
 }
@@ -79,7 +79,7 @@ fn required_by_default() -> bool {
 }
 
 impl ToolParameter {
-    /// A required parameter.
+    /// Creates a required parameter.
     pub fn new(name: &str, kind: ParameterType, description: &str) -> Self {
         ToolParameter {
             name: name.to_owned(),
@@ -92,18 +92,18 @@ impl ToolParameter {
         }
     }
 
-    /// The same parameter, optional, with this default.
+    /// Makes the parameter optional, with this default.
     pub fn or(mut self, default: Value) -> Self {
         self.default = Some(default);
         self
     }
 
-    /// Whether a call without it is refused (decision: a default makes it optional).
+    /// Returns true if a call without it is refused. A default makes a parameter optional.
     pub fn must_be_given(&self) -> bool {
         self.required && self.default.is_none()
     }
 
-    /// The schema of its value.
+    /// Builds the schema of the value.
     pub(crate) fn value_schema(&self) -> Value {
         let mut schema = self.schema.clone();
         schema.insert("type".into(), json!(self.kind.as_str()));
@@ -119,7 +119,7 @@ impl ToolParameter {
         Value::Object(schema)
     }
 
-    /// Reads the parameters back out of an object schema, for tools that state a whole schema.
+    /// Derives the parameters from an object schema, for tools that declare a whole schema.
     pub(crate) fn from_schema(schema: &Value) -> Vec<ToolParameter> {
         let required: Vec<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -132,7 +132,7 @@ impl ToolParameter {
         let mut text = |key: &str| rest.remove(key).and_then(|v| v.as_str().map(str::to_owned));
         let (description, format) = (text("description").unwrap_or_default(), text("format"));
         let default = rest.remove("default");
-        // A union (`["integer", "null"]`) is shown by its first member; the whole stays in the schema.
+        // A union (`["integer", "null"]`) is shown by its first member; the schema keeps the whole union.
         let kind = match property.get("type") {
             Some(Value::Array(kinds)) => kinds.first().cloned(),
             other => other.cloned(),
@@ -144,7 +144,7 @@ impl ToolParameter {
     }
 }
 
-/// The closed object schema of a parameter list.
+/// Builds the closed object schema of a parameter list.
 pub(crate) fn object_schema(parameters: &[ToolParameter]) -> Value {
     let properties: Map<String, Value> =
         parameters.iter().map(|p| (p.name.clone(), p.value_schema())).collect();

@@ -1,5 +1,5 @@
-//! Which arguments of a tool are paths. Found once, from the schema, when a definition is made; that no path hides
-//! anywhere else in the schema is for [`path_places`](crate::path_places) to say.
+//! Arguments of a tool that are paths. They are found once, from the schema, when a definition is checked.
+//! The module `path_declarations` ensures that the schema declares no path at any other position.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,20 +8,20 @@ use serde_json::Value;
 use crate::path_places::{self, ACCESS, is_path};
 use crate::{Arguments, Category, DefinitionError};
 
-/// What a tool will do with a path.
+/// Access that a tool needs to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
     /// Read a file or list a directory.
     Read,
-    /// Create, replace or change what is there.
+    /// Create, replace or change the target.
     Write,
-    /// Take the name away. A link is not followed: it is the name that goes.
+    /// Remove the directory entry. A symbolic link is removed itself, not followed.
     Remove,
 }
 
 impl PathAccess {
-    /// Whether anything is different afterwards.
+    /// Returns true if the access modifies anything.
     pub fn changes(self) -> bool {
         match self {
             PathAccess::Read => false,
@@ -32,19 +32,19 @@ impl PathAccess {
 
 /// One argument declared `format: path`: a key, or a key whose array items are paths.
 ///
-/// The keyword `x-sinew-access` (`read`, `write` or `remove`) states the access; without it the category decides.
+/// The keyword `x-sinew-access` (`read`, `write` or `remove`) states the access; the default is by category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathArgument {
-    /// The key of the argument.
+    /// Key of the argument.
     pub key: String,
-    /// Whether the argument is an array of paths.
+    /// True if the argument is an array of paths.
     pub many: bool,
-    /// What the tool will do there.
+    /// Access that the tool needs.
     pub access: PathAccess,
 }
 
 impl PathArgument {
-    /// All path arguments of an object schema, which has no path anywhere else.
+    /// Finds all path arguments of an object schema. A path declared at any other position is an error.
     pub(crate) fn find(schema: &Value, category: &Category) -> Result<Vec<PathArgument>, DefinitionError> {
         path_places::check(schema)?;
         let properties = schema["properties"].as_object().into_iter().flatten();
@@ -59,7 +59,7 @@ impl PathArgument {
         Some(PathArgument { key: key.to_owned(), many, access })
     }
 
-    /// The texts given for this argument. Values of other types have been refused by the schema check.
+    /// Returns the strings given for this argument. The schema check has refused values of other types.
     pub fn texts<'a>(&'a self, arguments: &'a Arguments) -> impl Iterator<Item = &'a str> {
         let value = arguments.get(&self.key);
         let items = value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -67,7 +67,7 @@ impl PathArgument {
     }
 }
 
-/// Only a tool that promises to change nothing is trusted to read.
+/// Returns the stated access. Without one, only a tool of the category `read_only` gets read access.
 fn access(schema: &Value, category: &Category) -> PathAccess {
     match schema[ACCESS].as_str() {
         Some("read") => PathAccess::Read,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_items_are_found_with_the_stricter_access() {
+    fn keys_and_items_get_the_stricter_access() {
         let find = |property: Value, category: &Category| {
             let schema = json!({"type": "object", "properties": {"p": property}});
             PathArgument::find(&schema, category).unwrap().into_iter().map(|p| (p.many, p.access)).next()

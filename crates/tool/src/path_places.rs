@@ -1,20 +1,20 @@
-//! Where a schema may speak of paths: in an argument, or in the items of an array argument. The path rules look
-//! nowhere else, so a path declared anywhere else would be under no rule, and such a schema is refused.
+//! Positions at which a schema may declare a path: an argument, or the items of an array argument. The path
+//! rules check only these, so a schema with a path declared anywhere else is refused.
 
 use serde_json::{Map, Value};
 
 use crate::{DefinitionError, LONGEST_WORD, nearest, shorten};
 
-/// The keyword that states what a tool does with a path.
+/// Keyword that states the access a tool needs to a path.
 pub(crate) const ACCESS: &str = "x-sinew-access";
 const ACCESSES: [&str; 3] = ["read", "write", "remove"];
 
-/// Whether a schema declares its value a path.
+/// Returns true if a schema declares its value to be a path.
 pub(crate) fn is_path(schema: &Value) -> bool {
     schema["format"] == "path"
 }
 
-/// Refuses a schema that declares a path where no rule would see it, or says of one what nobody understands.
+/// Refuses a schema that declares a path at a position no rule checks, or with an unknown access.
 pub(crate) fn check(schema: &Value) -> Result<(), DefinitionError> {
     let mut inspection = Inspection::default();
     inspection.schema(schema, "", Place::Root)?;
@@ -24,7 +24,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), DefinitionError> {
     }
 }
 
-/// Where in the whole a schema stands.
+/// Position of a subschema in the whole schema.
 #[derive(Clone, Copy)]
 enum Place {
     Root,
@@ -34,7 +34,7 @@ enum Place {
 }
 
 impl Place {
-    /// Where the schema under this keyword stands.
+    /// Returns the position of the subschema under this keyword.
     fn under(self, keyword: &str) -> Place {
         match (self, keyword) {
             (Place::Root, "properties") => Place::Argument,
@@ -47,7 +47,7 @@ impl Place {
 #[derive(Default)]
 struct Inspection {
     finds_paths: bool,
-    /// The first reference that may lead back to an argument.
+    /// First reference that may lead to an argument.
     reference: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Inspection {
         }
     }
 
-    /// Keywords that are not known are taken for schemas: what is not understood must not hide a path.
+    /// Visits the value of a keyword. An unknown keyword counts as a schema, so that it cannot hide a path.
     fn keyword(
         &mut self,
         keyword: &str,
@@ -111,13 +111,14 @@ impl Inspection {
     }
 }
 
-/// The definitions of a schema hold no path themselves, so a reference to one leads to none.
+/// Returns true for a reference to a definition. Definitions contain no paths, so such a reference leads to
+/// none.
 fn leads_to_a_definition(target: &str) -> bool {
     let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/"));
     name.is_some_and(|name| !name.contains('/'))
 }
 
-/// Texts, and arrays of texts, are put under the path rules; a value of any other shape would slip through.
+/// Returns true if the type admits only strings and arrays of strings: the path rules cover no other values.
 fn holds_paths_only(words: &Map<String, Value>, itself: bool, items: bool) -> bool {
     let kinds = match words.get("type") {
         Some(Value::Array(kinds)) => kinds.as_slice(),
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_no_rule_would_see_is_refused() {
+    fn path_outside_the_checked_positions_is_refused() {
         let path = || json!({"type": "string", "format": "path"});
         let object = |name: &str| json!({"type": "object", "properties": {name: path()}});
         let cases = [
@@ -188,7 +189,7 @@ mod tests {
         ];
         for (at, schema) in cases {
             let expect = format!(
-                "`format: path` at `{at}` would be under no path rule: declare each path as an argument of its own, \
+                "`format: path` at `{at}` is not covered by the path rules: declare each path as an argument of its own, \
                  or as the `items` of an array argument"
             );
             assert_eq!(refused(&schema), Some(expect), "{schema}");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_declares_nothing() {
+    fn data_in_a_schema_declares_no_path() {
         let data = json!({"format": "path"});
         for schema in [
             json!({"properties": {"a": {"default": data, "const": data, "enum": [data], "examples": [data]}}}),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_does_not_carry_a_path_elsewhere() {
+    fn reference_that_may_lead_to_a_path_is_refused() {
         let with = |path: bool, reference: Value| {
             let p =
                 if path { json!({"type": "string", "format": "path"}) } else { json!({"type": "string"}) };
@@ -224,13 +225,17 @@ mod tests {
                     "{error}"
                 );
             }
-            assert_eq!(with(false, json!({"$ref": target})), None, "no path, no danger: {target}");
+            assert_eq!(
+                with(false, json!({"$ref": target})),
+                None,
+                "a schema without paths may refer to {target}"
+            );
         }
         assert_eq!(with(true, json!({"$ref": "#/$defs/tree"})), None);
     }
 
     #[test]
-    fn a_path_is_a_text_or_an_array_of_texts() {
+    fn path_must_be_a_string_or_an_array_of_strings() {
         let refuses = |a: Value| refused(&json!({"properties": {"a": a}}));
         let path = || json!({"type": "string", "format": "path"});
         for wrong in [
@@ -240,7 +245,7 @@ mod tests {
             json!({"items": path()}),
             json!({"type": ["array", "string"], "items": path()}),
         ] {
-            let error = refuses(wrong.clone()).unwrap_or_else(|| panic!("{wrong} was taken"));
+            let error = refuses(wrong.clone()).unwrap_or_else(|| panic!("{wrong} was accepted"));
             assert!(error.starts_with("the path at `/properties/a` must have"), "{error}");
         }
         assert_eq!(refuses(json!({"type": ["array", "null"], "items": path()})), None);
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_nobody_understands_is_refused() {
+    fn unknown_access_is_refused() {
         let refuses = |access: Value| {
             refused(
                 &json!({"properties": {"a": {"type": "string", "format": "path", "x-sinew-access": access}}}),
@@ -261,11 +266,11 @@ mod tests {
         for wrong in
             [json!("Read"), json!("execute"), json!(null), json!(["read"]), json!("r".repeat(1 << 20))]
         {
-            let error = refuses(wrong.clone()).unwrap_or_else(|| panic!("{wrong} was taken"));
+            let error = refuses(wrong.clone()).unwrap_or_else(|| panic!("{wrong} was accepted"));
             assert!(error.contains("it takes read, write or remove") && error.len() < 512, "{error}");
         }
         let list = json!({"properties": {"a": {"type": "array", "x-sinew-access": "write",
             "items": {"type": "string", "format": "path"}}}});
-        assert!(refused(&list).unwrap().starts_with("`x-sinew-access` at `/properties/a` says nothing"));
+        assert!(refused(&list).unwrap().starts_with("`x-sinew-access` at `/properties/a` has no effect"));
     }
 }

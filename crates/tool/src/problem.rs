@@ -1,26 +1,26 @@
-//! One thing that is wrong with the arguments of a call.
+//! Problem with one argument of a call.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What came where a required field should have been. On the wire, and nowhere else compared.
+/// Value of `got` for a missing field. Part of the wire format; only `is_missing` compares it.
 const NOTHING: &str = "nothing";
 
-/// One thing that is wrong with the arguments.
+/// Problem with one argument of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// JSON pointer to the value, or to where it should be.
+    /// JSON pointer to the value, or to the position where it is missing.
     pub pointer: String,
-    /// What was wanted.
+    /// Expected type or value.
     pub expected: String,
-    /// What came: a type or a count, never the value itself.
+    /// Type or count that was given, never the value itself.
     pub got: String,
-    /// Both, in a sentence.
+    /// Message that states both.
     pub message: String,
 }
 
 impl Problem {
-    /// A value that is not what was wanted.
+    /// Creates the problem of a value that does not meet the schema.
     pub fn new(
         pointer: impl Into<String>,
         expected: impl Into<String>,
@@ -35,7 +35,7 @@ impl Problem {
         }
     }
 
-    /// A required value that is not there; the pointer says where it should be.
+    /// Creates the problem of a missing required value; the pointer states where it belongs.
     pub fn missing(
         pointer: impl Into<String>,
         expected: impl Into<String>,
@@ -44,7 +44,7 @@ impl Problem {
         Self::new(pointer, expected, NOTHING, message)
     }
 
-    /// Whether a required value is not there.
+    /// Returns true if a required value is missing.
     pub fn is_missing(&self) -> bool {
         self.got == NOTHING
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_says_so_on_the_wire_and_back() {
+    fn missing_value_round_trips_on_the_wire() {
         let absent = Problem::missing("/path", "string", "`path` is required");
         let wire = json!({"pointer": "/path", "expected": "string", "got": "nothing",
             "message": "`path` is required"});

@@ -1,47 +1,47 @@
-//! How far a call has come, said while it runs. Nobody may be listening: saying it never waits and never fails, and
-//! nothing may depend on its being heard.
+//! Progress notifications of a running call. There may be no listener: reporting never blocks and never
+//! fails, and no code may depend on delivery.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// One thing said about a call that is under way.
+/// Progress notification of a running call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgressNote {
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// How much there is to do, and how much of it is done.
+    /// Amount of work that is done, and the total.
     pub share: Option<(u64, u64)>,
-    /// For programs; a piece of output with its number, for example.
+    /// Data for programs, such as a piece of output with its sequence number.
     pub data: Option<Value>,
 }
 
 impl ProgressNote {
-    /// A sentence.
+    /// Creates a notification with a message only.
     pub fn saying(message: impl Into<String>) -> Self {
         ProgressNote { message: message.into(), ..ProgressNote::default() }
     }
 }
 
-/// Where a call says how far it has come. A clone says it to the same listener.
+/// Sender of progress notifications. Clones share the listener.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<dyn Fn(ProgressNote) + Send + Sync>>);
 
 impl Progress {
-    /// Everything said goes to this function, which must return at once.
+    /// Creates a sender that calls `listener`, which must return at once.
     pub fn heard_by(listener: impl Fn(ProgressNote) + Send + Sync + 'static) -> Self {
         Progress(Some(Arc::new(listener)))
     }
 
-    /// Says something.
+    /// Sends a notification.
     pub fn tell(&self, note: ProgressNote) {
         if let Some(listener) = &self.0 {
             listener(note);
         }
     }
 
-    /// Whether anybody listens: what nobody hears need not be put into words.
+    /// Returns true if there is a listener. Without one, callers can skip building the notification.
     pub fn is_heard(&self) -> bool {
         self.0.is_some()
     }
@@ -60,8 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard_or_lost() {
-        Progress::default().tell(ProgressNote::saying("to nobody"));
+    fn notifications_reach_the_listener_or_are_dropped() {
+        Progress::default().tell(ProgressNote::saying("no listener"));
         assert!(!Progress::default().is_heard());
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ears = Arc::clone(&heard);

@@ -1,4 +1,4 @@
-//! A refusal: the caller's side of a call that did not run. One shape for every reason.
+//! Refusal of a call that did not run. All reasons share one shape.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{Arguments, Problem};
 
-/// Why a call was refused, in one stable word.
+/// Reason for a refusal, as a stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the words are the protocol's
@@ -40,7 +40,7 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// The word on the wire.
+    /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             RefusalCode::UnknownTool => "unknown_tool",
@@ -70,7 +70,7 @@ impl RefusalCode {
         }
     }
 
-    /// Whether the same caller can succeed later, or at once with other arguments.
+    /// Returns true if the caller can succeed later, or now with other arguments.
     pub fn retryable(self) -> bool {
         match self {
             RefusalCode::UnknownTool
@@ -107,73 +107,73 @@ impl std::fmt::Display for RefusalCode {
     }
 }
 
-/// The rule that decided: a line a person can open and change.
+/// Reference to the rule that decided, which a person can open and change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleRef {
-    /// The file, as the person knows it.
+    /// File name, as shown to the operator.
     pub file: Arc<str>,
-    /// 1-based; 0 for a rule that stands in no file.
+    /// Line number from 1; 0 for a rule that is not in a file.
     pub line: u64,
-    /// What the rule is called, such as `write_file.allowed_paths`.
+    /// Identifier of the rule, such as `write_file.allowed_paths`.
     pub id: Arc<str>,
 }
 
-/// Arguments that have been proven to pass where the given ones did not.
+/// Replacement arguments that have been proven to pass where the given ones did not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Repair {
-    /// The whole arguments object to send instead.
+    /// Complete arguments object to send instead.
     pub arguments: Arguments,
-    /// What was changed.
+    /// Description of the change.
     pub note: String,
 }
 
-/// A call that was not run, and the way out.
+/// Refusal of a call, with its reason and advice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
-    /// Always true: lets a client tell a refusal from any other object.
+    /// Always true, so that a client can distinguish a refusal from other objects.
     pub refused: bool,
-    /// The tool as the caller named it.
+    /// Tool name as the caller wrote it.
     pub tool: String,
-    /// The stable word.
+    /// Stable reason code.
     pub code: RefusalCode,
-    /// A finer word.
+    /// More specific reason word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The sentence.
+    /// Message.
     pub reason: String,
-    /// What to do about it.
+    /// Advice on what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Arguments that would be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<Value>,
-    /// Everything that is wrong with the arguments.
+    /// All problems of the arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
-    /// The validator's own words, on schema refusals only.
+    /// Message of the schema validator, on schema refusals only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_error: Option<String>,
     /// Proven replacement arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Repair>,
-    /// The rule that decided.
+    /// Rule that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleRef>,
-    /// Whether trying again can help.
+    /// True if a retry can succeed.
     pub retryable: bool,
-    /// When.
+    /// Delay before a retry, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The approval that is waited for.
+    /// Id of the pending approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
-    /// For finding the same call in logs and traces.
+    /// Trace id, to find the call in logs and traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
 }
 
 impl Refusal {
-    /// A refusal with its code and sentence; the rest is added by those who know it.
+    /// Creates a refusal with code and message; all other fields are empty.
     pub fn new(tool: &str, code: RefusalCode, reason: impl Into<String>) -> Self {
         Refusal {
             refused: true,
@@ -194,19 +194,19 @@ impl Refusal {
         }
     }
 
-    /// The same refusal with a way out.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same refusal with a finer word.
+    /// Adds a detail word.
     pub fn detail(mut self, detail: &str) -> Self {
         self.detail = Some(detail.to_owned());
         self
     }
 
-    /// The same refusal with the rule that decided.
+    /// Adds the rule that decided.
     pub fn rule(mut self, rule: RuleRef) -> Self {
         self.rule = Some(rule);
         self

@@ -1,4 +1,4 @@
-//! What every call ends in, as the caller sees it.
+//! Result of a call, as the caller receives it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,52 +8,52 @@ use crate::{
     Arguments, CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, SharedText, TraceContext,
 };
 
-/// What a tool hands back when it reached its end.
+/// Output of a tool that completed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// The structured result; matches the tool's output schema.
+    /// Structured result, which matches the output schema of the tool.
     pub value: Value,
-    /// Canonical names of the files it changed.
+    /// Canonical names of the files the tool changed.
     pub files_touched: Vec<String>,
-    /// What was cut, and how to get the rest.
+    /// Truncation of the result, and how to get the rest.
     pub truncated: Option<Truncation>,
-    /// What it used.
+    /// Resources the tool used.
     pub usage: Usage,
-    /// The walls it ran in.
+    /// Sandbox tier the tool ran in.
     pub sandbox: SandboxTier,
-    /// Whether what it changed can be taken back.
+    /// True if the changes can be undone.
     pub undoable: bool,
 }
 
-/// A result that was cut says so.
+/// Description of a truncated result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Truncation {
-    /// What is counted.
+    /// Unit of the counts.
     #[serde(default)]
     pub unit: CutUnit,
-    /// What there was in all.
+    /// Total amount.
     pub total: u64,
-    /// What was returned.
+    /// Amount returned.
     pub returned: u64,
-    /// How to get the rest.
+    /// Instructions for getting the rest.
     pub how_to_continue: String,
 }
 
-/// What a tool counts its answer in.
+/// Unit in which a result is counted and truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CutUnit {
     /// Bytes.
     Bytes,
-    /// Characters of a text.
+    /// Characters.
     Characters,
-    /// Lines, files, matches: whatever the tool lists.
+    /// Lines, files, matches, or whatever the tool lists.
     #[default]
     Entries,
 }
 
 impl CutUnit {
-    /// The word in results and measurements.
+    /// Returns the word used in results and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             CutUnit::Bytes => "bytes",
@@ -63,16 +63,17 @@ impl CutUnit {
     }
 }
 
-/// What a call used.
+/// Resources used by a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// Time on a processor, in milliseconds.
+    /// CPU time in milliseconds.
     #[serde(default)]
     pub cpu_ms: f64,
-    /// The most memory a process of its own had; 0 for a tool that runs inside the daemon.
+    /// Peak memory of the tool's own process; 0 for a tool that runs inside the daemon.
     #[serde(default)]
     pub max_rss_bytes: u64,
-    /// Until the processes of its walls had their orders, in milliseconds; 0 for a tool that runs inside the daemon.
+    /// Time until the sandboxed processes were set up, in milliseconds; 0 for a tool that runs inside the
+    /// daemon.
     #[serde(default, skip_serializing_if = "is_none")]
     pub confine_ms: f64,
     /// Bytes read from files.
@@ -85,28 +86,28 @@ fn is_none(milliseconds: &f64) -> bool {
     *milliseconds <= 0.0
 }
 
-/// How confined the tool was.
+/// Sandbox that the tool ran in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
-    /// How much of it held.
+    /// Degree of confinement that was in force.
     pub tier: SandboxTier,
 }
 
-/// How much confinement a call had.
+/// Degree of confinement of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxTier {
-    /// It ran in Sinew's own process.
+    /// The tool ran in Sinew's own process.
     #[default]
     None,
-    /// A process of its own, with less than this platform can give.
+    /// A separate process, with less confinement than this platform supports.
     Reduced,
-    /// All that this platform can give.
+    /// All confinement that this platform supports.
     Full,
 }
 
 impl SandboxTier {
-    /// The word on the wire.
+    /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             SandboxTier::None => "none",
@@ -116,92 +117,92 @@ impl SandboxTier {
     }
 }
 
-/// The facts around a result.
+/// Metadata of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metadata {
-    /// Names this call in the ledger and the logs.
+    /// Id of this call in the ledger and the logs.
     pub call_id: CallId,
-    /// The trace it belongs to.
+    /// Trace the call belongs to.
     pub trace_id: SharedText,
-    /// The span that is this call.
+    /// Span of this call.
     pub span_id: SharedText,
-    /// The mode it was judged in.
+    /// Mode in which the call was judged.
     pub mode: Mode,
-    /// Pins the definition that was used.
+    /// Digest of the definition that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition_hash: Option<SharedText>,
-    /// Pins the policy that judged.
+    /// Digest of the policy that judged the call.
     pub policy_hash: SharedText,
-    /// What it changed.
+    /// Files the call changed.
     #[serde(default)]
     pub files_touched: Vec<String>,
-    /// Whether `sinew undo` with the id of this call takes back what it changed.
+    /// True if `sinew undo` with the id of this call reverts its changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undoable: bool,
-    /// How confined it was.
+    /// Sandbox of the call.
     pub sandbox: SandboxReport,
-    /// What it used.
+    /// Resources the call used.
     pub usage: Usage,
-    /// What was cut.
+    /// Truncation of the output.
     pub truncated: Option<Truncation>,
-    /// Whether an earlier result was returned.
+    /// True if an earlier result was returned.
     pub cached: bool,
-    /// The call that this one repeats, and which was not run again.
+    /// Earlier call that this one repeats and that was not run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
-    /// Whether the end of this call is in the ledger. `false` where it could not be written: then nothing but a read
-    /// can have run, or the failure says what did; what is owed to the ledger is written when it is back.
+    /// True if the outcome of this call is in the ledger. If false, either only a read ran, or the failure
+    /// states what ran; the ledger entry is written once the ledger is available again.
     #[serde(default)]
     pub recorded: bool,
-    /// What is left of each limit, by its name.
+    /// Remaining amount of each limit, by its name.
     pub remaining: Map<String, Value>,
-    /// The worker session it belongs to.
+    /// Worker session of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionReport>,
-    /// The arguments that the user put in the place of the caller's before agreeing.
+    /// Arguments that the operator substituted for the caller's before approving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited_arguments: Option<Arguments>,
-    /// Why it was refused.
+    /// Reason for a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
-    /// Why it failed: kind, whose fault, whether a retry can help.
+    /// Reason for a failure: kind, responsible party, and if a retry can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
 }
 
-/// What is known of an earlier call with the same idempotency key. What its tool answered is not kept.
+/// Earlier call with the same idempotency key. The output of its tool is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Repeat {
-    /// The call that was run.
+    /// Id of the call that ran.
     pub of: CallId,
-    /// How it ended: `done`, `failed` or `unknown`.
+    /// Outcome: `done`, `failed` or `unknown`.
     pub outcome: String,
-    /// When it was decided, in RFC 3339.
+    /// Time of the decision, in RFC 3339.
     pub at: String,
-    /// Stands for what its tool answered.
+    /// Digest of the output of its tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_digest: Option<String>,
-    /// Whether a human had changed its arguments before it ran.
+    /// True if the operator had changed its arguments before it ran.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
 }
 
-/// Why a call failed, for a program that must decide what to do next.
+/// Reason for a failure, for programs that decide what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureReport {
-    /// What went wrong.
+    /// Kind of the failure.
     pub kind: FailureKind,
-    /// Whose fault it is.
+    /// Party responsible for the failure.
     pub fault: Fault,
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     pub retryable: bool,
-    /// What to do about it.
+    /// Advice on what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl Metadata {
-    /// The facts known before a call was looked up.
+    /// Creates the metadata known before the tool is looked up.
     pub fn new(
         call_id: CallId,
         trace: &TraceContext,
@@ -232,25 +233,25 @@ impl Metadata {
     }
 }
 
-/// The result of one call, whichever way it ended.
+/// Result of one call, for every outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
-    /// The tool, as found, or as named where none was found.
+    /// Canonical name of the tool, or the name in the call if no tool was found.
     pub tool_name: String,
-    /// Whether the tool ran to its end.
+    /// True if the tool completed.
     pub success: bool,
-    /// What it answered; an empty object unless it succeeded or left something behind.
+    /// Output of the tool; an empty object for a failure without partial output.
     pub output: Value,
-    /// The sentence, where it did not succeed.
+    /// Error message if the call did not succeed.
     pub error: Option<String>,
-    /// From the first byte of the request to this result.
+    /// Time from the first byte of the request to this result, in milliseconds.
     pub latency_ms: f64,
-    /// The facts around it.
+    /// Metadata of the result.
     pub metadata: Metadata,
 }
 
 impl ToolResult {
-    /// The tool ran to its end.
+    /// Creates the result of a tool that completed.
     pub fn done(tool_name: &str, output: Output, mut metadata: Metadata, latency_ms: f64) -> Self {
         metadata.files_touched = output.files_touched;
         metadata.undoable = output.undoable;
@@ -261,14 +262,14 @@ impl ToolResult {
         ToolResult { tool_name, success: true, output: output.value, error: None, latency_ms, metadata }
     }
 
-    /// The call was not run.
+    /// Creates the result of a call that was not run.
     pub fn refused(refusal: Refusal, mut metadata: Metadata, latency_ms: f64) -> Self {
         let (tool_name, error) = (refusal.tool.clone(), Some(refusal.reason.clone()));
         metadata.refusal = Some(refusal);
         ToolResult { tool_name, success: false, output: json!({}), error, latency_ms, metadata }
     }
 
-    /// The call was started and did not reach its end.
+    /// Creates the result of a call that started and did not complete.
     pub fn failed(tool_name: &str, failure: Failure, mut metadata: Metadata, latency_ms: f64) -> Self {
         let kind = failure.kind;
         let (fault, retryable) = (kind.fault(), kind.retryable());
@@ -291,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tier_is_its_word_on_the_wire() {
+    fn sandbox_tier_matches_its_wire_word() {
         for tier in [SandboxTier::None, SandboxTier::Reduced, SandboxTier::Full] {
             let wire = json!({"tier": tier.as_str()});
             assert_eq!(serde_json::to_value(SandboxReport { tier }).unwrap(), wire);

@@ -1,22 +1,22 @@
-//! How much harm a tool can do when it is used wrongly.
+//! Risk level of a tool: the harm it can do when misused.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The harm a tool can do. It decides how durable its record must be and who is asked.
+/// Level of harm a tool can do. It decides how durable its ledger records are and who must approve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RiskLevel {
-    /// Reads something harmless.
+    /// Reads harmless data.
     Low,
-    /// Leaves the machine, or reads something private.
+    /// Reaches beyond the machine, or reads private data.
     Medium,
     /// Changes the machine.
     High,
 }
 
 impl RiskLevel {
-    /// The name used in configuration, messages and records.
+    /// Returns the name used in configuration, messages and ledger records.
     pub fn as_str(self) -> &'static str {
         match self {
             RiskLevel::Low => "low",

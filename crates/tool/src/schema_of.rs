@@ -1,32 +1,38 @@
-//! The schema of a Rust type, as a tool list shows it. What a tool states by itself is not looked at here.
+//! JSON Schema of a Rust type, for tool lists. Schemas that a tool declares itself are not processed here.
 
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-/// The schema of a Rust type, without the keywords that only clutter a tool list.
-pub(crate) fn schema_of<T: JsonSchema>(numbers: Numbers) -> Value {
+/// Generates the schema of a Rust type, without keywords that add nothing to a tool list.
+pub(crate) fn schema_of<T: JsonSchema>(direction: Direction) -> Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
+    let settings = match direction {
+        Direction::Input => settings,
+        // The deserialize contract, schemars' default, requires fields that `skip_serializing_if` leaves out.
+        Direction::Output => settings.for_serialize(),
+    };
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Some(object) = schema.as_object_mut() {
         object.remove("$schema");
         object.remove("title");
         object.entry("properties").or_insert_with(|| json!({}));
     }
-    replace_rust_formats(&mut schema, numbers);
+    replace_rust_formats(&mut schema, direction);
     schema
 }
 
-/// What is said of a number besides that it is one.
+/// Direction in which values of a schema travel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Numbers {
-    /// What its type can hold: a larger one is refused before the tool sees it.
-    Bounded,
-    /// Nothing more.
-    AsTheyAre,
+pub(crate) enum Direction {
+    /// Arguments, which are deserialised. Numbers are bounded by their Rust type, so that a larger one is refused before
+    /// the tool runs.
+    Input,
+    /// Results, which are serialised. Numbers carry no bounds of their Rust type.
+    Output,
 }
 
-/// `uint64` and its like are no formats of JSON Schema, and clients warn about each; bounds say what they mean.
-fn replace_rust_formats(schema: &mut Value, numbers: Numbers) {
+/// Replaces formats such as `uint64`, which JSON Schema does not define and clients warn about, with bounds.
+fn replace_rust_formats(schema: &mut Value, direction: Direction) {
     match schema {
         Value::Object(object) => {
             let is_number = object.get("type").is_some_and(|kind| {
@@ -35,18 +41,19 @@ fn replace_rust_formats(schema: &mut Value, numbers: Numbers) {
             });
             let format = if is_number { object.remove("format") } else { None };
             let bounds = format.as_ref().and_then(Value::as_str).and_then(bounds_of);
-            if let Some((least, most)) = bounds.filter(|_| numbers == Numbers::Bounded) {
+            if let Some((least, most)) = bounds.filter(|_| direction == Direction::Input) {
                 object.entry("minimum").or_insert(json!(least));
                 object.entry("maximum").or_insert(json!(most));
             }
-            object.values_mut().for_each(|value| replace_rust_formats(value, numbers));
+            object.values_mut().for_each(|value| replace_rust_formats(value, direction));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| replace_rust_formats(item, numbers)),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_rust_formats(item, direction)),
         _ => {}
     }
 }
 
-/// The integers that a type takes; of the widest those that every reader of JSON holds exactly.
+/// Returns the range of an integer type; for 64-bit types, the range that every JSON reader represents
+/// exactly.
 fn bounds_of(format: &str) -> Option<(i64, i64)> {
     const EXACT: i64 = (1 << 53) - 1;
     let bounds = match format {
@@ -65,10 +72,12 @@ fn bounds_of(format: &str) -> Option<(i64, i64)> {
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
 
     #[test]
-    fn a_schema_speaks_of_no_type_of_rust() {
+    fn schema_contains_no_rust_number_formats() {
         #[derive(JsonSchema)]
         struct Sample {
             #[expect(dead_code, reason = "only its type matters")]
@@ -77,13 +86,51 @@ mod tests {
             #[schemars(extend("format" = "path"))]
             format: String,
         }
-        let check = |numbers: Numbers, count: Value| {
+        let check = |direction: Direction, count: Value| {
             let expect = json!({"count": count, "format": {"type": "string", "format": "path"}});
-            assert_eq!(schema_of::<Sample>(numbers)["properties"], expect);
+            assert_eq!(schema_of::<Sample>(direction)["properties"], expect);
         };
-        check(Numbers::AsTheyAre, json!({"type": ["integer", "null"], "minimum": 0}));
-        // Or a number that fits no integer would pass, and be the tool's own fault.
+        check(Direction::Output, json!({"type": ["integer", "null"], "minimum": 0}));
+        // Without the bound, a number outside the range would pass the schema and fail inside the tool.
         let most = (1_u64 << 53) - 1;
-        check(Numbers::Bounded, json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}));
+        check(Direction::Input, json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}));
+    }
+    #[test]
+    fn output_schema_requires_what_is_always_serialised() {
+        #[derive(Serialize, JsonSchema)]
+        struct Sample {
+            always: Vec<u8>,
+            nullable: Option<u8>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            list: Vec<u8>,
+            #[serde(skip_serializing_if = "String::is_empty")]
+            text: String,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            option: Option<Inner>,
+        }
+        #[derive(Serialize, JsonSchema)]
+        struct Inner {
+            always: bool,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            list: Vec<u8>,
+        }
+        let check = |sample: Sample| {
+            let schema = schema_of::<Sample>(Direction::Output);
+            let value = serde_json::to_value(sample).unwrap();
+            assert_eq!(schema["required"], json!(["always", "nullable"]));
+            let inner = &schema["properties"]["option"];
+            let inner = inner["anyOf"].as_array().map_or(inner, |arms| &arms[0]);
+            assert_eq!(inner["required"], json!(["always"]), "{schema}");
+            assert!(value.get("always").is_some() && value.get("nullable").is_some(), "{value}");
+        };
+        let inner = Inner { always: true, list: Vec::new() };
+        check(Sample { always: vec![], nullable: None, list: vec![], text: String::new(), option: None });
+        check(Sample {
+            always: vec![],
+            nullable: None,
+            list: vec![1],
+            text: "t".to_owned(),
+            option: Some(inner),
+        });
     }
 }

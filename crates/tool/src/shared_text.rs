@@ -1,4 +1,4 @@
-//! Texts that many records of a call repeat: they are written once and shared, not copied for each.
+//! Immutable text that many records of a call repeat, shared instead of copied.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// A text that never changes. Another handle to it costs no memory.
+/// Immutable text with shared ownership. A clone does not copy it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SharedText(Arc<str>);
 
 impl SharedText {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -25,7 +25,7 @@ impl Default for SharedText {
     }
 }
 
-/// To whoever reads a schema it is any other text.
+// The schema is that of a plain string.
 impl JsonSchema for SharedText {
     fn inline_schema() -> bool {
         String::inline_schema()
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_text_to_whoever_reads_or_writes_it() {
+    fn shared_text_serialises_as_a_string() {
         let text = SharedText::from("a\"b");
         assert_eq!(serde_json::to_string(&text).unwrap(), r#""a\"b""#);
         assert_eq!(serde_json::from_str::<SharedText>(r#""a\"b""#).unwrap(), text);

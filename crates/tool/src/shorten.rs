@@ -1,11 +1,11 @@
-//! Text of others, short enough to repeat. A caller's word may be megabytes long, and so may a schema's.
+//! Shortening of untrusted text for messages. A name in a call or a schema may be megabytes long.
 
 use std::borrow::Cow;
 
-/// The longest word worth repeating or comparing, in characters. No name of ours is longer.
+/// Maximum length, in characters, of a word that is quoted or compared. No name defined by Sinew is longer.
 pub const LONGEST_WORD: usize = 64;
 
-/// The first `most` characters of a text, and `…` where there were more. What is left is not escaped.
+/// Returns the first `most` characters of a text, with `…` if it was longer. Does not escape anything.
 pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_too_long_is_cut_and_never_inside_a_character() {
+    fn only_longer_text_is_cut_at_a_character_boundary() {
         let check = |text: &str, expect: &str| assert_eq!(shorten(text, 3), expect, "{text}");
         check("", "");
         check("abc", "abc");

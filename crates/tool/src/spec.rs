@@ -1,4 +1,4 @@
-//! A definition before it was checked: what a tool's author, or a file, states.
+//! Unchecked tool definition, as written by the author of a tool or read from a file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,23 +6,23 @@ use serde_json::Value;
 
 use crate::definition::Annotations;
 use crate::parameter::object_schema;
-use crate::schema_of::{Numbers, schema_of};
+use crate::schema_of::{Direction, schema_of};
 use crate::{
     Category, DefinitionError, LONGEST_WORD, Mode, OutwardArgument, PathArgument, RiskLevel, SharedText,
     ToolDefinition, ToolName, ToolParameter, shorten,
 };
 
-/// The argument under which a tool that wants it is handed its session.
+/// Name of the argument in which a tool with `wants_session` receives the session id.
 pub const SESSION_ARGUMENT: &str = "session_id";
 pub(crate) const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
 pub(crate) const LONGEST_DESCRIPTION: usize = 4096;
 
-/// What a tool says of itself. [`ToolSpec::check`] turns it into a [`ToolDefinition`] or says what is wrong.
+/// Unchecked tool definition. `ToolSpec::check` turns it into a `ToolDefinition` or reports the error.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "ToolDefinition")]
 pub struct ToolSpec {
-    /// The name callers use.
+    /// Name that callers use.
     pub name: String,
     /// Semantic version; `name@major` addresses it.
     #[serde(default = "first_version")]
@@ -30,46 +30,46 @@ pub struct ToolSpec {
     /// Other names for the same tool.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// What it does, for the model.
+    /// Description of the tool, for the model.
     pub description: String,
-    /// Its governance category.
+    /// Governance category.
     pub category: Category,
-    /// Its parameters, where it states them one by one.
+    /// Parameters, if declared one by one.
     #[serde(default)]
     pub parameters: Vec<ToolParameter>,
-    /// Its whole input schema, where it states one instead.
+    /// Whole input schema, if declared instead of parameters.
     #[serde(default)]
     pub input_schema: Option<Value>,
-    /// The schema of its output.
+    /// Schema of the output.
     #[serde(default)]
     pub output_schema: Option<Value>,
-    /// The harm it can do.
+    /// Level of harm the tool can do.
     pub risk_level: RiskLevel,
-    /// The modes it may run in where no policy says otherwise.
+    /// Modes the tool may run in unless policy says otherwise.
     pub allowed_modes: Vec<Mode>,
-    /// Whether a human is asked each time.
+    /// True if every call needs operator approval.
     #[serde(default)]
     pub requires_approval: bool,
-    /// Whether it must run in a confined process.
+    /// True if the tool must run in a sandboxed process.
     #[serde(default)]
     pub requires_sandbox: bool,
-    /// How long it may run.
+    /// Maximum run time in seconds.
     #[serde(default = "usual_timeout")]
     pub timeout_seconds: u64,
-    /// How often it may run in any hour; absent means no limit, 0 means never.
+    /// Maximum number of runs per sliding hour; absent means no limit, 0 means never.
     #[serde(default)]
     pub rate_limit_per_hour: Option<u32>,
-    /// Whether it is handed the id of the caller's worker session, as `session_id`, after its arguments were checked.
-    /// No caller can give one.
+    /// True if the tool receives the id of the caller's worker session as `session_id`. Sinew adds it after
+    /// the argument check, so a caller cannot supply one.
     #[serde(default)]
     pub wants_session: bool,
     /// Hints for MCP clients.
     #[serde(default)]
     pub annotations: Annotations,
-    /// A call that works, shown when one did not.
+    /// Arguments of a valid call, shown when a call is refused.
     #[serde(default)]
     pub example: Option<Value>,
-    /// The digest of what stands behind it, such as its manifest and the program that is run: part of what is pinned.
+    /// Digest of the implementation, such as a manifest and the program it runs. Part of the pinned hash.
     #[serde(default)]
     pub origin: Option<String>,
 }
@@ -83,7 +83,7 @@ fn usual_timeout() -> u64 {
 }
 
 impl ToolSpec {
-    /// A spec with the documents' defaults: 30 s, no approval, no sandbox, no rate limit.
+    /// Creates a spec with the defaults of the specification: 30 s, no approval, no sandbox, no rate limit.
     pub fn new(name: &str, description: &str, category: Category, risk_level: RiskLevel) -> Self {
         ToolSpec {
             name: name.to_owned(),
@@ -107,29 +107,29 @@ impl ToolSpec {
         }
     }
 
-    /// Reads a definition back from its native export, as a client of the daemon receives it.
+    /// Reads a definition from its native export, as a client of the daemon receives it.
     pub fn from_native(mut native: Value) -> Result<Self, serde_json::Error> {
         if let Some(fields) = native.as_object_mut() {
-            // Both follow from the rest: the parameters from the schema, the hash from the whole.
+            // Both are derived: the parameters from the schema, the hash from the whole definition.
             fields.remove("parameters");
             fields.remove("definition_hash");
         }
         serde_json::from_value(native)
     }
 
-    /// Takes the input schema from the Rust type the tool reads its arguments into.
+    /// Sets the input schema to that of the Rust type into which the tool deserialises its arguments.
     pub fn input<T: JsonSchema>(mut self) -> Self {
-        self.input_schema = Some(schema_of::<T>(Numbers::Bounded));
+        self.input_schema = Some(schema_of::<T>(Direction::Input));
         self
     }
 
-    /// Takes the output schema from the Rust type the tool answers with.
+    /// Sets the output schema to that of the Rust type the tool returns.
     pub fn output<T: JsonSchema>(mut self) -> Self {
-        self.output_schema = Some(schema_of::<T>(Numbers::AsTheyAre));
+        self.output_schema = Some(schema_of::<T>(Direction::Output));
         self
     }
 
-    /// Checks every bound and makes the definition.
+    /// Checks all limits and creates the definition.
     pub fn check(self) -> Result<ToolDefinition, DefinitionError> {
         let name = ToolName::new(&self.name)?;
         let aliases = self.aliases.iter().map(|alias| ToolName::new(alias)).collect::<Result<Vec<_>, _>>()?;
@@ -209,7 +209,7 @@ fn check_parameters(parameters: &[ToolParameter]) -> Result<(), DefinitionError>
     Ok(())
 }
 
-/// A refusal repeats the names of parameters, so they are bounded however they were stated.
+/// Checks the length of a parameter name, because refusals quote these names.
 fn check_parameter_name(name: &str) -> Result<(), DefinitionError> {
     if (1..=128).contains(&name.len()) {
         Ok(())
@@ -218,12 +218,12 @@ fn check_parameter_name(name: &str) -> Result<(), DefinitionError> {
     }
 }
 
-/// Whether a text is a semantic version.
+/// Returns true if a text is a semantic version.
 pub fn is_version(text: &str) -> bool {
     major_of(text).is_some()
 }
 
-/// The first number of a semantic version: three numbers, then perhaps `-` and `+` with dotted words.
+/// Returns the major number of a semantic version: three numbers, optionally with prerelease and build parts.
 fn major_of(version: &str) -> Option<u64> {
     let (version, build) = apart(version, '+');
     let (numbers, prerelease) = apart(version, '-');
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_has_three_numbers_and_no_empty_part() {
+    fn version_needs_three_numbers_and_no_empty_part() {
         let check = |version, expect| assert_eq!(major_of(version), expect, "{version:?}");
         check("1.0.0", Some(1));
         check("10.2.33", Some(10));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_a_schema_are_bounded_like_those_of_a_list() {
+    fn schema_parameter_names_are_bounded() {
         for name in [String::new(), "n".repeat(129), "n".repeat(1 << 20)] {
             let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
             let mut properties = serde_json::Map::new();

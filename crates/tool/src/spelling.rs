@@ -1,10 +1,10 @@
-//! The names a tool answers to: the one place that decides whether a word means a tool.
+//! Names by which a tool can be called. The only place that decides if a name refers to a tool.
 
 use crate::{ToolDefinition, ToolName};
 
 impl ToolDefinition {
-    /// Whether a caller who writes `spelling` means this tool: its name, an alias, or the name without dots, each
-    /// also with `@major`, in any case. Never a part of a name.
+    /// Returns true if `spelling` refers to this tool: its name, an alias, or the name without dots, each
+    /// optionally with `@major`, in any letter case. A part of a name never matches.
     pub fn answers_to(&self, spelling: &str) -> bool {
         let (name, major) = match spelling.split_once('@') {
             Some((name, major)) => (name, Some(major)),
@@ -14,14 +14,14 @@ impl ToolDefinition {
         self.spellings().any(|own| own == name) && major.is_none_or(|major| major == self.major.to_string())
     }
 
-    /// Every name it is found by, without a version: its own first, then its aliases, then the one without dots.
+    /// Returns all names without a version: the canonical name, then the aliases, then the name without dots.
     pub fn spellings(&self) -> impl Iterator<Item = ToolName> {
         let undotted = || ToolName::new(&self.dotless()).ok().filter(|name| *name != self.name);
         let named = std::iter::once(&self.name).chain(&self.aliases).cloned();
         named.chain(std::iter::once_with(undotted).flatten())
     }
 
-    /// Function-calling dialects allow no dot in a name; `__` reads as one.
+    /// Returns the name with `__` for each dot, which function-calling formats do not allow.
     pub(crate) fn dotless(&self) -> String {
         self.name.as_str().replace('.', "__")
     }
@@ -32,7 +32,7 @@ mod tests {
     use crate::{Category, RiskLevel, ToolSpec};
 
     #[test]
-    fn a_tool_answers_to_its_names_and_to_no_part_of_them() {
+    fn tool_matches_its_names_and_no_part_of_them() {
         let mut spec = ToolSpec::new("git.status", "Status", Category::READ_ONLY, RiskLevel::Low);
         (spec.aliases, spec.version) = (vec!["gs".into()], "2.1.0".into());
         let tool = spec.check().unwrap();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_dots_is_told_once() {
+    fn name_without_dots_is_listed_once() {
         let tool = ToolSpec::new("read_file", "Read", Category::READ_ONLY, RiskLevel::Low).check().unwrap();
         assert_eq!(tool.spellings().count(), 1);
     }

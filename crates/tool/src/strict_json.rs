@@ -1,11 +1,12 @@
-//! JSON as a gate: one meaning per text.
+//! Strict JSON parser: every accepted text has exactly one meaning.
 //!
-//! `serde_json` keeps the last of two equal keys, so that a checker and an executor that parse differently see
-//! different calls. Here a duplicate key, at any depth and however it is escaped, refuses the whole text, and so
-//! does a NUL inside a string or key: no tool can want one, and C interfaces cut text there.
+//! `serde_json` keeps the last of two equal keys, so a checker and an executor that parse differently see
+//! different calls. This parser refuses the whole text if any object, at any depth, repeats a key, however
+//! the key is escaped. It also refuses a NUL in a string or key: no tool needs one, and C interfaces truncate
+//! text there.
 //!
-//! Nor is there an object with the key by which `serde_json` marks JSON that is written already: whoever reads such an object
-//! into a value anew gets what its text says instead of the object, however deep and however much that is.
+//! Objects with the key by which `serde_json` marks raw JSON are refused too. Deserialising such an object
+//! into a value again yields the parsed content of its string instead of the object, of any depth and size.
 
 use std::fmt;
 
@@ -13,23 +14,24 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-/// Nesting deeper than this is refused; it is what serde_json's own limit of 128 lets through, stated so that it can be
-/// reported.
+/// Maximum nesting depth. This is what serde_json's own limit of 128 admits, stated so that messages can name
+/// it.
 pub const DEEPEST: usize = 127;
 
-/// Parses one JSON value, refusing duplicate keys, NUL characters, reserved keys, trailing text and deep nesting.
+/// Parses one JSON value. Refuses duplicate keys, NUL characters, reserved keys, trailing text and deep
+/// nesting.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
     read(serde_json::Deserializer::from_str(text), Gate::Strict)
 }
 
-/// Parses what a program answered. Of two equal keys the last counts, and NUL is a character: nobody else reads the text. Reserved
-/// keys, trailing text and deep nesting are refused as ever.
+/// Parses the output of a program. The last of two equal keys wins, and NUL is allowed, because no other
+/// parser reads the text. Reserved keys, trailing text and deep nesting are refused as in `parse`.
 pub fn parse_answer(text: &[u8]) -> Result<Value, JsonError> {
     read(serde_json::Deserializer::from_slice(text), Gate::Answer)
 }
 
-/// The same for who makes something else of the text than a [`Value`]. The objects that `seed` reads itself are its own to
-/// check: by [`Strict::check_key`], and [`duplicate`] for a key that was there before.
+/// Like `parse`, but builds another type than `Value`. The seed must check the objects that it reads itself,
+/// with `StrictValueSeed::check_key`, and with `duplicate_key_error` for a repeated key.
 pub fn parse_with<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S) -> Result<S::Value, JsonError> {
     read(serde_json::Deserializer::from_str(text), seed)
 }
@@ -43,29 +45,29 @@ fn read<'de, R: serde_json::de::Read<'de>, S: DeserializeSeed<'de>>(
     Ok(value)
 }
 
-/// What is said of a key that stands in its object twice.
+/// Creates the error for a repeated key.
 pub fn duplicate<E: serde::de::Error>(key: &str) -> E {
     E::custom(format!("{DUPLICATE} `{}`", key.escape_debug()))
 }
 
-/// A text that is not acceptable JSON: what, and where.
+/// Error for a text that is not acceptable JSON, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at line {line} column {column}")]
 pub struct JsonError {
-    /// One word for programs: `duplicate_key`, `nul`, `reserved_key`, `too_deep` or `syntax`.
+    /// Reason word for programs: `duplicate_key`, `nul`, `reserved_key`, `too_deep` or `syntax`.
     pub detail: &'static str,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// 1-based.
+    /// Line number, from 1.
     pub line: usize,
-    /// 1-based.
+    /// Column number, from 1.
     pub column: usize,
 }
 
 impl From<serde_json::Error> for JsonError {
     fn from(error: serde_json::Error) -> Self {
         let text = error.to_string();
-        // serde_json appends the place to its own message; we carry it in fields.
+        // serde_json appends the position to its message; here it has its own fields.
         let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
         let detail = if message.starts_with(DUPLICATE) {
             "duplicate_key"
@@ -87,20 +89,20 @@ impl From<serde_json::Error> for JsonError {
 const DUPLICATE: &str = "duplicate key";
 const NUL: &str = "NUL character";
 const RESERVED_KEY: &str = "reserved key";
-/// With its feature `raw_value`, `serde_json` reads an object that begins with this key as what its text says.
+/// Key that makes `serde_json`, with its feature `raw_value`, replace an object by its parsed content.
 const RESERVED: &str = "$serde_json::private::RawValue";
 
-/// Reads a value that is part of a text as [`parse`] reads a whole one, for who reads the rest by [`parse_with`].
+/// Seed that reads a nested value under the rules of `parse`, for seeds passed to `parse_with`.
 #[derive(Debug, Clone, Copy)]
 pub struct Strict;
 
 impl Strict {
-    /// Whether a string may be in the text.
+    /// Checks that a string is allowed.
     pub fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         Gate::Strict.check_text(text)
     }
 
-    /// Whether an object may have this key.
+    /// Checks that an object key is allowed.
     pub fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
         Gate::Strict.check_key(key)
     }
@@ -114,12 +116,12 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-/// What is let through. As a seed it reads a value.
+/// Set of checks to apply. As a seed it reads a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
-    /// One meaning, whoever reads it: see [`parse`].
+    /// All checks: see `parse`.
     Strict,
-    /// One meaning to us: see [`parse_answer`].
+    /// Checks for program output: see `parse_program_output`.
     Answer,
 }
 
@@ -198,7 +200,7 @@ impl<'de> Visitor<'de> for Gate {
                 Entry::Occupied(known) => {
                     return Err(duplicate(known.key()));
                 }
-                // Its place is taken before its value is read, so that it is looked for once.
+                // Inserting before the value is read avoids a second lookup of the key.
                 Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(self)?,
             }
         }
@@ -213,14 +215,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_text_is_unchanged() {
+    fn valid_text_is_unchanged() {
         let text = r#"{"b":[1,-2,2.5,true,null,"é\n"],"a":{"b":{}}}"#;
         assert_eq!(parse(text).unwrap(), json!({"b": [1, -2, 2.5, true, null, "é\n"], "a": {"b": {}}}));
         assert_eq!(parse(text).unwrap().to_string(), text, "key order is kept");
     }
 
     #[test]
-    fn refusals_say_what_and_where() {
+    fn errors_state_reason_and_position() {
         let check = |text: &str, detail: &str| {
             let error = parse(text).unwrap_err();
             assert_eq!(error.detail, detail, "{text:.80}: {error}");
@@ -233,7 +235,7 @@ mod tests {
         check(r#"{"o":{"$serde_json::private::RawValue":"{}"}}"#, "reserved_key");
         check(r#"{"o":{"a":1,"$serde_json::privat\u0065::RawValue":1}}"#, "reserved_key");
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parse(&nested(DEEPEST)).is_ok(), "as deep as is said");
+        assert!(parse(&nested(DEEPEST)).is_ok(), "the stated depth is accepted");
         check(&nested(DEEPEST + 1), "too_deep");
         check(&"[".repeat(100_000), "too_deep");
         check("{}{}", "syntax");
@@ -243,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_one_meaning_too() {
+    fn program_output_has_one_meaning() {
         let read = |text: &str| parse_answer(text.as_bytes());
         assert_eq!(read(r#"{"a":1,"a":[2],"b":"x\u0000"}"#).unwrap(), json!({"a": [2], "b": "x\0"}));
         let wrapped = |text: &str| json!({"$serde_json::private::RawValue": text}).to_string();
-        // What serde_json makes of it by itself: the reason for all this.
+        // serde_json alone unwraps the marked object, which is why the key is refused.
         assert_eq!(serde_json::from_str::<Value>(&wrapped("[1]")).unwrap(), json!([1]));
         assert_eq!(read(&wrapped("[1]")).unwrap_err().detail, "reserved_key");
         let deep = (0..10).fold(String::from("0"), |text, _| {

@@ -1,4 +1,4 @@
-//! Where a call stands in a distributed trace (W3C Trace Context), without any telemetry library.
+//! W3C Trace Context of a call, without any telemetry library.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,31 +6,31 @@ use uuid::Uuid;
 
 use crate::SharedText;
 
-/// The trace a call belongs to, the span that is the call itself, and the span that asked for it.
+/// Trace of a call, the span of the call itself, and the span of its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceContext {
-    /// 32 lower-case hexadecimal digits.
+    /// Trace id: 32 lower-case hexadecimal digits.
     pub trace_id: SharedText,
-    /// 16 lower-case hexadecimal digits: this call.
+    /// Span id of this call: 16 lower-case hexadecimal digits.
     pub span_id: SharedText,
-    /// The caller's span, when it told us.
+    /// Span id of the caller, if the caller sent one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<String>,
-    /// Whether the caller records its part of the trace. For handing on; no record keeps it.
+    /// True if the caller samples the trace. Propagated, but not recorded.
     #[serde(skip, default = "sampled")]
     pub sampled: bool,
-    /// What tracing systems told each other through the caller (`tracestate`). For handing on; no record keeps it.
+    /// Vendor data of other tracing systems (`tracestate`). Propagated, but not recorded.
     #[serde(skip)]
     pub trace_state: Option<String>,
 }
 
-/// A trace that starts here is for the sampler to judge.
+/// Default for a trace that starts here: the local sampler decides.
 fn sampled() -> bool {
     true
 }
 
 impl TraceContext {
-    /// A new trace that starts here.
+    /// Starts a new trace.
     pub fn root() -> Self {
         TraceContext {
             trace_id: trace(),
@@ -41,8 +41,8 @@ impl TraceContext {
         }
     }
 
-    /// A new span below the caller's `traceparent`. A malformed header is ignored, as the standard asks:
-    /// telemetry must never be the reason a call fails.
+    /// Starts a new span below the caller's `traceparent`. A malformed header is ignored, as the standard
+    /// requires: telemetry must never make a call fail.
     pub fn from_traceparent(header: &str) -> Self {
         parse(header).map_or_else(TraceContext::root, |(trace_id, parent, sampled)| TraceContext {
             trace_id: trace_id.into(),
@@ -53,20 +53,21 @@ impl TraceContext {
         })
     }
 
-    /// The same with the caller's `tracestate`. Without a caller's span, or malformed, it is dropped, as the standard asks.
+    /// Adds the caller's `tracestate`. It is dropped if it is malformed or there is no parent span, as the
+    /// standard requires.
     #[must_use]
     pub fn with_tracestate(self, header: &str) -> Self {
         let trace_state = self.parent_span_id.as_ref().and_then(|_| state(header));
         TraceContext { trace_state, ..self }
     }
 
-    /// The header to hand on to whatever this call calls.
+    /// Returns the `traceparent` header for requests that this call makes.
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
     }
 }
 
-/// The trace, the caller's span, and whether the caller samples.
+/// Returns the trace id, the caller's span id, and true if the caller samples.
 fn parse(header: &str) -> Option<(&str, &str, bool)> {
     let mut parts = header.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -80,7 +81,7 @@ fn parse(header: &str) -> Option<(&str, &str, bool)> {
     (known && whole && set).then_some((trace, parent, sampled))
 }
 
-/// A list of `key=value` members, short and plain enough to be handed on.
+/// Checks the limits and characters of a list of `key=value` members.
 fn state(header: &str) -> Option<String> {
     let is_key = |key: &str| {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-*/@".contains(&b);
@@ -104,7 +105,7 @@ fn trace() -> SharedText {
 fn span() -> SharedText {
     let mut buffer = Uuid::encode_buffer();
     let digits = Uuid::new_v4().simple().encode_lower(&mut buffer);
-    // The first half of a random UUID holds the version digit, so it is never all zero.
+    // The first half of a random UUID contains the version digit, so it is never all zero.
     digits.get(..16).unwrap_or(digits).into()
 }
 
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_a_good_header_and_ignores_a_bad_one() {
+    fn valid_traceparent_is_used_and_invalid_is_ignored() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let context = TraceContext::from_traceparent(good);
         assert_eq!(context.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -121,7 +122,10 @@ mod tests {
         assert!(context.sampled && context.traceparent().ends_with("-01"));
         let silent =
             TraceContext::from_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-02");
-        assert!(!silent.sampled && silent.traceparent().ends_with("-00"), "what is not recorded stays so");
+        assert!(
+            !silent.sampled && silent.traceparent().ends_with("-00"),
+            "an unsampled trace stays unsampled"
+        );
         for bad in [
             "",
             "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_handed_on_whole_or_not_at_all() {
+    fn tracestate_is_propagated_whole_or_dropped() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let check = |header: &str, expect: Option<&str>| {
             let context = TraceContext::from_traceparent(good).with_tracestate(header);
@@ -151,6 +155,6 @@ mod tests {
         for bad in ["", ",", "a", "a=", "=b", "A=b", "a=b=c", "a=\u{7f}", "a=é", "a=b\nc", &many, &long] {
             check(bad, None);
         }
-        assert_eq!(TraceContext::root().with_tracestate("a=b").trace_state, None, "of nobody's trace");
+        assert_eq!(TraceContext::root().with_tracestate("a=b").trace_state, None, "no parent span");
     }
 }

@@ -1,12 +1,13 @@
-//! Which characters a screen acts on, hides, or takes for space: one list for everything that is shown to a person.
+//! Characters that a screen interprets, hides or shows as space: one list for all text that is shown to
+//! people.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// Controls, format characters, spaces that are not the space, code points that belong to nobody, marks that are drawn
-/// over their neighbours, and letters that have no shape of their own.
+/// Returns true for controls, format characters, spaces other than U+0020, unassigned and private code
+/// points, combining marks, and letters without a glyph of their own.
 ///
-/// Every mark, not only those that are drawn over something: programs disagree about how wide a mark is, and what one
-/// takes for nothing pushes what follows it off another's screen.
+/// All marks count, not only nonspacing ones: programs disagree about the width of a mark, and a mark that
+/// one program draws with zero width pushes the following text off the screen of another.
 pub fn is_unseen(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && (is_of_unseen_kind(c) || is_shapeless(c))
 }
@@ -29,8 +30,8 @@ fn is_of_unseen_kind(c: char) -> bool {
     )
 }
 
-/// Letters and symbols that leave their place empty or are drawn into the one before them: the vowels and final
-/// consonants of Hangul syllables, fillers, the empty Braille cell, the note without a head.
+/// Returns true for letters and symbols that are blank or drawn into the preceding character: the vowels and
+/// final consonants of Hangul syllables, fillers, the empty Braille cell, the musical note without a head.
 fn is_shapeless(c: char) -> bool {
     matches!(u32::from(c), 0x115f..=0x11ff | 0x2800 | 0x3164 | 0xd7b0..=0xd7ff | 0xffa0 | 0x1d159)
 }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_seen_is_told_from_what_cannot() {
+    fn visible_and_invisible_characters_are_distinguished() {
         let unseen = "\0\u{1b}\r\n\t\u{7f}\u{9b}\u{a0}\u{ad}\u{301}\u{200b}\u{202e}\u{2028}\u{2800}\u{3000}\u{fe0f}\u{feff}\
                       \u{e0041}\u{10ffff}\u{9be}\u{302e}\u{1d165}\u{378}\u{2fe0}\u{5b0}\u{e31}\u{1161}\u{3164}\u{d7b0}\u{e000}";
         for c in unseen.chars() {

@@ -1,9 +1,9 @@
-//! Texts from outside, in messages that people and models read: nothing in them moves a cursor, hides, or turns a line
-//! round, by the same list as cards. Padding is left as it is; a card counts it.
+//! Escaping of untrusted text in messages for people and models, so that it cannot move the cursor, hide text
+//! or reverse a line. Uses the same character list as approval requests. Padding is not changed here.
 
 use crate::is_unseen;
 
-/// The text with everything that is hidden written out as an escape. Lines and tabs stay.
+/// Replaces every invisible character by its escape. Line breaks and tabs stay.
 pub fn visible(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         match c {
@@ -15,7 +15,7 @@ pub fn visible(text: &str) -> String {
     })
 }
 
-/// One line of [`visible`] text.
+/// Like `escape_invisible`, and escapes line breaks and tabs too.
 pub fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n").replace('\t', "\\t")
 }
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_hidden_is_left() {
+    fn every_invisible_character_is_escaped() {
         assert_eq!(
             visible("a\u{1b}[2Jb\rc\u{202e}d\u{200b}e\u{9b}f\u{e0041}"),
             "a\\u{1b}[2Jb\\u{d}c\\u{202e}d\\u{200b}e\\u{9b}f\\u{e0041}"

@@ -1,21 +1,21 @@
-//! What callers may do in a workspace. Which folders are workspaces is said elsewhere.
+//! Access that callers have in a workspace. Does not define which directories are workspaces.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What callers may do in a workspace.
+/// Access that callers have in a workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceAccess {
-    /// Look, change nothing.
+    /// Read only.
     ReadOnly,
-    /// What the policy allows.
+    /// Everything that the policy allows.
     #[default]
     ReadWrite,
 }
 
 impl WorkspaceAccess {
-    /// The word used in configuration and output.
+    /// Returns the word used in configuration and output.
     pub fn as_str(self) -> &'static str {
         match self {
             WorkspaceAccess::ReadOnly => "read_only",
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_word_in_files_and_in_output() {
+    fn access_words_match_configuration_and_output() {
         for access in [WorkspaceAccess::ReadOnly, WorkspaceAccess::ReadWrite] {
             assert_eq!(serde_json::to_value(access).unwrap(), access.as_str());
         }

@@ -1,4 +1,4 @@
-//! Tools that run programs, each in walls of its own.
+//! Tools that run programs, each in its own sandbox.
 
 mod aside;
 mod bytes;
@@ -20,8 +20,8 @@ mod toolchain;
 
 use std::path::PathBuf;
 
+use file_access::ObjectKind;
 use governance::Permit;
-use resources::ObjectKind;
 use sandbox::Sandbox;
 use serde_json::json;
 use tool::{Failure, FailureKind};
@@ -30,7 +30,7 @@ pub(crate) use run_command::{heard_by, not_run};
 
 use crate::tool_entry::ToolEntry;
 
-/// The tools of this area.
+/// Returns the tools of this area.
 pub(crate) fn tools(sandbox: &Sandbox) -> Vec<ToolEntry> {
     vec![
         run_command::tool(sandbox),
@@ -43,18 +43,18 @@ pub(crate) fn tools(sandbox: &Sandbox) -> Vec<ToolEntry> {
     ]
 }
 
-/// The folder behind the `path` argument.
+/// Returns the directory of the `path` argument.
 fn folder_of(permit: &Permit) -> Result<PathBuf, Failure> {
-    let missing = || Failure::new(FailureKind::Crashed, "the permit holds no `path`");
+    let missing = || Failure::new(FailureKind::Crashed, "the permit has no opened `path`");
     let opened = permit.path("path").ok_or_else(missing)?;
     if opened.kind() != ObjectKind::Directory {
-        // Whatever else it is, listing it says so in the words the other tools use.
+        // Listing an object that is not a directory fails with the same message as in the other tools.
         opened.list(1)?;
     }
     Ok(opened.canonical().to_owned())
 }
 
-/// A failure with the one word a program can tell it apart by.
+/// Adds an `outcome` code to the output of a failure, so that programs can distinguish failures.
 fn outcome(failure: Failure, word: &str) -> Failure {
     Failure { output: Some(json!({"outcome": word})), ..failure }
 }

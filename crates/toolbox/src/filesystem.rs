@@ -20,13 +20,13 @@ mod write_file;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use file_access::{OpenedPath, UndoStore};
 use governance::Permit;
-use resources::{OpenedPath, UndoStore};
 use tool::{Failure, FailureKind};
 
 use crate::tool_entry::ToolEntry;
 
-/// The tools of this area.
+/// Returns the filesystem tools.
 pub(crate) fn tools(undo: &Arc<UndoStore>) -> Vec<ToolEntry> {
     vec![
         create_directory::tool(undo),
@@ -39,18 +39,18 @@ pub(crate) fn tools(undo: &Arc<UndoStore>) -> Vec<ToolEntry> {
     ]
 }
 
-/// The opened object behind the `path` argument.
+/// Returns the opened object of the `path` argument.
 fn target(permit: &Permit) -> Result<&OpenedPath, Failure> {
-    let missing = || Failure::new(FailureKind::Crashed, "the permit holds no `path`");
+    let missing = || Failure::new(FailureKind::Crashed, "the permit has no opened `path`");
     permit.path("path").ok_or_else(missing)
 }
 
-/// The canonical name as text. A name that is not Unicode is shown with replacement characters, never used so.
+/// Returns the canonical path as text for display. Bytes that are not UTF-8 become replacement characters.
 fn shown(path: &OpenedPath) -> String {
     path.canonical().to_string_lossy().into_owned()
 }
 
-/// RFC 3339, in UTC, to the second.
+/// Formats a time as RFC 3339 in UTC, truncated to seconds.
 fn timestamp(time: SystemTime) -> Option<String> {
     let time = jiff::Timestamp::try_from(time).ok()?;
     Some(format!("{time:.0}"))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_to_the_second() {
+    fn times_are_formatted_to_the_second() {
         let check = |time: SystemTime, expect: &str| assert_eq!(timestamp(time).as_deref(), Some(expect));
         let epoch = SystemTime::UNIX_EPOCH;
         check(epoch, "1970-01-01T00:00:00Z");

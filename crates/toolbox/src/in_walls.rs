@@ -1,5 +1,5 @@
-//! Runs a tool whose work is done by programs in walls, one after the other, within one deadline. What they used is
-//! added up; what they wrote is for the tool to read.
+//! Executor for tools that run programs in the sandbox, one after the other, within one deadline. It adds up
+//! their resource usage; parsing their output is left to the tool.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -18,16 +18,16 @@ use tool::{Failure, FailureKind, Output, Progress, ProgressNote, SandboxTier, Us
 use crate::code::{heard_by, not_run};
 use crate::tool_entry::Answer;
 
-/// A tool at work in walls.
+/// Future of a tool body that runs programs in the sandbox.
 pub(crate) type Work<'a, O> = Pin<Box<dyn Future<Output = Result<Answer<O>, Failure>> + Send + 'a>>;
 
-/// What such a tool does, with typed arguments and a typed output.
+/// Function that does the work of a sandboxed tool, with typed arguments and a typed output.
 pub(crate) type WalledBody<A, O> = for<'a> fn(&'a mut Walls, &'a A) -> Work<'a, O>;
 
-/// What such a tool foretells.
+/// Function that previews a call of a sandboxed tool.
 pub(crate) type Foresee<A> = fn(&Permit, &A) -> Result<Preview, Failure>;
 
-/// Runs a body.
+/// Executor that runs a `SandboxedBody`.
 pub(crate) struct InWalls<A, O> {
     sandbox: Sandbox,
     body: WalledBody<A, O>,
@@ -39,7 +39,7 @@ impl<A, O> InWalls<A, O> {
         InWalls { sandbox: sandbox.clone(), body, foresee: |_, _| Ok(Preview::default()) }
     }
 
-    /// The same, and what a call would run is foretold so.
+    /// Sets the function that previews a call.
     pub(crate) fn foretold(self, foresee: Foresee<A>) -> Self {
         InWalls { foresee, ..self }
     }
@@ -63,7 +63,7 @@ where
         let deadline = Instant::now() + order.value().timeout();
         Box::pin(async move {
             let arguments: A = order.value().call().typed()?;
-            let mut walls = Walls {
+            let mut session = Walls {
                 sandbox,
                 order,
                 deadline,
@@ -71,18 +71,18 @@ where
                 usage: Usage::default(),
                 tier: SandboxTier::None,
             };
-            let answered = body(&mut walls, &arguments).await;
-            let (usage, sandbox) = (walls.usage, walls.tier);
+            let answered = body(&mut session, &arguments).await;
+            let (usage, sandbox) = (session.usage, session.tier);
             let answer = answered.map_err(|failure| Failure { sandbox, ..failure })?;
             let value = serde_json::to_value(answer.value).map_err(|error| {
-                Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+                Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
             })?;
             Ok(Output { value, usage, sandbox, ..answer.facts })
         })
     }
 }
 
-/// What a tool has its programs run in.
+/// Sandbox access of one call: deadline, progress reports and the resource usage so far.
 pub(crate) struct Walls {
     sandbox: Sandbox,
     order: Arc<Order>,
@@ -92,15 +92,15 @@ pub(crate) struct Walls {
     tier: SandboxTier,
 }
 
-/// One program to be run.
+/// One program to run in the sandbox.
 pub(crate) struct Errand {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// Where it runs.
+    /// Working directory.
     pub(crate) folder: PathBuf,
     pub(crate) grant: Grant,
     pub(crate) variables: Vec<(String, OsString)>,
-    /// How much of each output is kept.
+    /// Number of bytes captured of each output.
     pub(crate) output_bytes: usize,
 }
 
@@ -109,39 +109,39 @@ impl Walls {
         self.order.value()
     }
 
-    /// Says how far it has come, to whoever listens.
+    /// Reports progress to the clients that follow the call.
     pub(crate) fn tell(&self, message: String) {
         self.progress.tell(ProgressNote::saying(message));
     }
 
-    /// The same as [`run`](Self::run), and what the program writes is told while it comes in.
-    pub(crate) async fn run_aloud(&mut self, errand: Errand) -> Result<Report, Failure> {
+    /// Like `run`, and reports the output of the program as progress while it arrives.
+    pub(crate) async fn run_aloud(&mut self, program_run: Errand) -> Result<Report, Failure> {
         let progress = self.progress.clone();
-        self.run_heard(errand, progress).await
+        self.run_heard(program_run, progress).await
     }
 
-    /// Runs a program to its end. One that was ended from outside is a failure; what its own code means is for the
-    /// tool to say.
-    pub(crate) async fn run(&mut self, errand: Errand) -> Result<Report, Failure> {
-        self.run_heard(errand, Progress::default()).await
+    /// Runs a program until it ends. A program that was stopped by the sandbox is a failure; the meaning of
+    /// an exit code is left to the tool.
+    pub(crate) async fn run(&mut self, program_run: Errand) -> Result<Report, Failure> {
+        self.run_heard(program_run, Progress::default()).await
     }
 
-    async fn run_heard(&mut self, errand: Errand, progress: Progress) -> Result<Report, Failure> {
+    async fn run_heard(&mut self, program_run: Errand, progress: Progress) -> Result<Report, Failure> {
         let command = Command {
-            program: errand.program,
-            arguments: errand.arguments,
+            program: program_run.program,
+            arguments: program_run.arguments,
             input: None,
-            workplace: Workplace::In(errand.folder),
+            workplace: Workplace::In(program_run.folder),
             deadline: self.deadline,
-            output_bytes: errand.output_bytes,
-            grant: errand.grant,
-            variables: errand.variables,
+            output_bytes: program_run.output_bytes,
+            grant: program_run.grant,
+            variables: program_run.variables,
         };
         let order = Arc::clone(&self.order);
         let prepared = while_awaited(move |awaited| Confined::prepare(order.value(), &command, awaited));
         let confined = match prepared.await {
             Ok(confined) => confined.map_err(|error| not_run(&error))?,
-            Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
+            Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the sandbox failed")),
         };
         let report =
             self.sandbox.run_telling(confined, heard_by(progress)).await.map_err(|error| not_run(&error))?;
@@ -155,8 +155,8 @@ impl Walls {
         Ok(report)
     }
 
-    /// Reads what a program wrote, on a thread that may take long and within the deadline: how much there is to read was for
-    /// the program to say.
+    /// Parses program output on the blocking pool, within the deadline: the program controls how much there
+    /// is to parse.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         reading: impl FnOnce(&Permit) -> T + Send + 'static,
@@ -165,10 +165,10 @@ impl Walls {
         let reading = tokio::task::spawn_blocking(move || reading(order.value()));
         match tokio::time::timeout_at(self.deadline.into(), reading).await {
             Ok(Ok(read)) => Ok(read),
-            Ok(Err(_)) => Err(Failure::new(FailureKind::Crashed, "reading what the program wrote failed")),
+            Ok(Err(_)) => Err(Failure::new(FailureKind::Crashed, "parsing the program's output failed")),
             Err(_) => {
-                let message = "reading what the program wrote took too long";
-                Err(Failure::new(FailureKind::TimedOut, message).hint("ask for less"))
+                let message = "parsing the program's output took too long";
+                Err(Failure::new(FailureKind::TimedOut, message).hint("narrow the request"))
             }
         }
     }
@@ -181,16 +181,18 @@ impl Walls {
                 Failure::new(FailureKind::Unreadable, format!("`{name}` made a forbidden system call"))
             }
             End::TimedOut => Failure::new(FailureKind::TimedOut, format!("`{name}` took too long")).hint(
-                "everything it started was ended; ask for less, or raise timeout_seconds in tools.yaml",
+                "all its processes were killed; narrow the request, or raise timeout_seconds in tools.yaml",
             ),
             End::OutOfMemory => Failure::new(FailureKind::TooLarge, format!("`{name}` used too much memory"))
-                .hint("memory_mb of tools.yaml decides"),
+                .hint("memory_mb in tools.yaml sets the limit"),
             End::TooManyProcesses => {
                 Failure::new(FailureKind::TooLarge, format!("`{name}` started too many processes"))
-                    .hint("max_processes of tools.yaml decides")
+                    .hint("max_processes in tools.yaml sets the limit")
             }
             End::Cancelled => Failure::new(FailureKind::Cancelled, format!("`{name}` was cancelled")),
-            End::Killed => Failure::new(FailureKind::Crashed, format!("`{name}` was ended from outside")),
+            End::Killed => {
+                Failure::new(FailureKind::Crashed, format!("`{name}` was killed by another process"))
+            }
         };
         Err(failed)
     }

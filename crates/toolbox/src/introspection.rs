@@ -1,4 +1,4 @@
-//! Tools that look at Sinew itself. They answer in every mode: whoever puts things right must be able to look.
+//! Tools that report on Sinew itself. They run in every mode, so that an operator can diagnose any of them.
 
 mod internals;
 mod runtime_status;
@@ -8,7 +8,7 @@ pub use internals::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolS
 
 use crate::tool_entry::ToolEntry;
 
-/// The tools of this area.
+/// Returns the introspection tools.
 pub(crate) fn tools(internals: &Internals) -> Vec<ToolEntry> {
     vec![runtime_status::tool(internals), self_check::tool(internals)]
 }

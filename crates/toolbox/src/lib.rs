@@ -1,7 +1,7 @@
-//! The built-in tools, one file each, grouped by what they work on.
+//! Built-in tools, one file each, grouped by the area they work on.
 //!
-//! A tool is a typed argument struct, a typed output and a function from a permit to that output. It opens nothing
-//! by name: what it may touch comes with the permit, already open.
+//! A tool is a typed argument struct, a typed output and a function from a permit to that output. A tool
+//! opens nothing by name: the permit carries the files it may touch, already opened.
 
 mod code;
 mod filesystem;

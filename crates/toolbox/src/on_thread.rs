@@ -1,12 +1,12 @@
-//! Runs a tool's body on a thread that may block, because files can: a dead mount or a permission dialog holds a
-//! system call for as long as it likes, and must hold nothing else. What is in memory is read at once.
+//! Executor that runs a tool body on the blocking pool, because file operations can block for an unbounded
+//! time (a dead mount, a permission dialog). Reads of small cached files run on the async thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use file_access::{OpenedPath, Saving, UndoStore};
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
-use resources::{OpenedPath, Saving, UndoStore};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,24 +14,24 @@ use tool::{Failure, FailureKind, Output};
 
 use crate::tool_entry::Answer;
 
-/// What a tool does, with typed arguments and a typed output.
+/// Function that does the work of a tool, with typed arguments and a typed output.
 pub(crate) enum Body<A, O> {
-    /// It only looks.
+    /// Only reads.
     Looks(fn(&Permit, &A) -> Result<Answer<O>, Failure>),
-    /// It changes files. What was there before is kept in this store.
+    /// Changes files and saves their previous content in this store.
     Changes(fn(&Changing<'_>, &A) -> Result<Answer<O>, Failure>, Arc<UndoStore>),
 }
 
-/// What a tool that changes files is handed: nothing is changed without the second, and only a store makes one.
+/// Input of a tool that changes files. Every change needs `saving`, and only an `UndoStore` creates one.
 pub(crate) struct Changing<'a> {
     pub(crate) permit: &'a Permit,
     pub(crate) saving: Saving,
 }
 
-/// What a tool would do, with typed arguments.
+/// Function that previews a call, with typed arguments.
 pub(crate) type Foresight<A> = fn(&Permit, &A) -> Result<Preview, Failure>;
 
-/// Runs a body.
+/// Executor that runs a `BlockingBody`.
 pub(crate) struct OnThread<A, O> {
     body: Arc<Body<A, O>>,
     foresight: Foresight<A>,
@@ -43,12 +43,12 @@ impl<A, O> OnThread<A, O> {
     }
 }
 
-/// Measures the processor time of a body.
+/// Measures the CPU time of a body.
 enum Stopwatch {
-    /// By this thread's own, which runs nothing but the body meanwhile. The kernel is asked twice.
+    /// CPU time of the current thread, which runs nothing else meanwhile. Costs two system calls.
     Thread(Duration),
-    /// By the wall clock, for what waits for nothing: at most a little more, and asking the kernel would take as long as the
-    /// body does.
+    /// Wall clock, for a body that does not block. It overestimates slightly, and reading the thread clock
+    /// would take as long as such a body does.
     Wall(Instant),
 }
 
@@ -75,11 +75,11 @@ fn thread_cpu() -> Duration {
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Whether all that is asked for is to look at small files that are in memory: that blocks nothing, and handing it
-/// to a thread would take longer than doing it.
+/// Returns true if the call only reads small files that are cached in memory. Such a call does not block, and
+/// moving it to another thread would take longer than running it.
 fn is_at_hand(permit: &Permit) -> bool {
-    let looks = permit.call().definition().annotations().read_only_hint;
-    looks && !permit.paths().is_empty() && permit.paths().iter().all(OpenedPath::take_in_hand)
+    let read_only = permit.call().definition().annotations().read_only_hint;
+    read_only && !permit.paths().is_empty() && permit.paths().iter().all(OpenedPath::take_in_hand)
 }
 
 impl<A, O> ToolExecutor for OnThread<A, O>
@@ -99,7 +99,7 @@ where
             }
             match tokio::task::spawn_blocking(move || perform(&body, &order, &Stopwatch::thread())).await {
                 Ok(end) => end,
-                // The panic goes on to whoever runs the order, who turns it into a failed call.
+                // The panic propagates to the caller of the order, which turns it into a failed call.
                 Err(stopped) => match stopped.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => Err(Failure::new(FailureKind::Cancelled, "Sinew is shutting down")),
@@ -117,17 +117,17 @@ fn perform<A: DeserializeOwned, O: Serialize>(
     let permit = order.value();
     let arguments = permit.call().typed()?;
     let mut answer = match body {
-        Body::Looks(look) => look(permit, &arguments)?,
-        Body::Changes(make, store) => {
+        Body::Looks(read) => read(permit, &arguments)?,
+        Body::Changes(change_files, store) => {
             let change = Changing { permit, saving: store.for_call(order.call_id()) };
-            let mut answer = make(&change, &arguments)?;
+            let mut answer = change_files(&change, &arguments)?;
             answer.facts.undoable = change.saving.kept() > 0;
             answer
         }
     };
     answer.facts.usage.cpu_ms = stopwatch.milliseconds();
     let value = serde_json::to_value(answer.value).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
     })?;
     Ok(Output { value, ..answer.facts })
 }

@@ -1,9 +1,9 @@
-//! All built-in tools into a registry.
+//! Registration of all built-in tools in a registry.
 
 use std::sync::Arc;
 
+use file_access::UndoStore;
 use registry::{RegistryError, ToolRegistry};
-use resources::UndoStore;
 use sandbox::Sandbox;
 use tool::DefinitionError;
 
@@ -11,8 +11,9 @@ use crate::introspection::{self, Internals};
 use crate::web::{self, Web};
 use crate::{code, filesystem, system};
 
-/// Registers every built-in tool. Those that run programs run them in this sandbox; those that look at Sinew itself ask
-/// `internals`; those that go out go this way; those that change files keep in this store what was there before.
+/// Registers every built-in tool. Tools that run programs use `sandbox`, introspection tools read
+/// `internals`, web tools connect through `web`, and tools that change files save the previous content in
+/// `undo`.
 pub fn register(
     registry: &mut ToolRegistry,
     sandbox: &Sandbox,
@@ -38,13 +39,13 @@ pub fn register(
     Ok(())
 }
 
-/// Why the built-in tools cannot be used. Only a broken build has one.
+/// Reason why the built-in tools cannot be registered. Only a broken build returns it.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolboxError {
-    /// A definition does not pass its own checks.
-    #[error("a built-in tool is defined wrongly: {0}")]
+    /// A tool definition fails its own checks.
+    #[error("the definition of a built-in tool is invalid: {0}")]
     Definition(#[from] DefinitionError),
-    /// A name is taken, or a schema cannot be compiled.
+    /// A tool name is already registered, or a schema does not compile.
     #[error(transparent)]
     Registry(#[from] RegistryError),
 }

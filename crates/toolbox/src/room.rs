@@ -1,20 +1,21 @@
-//! How much fits into an answer: texts and lists cut where it makes sense, by what they take once they are JSON.
+//! Output budget: cuts texts and lists to what fits into a result, measured by their size as JSON.
 
 use governance::Permit;
 use serde::Serialize;
 
-/// A path of the longest kind, escaped, and everything else beside the content.
+/// Bytes reserved for the longest escaped path and the other fields beside the content.
 const FOR_FACTS: u64 = 32 * 1024;
 
-/// What a byte of text takes at most as JSON: `\u0001`.
+/// Largest size of one byte of text as JSON: `\u0001`.
 const LONGEST_ESCAPE: u64 = 6;
 
-/// What the content of an answer may take: the policy's bound less room for the facts around it.
+/// Returns the bytes available for the content of a result: the policy's bound minus the reserve for other
+/// fields.
 pub(crate) fn for_content(permit: &Permit) -> u64 {
     permit.max_output_bytes().saturating_sub(FOR_FACTS).max(FOR_FACTS)
 }
 
-/// The longest beginning of a text that takes at most `budget` bytes as a JSON string.
+/// Returns the longest prefix of a text that takes at most `budget` bytes as a JSON string.
 pub(crate) fn beginning(text: &str, budget: u64) -> &str {
     if (text.len() as u64).saturating_mul(LONGEST_ESCAPE) <= budget {
         return text;
@@ -34,7 +35,7 @@ pub(crate) fn beginning(text: &str, budget: u64) -> &str {
     text
 }
 
-/// The first items that together take at most `budget` bytes as JSON.
+/// Returns the first items that together take at most `budget` bytes as JSON.
 pub(crate) fn first<T: Serialize>(items: Vec<T>, budget: u64) -> Vec<T> {
     let mut left = budget;
     let mut fits = |item: &T| {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_is_cut_by_its_size_as_json() {
+    fn texts_and_lists_are_cut_by_their_json_size() {
         let check =
             |text: &str, budget, expect: &str| assert_eq!(beginning(text, budget), expect, "{text:?}");
         check("abc", 3, "abc");

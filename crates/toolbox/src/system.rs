@@ -1,4 +1,5 @@
-//! Tools that look at the machine: its load, its processes, its logs. They change nothing and send no signal.
+//! Tools that report on the machine: its load, its processes, its logs. They change nothing and send no
+//! signal.
 
 mod bounded;
 mod check_process_health;
@@ -14,7 +15,7 @@ mod unified_log;
 
 use crate::tool_entry::ToolEntry;
 
-/// The tools of this area.
+/// Returns the system tools.
 pub(crate) fn tools() -> Vec<ToolEntry> {
     vec![check_process_health::tool(), read_system_logs::tool(), system_metrics_snapshot::tool()]
 }

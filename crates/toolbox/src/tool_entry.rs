@@ -1,10 +1,10 @@
-//! A built-in tool before it is registered: what it says of itself, and its body.
+//! Built-in tool before its registration: its specification and its executor.
 
 use std::sync::Arc;
 
+use file_access::UndoStore;
 use governance::Permit;
 use registry::{Preview, ToolRegistry};
-use resources::UndoStore;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,14 +13,14 @@ use tool::{Failure, Output, ToolSpec};
 use crate::on_thread::{Body, Changing, Foresight, OnThread};
 use crate::register::ToolboxError;
 
-/// One line of a tool list.
+/// Specification and executor of one built-in tool.
 pub(crate) struct ToolEntry {
     spec: ToolSpec,
     executor: Arc<dyn registry::ToolExecutor>,
 }
 
 impl ToolEntry {
-    /// A tool whose schemas are those of the types its body takes and answers with.
+    /// Creates a read-only tool whose schemas are derived from the argument and output types of its body.
     pub(crate) fn new<A, O>(spec: ToolSpec, body: fn(&Permit, &A) -> Result<Answer<O>, Failure>) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -29,7 +29,7 @@ impl ToolEntry {
         Self::on_thread(spec, Body::Looks(body), |_, _| Ok(Preview::default()))
     }
 
-    /// The same for a tool that changes files, which can be undone from this store. It also says what it would do.
+    /// Creates a tool that changes files. It saves the previous content in `undo` and can preview a call.
     pub(crate) fn changing<A, O>(
         spec: ToolSpec,
         body: fn(&Changing<'_>, &A) -> Result<Answer<O>, Failure>,
@@ -52,7 +52,7 @@ impl ToolEntry {
         ToolEntry { spec: spec.input::<A>().output::<O>(), executor }
     }
 
-    /// A tool with a body of another kind; its spec has its schemas.
+    /// Creates a tool with its own executor. Its specification already carries the schemas.
     pub(crate) fn with_executor(spec: ToolSpec, executor: Arc<dyn registry::ToolExecutor>) -> Self {
         ToolEntry { spec, executor }
     }
@@ -62,12 +62,12 @@ impl ToolEntry {
     }
 }
 
-/// The folder that is meant where a call names none.
+/// Default of `path` arguments: the current directory.
 pub(crate) fn this_folder() -> String {
     ".".to_owned()
 }
 
-/// What a body answers: its typed output, and the facts around it.
+/// Result of a tool body: its typed output and the metadata that goes with it.
 pub(crate) struct Answer<O> {
     pub(crate) value: O,
     pub(crate) facts: Output,

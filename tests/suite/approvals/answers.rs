@@ -1,11 +1,11 @@
-//! Who is first, and what a human may say besides yes and no.
+//! Competing decisions, decisions on several requests at once, and edited arguments.
 
 use serde_json::json;
 
 use super::*;
 
 #[test]
-fn b52_t169_the_first_decision_stands_and_the_others_are_told() {
+fn first_decision_wins_and_later_ones_are_rejected() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
@@ -29,7 +29,7 @@ fn b52_t169_the_first_decision_stands_and_the_others_are_told() {
 }
 
 #[test]
-fn several_are_answered_at_once_and_a_no_by_the_beginning_of_its_id() {
+fn batch_approval_needs_full_ids_and_denial_takes_a_prefix() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let ids: Vec<String> =
@@ -51,7 +51,7 @@ fn several_are_answered_at_once_and_a_no_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn a_human_may_change_the_arguments_and_is_asked_about_the_changed_call() {
+fn edited_arguments_need_an_approval_of_their_own() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "wrong\n"}));

@@ -1,4 +1,4 @@
-//! When a human is asked, and what becomes of a call meanwhile.
+//! Conditions under which approval is required, and the state of a call while it waits.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn set_mode(control: &mut Client, mode: &str) {
 }
 
 #[test]
-fn b47_a_write_in_alert_waits_and_runs_once_a_human_agrees() {
+fn write_in_alert_waits_and_runs_once_approved() {
     let daemon = Daemon::start();
     let mut control = daemon.control();
     set_mode(&mut control, "ALERT");
@@ -27,7 +27,7 @@ fn b47_a_write_in_alert_waits_and_runs_once_a_human_agrees() {
     assert_eq!(written(&daemon, "a.txt"), None, "it waits");
     let ps = control.request("control/calls.list", &json!({}));
     assert_eq!(ps["result"]["calls"][0]["state"], "suspended", "{ps}");
-    // Others are served meanwhile.
+    // Other callers are served while the call waits.
     assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true);
     assert_eq!(decide(&mut control, &id_of(&asked[0]), "approve")["result"]["decided"], true);
     let done = call.join().unwrap();
@@ -48,24 +48,24 @@ fn b47_a_write_in_alert_waits_and_runs_once_a_human_agrees() {
 }
 
 #[test]
-fn b48_b49_the_definition_or_a_rule_alone_asks() {
-    // By `tools.yaml` alone, in NORMAL.
+fn tool_definition_or_mode_alone_requires_approval() {
+    // Required by `tools.yaml` alone, in NORMAL.
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
-    // By the mode alone.
+    // Required by the mode alone.
     let daemon = Daemon::start();
     set_mode(&mut daemon.control(), "ALERT");
     ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
 }
 
 #[test]
-fn b53_an_answer_that_comes_at_once_is_not_lost() {
+fn immediate_decision_is_not_lost() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     for n in 0..20 {
         let call = suspend(&daemon, json!({"path": format!("{n}.txt"), "content": "x"}));
-        // As soon as it can be seen.
+        // Decides as soon as the request is listed.
         let id = tests::found("the question", || {
             let list = control.request("control/approvals.list", &json!({}));
             list["result"]["approvals"][0]["id"].as_str().map(str::to_owned)
@@ -77,7 +77,7 @@ fn b53_an_answer_that_comes_at_once_is_not_lost() {
 }
 
 #[test]
-fn b50_a_no_is_told_with_its_message_and_nothing_runs() {
+fn denial_reports_its_message_and_nothing_runs() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
@@ -95,7 +95,7 @@ fn b50_a_no_is_told_with_its_message_and_nothing_runs() {
 }
 
 #[test]
-fn b51_b54_t158_silence_is_a_no_with_its_own_reason() {
+fn approval_timeout_is_a_denial_with_its_own_reason() {
     let daemon = Daemon::start_in(asking_home(1));
     let refused = suspend(&daemon, json!({"path": "a.txt", "content": "x"})).join().unwrap();
     assert_eq!(code(&refused), "approval_timed_out");
@@ -110,7 +110,7 @@ fn b51_b54_t158_silence_is_a_no_with_its_own_reason() {
 }
 
 #[test]
-fn a_deadline_covers_the_wait_for_a_human() {
+fn deadline_covers_the_wait_for_approval() {
     let daemon = asking_daemon();
     let began = Instant::now();
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -121,7 +121,7 @@ fn a_deadline_covers_the_wait_for_a_human() {
 }
 
 #[test]
-fn b55_questions_are_independent_of_each_other() {
+fn approval_requests_are_independent() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let calls: Vec<_> = (0..5)
@@ -143,7 +143,7 @@ fn b55_questions_are_independent_of_each_other() {
 }
 
 #[test]
-fn a_human_is_never_asked_about_what_is_refused_anyway() {
+fn refused_call_never_requests_approval() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let refused = agent.execute("write_file", &json!({"path": "/etc/passwd", "content": "x"}));
@@ -158,7 +158,7 @@ fn a_human_is_never_asked_about_what_is_refused_anyway() {
 }
 
 #[test]
-fn b101_a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
+fn mode_that_forbids_the_call_withdraws_its_request() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
@@ -168,7 +168,7 @@ fn b101_a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
     questions(&mut control, 0);
     let late = decide(&mut control, &id, "approve");
     assert_eq!(late["error"]["data"]["code"], "already_decided", "{late}");
-    // An answer given before does not help either.
+    // An approval given before the mode change does not help either.
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -180,7 +180,7 @@ fn b101_a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
 }
 
 #[test]
-fn b101_a_mode_that_asks_no_more_lets_it_run() {
+fn mode_without_approval_lets_the_waiting_call_run() {
     let daemon = Daemon::start();
     let mut control = daemon.control();
     set_mode(&mut control, "ALERT");
@@ -192,7 +192,7 @@ fn b101_a_mode_that_asks_no_more_lets_it_run() {
 }
 
 #[test]
-fn t158_a_client_that_goes_away_leaves_the_question_and_runs_nothing() {
+fn disconnected_client_keeps_its_request_and_runs_nothing() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -204,14 +204,14 @@ fn t158_a_client_that_goes_away_leaves_the_question_and_runs_nothing() {
     drop(agent);
     until("nobody waits for it any more", || questions(&mut control, 1)[0]["waiting"] == false);
     assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
-    // The same caller may come back for it, on another connection.
+    // The same caller may use the approval later, on another connection.
     assert_eq!(written(&daemon, "a.txt"), None, "nothing ran by itself");
     assert_eq!(with_approval(&mut daemon.agent(), &arguments, &id)["success"], true);
     assert_eq!(executions(daemon.home(), "write_file"), 1);
 }
 
 #[test]
-fn a_stop_ends_the_wait_and_keeps_the_question() {
+fn daemon_stop_ends_the_wait_and_keeps_the_request() {
     let daemon = asking_daemon();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let call = suspend(&daemon, arguments);
@@ -225,7 +225,7 @@ fn a_stop_ends_the_wait_and_keeps_the_question() {
 }
 
 #[test]
-fn a_cancelled_call_takes_its_question_back() {
+fn cancelled_call_withdraws_its_request() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
@@ -238,7 +238,7 @@ fn a_cancelled_call_takes_its_question_back() {
 }
 
 #[test]
-fn an_mcp_client_hears_that_it_waits_or_is_told_at_once() {
+fn mcp_client_gets_progress_or_a_pending_result() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let mut agent = daemon.agent();
@@ -271,15 +271,15 @@ fn an_mcp_client_hears_that_it_waits_or_is_told_at_once() {
 }
 
 #[test]
-fn b54_t158_without_a_daemon_and_without_a_terminal_nobody_is_asked() {
+fn without_daemon_and_terminal_approval_is_refused() {
     let home = asking_home(300);
     let refused = home.run(&["call", "write_file", "path=a.txt", "content=x"]).must_exit(4);
-    assert!(refused.stderr().contains("nobody is there to give it"), "{refused}");
+    assert!(refused.stderr().contains("no approver is available"), "{refused}");
     assert!(!home.workspace().join("a.txt").exists());
 }
 
 #[test]
-fn too_many_questions_of_one_caller_are_refused() {
+fn too_many_requests_of_one_caller_are_refused() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     for n in 0..32 {
@@ -288,7 +288,7 @@ fn too_many_questions_of_one_caller_are_refused() {
     let async_ = json!({"approval": "async"});
     let refused = agent.execute_with("write_file", &json!({"path": "x.txt", "content": "x"}), &async_);
     assert_eq!((code(&refused), detail(&refused)), ("busy", "too_many_approvals"));
-    // Other names are no other user.
+    // Another client name is still the same user.
     let mut asked = 32;
     let refused = loop {
         let mut other = daemon.agent();
@@ -307,11 +307,11 @@ fn too_many_questions_of_one_caller_are_refused() {
         assert!(asked <= 64, "there is no end to it");
     };
     assert_eq!((asked, &refused["code"]), (64, &json!("busy")), "{refused}");
-    assert!(refused["reason"].as_str().unwrap().contains("64 questions of this user"), "{refused}");
+    assert!(refused["reason"].as_str().unwrap().contains("64 approval requests of this user"), "{refused}");
 }
 
 #[test]
-fn the_command_line_ends_with_the_code_for_a_pending_approval() {
+fn command_line_exits_with_the_pending_approval_code() {
     let daemon = asking_daemon();
     let home: &Home = daemon.home();
     let pending =

@@ -1,11 +1,11 @@
-//! What a card says of calls whose arguments do not say it: what a folder holds, what a script says, what goes out to the
-//! network. And that a yes is for that.
+//! Approval requests for calls whose effect is not in their arguments: the entries of a folder, the text of a
+//! script, the network request. An approval is bound to that effect.
 
 use serde_json::json;
 
 use super::*;
 
-/// Asks about a call, and returns the question and what its card says of the effect, a line each.
+/// Requests approval for a call, and returns the approval id and the effect lines of the request.
 pub(super) fn asked(daemon: &Daemon, tool: &str, arguments: &Value) -> (String, Vec<String>) {
     let pending = daemon.agent().execute_with(tool, arguments, &json!({"approval": "async"}));
     let id = pending["metadata"]["refusal"]["approval_id"].as_str();
@@ -26,9 +26,9 @@ fn daemon_asking_about(tools: &str) -> Daemon {
     Daemon::start_in(home)
 }
 
-/// A name is no secret only because it is written like one: it is shown whole, as where the call reaches.
+/// A path that matches a secret pattern is shown unmasked, because it is the target of the call.
 #[test]
-fn a_file_that_is_named_like_a_secret_can_be_asked_about() {
+fn file_named_like_a_secret_can_be_approved() {
     let daemon = asking_daemon();
     for name in ["token=Zm9vYmFyYmF6cXV4.txt", "api_key=3f9a8b7c.d/x.txt"] {
         let path = daemon.home().workspace().join(name);
@@ -46,7 +46,7 @@ fn a_file_that_is_named_like_a_secret_can_be_asked_about() {
 }
 
 #[test]
-fn a_card_names_every_folder_that_a_write_would_make() {
+fn request_names_every_folder_a_write_would_create() {
     let daemon = asking_daemon();
     let arguments = json!({"path": "a/b/f", "content": "x", "create_dirs": true});
     let (id, facts) = asked(&daemon, "write_file", &arguments);
@@ -56,7 +56,7 @@ fn a_card_names_every_folder_that_a_write_would_make() {
     let shown: Vec<&String> = facts.iter().filter(|fact| fact.starts_with("makes folder")).collect();
     assert_eq!(shown, made.iter().collect::<Vec<_>>(), "{facts:?}");
     decide(&mut daemon.control(), &id, "approve");
-    // What was shown is not what would happen any more: fewer folders would be made.
+    // The effect changed after it was shown: the write would create fewer folders.
     std::fs::create_dir(daemon.home().workspace().join("a")).unwrap();
     let other = bring(&daemon, "write_file", &arguments, &id);
     assert_eq!(other["success"], false, "{other}");
@@ -67,7 +67,7 @@ fn a_card_names_every_folder_that_a_write_would_make() {
 }
 
 #[test]
-fn a_folder_that_goes_is_bound_to_every_name_in_it() {
+fn folder_deletion_approval_is_bound_to_every_entry() {
     let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");
     let folder = daemon.home().workspace().join("old");
     std::fs::create_dir_all(folder.join("sub")).unwrap();
@@ -78,7 +78,7 @@ fn a_folder_that_goes_is_bound_to_every_name_in_it() {
     let arguments = json!({"path": "old", "recursive": true});
     let (id, facts) = asked(&daemon, "delete_file", &arguments);
     for line in [
-        "deletes a directory with 6 names and 8 bytes",
+        "deletes a directory with 6 entries and 8 bytes",
         "with a.txt (4 bytes)",
         "with \"line\\nbreak\" (0 bytes)",
         "with link -> /etc/passwd",
@@ -88,7 +88,7 @@ fn a_folder_that_goes_is_bound_to_every_name_in_it() {
         assert!(facts.iter().any(|fact| fact == line), "{line}: {facts:?}");
     }
     decide(&mut daemon.control(), &id, "approve");
-    // As many names, and as many bytes: but other ones.
+    // The same number of entries and bytes, with different content.
     let time = std::fs::metadata(folder.join("sub/b.txt")).unwrap().modified().unwrap();
     let put_back = |name: &str| {
         std::fs::File::options().write(true).open(folder.join(name)).unwrap().set_modified(time).unwrap();
@@ -101,7 +101,7 @@ fn a_folder_that_goes_is_bound_to_every_name_in_it() {
     let refused = bring(&daemon, "delete_file", &arguments, &id);
     assert_eq!(detail(&refused), "approval_mismatch", "another name: {refused}");
     assert!(folder.join("c.txt").exists());
-    // And what is in it by then is asked about, and goes.
+    // A new request covers the present entries, and the deletion runs.
     let (id, _) = asked(&daemon, "delete_file", &arguments);
     decide(&mut daemon.control(), &id, "approve");
     assert_eq!(bring(&daemon, "delete_file", &arguments, &id)["success"], true);
@@ -109,7 +109,7 @@ fn a_folder_that_goes_is_bound_to_every_name_in_it() {
 }
 
 #[test]
-fn t164_a_folder_with_more_names_than_are_shown_is_not_asked_about() {
+fn folder_with_too_many_entries_to_show_is_refused() {
     let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");
     let folder = daemon.home().workspace().join("many");
     std::fs::create_dir(&folder).unwrap();
@@ -128,7 +128,7 @@ fn t164_a_folder_with_more_names_than_are_shown_is_not_asked_about() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn t167_a_yes_for_a_program_is_not_for_a_folder_that_was_added_nor_for_another_mode() {
+fn command_approval_ends_with_a_new_workspace_or_mode() {
     let daemon = daemon_asking_about(
         "tools:\n  run_command: {requires_approval: true, allowed_commands: [ls], allowed_in_modes: [NORMAL, ALERT]}\n",
     );
@@ -156,7 +156,7 @@ fn t167_a_yes_for_a_program_is_not_for_a_folder_that_was_added_nor_for_another_m
 }
 
 #[test]
-fn t155_a_yes_in_one_mode_is_none_in_another_that_asks_the_same() {
+fn approval_is_void_in_another_mode_with_the_same_rules() {
     let home = asking_home(300);
     let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
     let asks = "require_approval_for: [high_risk_tools, any_write_operation, network]";
@@ -174,7 +174,7 @@ fn t155_a_yes_in_one_mode_is_none_in_another_that_asks_the_same() {
 }
 
 #[test]
-fn what_a_file_holds_is_not_told_on_the_way_to_a_question() {
+fn failed_preview_does_not_reveal_file_content() {
     let daemon = daemon_asking_about("tools:\n  edit_file: {requires_approval: true}\n");
     daemon.home().file("notes.txt", "first line\nSECRET_WORD=hunter2banana\n");
     let edits = json!([{"old_text": "first line\nSECRET_WORDX=", "new_text": "x"}]);
@@ -185,7 +185,7 @@ fn what_a_file_holds_is_not_told_on_the_way_to_a_question() {
 }
 
 #[test]
-fn what_a_name_makes_look_like_a_secret_hides_no_path() {
+fn masking_of_secrets_hides_no_path() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     for (path, content) in [
@@ -203,7 +203,7 @@ fn what_a_name_makes_look_like_a_secret_hides_no_path() {
             assert_eq!(detail(&answer), "too_much_to_show", "{answer}");
         }
     }
-    let mut named = super::parties::named(&daemon, "sinew (uid 0)");
+    let mut named = super::callers::named(&daemon, "sinew (uid 0)");
     let id = ask(&mut named, &json!({"path": "a.txt", "content": "x"}));
     let card = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
     let caller = card["caller"].as_str().unwrap();
@@ -212,7 +212,7 @@ fn what_a_name_makes_look_like_a_secret_hides_no_path() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn t155_another_folder_another_limit_or_another_definition_is_another_call() {
+fn approval_is_bound_to_folder_limits_and_definition() {
     let rules =
         "tools:\n  run_command: {requires_approval: true, allowed_commands: [ls], timeout_seconds: 60}\n";
     let daemon = daemon_asking_about(rules);
@@ -225,7 +225,7 @@ fn t155_another_folder_another_limit_or_another_definition_is_another_call() {
         let refused = bring(&daemon, "run_command", other, &id);
         assert_eq!(detail(&refused), "approval_mismatch", "{other}: {refused}");
     }
-    // The time it may take, and the walls it runs in, are a part of what was shown.
+    // The timeout and the sandbox limits are part of the effect that was shown.
     for (before, after) in [
         ("timeout_seconds: 60", "timeout_seconds: 50"),
         ("50}", "50, memory_mb: 64}"),
@@ -246,7 +246,7 @@ fn t155_another_folder_another_limit_or_another_definition_is_another_call() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn t159_a_script_that_an_interpreter_is_given_is_bound() {
+fn script_given_to_an_interpreter_is_bound() {
     let daemon = daemon_asking_about(
         "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, python3]}\n",
     );
@@ -266,7 +266,7 @@ fn t159_a_script_that_an_interpreter_is_given_is_bound() {
 }
 
 #[test]
-fn a_card_of_a_web_tool_shows_who_is_asked_and_what_is_sent() {
+fn web_tool_request_shows_host_and_payload() {
     let daemon = daemon_asking_about(
         "tools:\n  fetch_url: {requires_approval: true}\n  web_search: {requires_approval: true}\n",
     );
@@ -275,15 +275,15 @@ fn a_card_of_a_web_tool_shows_who_is_asked_and_what_is_sent() {
     let text = facts.join("\n");
     for part in [
         "host example.org",
-        &format!("asks GET {url}"),
+        &format!("requests GET {url}"),
         "sends user-agent: Mozilla",
         "no cookie, no body",
-        "the daemon goes out to the network",
+        "the daemon makes the network request",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("network off") && !text.contains("runs programs"), "{text}");
     let (_, facts) = asked(&daemon, "web_search", &json!({"query": "herons"}));
     let text = facts.join("\n");
-    assert!(text.contains("asks duckduckgo_html at https://html.duckduckgo.com/"), "{text}");
+    assert!(text.contains("requests duckduckgo_html at https://html.duckduckgo.com/"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Rules by which nobody is asked again: exactly what was displayed, for a while, and revocable.
+//! Grants, which approve later calls: they cover exactly what was displayed, expire, and can be revoked.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn write(agent: &mut Client, path: &str) -> Value {
 }
 
 #[test]
-fn t160_a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
+fn grant_is_displayed_first_and_covers_what_it_shows() {
     let daemon = asking_daemon();
     let home = daemon.home();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
@@ -39,7 +39,7 @@ fn t160_a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
     let grant = grants["grants"][0]["id"].as_str().unwrap().to_owned();
     assert!(home.run(&["approvals", "grants"]).must_exit(0).stdout().contains("src/*.txt"));
 
-    // It outlives a restart, and stricter times do not use it.
+    // A grant survives a restart, and does not apply in a stricter mode.
     let daemon = Daemon::start_in(daemon.crash());
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     assert_eq!(write(&mut agent, "src/d.txt")["success"], true);
@@ -58,7 +58,7 @@ fn t160_a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
 }
 
 #[test]
-fn t160_a_rule_for_a_session_ends_with_the_connection() {
+fn session_grant_ends_with_the_connection() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
@@ -71,7 +71,7 @@ fn t160_a_rule_for_a_session_ends_with_the_connection() {
 }
 
 #[test]
-fn t160_a_rule_runs_out() {
+fn grant_expires() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
@@ -83,7 +83,7 @@ fn t160_a_rule_runs_out() {
         assert!(before.elapsed() < Duration::from_secs(18), "it does not run out");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // A machine that was busy for all of its time has seen nothing of it; it is gone either way.
+    // On a busy machine the grant can expire before the first write, so that case is accepted as well.
     assert!(held || before.elapsed() >= Duration::from_secs(5), "it never held");
     let grants = control.request("control/grants.list", &json!({}));
     assert_eq!(grants["result"]["grants"], json!([]));
@@ -91,7 +91,7 @@ fn t160_a_rule_runs_out() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn only_what_does_nothing_but_look_is_approved_by_its_first_words() {
+fn only_read_only_commands_can_be_granted_by_prefix() {
     let home = asking_home(300);
     home.configure(
         "governance/tools.yaml",
@@ -117,14 +117,15 @@ fn only_what_does_nothing_but_look_is_approved_by_its_first_words() {
     let asked = run(&["echo", "one"]);
     let id = asked["metadata"]["refusal"]["approval_id"].as_str().expect("an id").to_owned();
     let opened = ["approve", &id, "--for", "10m", "--pattern", "command=echo", "--yes"];
-    // Where one file has many names, such as busybox, nobody can tell by it what it does.
-    if daemon.home().run(&opened).stdout().contains("the rule is") {
+    // If the program is a multi-call binary such as busybox, its effect cannot be known from the file, and no
+    // prefix grant is created.
+    if daemon.home().run(&opened).stdout().contains("was created") {
         assert_eq!(run(&["echo", "two", "-n"])["success"], true);
     }
 }
 
 #[test]
-fn a_yes_to_a_rehearsal_is_none_to_the_deed() {
+fn grant_for_a_dry_run_does_not_cover_the_call() {
     let home = asking_home(300);
     home.configure("governance/tools.yaml", "tools:\n  delete_file: {requires_approval: true}\n");
     let daemon = Daemon::start_in(home);

@@ -1,4 +1,4 @@
-//! A person is told that something waits, without a secret and without anything waiting for it.
+//! Notifications about pending approvals: they contain no secret, and no call waits for them.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_program_of_ones_own_is_told_in_two_words() {
+fn notifier_program_gets_title_and_text_without_secrets() {
     let home = asking_home(300);
     let told = home.user().join("told.txt");
     let program = home.user().join("tell.sh");
@@ -29,13 +29,13 @@ fn a_program_of_ones_own_is_told_in_two_words() {
         assert!(Instant::now() < deadline, "nobody was told: {said}");
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert!(said.starts_with("$(touch pwned)|Sinew: a call waits for you|"), "as arguments: {said}");
+    assert!(said.starts_with("$(touch pwned)|Sinew: a call needs your approval|"), "as arguments: {said}");
     assert!(said.contains(&id) && said.contains("write_file"), "{said}");
     assert!(!said.contains(&secret) && !said.contains('\u{1b}'), "{said}");
 }
 
 #[test]
-fn a_program_that_hangs_or_is_not_there_is_in_nobodys_way() {
+fn hanging_or_missing_notifier_delays_nothing() {
     for program in ["[sleep, \"600\"]", "[/no/such/program]"] {
         let home = asking_home(300);
         let file = home.root().join("config/sinew.yaml");

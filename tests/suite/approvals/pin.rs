@@ -1,4 +1,4 @@
-//! The operator's PIN: with one, a process that runs as the same user cannot say yes.
+//! Operator PIN: with a PIN set, another process of the same user cannot approve calls.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Runs `sinew` with these words and this on standard input; its exit code and what it said.
+/// Runs `sinew` with these arguments and this standard input; returns its exit code and output.
 fn run(home: &Home, words: &[&str], input: &str) -> (Option<i32>, String) {
     let mut command = tests::sinew();
     command.args(words).current_dir(home.workspace()).env("SINEW_HOME", home.root()).env("HOME", home.user());
@@ -24,7 +24,7 @@ fn run(home: &Home, words: &[&str], input: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn nothing_is_approved_or_loosened_without_it() {
+fn approval_and_mode_relaxation_need_the_pin() {
     let home = asking_home(300);
     assert_eq!(run(&home, &["init", "--pin", "--pin-stdin"], "correct horse\n").0, Some(0));
     use std::os::unix::fs::PermissionsExt;
@@ -43,12 +43,12 @@ fn nothing_is_approved_or_loosened_without_it() {
     let with = |pin: &str| json!({"id": id, "answer": "approve", "pin": pin});
     let wrong = control.request("control/approvals.decide", &with("wrong horse"));
     assert_eq!(wrong["error"]["data"]["code"], "pin_wrong", "{wrong}");
-    // Taking the file away does not take the PIN away from a daemon that runs.
+    // A running daemon keeps requiring the PIN after its file was removed.
     std::fs::remove_file(&file).unwrap();
     assert_eq!(decide(&mut control, &id, "approve")["error"]["data"]["code"], "pin_needed");
     std::fs::write(&file, kept).unwrap();
 
-    // Less is always allowed; more is not.
+    // A stricter mode needs no PIN; a less strict one does.
     for (mode, answer) in [("LOCKDOWN", "result"), ("RECOVERY", "error"), ("NORMAL", "error")] {
         let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}));
         assert!(set[answer].is_object(), "{mode}: {set}");
@@ -58,13 +58,13 @@ fn nothing_is_approved_or_loosened_without_it() {
         let set = control.request("control/mode.set", &params);
         assert!(set["result"].is_object(), "{mode}: {set}");
     }
-    // Nor is there a way round: from DEGRADED a rule leads on to NORMAL by itself.
+    // DEGRADED needs the PIN too, because a transition rule leads from there to NORMAL.
     let set = |control: &mut Client, mode: &str| {
         control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}))
     };
     assert!(set(&mut control, "ALERT")["result"].is_object());
     assert_eq!(set(&mut control, "DEGRADED")["error"]["data"]["code"], "pin_needed");
-    // The same by the words a person types.
+    // The command line applies the same rules.
     for (mode, input, exit) in
         [("ALERT", "", 0), ("NORMAL", "wrong horse\n", 3), ("NORMAL", "correct horse\n", 0)]
     {
@@ -96,14 +96,14 @@ fn nothing_is_approved_or_loosened_without_it() {
 }
 
 #[test]
-fn guessing_is_slowed_down() {
+fn pin_guessing_is_slowed_down() {
     let home = asking_home(300);
     let (short, said) = run(&home, &["pin", "set", "--pin-stdin"], "25801\n");
     assert!(short != Some(0) && said.contains("6 to 128 characters"), "too easily guessed: {said}");
     assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "258013\n").0, Some(0));
     let kept = std::fs::read_to_string(home.root().join("state/operator-pin")).unwrap();
     assert!(kept.contains("$m=65536,t=3,"), "a guess costs something: {kept}");
-    // The next wrong one makes the one after it wait for longer than this test takes.
+    // After the next wrong PIN the delay is longer than this test runs.
     std::fs::write(home.root().join("state/operator-pin-tries"), r#"{"wrong": 8, "not_before": null}"#)
         .unwrap();
     let daemon = Daemon::start_in(home);
@@ -118,7 +118,7 @@ fn guessing_is_slowed_down() {
     let right = json!({"id": id, "answer": "approve", "pin": "258013"});
     let locked = control.request("control/approvals.decide", &right);
     assert_eq!(locked["error"]["data"]["code"], "pin_locked", "the right one has to wait too: {locked}");
-    // As long as it is on disk, whatever happens to the daemon.
+    // The delay is stored on disk, so that a restart of the daemon does not reset it.
     let tries = daemon.home().root().join("state/operator-pin-tries");
     let counted = std::fs::read_to_string(&tries).unwrap();
     assert!(counted.contains("\"wrong\":9") && !counted.contains("null"), "{counted}");
@@ -130,7 +130,7 @@ fn guessing_is_slowed_down() {
 }
 
 #[test]
-fn what_was_changed_is_taken_back_with_it_alone() {
+fn undo_needs_the_pin() {
     let home = Home::initialised();
     assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "correct horse\n").0, Some(0));
     let daemon = Daemon::start_in(home);
@@ -154,7 +154,7 @@ fn what_was_changed_is_taken_back_with_it_alone() {
     let (exit, said) = run(daemon.home(), &["undo", id, "--pin-stdin"], "correct horse\n");
     assert_eq!(exit, Some(0), "{said}");
     assert!(!file.exists());
-    // The same without a daemon.
+    // The same holds without a daemon.
     let again = daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}));
     let id = again["metadata"]["call_id"].as_str().unwrap();
     let home = daemon.stop();
@@ -165,7 +165,7 @@ fn what_was_changed_is_taken_back_with_it_alone() {
 }
 
 #[test]
-fn a_pin_file_that_cannot_be_read_approves_nothing() {
+fn unreadable_pin_file_approves_nothing() {
     let home = asking_home(300);
     let home = Daemon::start_in(home).stop();
     std::fs::write(home.root().join("state/operator-pin"), "nonsense").unwrap();

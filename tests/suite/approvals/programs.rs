@@ -1,4 +1,5 @@
-//! Cards of the tools of manifests: what is run, word by word, and that a yes is for that.
+//! Approval requests for manifest tools: they show the exact argv and input, and an approval is bound to
+//! them.
 
 use serde_json::json;
 
@@ -41,7 +42,7 @@ tool:
 const SAY: &str = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n";
 
 #[test]
-fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
+fn manifest_tool_request_shows_the_exact_argv() {
     let home = asking_home(300);
     home.configure(
         "governance/tools.yaml",
@@ -84,7 +85,7 @@ fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
     let done = bring(&daemon, "teacher.say_again", &arguments, &id);
     assert_eq!(done["output"], input, "what was shown is what it was told: {done}");
 
-    // A manifest that is another by now is another tool, also once it was accepted.
+    // A changed manifest voids the approval, even after the change was accepted.
     let (id, _) = asked(&daemon, "counter.count_lines", &arguments);
     decide(&mut daemon.control(), &id, "approve");
     let changed = COUNTER.replace("Count lines", "Count all lines");
@@ -94,12 +95,12 @@ fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
     assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
 }
 
-/// What the processor of these tests makes of `{text}`.
+/// Processor of these tests: it replaces `{text}` by its upper-case form.
 const SHOUT: &str = "      process_input: shout\n  executable_knowledge:\n    processors:\n      - id: shout\n        \
                      language: javascript\n        function: |\n          \
                      module.exports = (data) => ({ ...data, text: data.text.toUpperCase() + '!', more: 1 });\n";
 
-/// A manifest of this type whose one command `say` says a text, after a processor.
+/// Returns a manifest of this type whose only command runs a text through the processor and prints it.
 fn shouting(kind: &str, section: &str, more: &str) -> String {
     format!(
         "tool:\n  schema_version: 2.0\n  id: {kind}-shout\n  type: {kind}\n  name: Shout\n  version: 1.0.0\n  \
@@ -109,9 +110,9 @@ fn shouting(kind: &str, section: &str, more: &str) -> String {
     )
 }
 
-/// What a processor makes of the arguments is what the human sees, word by word, and what the tool then gets.
+/// The approval request shows the output of the processor, and the tool receives exactly that.
 #[test]
-fn t155_a_card_shows_what_a_processor_makes_of_the_arguments() {
+fn request_shows_the_output_of_the_processor() {
     let home = asking_home(300);
     let kinds = ["cli", "local", "mcp"];
     let asked_about: String = kinds
@@ -127,7 +128,7 @@ fn t155_a_card_shows_what_a_processor_makes_of_the_arguments() {
     let daemon = Daemon::start_in(home);
     let arguments = json!({"text": "quiet"});
     let given = json!({"text": "QUIET!", "more": 1});
-    let said = format!("gets what the processor `shout` makes of its arguments: {given}");
+    let said = format!("gets arguments rewritten by the processor `shout`: {given}");
     for (kind, shown) in [
         ("cli", format!("argv {}", json!(["echo", "QUIET!"]))),
         ("local", format!("stdin {}", json!({"command": "echo", "arguments": given}))),
@@ -144,9 +145,9 @@ fn t155_a_card_shows_what_a_processor_makes_of_the_arguments() {
     }
 }
 
-/// Nobody is asked about what cannot be foretold.
+/// A call whose effect cannot be computed in advance is refused.
 #[test]
-fn a_processor_that_fails_is_no_question() {
+fn failing_processor_creates_no_approval_request() {
     let home = asking_home(300);
     home.configure(
         "governance/tools.yaml",

@@ -1,4 +1,4 @@
-//! One answer, one execution: whatever is tried, and however often.
+//! An approval is used at most once, whatever a caller tries.
 
 use serde_json::json;
 use tests::Daemon;
@@ -6,7 +6,7 @@ use tests::Daemon;
 use super::*;
 
 #[test]
-fn b52_t156_an_answer_is_used_once_however_often_it_is_brought() {
+fn approval_is_used_once_however_often_it_is_sent() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x", "mode": "append"});
@@ -23,7 +23,8 @@ fn b52_t156_an_answer_is_used_once_however_often_it_is_brought() {
     assert_eq!(done, 1, "{:?}", ends.iter().map(|end| end["error"].clone()).collect::<Vec<_>>());
     let file = daemon.home().workspace().join("a.txt");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
-    // With all as it was when it was asked, what is left to refuse it is that it was used.
+    // Restores the state at the time of the request, so that only the earlier use can be the reason for the
+    // refusal.
     std::fs::remove_file(&file).unwrap();
     let again = with_approval(&mut agent, &arguments, &id);
     assert_eq!(code(&again), "conflict", "{again}");
@@ -32,7 +33,7 @@ fn b52_t156_an_answer_is_used_once_however_often_it_is_brought() {
 }
 
 #[test]
-fn t156_t158_after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_once() {
+fn after_restart_approval_counts_once_and_nothing_runs_alone() {
     let daemon = asking_daemon();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let other = json!({"path": "b.txt", "content": "x"});
@@ -60,7 +61,7 @@ fn t156_t158_after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_
 }
 
 #[test]
-fn t156_t171_what_ran_out_stays_so() {
+fn expired_approval_stays_expired() {
     let daemon = Daemon::start_in(asking_home(6));
     let mut agent = daemon.agent();
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -79,7 +80,7 @@ fn t156_t171_what_ran_out_stays_so() {
 }
 
 #[test]
-fn t156_a_reload_in_between_changes_nothing_or_voids_it() {
+fn reload_keeps_or_voids_an_approval() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -98,7 +99,7 @@ fn t156_a_reload_in_between_changes_nothing_or_voids_it() {
 }
 
 #[test]
-fn a_rule_that_did_not_ask_then_asks_anew() {
+fn rule_that_newly_requires_approval_asks_again() {
     let daemon = Daemon::start_in(asking_home(300));
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -110,7 +111,7 @@ fn a_rule_that_did_not_ask_then_asks_anew() {
 }
 
 #[test]
-fn b52_t156_an_answer_is_for_its_caller_alone() {
+fn approval_is_valid_for_its_caller_only() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -127,7 +128,7 @@ fn b52_t156_an_answer_is_for_its_caller_alone() {
     );
     let refusal = &stolen["result"]["_meta"]["sinew/refusal"];
     assert_eq!(refusal["detail"], "approval_unknown", "{stolen}");
-    // One that nobody ever gave is refused in the same words: an id cannot be tried out.
+    // An unknown id is refused with the same message, so that ids cannot be probed.
     let made_up = with_approval(&mut agent, &arguments, "0000000000");
     assert_eq!((code(&made_up), detail(&made_up)), ("conflict", "approval_unknown"), "{made_up}");
     assert_eq!(made_up["metadata"]["refusal"]["reason"], refusal["reason"]);
@@ -136,7 +137,7 @@ fn b52_t156_an_answer_is_for_its_caller_alone() {
 }
 
 #[test]
-fn t155_whatever_changed_since_is_not_what_was_agreed_to() {
+fn approval_is_void_after_any_change() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     daemon.home().file("a.txt", "old\n");
@@ -161,7 +162,7 @@ fn t155_whatever_changed_since_is_not_what_was_agreed_to() {
             "{other}: {refused}"
         );
     }
-    // The file it was shown against is another by now: another content, or another object with the same.
+    // The file changed after it was shown: other content, or another inode with the same content.
     daemon.home().file("a.txt", "changed\n");
     let refused = with_approval(&mut daemon.agent(), &agreed, &id);
     assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
@@ -183,7 +184,7 @@ fn t155_whatever_changed_since_is_not_what_was_agreed_to() {
 }
 
 #[test]
-fn t159_a_waiting_call_whose_file_changed_is_asked_about_anew() {
+fn waiting_call_whose_file_changed_is_asked_again() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     daemon.home().file("a.txt", "old\n");
@@ -207,7 +208,7 @@ fn t159_a_waiting_call_whose_file_changed_is_asked_about_anew() {
 }
 
 #[test]
-fn a_card_that_was_changed_on_disk_cannot_be_agreed_to() {
+fn request_changed_on_disk_cannot_be_approved() {
     let daemon = asking_daemon();
     let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
     let card = daemon.home().root().join(format!("state/approvals/{id}.json"));

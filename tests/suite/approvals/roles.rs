@@ -1,4 +1,4 @@
-//! Only the operator's door decides.
+//! Only the control socket accepts decisions.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const METHODS: [&str; 7] = [
 ];
 
 #[test]
-fn b52_t157_an_agents_connection_cannot_answer() {
+fn agent_connection_cannot_decide() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
@@ -27,7 +27,7 @@ fn b52_t157_an_agents_connection_cannot_answer() {
         let refused = agent.request(name, &json!({"id": id, "answer": "approve"}));
         assert_eq!(refused["error"]["data"]["code"], "unknown_method", "{name}: {refused}");
     }
-    // Nor can a tool's name, an alias or an argument.
+    // Tool names, aliases and arguments do not lead to the decision either.
     for tool in ["approve", "sinew_approve", "control/approvals.decide", "mcp__sinew__approve"] {
         let refused = agent.execute(tool, &json!({"id": id, "answer": "approve"}));
         assert_eq!(code(&refused), "unknown_tool", "{refused}");
@@ -42,7 +42,7 @@ fn b52_t157_an_agents_connection_cannot_answer() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn t157_a_confined_child_reaches_neither_the_socket_nor_the_cards() {
+fn sandboxed_child_reaches_no_socket_and_no_request() {
     let home = asking_home(300);
     let mut tools = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
     tools.push_str("  run_command: {allowed_commands: [python3, sinew, cat, ls]}\n");

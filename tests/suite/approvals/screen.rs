@@ -1,10 +1,10 @@
-//! Nothing but printable characters reaches the screen, from whatever field of a question.
+//! Only printable characters of an approval request reach the terminal, whichever field they come from.
 
 use serde_json::json;
 
 use super::*;
 
-/// What a terminal would act on, hide, or take for space.
+/// Characters that a terminal would execute, hide, or show as a space.
 const HOSTILE: [&str; 14] = [
     "\u{1b}[2K\u{1b}[1A",
     "\u{1b}]0;title\u{7}",
@@ -29,7 +29,7 @@ fn is_printable(c: char) -> bool {
 }
 
 #[test]
-fn t161_t162_every_field_is_escaped_on_every_way_to_the_screen() {
+fn every_field_is_escaped_on_every_output() {
     let daemon = asking_daemon();
     let hostile = HOSTILE.concat();
     let mut agent = daemon.agent();
@@ -71,7 +71,7 @@ fn t161_t162_every_field_is_escaped_on_every_way_to_the_screen() {
     );
 }
 
-/// The same for whatever shows what happened.
+/// Checks the commands that show past calls in the same way.
 fn looks_back(daemon: &Daemon, agent: &mut Client, hostile: &str) {
     agent.execute(&format!("tool{hostile}"), &json!({}));
     let name = format!("s{}", hostile.replace('/', ""));

@@ -1,4 +1,4 @@
-//! At a terminal: what a person is asked there, and that nothing but what can be seen gets onto it.
+//! Approval prompts at a terminal: their content, and that only visible characters are printed.
 
 use serde_json::json;
 use tests::Terminal;
@@ -6,24 +6,24 @@ use tests::Terminal;
 use super::*;
 
 #[test]
-fn a_call_without_a_daemon_asks_about_itself_and_nobody_elses() {
+fn call_without_daemon_prompts_for_itself_only() {
     let daemon = asking_daemon();
     let theirs = ask(&mut daemon.agent(), &json!({"path": "theirs.txt", "content": "x"}));
     let home = daemon.stop();
     let mut terminal = Terminal::run(&home, &["call", "write_file", "path=mine.txt", "content=x"]);
-    let screen = terminal.until("let it run?");
+    let screen = terminal.until("approve this call?");
     assert!(screen.contains("mine.txt") && !screen.contains("theirs.txt"), "{screen}");
     terminal.press("y\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains("theirs.txt") && home.workspace().join("mine.txt").exists(), "{screen}");
-    // The other one is as it was; and a call that brings it is asked about it.
+    // The other request is still pending.
     let daemon = Daemon::start_in(home);
     assert_eq!(question(&mut daemon.control()), theirs);
 }
 
 #[test]
-fn t161_the_watch_shows_a_hostile_call_with_visible_characters_only() {
+fn watch_shows_a_hostile_call_with_visible_characters_only() {
     let daemon = asking_daemon();
     let hostile = "\u{1b}[1A\u{1b}]0;title\u{7}\r\u{8}\u{9b}31m\u{202e}\u{200b}\u{e0041}\u{a0}\u{3000}";
     let content = format!("start{hostile}end\n");
@@ -31,7 +31,7 @@ fn t161_the_watch_shows_a_hostile_call_with_visible_characters_only() {
     let mut terminal = Terminal::run(daemon.home(), &["approvals", "watch"]);
     let mut screen = terminal.until("q quit");
     terminal.press("x");
-    screen.push_str(&terminal.until("why you are asked"));
+    screen.push_str(&terminal.until("why write_file needs approval"));
     terminal.press("q");
     screen.push_str(&terminal.until("q quit"));
     terminal.press("q");
@@ -45,33 +45,27 @@ fn t161_the_watch_shows_a_hostile_call_with_visible_characters_only() {
 }
 
 #[test]
-fn init_offers_a_pin_to_the_person_at_the_terminal() {
+fn init_warns_without_a_pin_and_prompts_only_if_asked() {
     let pin = |home: &Home| home.root().join("state/operator-pin");
     let home = Home::new();
-    let mut terminal = Terminal::run(&home, &["init"]);
-    terminal.until("set one now? [y/N]");
-    terminal.press("\n");
-    let (code, screen) = terminal.end();
+    // Without `--pin` nothing is read from the terminal, so the next typed line reaches the shell.
+    let (code, screen) = Terminal::run(&home, &["init"]).end();
     assert_eq!(code, Some(0), "{screen}");
-    assert!(screen.contains("`sinew pin set`") && !pin(&home).exists(), "{screen}");
-    let mut terminal = Terminal::run(&home, &["init"]);
-    terminal.until("set one now? [y/N]");
-    terminal.press("y\n");
-    for question in ["new operator PIN", "the same again"] {
-        terminal.until(question);
+    assert!(screen.contains("no operator PIN is set") && screen.contains("`sinew pin set`"), "{screen}");
+    assert!(!pin(&home).exists() && !screen.contains("[y/N]"), "{screen}");
+    let mut terminal = Terminal::run(&home, &["init", "--pin"]);
+    for prompt in ["new operator PIN", "new operator PIN again"] {
+        terminal.until(prompt);
         terminal.press("correct horse\n");
     }
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(0), "{screen}");
     assert!(pin(&home).exists() && !screen.contains("horse"), "{screen}");
-    // Whoever has one is not asked again, and where nobody can be asked nobody is.
-    for home in [home, Home::new()] {
-        let told = home.run(&["init"]).must_exit(0);
-        assert!(!told.stderr().contains("[y/N]"), "{told}");
-    }
+    let again = home.run(&["init"]).must_exit(0);
+    assert!(!again.stderr().contains("no operator PIN"), "{again}");
 }
 
-/// The screen without what the view itself writes to move, clear and colour.
+/// Returns the screen without the escape sequences that the view itself writes to move, clear and colour.
 fn without_our_own(screen: &str) -> String {
     let mut out = String::new();
     let mut rest = screen;

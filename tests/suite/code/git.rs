@@ -1,4 +1,4 @@
-//! `git_status`, `git_diff` and `git_log` on ordinary repositories: what they say is what git says.
+//! `git_status`, `git_diff` and `git_log` on ordinary repositories: their output agrees with git's.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-/// Git by hand, as the owner of the repository uses it.
-pub(super) fn git(folder: &Path, words: &[&str]) -> String {
+/// Runs git directly, as the owner of the repository would.
+pub(crate) fn git(folder: &Path, words: &[&str]) -> String {
     let mut command = Command::new("git");
     command
         .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"])
@@ -22,8 +22,8 @@ pub(super) fn git(folder: &Path, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A repository in the workspace with one commit of two files.
-pub(super) fn repository(home: &Home, name: &str) -> std::path::PathBuf {
+/// Creates a repository in the workspace with one commit of two files.
+pub(crate) fn repository(home: &Home, name: &str) -> std::path::PathBuf {
     let folder = home.workspace().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     git(&folder, &["init", "-q"]);
@@ -34,13 +34,14 @@ pub(super) fn repository(home: &Home, name: &str) -> std::path::PathBuf {
     folder
 }
 
-/// A rule about one of git's commands holds however it is asked for, and the shipped policy knows no way to ask.
+/// A rule that forbids a git subcommand applies to every way to invoke it. The shipped policy allows no git
+/// command.
 #[test]
-fn a_forbidden_command_of_git_has_no_other_name() {
+fn forbidden_git_subcommand_has_no_alias() {
     let forbidding = "tools:\n  run_command:\n    allowed_commands: [git, env, sh]\n    \
                       forbidden_commands: [sudo, {argv: [git, push]}]\n";
     for (tools, detail) in [(Some(forbidding), "forbidden_command"), (None, "not_listed")] {
-        // So many refusals are an alarm otherwise.
+        // This many refusals would otherwise raise the mode.
         let home = Home::initialised().without_alarms();
         if let Some(tools) = tools {
             home.configure("governance/tools.yaml", tools);
@@ -75,7 +76,8 @@ fn a_forbidden_command_of_git_has_no_other_name() {
             let said = (&refusal["code"], &refusal["detail"]);
             assert_eq!(said, (&json!("command_not_allowed"), &json!(detail)), "{words:?}: {refusal}");
         }
-        // As shipped, git runs for nobody: a filter that the repository names would run with it.
+        // The shipped policy does not allow `git` in `run_command`, because a filter that the repository
+        // configures would run with it.
         let status = run(&["git", "status", "--short"]);
         match tools {
             Some(_) => assert_eq!(status["output"]["exit_code"], 0, "{status}"),
@@ -89,7 +91,7 @@ pub(super) fn ask(daemon: &Daemon, tool: &str, arguments: &Value) -> Value {
     daemon.agent().execute(tool, arguments)
 }
 
-/// The paths of a status, with what they are.
+/// Returns path, staged state and unstaged state of every entry.
 fn told(result: &Value) -> Vec<(String, String, String)> {
     assert_eq!(result["success"], true, "{result}");
     let word = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
@@ -102,7 +104,7 @@ fn entry(path: &str, staged: &str, unstaged: &str) -> (String, String, String) {
 }
 
 #[test]
-fn a_status_says_what_differs_and_changes_nothing() {
+fn status_reports_differences_and_changes_nothing() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     let daemon = Daemon::start_in(home);
@@ -140,7 +142,7 @@ fn a_status_says_what_differs_and_changes_nothing() {
 }
 
 #[test]
-fn a_diff_is_the_one_that_was_asked_for() {
+fn diff_matches_its_arguments() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     std::fs::write(repo.join("a.txt"), "one\n2\n").unwrap();
@@ -170,7 +172,7 @@ fn a_diff_is_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn what_may_not_be_read_is_in_no_diff_and_no_status() {
+fn forbidden_file_is_in_no_diff_and_no_status() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     std::fs::write(repo.join(".env"), "TOKEN=canary-before\n").unwrap();
@@ -192,7 +194,7 @@ fn what_may_not_be_read_is_in_no_diff_and_no_status() {
 }
 
 #[test]
-fn a_log_is_read_in_parts() {
+fn log_is_read_in_pages() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     std::fs::write(repo.join("b.txt"), "B\n").unwrap();
@@ -217,7 +219,7 @@ fn a_log_is_read_in_parts() {
 }
 
 #[test]
-fn what_is_no_repository_is_said_to_be_none() {
+fn folder_without_a_repository_is_reported() {
     let home = Home::initialised();
     home.file("file", "x");
     std::fs::create_dir(home.workspace().join("plain")).unwrap();

@@ -1,4 +1,5 @@
-//! Repositories that want something run, or something read that is not theirs. Each way is shown to work by hand first.
+//! Repositories that try to run a program or to read files outside. The attacks that plain git performs are
+//! first shown to work with it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,8 @@ use tests::{Daemon, Home};
 
 use super::git::{ask, git, repository};
 
-/// A program that leaves a mark beside itself, and ends the git that started it: in walls that let nothing be written,
-/// that is the mark.
+/// Creates a program that writes a mark beside itself and kills the git process that started it. In a sandbox
+/// without write access, the killed git is the mark.
 fn marker(home: &Home) -> (PathBuf, PathBuf) {
     let mark = home.workspace().join("mark");
     let program =
@@ -18,14 +19,14 @@ fn marker(home: &Home) -> (PathBuf, PathBuf) {
     (program, mark)
 }
 
-/// Same size, another time: git must look into the file, and sends it through its filter to do so.
+/// Keeps the size and changes the modification time, so that git has to read the file, through its filter.
 fn touch(file: &Path) {
     let content = std::fs::read(file).unwrap();
     std::fs::remove_file(file).unwrap();
     std::fs::write(file, content).unwrap();
 }
 
-/// The ways in which a repository has git run a program.
+/// Plants one of the settings by which a repository makes git run a program.
 fn plant(repo: &Path, way: &str, program: &str) {
     let set = |key: &str, value: &str| drop(git(repo, &["config", key, value]));
     let hook = |name: &str| {
@@ -74,7 +75,7 @@ fn plant(repo: &Path, way: &str, program: &str) {
 }
 
 #[test]
-fn nothing_of_a_repository_runs_while_it_looks_at_files() {
+fn no_repository_program_runs_while_files_are_read() {
     nothing_runs(
         &["fsmonitor", "hook", "clean filter", "process filter"],
         &["fsmonitor", "hook", "clean filter"],
@@ -82,13 +83,13 @@ fn nothing_of_a_repository_runs_while_it_looks_at_files() {
 }
 
 #[test]
-fn no_filter_runs_however_it_is_named() {
+fn no_filter_runs_however_it_is_configured() {
     let ways = ["filter in info/attributes", "filter with = in its name", "filter by include"];
     nothing_runs(&ways, &ways);
 }
 
 #[test]
-fn nothing_of_a_repository_runs_to_show_differences() {
+fn no_repository_program_runs_for_a_diff() {
     nothing_runs(
         &["textconv", "diff driver", "external diff"],
         &["textconv", "diff driver", "external diff"],
@@ -96,11 +97,12 @@ fn nothing_of_a_repository_runs_to_show_differences() {
 }
 
 #[test]
-fn no_setting_of_a_repository_has_anything_run() {
+fn no_repository_setting_starts_a_program() {
     nothing_runs(&["pager", "alias", "ssh command", "signature"], &[]);
 }
 
-/// Asks all three tools about a repository of each way; those that `work` are first seen to do something by hand.
+/// Calls all three tools on a repository of each kind. The kinds in `work` are first shown to run the program
+/// with plain git.
 fn nothing_runs(ways: &[&str], work: &[&str]) {
     let home = Home::initialised();
     let (program, mark) = marker(&home);
@@ -133,7 +135,7 @@ fn nothing_runs(ways: &[&str], work: &[&str]) {
 }
 
 #[test]
-fn a_required_filter_that_always_fails_is_not_asked() {
+fn required_filter_that_always_fails_is_not_run() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     git(&repo, &["config", "filter.no.clean", "false"]);
@@ -149,7 +151,7 @@ fn a_required_filter_that_always_fails_is_not_asked() {
 }
 
 #[test]
-fn a_submodule_has_nothing_run_either() {
+fn submodule_starts_no_program() {
     let home = Home::initialised();
     let (program, mark) = marker(&home);
     let inner = repository(&home, "inner");
@@ -175,7 +177,7 @@ fn a_submodule_has_nothing_run_either() {
 }
 
 #[test]
-fn a_repository_with_a_part_elsewhere_is_refused() {
+fn repository_with_parts_outside_is_refused() {
     let home = Home::initialised();
     let outside = home.user().canonicalize().unwrap().join("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -219,7 +221,7 @@ fn a_repository_with_a_part_elsewhere_is_refused() {
 }
 
 #[test]
-fn no_word_of_a_caller_is_an_option_or_a_pattern() {
+fn caller_argument_is_never_an_option_or_a_pattern() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     std::fs::write(repo.join("a.txt"), "changed\n").unwrap();

@@ -1,4 +1,4 @@
-//! `run_linter`: complaints in one shape, and programs that are not taken from where anybody could have put them.
+//! `run_linter`: diagnostics in one format, and no linter is taken from a folder that a caller can write to.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ fn lint(daemon: &Daemon, arguments: &Value) -> Value {
 }
 
 #[test]
-fn ruff_of_the_project_says_what_is_wrong_and_changes_nothing() {
+fn project_ruff_reports_problems_and_changes_nothing() {
     let Some(packages) = packages(&["ruff"]) else { return };
     let home = Home::initialised();
     packages.install(&home, "project");
@@ -47,14 +47,14 @@ fn ruff_of_the_project_says_what_is_wrong_and_changes_nothing() {
 }
 
 #[test]
-fn a_program_that_only_a_workspace_has_is_not_run() {
+fn linter_found_only_in_a_workspace_is_not_run() {
     let home = Home::initialised();
     let mark = home.workspace().join("mark");
     let script = format!("#!/bin/sh\necho ran >> '{}'\necho 'ruff 1.0'\n", mark.display());
     for folder in ["", "bin", "node_modules/.bin", "env/bin", ".venv/bin"] {
         std::fs::create_dir_all(home.workspace().join("project").join(folder)).unwrap();
         for name in ["ruff", "mypy", "cargo"] {
-            // `.venv` has no pyvenv.cfg, so it is a folder like any other.
+            // `.venv` has no pyvenv.cfg, so it is an ordinary folder.
             let path = home.file(&format!("project/{folder}/{name}"), &script);
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }

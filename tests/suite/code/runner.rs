@@ -1,4 +1,4 @@
-//! `run_tests`: ordinary projects, and projects whose tests want out.
+//! `run_tests`: ordinary projects, and projects whose tests try to escape the sandbox.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ const TESTS: &str = "import pytest\n\
     def test_broken(broken): pass\n";
 
 #[test]
-fn tests_of_a_project_are_counted_and_failures_explained() {
+fn project_tests_are_counted_and_failures_explained() {
     let Some(packages) = packages(PYTEST) else { return };
     let home = Home::initialised();
     packages.install(&home, "project");
@@ -61,7 +61,7 @@ fn tests_of_a_project_are_counted_and_failures_explained() {
 }
 
 #[test]
-fn a_project_without_tests_and_one_that_cannot_run_are_told_apart() {
+fn missing_tests_and_a_failed_run_are_distinct() {
     let Some(packages) = packages(PYTEST) else { return };
     let home = Home::initialised();
     packages.install(&home, "empty");
@@ -75,7 +75,7 @@ fn a_project_without_tests_and_one_that_cannot_run_are_told_apart() {
     assert!(broken["error"].as_str().unwrap().contains("no_such_module"), "{broken}");
 }
 
-/// What hostile tests try; each line is what it got hold of.
+/// Hostile test file: each line that it prints is something it could reach.
 const HOSTILE: &str = r#"
 import os, socket, subprocess, sys, time
 got = []
@@ -107,7 +107,7 @@ if os.fork() == 0:
 "#;
 
 #[test]
-fn hostile_tests_get_hold_of_nothing_and_leave_nothing_behind() {
+fn hostile_tests_reach_nothing_and_leave_nothing_behind() {
     let Some(packages) = packages(PYTEST) else { return };
     let home = Home::initialised();
     packages.install(&home, "project");
@@ -139,7 +139,7 @@ fn hostile_tests_get_hold_of_nothing_and_leave_nothing_behind() {
     until("it is gone", || !is_running(&word));
 }
 
-/// Whether a process has this word on its command line.
+/// Returns true if a process has this word on its command line.
 fn is_running(word: &str) -> bool {
     let own = std::process::id().to_string();
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
@@ -153,9 +153,9 @@ fn is_running(word: &str) -> bool {
 }
 
 #[test]
-fn an_npm_script_is_run_and_its_counts_are_read() {
+fn npm_script_is_run_and_its_counts_are_read() {
     if !std::path::Path::new("/usr/bin/npm").exists() {
-        eprintln!("skipped: there is no /usr/bin/npm");
+        tests::left_out("there is no /usr/bin/npm");
         return;
     }
     let home = Home::initialised();

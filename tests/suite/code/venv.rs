@@ -1,5 +1,5 @@
-//! A virtual environment in a workspace, made from what the machine has. The tests run as a user who may not be allowed to
-//! read the place where it has it, so it is copied while that is still possible.
+//! A virtual environment in a workspace, built from the packages of this machine. The tests run as a user who
+//! may not be able to read those packages, so they are copied before root is dropped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,19 +7,20 @@ use std::process::Command;
 use tempfile::TempDir;
 use tests::Home;
 
-/// The interpreter that everybody can run.
+/// Interpreter that every user can run.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// What a virtual environment is made from.
-pub(super) struct Packages {
+/// Copied packages for a virtual environment.
+pub(crate) struct Packages {
     folder: TempDir,
 }
 
-/// Copies these modules, and ruff if it is wanted; to be called before anything else, while this process is what it was
-/// started as. Nothing, with the reason printed, where the machine does not have them.
-pub(super) fn packages(modules: &[&str]) -> Option<Packages> {
+/// Copies these modules, and ruff if it is among them. It must run before root is dropped. Returns nothing
+/// and prints the reason if the machine lacks one of them.
+pub(crate) fn packages(modules: &[&str]) -> Option<Packages> {
     let folder = tempfile::Builder::new().prefix("sinew-packages-").tempdir().expect("a folder");
     open_to_all(folder.path());
+    let python = python_with_packages();
     for module in modules {
         let place = if *module == "ruff" {
             "ruff.find_ruff_bin()"
@@ -28,13 +29,12 @@ pub(super) fn packages(modules: &[&str]) -> Option<Packages> {
         };
         let code =
             format!("import importlib\nm = ruff = importlib.import_module('{module}')\nprint({place})");
-        let found = Command::new("python3")
-            .args(["-c", &code])
-            .output()
-            .ok()
-            .filter(|output| output.status.success());
+        let found =
+            Command::new(&python).args(["-c", &code]).output().ok().filter(|output| output.status.success());
         let Some(found) = found else {
-            eprintln!("skipped: `python3` here has no module `{module}`; `pip install {module}` brings it");
+            tests::left_out(&format!(
+                "`python3` here has no module `{module}`; `pip install {module}` brings it"
+            ));
             return None;
         };
         let from = String::from_utf8_lossy(&found.stdout).trim().to_owned();
@@ -44,15 +44,22 @@ pub(super) fn packages(modules: &[&str]) -> Option<Packages> {
             .status();
         assert!(copied.expect("cp").success(), "{from}");
     }
-    // Made for another interpreter, and half of what there is to copy.
+    // Compiled for another interpreter, and half of the bytes to copy.
     let mut remove = Command::new("find");
     remove.arg(folder.path()).args(["-name", "__pycache__", "-prune", "-exec", "rm", "-r", "{}", "+"]);
     assert!(remove.status().expect("find").success());
     if !Path::new(PYTHON).exists() {
-        eprintln!("skipped: there is no {PYTHON}");
+        tests::left_out(&format!("there is no {PYTHON}"));
         return None;
     }
     Some(Packages { folder })
+}
+
+/// The interpreter for which `cargo xtask test` installs the packages, else the one on the search path.
+fn python_with_packages() -> PathBuf {
+    let installed =
+        std::env::var_os("SINEW_PROGRAMS").map(|folder| Path::new(&folder).join("python/bin/python"));
+    installed.filter(|python| python.exists()).unwrap_or_else(|| "python3".into())
 }
 
 fn open_to_all(folder: &Path) {
@@ -60,8 +67,8 @@ fn open_to_all(folder: &Path) {
 }
 
 impl Packages {
-    /// Makes `.venv` in a folder of the workspace.
-    pub(super) fn install(&self, home: &Home, project: &str) -> PathBuf {
+    /// Creates `.venv` in a folder of the workspace.
+    pub(crate) fn install(&self, home: &Home, project: &str) -> PathBuf {
         let venv = home.workspace().join(project).join(".venv");
         let (bin, lib) = (venv.join("bin"), venv.join("lib").join(version()).join("site-packages"));
         std::fs::create_dir_all(&bin).unwrap();
@@ -90,13 +97,13 @@ impl Packages {
     }
 }
 
-/// `python3.11`
+/// Returns the interpreter's name with its version, such as `python3.11`.
 fn version() -> String {
     let code = "import sys; print('python%d.%d' % sys.version_info[:2])";
     let output = Command::new(PYTHON).args(["-c", code]).output().expect("python");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// What pytest is made of.
-pub(super) const PYTEST: &[&str] =
+/// Modules that pytest needs.
+pub(crate) const PYTEST: &[&str] =
     &["pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"];

@@ -1,4 +1,5 @@
-//! What `sinew init` and `sinew workspace` do to the files of a home, and what they leave alone.
+//! Changes that `sinew init` and `sinew workspace` make to the files of a home, and the files they leave
+//! unchanged.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,7 +23,7 @@ fn kept_beside(file: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn init_writes_what_can_be_edited_and_keeps_what_was() {
+fn init_writes_editable_files_and_keeps_existing_ones() {
     let home = Home::new();
     let first = home.run(&["init"]).must_exit(0);
     let config = home.root().join("config");
@@ -41,7 +42,7 @@ fn init_writes_what_can_be_edited_and_keeps_what_was() {
 }
 
 #[test]
-fn init_writes_the_schemas_that_the_files_point_to() {
+fn init_writes_the_schemas_that_the_files_refer_to() {
     let home = Home::initialised();
     let governance = home.root().join("config/governance");
     for name in ["modes", "tools", "safety", "guardrails"] {
@@ -60,7 +61,7 @@ fn init_writes_the_schemas_that_the_files_point_to() {
 }
 
 #[test]
-fn init_never_overwrites_what_it_cannot_read() {
+fn init_never_overwrites_a_file_it_cannot_read() {
     let home = Home::initialised();
     let file = home.root().join("config/governance/tools.yaml");
     let strange = b"# caf\xe9\n".as_slice();
@@ -84,7 +85,7 @@ fn init_never_overwrites_what_it_cannot_read() {
 }
 
 #[test]
-fn settings_that_lead_nowhere_are_not_taken_for_missing() {
+fn dangling_settings_link_is_not_a_missing_file() {
     let home = Home::initialised();
     let file = home.root().join("config/sinew.yaml");
     std::fs::remove_file(&file).unwrap();
@@ -94,7 +95,7 @@ fn settings_that_lead_nowhere_are_not_taken_for_missing() {
     assert!(file.is_symlink(), "the link was replaced");
 }
 
-/// Every key of the schema, as far down as there are names.
+/// Collects every named key of the schema, recursively.
 fn keys(schema: &Value, at: &Value, found: &mut Vec<String>) {
     let target = at["$ref"].as_str().and_then(|place| schema.pointer(place.trim_start_matches('#')));
     let at = target.unwrap_or(at);
@@ -105,7 +106,7 @@ fn keys(schema: &Value, at: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn the_settings_file_shows_every_setting() {
+fn settings_file_shows_every_setting() {
     let home = Home::initialised();
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     let schema = home.run(&["schema", "settings"]).must_exit(0).json();
@@ -147,7 +148,7 @@ fn workspaces_are_added_listed_and_removed() {
 }
 
 #[test]
-fn a_workspace_is_the_folder_however_it_is_written() {
+fn workspace_is_the_same_folder_in_any_spelling() {
     let home = Home::initialised();
     let user = home.user().canonicalize().unwrap();
     std::fs::create_dir(user.join("real")).unwrap();
@@ -174,14 +175,14 @@ fn a_workspace_is_the_folder_however_it_is_written() {
 }
 
 #[test]
-fn a_link_does_not_choose_the_folder() {
+fn symlink_does_not_choose_the_workspace() {
     let home = Home::initialised();
     let (work, user) = (home.workspace(), home.user().canonicalize().unwrap());
     let inner = work.join("a/sub");
     std::fs::create_dir_all(&inner).unwrap();
     home.run(&["workspace", "add", inner.to_str().unwrap()]).must_exit(0);
     home.run(&["check"]).must_exit(0);
-    // Whoever may write in the outer workspace puts another folder in the place of the inner one.
+    // A caller that can write in the outer workspace replaces the inner one by another folder.
     let secret = user.join("secret");
     std::fs::create_dir(&secret).unwrap();
     std::fs::write(secret.join("key.txt"), "x").unwrap();
@@ -196,12 +197,12 @@ fn a_link_does_not_choose_the_folder() {
     }
     home.run(&["check"]).must_exit(7);
     let named = home.run(&["workspace", "add", inner.to_str().unwrap()]).must_exit(0);
-    assert!(named.stderr().contains("by its own name"), "{named}");
+    assert!(named.stderr().contains("by its canonical path"), "{named}");
     assert_eq!(listed(&home)[1]["path"], secret.display().to_string(), "and it is shown what it is");
 }
 
 #[test]
-fn a_read_only_workspace_refuses_writes() {
+fn read_only_workspace_refuses_writes() {
     let home = Home::initialised();
     let work = home.workspace().display().to_string();
     home.run(&["workspace", "add", "--read-only", &work]).must_exit(0);
@@ -211,7 +212,7 @@ fn a_read_only_workspace_refuses_writes() {
 }
 
 #[test]
-fn a_home_that_others_can_exchange_is_not_trusted() {
+fn home_that_other_users_can_replace_is_not_trusted() {
     let home = Home::initialised();
     let mode = |bits| std::fs::set_permissions(home.user(), Permissions::from_mode(bits)).unwrap();
     for (bits, code) in [(0o770, 7), (0o757, 7), (0o755, 0), (0o1777, 0)] {
@@ -223,7 +224,7 @@ fn a_home_that_others_can_exchange_is_not_trusted() {
 }
 
 #[test]
-fn every_setting_is_shown_with_its_origin_and_without_its_secrets() {
+fn settings_show_their_origin_and_no_secrets() {
     let home = Home::initialised();
     home.configure("sinew.yaml", "limits:\n  max_connections: 9\notlp:\n  headers: {x-key: hunter2}\n");
     let run = home.run(&["config", "show", "--origin"]).must_exit(0);

@@ -1,4 +1,4 @@
-//! `sinew doctor`: one row a check, with its cause and the way out; it changes nothing.
+//! `sinew doctor`: one row per check, with cause and remedy. It changes nothing.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -17,7 +17,7 @@ fn standing(told: &Value, check: &str) -> String {
 }
 
 #[test]
-fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
+fn every_area_has_rows_and_a_healthy_machine_passes() {
     let daemon = Daemon::start();
     let told = daemon.home().run(&["doctor", "--json"]).must_exit(0).json();
     let areas: Vec<String> = rows(&told).into_iter().map(|(area, ..)| area).collect();
@@ -35,25 +35,25 @@ fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
     ] {
         assert!(areas.iter().any(|one| one == area), "{area} is missing: {told}");
     }
-    for check in ["answers and records", "agents' door", "your own door", "service"] {
+    for check in ["answers and records", "agent socket", "control socket", "service"] {
         assert_eq!(standing(&told, check), "good", "{check}: {told}");
     }
     let limits = told["checks"].as_array().expect("checks").iter();
-    let limits: Vec<&Value> = limits.filter(|row| row["check"] == "limits of a run as a whole").collect();
+    let limits: Vec<&Value> = limits.filter(|row| row["check"] == "resource limits of a run").collect();
     let [limits] = limits[..] else { panic!("one line: {told}") };
     let found = limits["found"].as_str().expect("a cause");
     let (by, expected) = match limits["standing"].as_str() {
-        Some("good") => ("by the kernel: ", "what is held"),
-        _ => ("by a watcher, without control groups: ", "why the kernel does not"),
+        Some("good") => ("enforced by the kernel: ", "what is held"),
+        _ => ("enforced by a watcher, without control groups: ", "why the kernel does not"),
     };
     assert!(found.strip_prefix(by).is_some_and(|cause| !cause.is_empty()), "{expected}: {limits}");
     assert_eq!((&told["schema_version"], &told["ok"]), (&Value::from(1), &Value::from(true)));
     let page = daemon.home().run(&["doctor"]).must_exit(0).stdout();
-    assert!(page.contains("Sinew can do its work here") && page.contains("sinew pin set"), "{page}");
+    assert!(page.contains("no problems found") && page.contains("sinew pin set"), "{page}");
 }
 
 #[test]
-fn what_stands_in_the_way_is_named_with_the_way_out_and_left_as_it_is() {
+fn problem_is_named_with_its_remedy_and_left_unchanged() {
     let home = Home::initialised();
     let state = home.root().join("state");
     std::fs::create_dir_all(&state).unwrap();
@@ -69,7 +69,7 @@ fn what_stands_in_the_way_is_named_with_the_way_out_and_left_as_it_is() {
 }
 
 #[test]
-fn a_collector_is_tried_and_its_password_is_not_shown() {
+fn collector_is_tried_and_its_password_is_not_shown() {
     let home = Home::initialised();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://user:hunter2hunter2@{}", listener.local_addr().unwrap());
@@ -83,25 +83,25 @@ fn a_collector_is_tried_and_its_password_is_not_shown() {
 }
 
 #[test]
-fn a_door_that_is_open_gone_or_no_door_is_told() {
+fn open_missing_or_invalid_socket_is_reported() {
     let daemon = Daemon::start();
     let look = || daemon.home().run(&["doctor", "--json"]).json();
     let (agents, own) = (daemon.home().socket("agent.sock"), daemon.home().socket("control.sock"));
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o666)).unwrap();
-    assert_eq!(standing(&look(), "your own door"), "bad");
+    assert_eq!(standing(&look(), "control socket"), "bad");
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::remove_file(&agents).unwrap();
     let told = look();
     assert_eq!(
-        (standing(&told, "agents' door"), standing(&told, "your own door")),
+        (standing(&told, "agent socket"), standing(&told, "control socket")),
         ("bad".into(), "good".into())
     );
     std::fs::write(&agents, "not a socket").unwrap();
-    assert_eq!(standing(&look(), "agents' door"), "bad");
+    assert_eq!(standing(&look(), "agent socket"), "bad");
 }
 
 #[test]
-fn a_file_that_only_looks_like_a_rule_is_told() {
+fn file_that_only_resembles_a_rule_file_is_reported() {
     let home = Home::initialised();
     assert!(!rows(&home.run(&["doctor", "--json"]).json()).iter().any(|(_, what, _)| what == "models.yaml"));
     home.configure("governance/models.yaml", "models: {}\n");

@@ -1,16 +1,16 @@
-//! The mode, shown and changed from the command line.
+//! Show and change the mode from the command line.
 
 use serde_json::json;
 use tests::{Daemon, Home};
 
 #[test]
-fn the_mode_is_shown_changed_and_on_record() {
+fn mode_is_shown_changed_and_recorded() {
     let daemon = Daemon::start();
     let home = daemon.home();
     assert_eq!(home.run(&["mode", "get"]).must_exit(0).stdout(), "NORMAL\n");
     let set = home.run(&["mode", "set", "ALERT", "--reason", "odd mails"]).must_exit(0);
     assert_eq!(set.stdout(), "NORMAL → ALERT\n");
-    assert_eq!(home.run(&["mode", "set", "ALERT"]).must_exit(0).stdout(), "ALERT (as before)\n");
+    assert_eq!(home.run(&["mode", "set", "ALERT"]).must_exit(0).stdout(), "ALERT (unchanged)\n");
     let shown = home.run(&["mode", "get", "--json"]).must_exit(0).json();
     assert_eq!(shown, json!({"mode": "ALERT", "schema_version": 1}));
     let change = home.records().into_iter().find(|record| record["kind"] == "mode").expect("it is on record");
@@ -19,7 +19,7 @@ fn the_mode_is_shown_changed_and_on_record() {
 }
 
 #[test]
-fn lockdown_stops_what_changes_the_machine_until_a_human_ends_it() {
+fn lockdown_refuses_changes_until_the_operator_ends_it() {
     let daemon = Daemon::start();
     let home = daemon.home();
     home.file("a.txt", "x");
@@ -39,7 +39,7 @@ fn lockdown_stops_what_changes_the_machine_until_a_human_ends_it() {
 }
 
 #[test]
-fn a_mode_that_cannot_be_set_says_why() {
+fn rejected_mode_change_reports_why() {
     let home = Home::initialised();
     for words in [["mode", "get"].as_slice(), &["mode", "set", "ALERT"], &["lockdown"]] {
         let absent = home.run(words).must_exit(6);
@@ -48,7 +48,7 @@ fn a_mode_that_cannot_be_set_says_why() {
     let unknown = home.run(&["mode", "set", "SAFE"]).must_exit(2);
     assert!(unknown.stderr().contains("LOCKDOWN"), "the modes are listed: {unknown}");
     let daemon = Daemon::start_in(home);
-    // What the daemon calls a wrong parameter is wrong usage here.
+    // An invalid parameter from the daemon is a usage error here.
     let silent = daemon.home().run(&["mode", "set", "ALERT", "--reason", " "]).must_exit(2);
     assert!(silent.stderr().contains("reason"), "{silent}");
     assert_eq!(daemon.home().run(&["mode", "get"]).must_exit(0).stdout(), "NORMAL\n");

@@ -1,4 +1,4 @@
-//! Whoever reads the output may leave at any time. That ends the command, and is no failure.
+//! A reader may close the output of a command at any time. The command then ends quietly, without an error.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tests::{Daemon, Home, sinew};
 
-/// Long enough for a loaded machine; only a failure ever waits for it.
+/// Timeout for a loaded machine; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn spawn(home: &Home, words: &[&str], stdout: impl Into<Stdio>) -> Child {
@@ -16,7 +16,7 @@ fn spawn(home: &Home, words: &[&str], stdout: impl Into<Stdio>) -> Child {
     command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn().expect("start sinew")
 }
 
-/// Waits for it to end by itself.
+/// Waits for the process to exit by itself.
 fn end(mut child: Child, words: &[&str]) -> Output {
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait().expect("ask for the child").is_none() {
@@ -29,7 +29,7 @@ fn end(mut child: Child, words: &[&str]) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-/// Runs it with nobody at the other end of its output, from the first byte on.
+/// Runs a command whose output has no reader from the start.
 fn unread(home: &Home, words: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -37,7 +37,7 @@ fn unread(home: &Home, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A home with a daemon's log and a few records.
+/// Returns a home with a daemon log and a few records.
 fn used_home() -> Home {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
@@ -49,7 +49,7 @@ fn used_home() -> Home {
 }
 
 #[test]
-fn a_reader_that_left_ends_every_command_quietly() {
+fn closed_output_ends_every_command_quietly() {
     let home = used_home();
     let call =
         home.records().iter().find_map(|record| record["call_id"].as_str().map(str::to_owned)).unwrap();
@@ -80,7 +80,7 @@ fn a_reader_that_left_ends_every_command_quietly() {
 }
 
 #[test]
-fn a_demo_that_nobody_watches_leaves_nothing_behind() {
+fn demo_without_a_reader_leaves_nothing_behind() {
     let home = Home::new();
     let temporary = home.workspace();
     let (reader, writer) = std::io::pipe().unwrap();
@@ -94,14 +94,14 @@ fn a_demo_that_nobody_watches_leaves_nothing_behind() {
 }
 
 #[test]
-fn following_ends_with_its_reader_though_nothing_comes() {
+fn following_ends_with_its_reader_even_without_output() {
     let home = used_home();
     for words in [["ledger", "tail"].as_slice(), &["ledger", "tail", "--json"], &["logs"]] {
         let shown = home.run(words).must_exit(0).stdout().lines().count();
         let following = [words, &["-f"]].concat();
         let mut child = spawn(&home, &following, Stdio::piped());
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // To the last line there is: from here on nothing is written that could fail.
+        // Reads every line there is: from here on nothing is written, so no write can fail.
         assert_eq!(lines.take(shown).filter(Result::is_ok).count(), shown);
         let output = end(child, &following);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -110,7 +110,7 @@ fn following_ends_with_its_reader_though_nothing_comes() {
 }
 
 #[test]
-fn following_shows_what_comes() {
+fn following_shows_new_entries() {
     let daemon = Daemon::start();
     let words = ["ledger", "tail", "-f", "--json"];
     let mut child = spawn(daemon.home(), &words, Stdio::piped());
@@ -125,7 +125,7 @@ fn following_shows_what_comes() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn output_that_cannot_be_written_is_a_failure() {
+fn failed_write_to_output_is_an_error() {
     let home = used_home();
     for words in [["schema", "tools"].as_slice(), &["ledger", "export"], &["call", "read_file", "path=a.txt"]]
     {

@@ -1,8 +1,8 @@
-//! What a shell asks when somebody presses the key, and the help that belongs to no command.
+//! Shell completion, and the help topics that belong to no command.
 
 use tests::{Daemon, Home, Run, sinew};
 
-/// What fish would be told could come next.
+/// Returns the completions that fish would get.
 fn offered(home: &Home, words: &[&str]) -> String {
     let mut command = sinew();
     command.args(["--", "sinew"]).args(words).env("SINEW_COMPLETE", "fish");
@@ -14,7 +14,7 @@ fn offered(home: &Home, words: &[&str]) -> String {
 }
 
 #[test]
-fn tools_are_offered_by_name_and_nothing_is_started_for_it() {
+fn tools_are_completed_without_starting_anything() {
     let home = Home::initialised();
     for words in [&["call", "read_f"][..], &["explain", "read_f"], &["tools", "show", "read_f"]] {
         assert!(
@@ -36,16 +36,16 @@ fn tools_are_offered_by_name_and_nothing_is_started_for_it() {
 }
 
 #[test]
-fn a_home_that_cannot_be_used_offers_no_tools_and_no_noise() {
+fn unusable_home_completes_no_tools_and_prints_nothing() {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", "tools: 5\n");
     assert!(!offered(&home, &["call", "read_f"]).contains("read_file"));
 }
 
-/// A variable that happens to be set must not turn a command into something else; least of all a hook, whose silence
-/// a host would take for consent.
+/// An environment variable alone must not turn a command into a completion. For a hook this matters most,
+/// because a host takes missing output for an approval.
 #[test]
-fn a_variable_alone_changes_no_command() {
+fn completion_variable_alone_changes_no_command() {
     let home = Home::initialised();
     let mut command = sinew();
     command.args(["hook", "pre-tool-use"]).env("SINEW_COMPLETE", "fish").env("SINEW_HOME", home.root());
@@ -56,11 +56,11 @@ fn a_variable_alone_changes_no_command() {
 }
 
 #[test]
-fn topics_have_help_and_so_has_every_command() {
+fn every_topic_and_every_command_has_help() {
     let home = Home::initialised();
     let told = |words: &[&str]| home.run(words).must_exit(0).stdout();
     assert!(told(&["help", "environment"]).contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
-    assert!(told(&["help", "exit-codes"]).contains("6  no daemon answers"));
+    assert!(told(&["help", "exit-codes"]).contains("6  the command needs a daemon"));
     let files = told(&["help", "files"]);
     for place in ["config/sinew.yaml", "state/ledger", "run/agent.sock", "run/control.sock"] {
         assert!(files.contains(&home.root().join(place).display().to_string()), "{place}: {files}");

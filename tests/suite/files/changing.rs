@@ -8,7 +8,7 @@ use tool::canonical::sha256_hex;
 use super::Scene;
 
 #[test]
-fn writing_creates_overwrites_and_appends() {
+fn write_creates_overwrites_and_appends() {
     let mut scene = Scene::new();
     let written = scene.result("write_file", json!({"path": "f", "content": "one\n", "mode": "create"}));
     assert_eq!((&written["output"]["created"], &written["output"]["size"]), (&json!(true), &json!(4)));
@@ -29,7 +29,7 @@ fn writing_creates_overwrites_and_appends() {
 }
 
 #[test]
-fn a_dry_run_shows_the_change_and_makes_none() {
+fn dry_run_shows_the_change_and_makes_none() {
     let mut scene = Scene::new();
     scene.file("f", "one\ntwo\n");
     let written = scene.result("write_file", json!({"path": "f", "content": "one\n2\n", "dry_run": true}));
@@ -53,7 +53,7 @@ fn a_dry_run_shows_the_change_and_makes_none() {
 }
 
 #[test]
-fn edits_happen_all_or_not_at_all() {
+fn edits_apply_all_or_none() {
     let mut scene = Scene::new();
     scene.file("f", "alpha\nbeta\nbeta\n");
     let both = json!([{"old_text": "alpha", "new_text": "a"}, {"old_text": "beta", "new_text": "b", "replace_all": true}]);
@@ -67,19 +67,22 @@ fn edits_happen_all_or_not_at_all() {
     let result = scene.agent.execute("edit_file", &json!({"path": "f", "edits": half}));
     assert_eq!(result["error"], "old_text of edit 2 is not in the file; nothing was changed");
     let hint = result["metadata"]["failure"]["hint"].as_str().unwrap();
-    assert!(hint.starts_with("the nearest is in lines 2 to 2:\nb"), "{hint}");
+    assert!(hint.starts_with("the most similar text is in lines 2 to 2:\nb"), "{hint}");
     let twice = json!([{"old_text": "b", "new_text": "y"}]);
     let (kind, message) = scene.failed("edit_file", json!({"path": "f", "edits": twice}));
-    assert!(kind == "conflict" && message.contains("is there 2 times, in lines 2, 3"), "{message}");
+    assert!(kind == "conflict" && message.contains("occurs 2 times, in lines 2, 3"), "{message}");
     assert_eq!(scene.content("f").unwrap(), "a\nb\nb\n");
     let missing = json!({"path": "none", "edits": [{"old_text": "b", "new_text": "y"}]});
     assert_eq!(scene.failed("edit_file", missing).0, "not_found");
     let records = scene.daemon.home().records();
-    assert!(!records.iter().any(|record| record.to_string().contains("nearest")), "no content on record");
+    assert!(
+        !records.iter().any(|record| record.to_string().contains("most similar")),
+        "no content on record"
+    );
 }
 
 #[test]
-fn deleting_takes_names_and_never_a_root() {
+fn delete_removes_entries_and_never_a_root() {
     let mut scene = Scene::new();
     scene.file("f", "x");
     scene.file("d/inner", "y");
@@ -106,7 +109,7 @@ fn deleting_takes_names_and_never_a_root() {
 }
 
 #[test]
-fn a_directory_that_holds_something_protected_stays_whole() {
+fn directory_with_a_protected_entry_stays_whole() {
     let mut scene = Scene::new();
     scene.file("project/src/a", "a");
     scene.file("project/.git/config", "[core]");
@@ -120,7 +123,7 @@ fn a_directory_that_holds_something_protected_stays_whole() {
 }
 
 #[test]
-fn a_full_policy_limit_and_a_read_only_file_are_told() {
+fn policy_limit_and_read_only_file_are_reported() {
     let mut scene = Scene::new();
     scene.file("f", "x");
     let path = scene.daemon.home().workspace().join("f");

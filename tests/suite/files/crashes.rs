@@ -1,4 +1,4 @@
-//! The daemon killed in the middle of a write: the file is old or new, and a restart leaves no litter.
+//! Daemon killed in the middle of a write: the file is old or new, and a restart leaves no temporary files.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tests::{Daemon, Home};
 
-/// A daemon under a tracer that kills it at the nth call of one kind after it was attached.
+/// Attaches a tracer to the daemon that kills it at the nth system call of one kind.
 fn killed_at(daemon: &Daemon, call: &str, nth: usize) -> Option<std::process::Child> {
     let inject = format!("inject={call}:signal=KILL:when={nth}");
     let mut command = Command::new("strace");
@@ -14,14 +14,14 @@ fn killed_at(daemon: &Daemon, call: &str, nth: usize) -> Option<std::process::Ch
     command.args(["-p", &daemon.pid().to_string()]);
     let tracer = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(mut tracer) = tracer else {
-        eprintln!("skipped: there is no strace here");
+        tests::left_out("there is no strace here");
         return None;
     };
     let status = format!("/proc/{}/status", daemon.pid());
     let deadline = Instant::now() + Duration::from_secs(20);
     while !std::fs::read_to_string(&status).unwrap_or_default().lines().any(is_traced) {
         if tracer.try_wait().expect("ask for strace").is_some() {
-            eprintln!("skipped: strace may not attach to a process here");
+            tests::left_out("strace may not attach to a process here");
             return None;
         }
         assert!(Instant::now() < deadline, "strace does not attach");
@@ -39,7 +39,8 @@ fn names(home: &Home) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Kills the daemon at each call of one kind while it overwrites a file, and starts it again. Says how often it was hit.
+/// Kills the daemon at each system call of one kind while it overwrites a file, and restarts it. Returns the
+/// number of kills.
 fn check(call: &str, most: usize) -> usize {
     let mut hits = 0;
     for nth in 1..=most {
@@ -76,19 +77,19 @@ fn has_strace() -> bool {
 }
 
 #[test]
-fn a_kill_while_names_change_places_leaves_old_or_new_and_no_litter() {
+fn kill_during_rename_leaves_old_or_new_and_no_litter() {
     let hits = check("renameat2", 1) + check("renameat", 1);
     assert!(hits > 0 || !has_strace(), "no kill hit the write");
 }
 
 #[test]
-fn a_kill_while_something_is_made_durable_leaves_old_or_new_and_no_litter() {
+fn kill_during_fsync_leaves_old_or_new_and_no_litter() {
     let hits = check("fsync", 3);
     assert!(hits > 0 || !has_strace(), "no kill hit the write");
 }
 
 #[test]
-fn a_kill_while_folders_are_made_leaves_all_or_nothing_and_no_litter() {
+fn kill_during_mkdir_leaves_all_or_nothing_and_no_litter() {
     let mut hits = 0;
     for (call, most) in [("mkdirat", 3), ("renameat2", 1)] {
         for nth in 1..=most {

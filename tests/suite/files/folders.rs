@@ -1,4 +1,5 @@
-//! Folders that a write brings with it, and `create_directory`: judged, shown, recorded, taken back, and never outside.
+//! Parent folders that a write creates, and `create_directory`: judged, shown, recorded, undone, and never
+//! outside.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +21,7 @@ fn in_workspace(scene: &Scene, names: &[&str]) -> Value {
 }
 
 #[test]
-fn a_file_comes_with_its_folders_where_that_is_asked_for() {
+fn write_creates_parent_folders_on_request() {
     let mut scene = Scene::new();
     let plain = json!({"path": "src/new/mod.rs", "content": "x\n"});
     let failed = scene.agent.execute("write_file", &plain);
@@ -55,7 +56,7 @@ fn a_file_comes_with_its_folders_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_folder_is_made_with_those_on_the_way_and_only_once() {
+fn folder_is_created_once_with_its_parents() {
     let mut scene = Scene::new();
     scene.file("f", "a file");
     let foreseen = scene.done("create_directory", json!({"path": "a/b/", "dry_run": true}));
@@ -76,7 +77,7 @@ fn a_folder_is_made_with_those_on_the_way_and_only_once() {
 }
 
 #[test]
-fn every_folder_that_would_be_made_is_judged() {
+fn every_folder_to_be_created_is_judged() {
     let mut scene = scene_with(
         "tools:\n  write_file: {forbidden_paths: [\"**/secret-*\"]}\n  \
          create_directory: {allowed_paths: [\"**/*.d\"]}\n",
@@ -99,12 +100,13 @@ fn every_folder_that_would_be_made_is_judged() {
 }
 
 #[test]
-fn taking_it_back_keeps_a_folder_that_others_use_by_now() {
+fn undo_keeps_a_folder_that_others_use() {
     let mut scene = Scene::new();
     let first = scene.result("write_file", json!({"path": "a/b/one", "content": "1", "create_dirs": true}));
     let second = scene.result("write_file", json!({"path": "a/two", "content": "2"}));
     let shown = scene.daemon.home().run(&["undo", &call_id(&first), "--dry-run"]).must_exit(0).stdout();
-    let kept = format!("kept     {}, which holds more", scene.daemon.home().workspace().join("a").display());
+    let kept =
+        format!("kept     {}, which contains more", scene.daemon.home().workspace().join("a").display());
     assert!(shown.contains(&kept), "{shown}");
     let told = scene.daemon.home().run(&["undo", &call_id(&first)]).must_exit(0).stdout();
     assert!(told.contains(&kept) && told.contains("a/b\n"), "{told}");
@@ -113,10 +115,11 @@ fn taking_it_back_keeps_a_folder_that_others_use_by_now() {
     assert_eq!(scene.names(), ["a"]);
 }
 
-/// A name on the way keeps changing between a folder and a link that leads out, while files are written below it.
+/// A path component keeps switching between a folder and a symlink that leads out, while files are written
+/// below it.
 #[test]
-fn folders_are_never_made_through_a_link_that_takes_their_place() {
-    // So many refused writes would raise the mode, and then a human would be asked.
+fn folders_are_never_created_through_a_swapped_symlink() {
+    // This many refused writes would raise the mode, and the writes would then require approval.
     let daemon = Daemon::start_in(Home::initialised().without_alarms());
     let mut scene = Scene { agent: daemon.agent(), daemon };
     let outside = scene.daemon.home().user().join("outside");
@@ -143,7 +146,8 @@ fn folders_are_never_made_through_a_link_that_takes_their_place() {
         writes.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "something was made outside");
-    // Whatever the threads did, one of the two names is the folder, and each write that was told is in it.
+    // Whatever the threads did, one of the two names is the folder, and it contains each write that was
+    // reported.
     let folder = names.iter().find(|name| !name.is_symlink()).unwrap();
     for (round, _) in ends.iter().enumerate().filter(|(_, done)| **done) {
         assert_eq!(std::fs::read_to_string(folder.join(format!("{round}/x/f"))).unwrap(), "inside");

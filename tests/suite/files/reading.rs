@@ -10,7 +10,7 @@ use tool::canonical::sha256_hex;
 use super::Scene;
 
 #[test]
-fn a_file_is_read_whole_or_in_part() {
+fn file_is_read_whole_or_in_part() {
     let mut scene = Scene::new();
     let text = "one\ntwo\nthree\nfour\n";
     scene.file("f.txt", text);
@@ -39,12 +39,12 @@ fn a_file_is_read_whole_or_in_part() {
     let (kind, message) = scene.failed("read_file", json!({"path": "f.txt", "head": 1, "tail": 1}));
     assert_eq!(
         (kind.as_str(), message.as_str()),
-        ("conflict", "more than one part of the file is asked for")
+        ("conflict", "the arguments name more than one part of the file")
     );
 }
 
 #[test]
-fn what_cannot_be_read_is_told_apart() {
+fn read_failures_are_distinct() {
     let mut scene = Scene::new();
     scene.file("secret.txt", "x");
     scene.file("large.txt", "x".repeat(2048));
@@ -61,7 +61,7 @@ fn what_cannot_be_read_is_told_apart() {
 }
 
 #[test]
-fn bytes_come_back_as_they_were() {
+fn binary_content_is_returned_unchanged() {
     let mut scene = Scene::new();
     let bytes: Vec<u8> = (0..=255).collect();
     scene.file("b", &bytes);
@@ -74,7 +74,7 @@ fn bytes_come_back_as_they_were() {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_cut_between_characters_and_can_be_read_on() {
+fn long_text_is_cut_between_characters_and_can_be_continued() {
     let mut scene = Scene::new();
     let text = "é€𝄞x".repeat(120_000);
     scene.file("long.txt", &text);
@@ -95,11 +95,11 @@ fn a_text_that_is_too_long_is_cut_between_characters_and_can_be_read_on() {
 }
 
 #[test]
-fn special_files_are_not_touched() {
+fn special_files_are_not_opened() {
     let mut scene = Scene::new();
     let pipe = scene.daemon.home().workspace().join("pipe");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-    // Both ends in one hand: what is written waits to be read.
+    // One handle for both ends of the pipe, so that the written bytes stay unread.
     let mut waiting = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
     std::io::Write::write_all(&mut waiting, b"data").unwrap();
     let socket = scene.daemon.home().workspace().join("socket");
@@ -124,9 +124,9 @@ fn special_files_are_not_touched() {
     assert_eq!((&found["matches"], &found["searched_files"]), (&json!([]), &json!(0)));
 }
 
-/// T075: with a policy that lets the tools go there, the devices themselves do not.
+/// Devices are refused even if the policy allows their paths.
 #[test]
-fn t075_devices_are_not_read_or_written_whatever_policy_allows() {
+fn devices_are_never_read_or_written() {
     let home = tests::Home::initialised();
     let entry = "{allowed_in_modes: [NORMAL], allowed_paths: [\"/dev/**\"]}";
     home.configure(
@@ -161,7 +161,7 @@ fn t075_devices_are_not_read_or_written_whatever_policy_allows() {
 }
 
 #[test]
-fn a_file_without_end_gives_its_beginning_and_its_size() {
+fn endless_file_gives_its_beginning_and_its_size() {
     let mut scene = Scene::new();
     let path = scene.daemon.home().workspace().join("sparse");
     let file = std::fs::File::create(&path).unwrap();
@@ -197,11 +197,11 @@ fn a_file_without_end_gives_its_beginning_and_its_size() {
 }
 
 #[test]
-fn a_number_that_fits_no_integer_is_refused_by_the_schema() {
+fn number_that_fits_no_integer_is_refused_by_the_schema() {
     let mut scene = Scene::new();
     scene.file("a.txt", "one\n");
     let least = 1_u64 << 53;
-    // Some read the second as the first, so that neither is taken.
+    // Some parsers read the second number as the first, so both are refused.
     let near = [json!(least), json!(least + 1)];
     let far = [json!(1e30), json!(18_446_744_073_709_551_616.0), json!(1e19), json!(u64::MAX)];
     for number in near.into_iter().chain(far) {
@@ -212,7 +212,7 @@ fn a_number_that_fits_no_integer_is_refused_by_the_schema() {
     assert_eq!(scene.result("read_file", most)["output"]["content"], "one\n");
 }
 
-/// The most memory the daemon ever had, in bytes.
+/// Returns the peak resident memory of the daemon, in bytes.
 fn peak(scene: &Scene) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", scene.daemon.pid())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -220,7 +220,7 @@ fn peak(scene: &Scene) -> u64 {
 }
 
 #[test]
-fn a_directory_is_listed_in_depth_order_and_pages() {
+fn directory_is_listed_by_depth_in_order_and_in_pages() {
     let mut scene = Scene::new();
     scene.file("b.rs", "22");
     scene.file("a/deep/c.rs", "333");
@@ -253,7 +253,7 @@ fn a_directory_is_listed_in_depth_order_and_pages() {
         }
         let page = scene.result("list_directory", arguments);
         seen.extend(names(&page["output"]));
-        // What comes in between before the cursor is not shown, and moves nothing.
+        // An entry that is added before the cursor is not shown and shifts nothing.
         scene.file("a/deep/0", "new");
         cursor = page["output"]["next_cursor"].clone();
         assert_eq!(page["metadata"]["truncated"].is_object(), !cursor.is_null());
@@ -324,9 +324,9 @@ fn lines_and_names_are_found() {
     assert_eq!(scene.refused("search_files", json!({"path": "."})).0, "invalid_arguments");
 }
 
-/// Each of these files takes a tenth of a second and ten megabytes to be understood, and folders can be nested.
+/// Parsing one of these files takes a tenth of a second and ten megabytes, and folders can be nested.
 #[test]
-fn ignore_files_that_are_bombs_are_not_followed_and_told() {
+fn ignore_file_bombs_are_skipped_and_reported() {
     const DEPTH: usize = 30;
     let mut scene = Scene::new();
     let wild: String = (0..2_000).map(|number| format!("*a*b*{number}*c*\n")).collect();
@@ -351,9 +351,9 @@ fn ignore_files_that_are_bombs_are_not_followed_and_told() {
     assert_eq!(found["skipped"]["ignore_files"], 1, "{found}");
 }
 
-/// T052: what `read_file` refuses for another name of it, a search does not read either.
+/// A search does not read a file that `read_file` refuses because of another hard link.
 #[test]
-fn t052_a_search_does_not_read_a_forbidden_file_by_its_other_name() {
+fn search_skips_a_forbidden_file_under_its_other_hard_link() {
     let mut scene = Scene::new();
     let home = scene.daemon.home();
     let (workspace, keys) = (home.workspace(), home.user().join(".ssh"));
@@ -378,9 +378,10 @@ fn t052_a_search_does_not_read_a_forbidden_file_by_its_other_name() {
     assert_eq!(found["skipped"]["several_names"], 2, "and it says so: {found}");
 }
 
-/// T052: for how many files other names are looked for is bounded, and where that ends a search it says so.
+/// The number of files whose hard links are searched is bounded, and a search that reaches the bound reports
+/// it.
 #[test]
-fn t052_a_search_among_many_files_with_several_names_can_be_gone_on_with() {
+fn search_among_many_hard_links_can_be_continued() {
     let mut scene = Scene::new();
     let home = scene.daemon.home();
     for n in 0..20 {

@@ -8,7 +8,7 @@ use tests::Daemon;
 use super::{Scene, call_id};
 
 #[test]
-fn every_change_can_be_taken_back_and_is_on_record() {
+fn every_change_can_be_undone_and_is_recorded() {
     let mut scene = Scene::new();
     scene.file("f", "old\n");
     let path = scene.daemon.home().workspace().join("f");
@@ -43,7 +43,7 @@ fn every_change_can_be_taken_back_and_is_on_record() {
 }
 
 #[test]
-fn what_changed_since_is_refused_politely() {
+fn undo_after_a_later_change_is_refused() {
     let mut scene = Scene::new();
     scene.file("f", "old");
     let change = scene.result("write_file", json!({"path": "f", "content": "new"}));
@@ -56,13 +56,13 @@ fn what_changed_since_is_refused_politely() {
     scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(0);
     assert_eq!(scene.content("f").unwrap(), "old");
     let again = scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(1).stderr();
-    assert!(again.contains("nothing is kept of call"), "{again}");
+    assert!(again.contains("no saved changes for call"), "{again}");
     scene.daemon.home().run(&["undo", "not-an-id"]).must_exit(2);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_program_that_stands_in_a_folder_that_went_plants_nothing_in_it() {
+fn program_inside_a_deleted_folder_plants_nothing() {
     let home = tests::Home::initialised();
     home.configure(
         "governance/tools.yaml",
@@ -83,7 +83,7 @@ fn a_program_that_stands_in_a_folder_that_went_plants_nothing_in_it() {
             let told = running.join().unwrap();
             let code = told["metadata"]["refusal"]["code"].as_str().unwrap_or_default();
             assert_eq!(code, "sandbox_unavailable", "{told}");
-            eprintln!("skipped: no sandbox on this machine");
+            tests::left_out("no sandbox on this machine");
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -104,7 +104,7 @@ fn a_program_that_stands_in_a_folder_that_went_plants_nothing_in_it() {
 }
 
 #[test]
-fn what_another_name_of_a_file_changed_does_not_come_back() {
+fn undo_rejects_content_changed_through_a_hard_link() {
     let mut scene = Scene::new();
     scene.file("orig", "mine");
     let workspace = scene.daemon.home().workspace();
@@ -123,7 +123,7 @@ fn what_another_name_of_a_file_changed_does_not_come_back() {
 }
 
 #[test]
-fn no_agent_takes_anything_back() {
+fn agent_cannot_undo() {
     let mut scene = Scene::new();
     let change = scene.result("write_file", json!({"path": "f", "content": "new"}));
     let answer = scene.agent.request("control/undo", &json!({"call_id": call_id(&change)}));
@@ -137,7 +137,7 @@ fn no_agent_takes_anything_back() {
 }
 
 #[test]
-fn what_is_kept_outlives_the_daemon_and_needs_none() {
+fn undo_survives_the_daemon_and_works_without_it() {
     let mut scene = Scene::new();
     scene.file("f", "old");
     let first = scene.result("write_file", json!({"path": "f", "content": "new"}));
@@ -153,20 +153,20 @@ fn what_is_kept_outlives_the_daemon_and_needs_none() {
     let daemon = Daemon::start_in(home);
     daemon.home().run(&["undo", &call_id(&first)]).must_exit(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
-    // An undo is a change like any other.
+    // The file changed since this undo, so the undo itself can no longer be undone.
     let id = undone["undo_id"].as_str().unwrap();
     daemon.home().run(&["undo", id]).must_exit(1);
 }
 
 #[test]
-fn the_settings_say_how_much_is_kept() {
+fn settings_bound_the_undo_storage() {
     let scene = Scene::new();
     let home = scene.daemon.stop();
     let file = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("keep_bytes: 1073741824            # the oldest go"));
+    assert!(text.contains("keep_bytes: 1073741824            # the oldest are"));
     let less =
-        text.replace("keep_bytes: 1073741824            # the oldest go", "keep_bytes: 10 # the oldest go");
+        text.replace("keep_bytes: 1073741824            # the oldest are", "keep_bytes: 10 # the oldest are");
     std::fs::write(&file, less).unwrap();
     home.file("f", "more than ten bytes");
     let daemon = Daemon::start_in(home);

@@ -1,4 +1,4 @@
-//! Whatever comes in, and whatever is broken, the answer is one of the two the host understands.
+//! The hook gives one of the two answers the host understands, whatever the input and whatever is broken.
 
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
@@ -11,7 +11,7 @@ use tests::{Daemon, Home};
 
 use super::{ask, event, run};
 
-/// What no host sends.
+/// Returns inputs that no host sends.
 fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
     let good = event(home, "Read", &json!({"file_path": "/etc/shadow"}));
     let with = |key: &str, value: serde_json::Value| {
@@ -48,7 +48,7 @@ fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn hostile_input_blocks_or_is_said_and_never_decides() {
+fn hostile_input_blocks_or_is_reported_and_never_decides() {
     let daemon = Daemon::start();
     for (what, bytes) in hostile(daemon.home()) {
         let told = run(daemon.home(), &["pre-tool-use"], &bytes);
@@ -66,7 +66,7 @@ fn hostile_input_blocks_or_is_said_and_never_decides() {
 }
 
 #[test]
-fn a_daemon_that_does_not_answer_blocks() {
+fn unresponsive_daemon_blocks() {
     let daemon = Daemon::start();
     let call = event(daemon.home(), "Read", &json!({"file_path": daemon.home().file("a", "x")})).to_string();
     daemon.signal(Signal::SIGSTOP);
@@ -75,13 +75,13 @@ fn a_daemon_that_does_not_answer_blocks() {
     assert!(asked.elapsed() < Duration::from_secs(8), "its own deadline, not that of the host");
     daemon.signal(Signal::SIGCONT);
     assert_eq!(run(daemon.home(), &["pre-tool-use"], call.as_bytes()).decision(), "allow");
-    // The lock is held, and there is no socket to ask.
+    // The daemon holds the lock, and its socket is gone.
     std::fs::remove_file(daemon.home().socket("agent.sock")).unwrap();
     run(daemon.home(), &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
 }
 
 #[test]
-fn a_host_that_never_finishes_its_sentence_blocks() {
+fn input_that_never_ends_blocks() {
     let home = Home::initialised();
     let mut command = tests::sinew();
     command.args(["hook", "pre-tool-use", "--deadline-ms", "300"]).env("SINEW_HOME", home.root());
@@ -94,9 +94,9 @@ fn a_host_that_never_finishes_its_sentence_blocks() {
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap().is_object());
 }
 
-/// A host that does not listen must not take silence for consent.
+/// A host that does not read the output must not take the missing output for an approval.
 #[test]
-fn a_denial_that_nobody_hears_blocks() {
+fn denial_that_cannot_be_delivered_blocks() {
     let home = Home::initialised();
     let input = home.user().join("event.json");
     let denied = super::event(&home, "Read", &serde_json::json!({"file_path": "/etc/shadow"}));
@@ -107,13 +107,14 @@ fn a_denial_that_nobody_hears_blocks() {
     drop(reader);
     command.stdin(File::open(&input).unwrap()).stdout(writer).stderr(std::process::Stdio::null());
     assert_eq!(command.status().unwrap().code(), Some(2));
-    // A closed output is opened on the null device before a program begins.
+    // The Rust runtime opens a closed output on the null device before the program starts, so the hook has to
+    // detect the null device.
     command.stdin(File::open(input).unwrap()).stdout(std::process::Stdio::null());
     assert_eq!(command.status().unwrap().code(), Some(2));
 }
 
 #[test]
-fn broken_configuration_blocks_and_names_the_place() {
+fn broken_configuration_blocks_and_names_file_and_line() {
     let check = |file: &str, text: &str, says: &str| {
         let home = Home::initialised();
         home.configure(file, text);
@@ -130,7 +131,7 @@ fn broken_configuration_blocks_and_names_the_place() {
     check("sinew.yaml", "workspaces: [/nowhere/at/all]\n", "/nowhere/at/all");
 }
 
-/// Holds the state's lock as a process of another kind would, until it is dropped.
+/// Holds the lock of the state folder, as another process would, until it is dropped.
 fn hold(home: &Home, how: FlockArg) -> Flock<File> {
     let path = home.root().join("state/daemon.lock");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
@@ -138,10 +139,11 @@ fn hold(home: &Home, how: FlockArg) -> Flock<File> {
 }
 
 #[test]
-fn many_hooks_at_once_without_a_daemon_all_answer() {
+fn concurrent_hooks_without_a_daemon_all_answer() {
     let home = Home::initialised();
     let file = home.file("a.txt", "x");
-    // Somebody reads the state all the while: whoever only judges reads beside them and waits for nobody.
+    // Another reader holds the shared lock throughout: a hook that only judges needs no more than a shared
+    // lock.
     let _reader = hold(&home, FlockArg::LockShared);
     std::thread::scope(|scope| {
         let asked = || ask(&home, "Read", &json!({"file_path": file})).decision().to_owned();
@@ -154,7 +156,7 @@ fn many_hooks_at_once_without_a_daemon_all_answer() {
 }
 
 #[test]
-fn a_hook_judges_by_what_the_record_says_and_only_a_denial_adds_to_it() {
+fn hook_judges_by_the_ledger_and_only_denials_extend_it() {
     let daemon = Daemon::start();
     daemon.home().run(&["mode", "set", "LOCKDOWN"]).must_exit(0);
     let home = daemon.stop();
@@ -173,7 +175,7 @@ fn a_hook_judges_by_what_the_record_says_and_only_a_denial_adds_to_it() {
 }
 
 #[test]
-fn afterwards_secrets_are_named_and_malformed_calls_shown_how() {
+fn post_hook_names_secrets_and_shows_how_to_repair() {
     let home = Home::initialised();
     let after = |event: serde_json::Value| run(&home, &["post-tool-use"], event.to_string().as_bytes());
     let secret = format!("ghp_{}", "a1B2".repeat(9));

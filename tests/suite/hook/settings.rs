@@ -1,4 +1,4 @@
-//! The hook in a host's settings: written, kept, taken out again.
+//! The hook in the settings of a host: installed, preserved and removed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ fn settings(home: &Home) -> std::path::PathBuf {
 }
 
 #[test]
-fn installed_once_beside_others_and_out_again() {
+fn hook_is_installed_once_beside_others_and_removed() {
     let home = Home::initialised();
     let file = settings(&home);
     std::fs::write(&file, THEIRS).unwrap();
@@ -36,9 +36,9 @@ fn installed_once_beside_others_and_out_again() {
     assert_eq!(left.len(), 1, "no draft is left: {left:?}");
 }
 
-/// The entry, run exactly as it stands there, judges.
+/// Runs the installed command exactly as the settings contain it.
 #[test]
-fn what_was_installed_works() {
+fn installed_hook_works() {
     let home = Home::initialised();
     home.run(&["hook", "install", "claude-code"]).must_exit(0);
     let written: Value = serde_json::from_slice(&std::fs::read(settings(&home)).unwrap()).unwrap();
@@ -49,7 +49,7 @@ fn what_was_installed_works() {
     assert!(program.starts_with('/'), "{program}");
     let mut command = std::process::Command::new(program);
     command.args(handler["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
-    // The host's environment, which knows nothing of ours.
+    // The host's environment has no variables of Sinew.
     command.env_clear().env("HOME", home.user()).current_dir("/");
     let input = home.user().join("event.json");
     std::fs::write(&input, event(&home, "Read", &json!({"file_path": "/etc/shadow"})).to_string()).unwrap();
@@ -63,7 +63,7 @@ fn what_was_installed_works() {
 }
 
 #[test]
-fn links_stay_links_and_each_scope_has_its_file() {
+fn symlinks_are_kept_and_each_scope_has_its_file() {
     let home = Home::initialised();
     let real = home.user().join("dotfiles.json");
     std::fs::write(&real, "{}").unwrap();
@@ -81,7 +81,7 @@ fn links_stay_links_and_each_scope_has_its_file() {
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_left_alone() {
+fn unreadable_settings_are_left_unchanged() {
     let home = Home::initialised();
     let file = settings(&home);
     for (text, says) in [
@@ -102,9 +102,10 @@ fn settings_that_cannot_be_read_are_left_alone() {
     let _ = sinew();
 }
 
-/// A hook that cannot work, or that the host will not run, is no protection: whoever installs one hears of it.
+/// A hook that cannot work, or that the host will not run, gives no protection, so the installation reports
+/// it.
 #[test]
-fn what_would_not_work_is_said_when_it_is_installed() {
+fn installation_reports_a_hook_that_would_not_work() {
     let home = Home::initialised();
     std::fs::write(settings(&home), "{\"disableAllHooks\": true}").unwrap();
     let told = home.run(&["hook", "install", "claude-code"]).must_exit(0);

@@ -1,4 +1,5 @@
-//! What arguments go through before a tool gets them, and its answer before the caller does; and what is checked first.
+//! Processing of arguments before a tool receives them and of its result before the caller does, and install
+//! checks.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -8,12 +9,12 @@ use tests::{Daemon, Home};
 
 use super::run::put;
 
-/// Answers with what it was given, under `given`, beside whatever `answer` holds.
+/// Script that returns its arguments under `given`, merged with the object in `answer`.
 const ECHO: &str = "import json, sys\n\
     given = json.load(sys.stdin)['arguments']\n\
     json.dump({**json.loads(given.pop('answer', '{}')), 'given': given}, sys.stdout)\n";
 
-/// A script that echoes, with these lines for its command and this knowledge.
+/// Manifest of the echo script, with extra lines for its command and extra knowledge.
 fn echo(command: &str, more: &str) -> String {
     format!(
         "tool:\n  schema_version: 2.0\n  id: echo\n  type: local\n  name: Echo\n  version: 1.2.3\n  description: d\n  \
@@ -34,7 +35,7 @@ fn say(daemon: &Daemon, arguments: &Value) -> Value {
     daemon.agent().execute("echo.say", arguments)
 }
 
-/// A processor `p` that gives this.
+/// Processor `p` that returns this expression.
 fn processor(gives: &str) -> String {
     format!(
         "  executable_knowledge:\n    processors:\n      - id: p\n        language: javascript\n        function: |\n          \
@@ -43,7 +44,7 @@ fn processor(gives: &str) -> String {
 }
 
 #[test]
-fn b142_a_processor_rewrites_arguments_but_not_what_was_judged() {
+fn processor_rewrites_arguments_the_judge_did_not_see() {
     let command = "      process_input: p\n";
     let daemon = daemon(command, &processor("{ ...data, text: data.text.toUpperCase(), more: 1 }"));
     let said = say(&daemon, &json!({"text": "quiet"}));
@@ -55,12 +56,12 @@ fn b142_a_processor_rewrites_arguments_but_not_what_was_judged() {
 }
 
 #[test]
-fn a_processor_that_changes_what_was_judged_or_fails_stops_the_call() {
+fn processor_that_changes_judged_arguments_stops_the_call() {
     let home = Home::initialised().without_alarms();
     let cases = [
         ("moves", "{ ...data, path: \"/etc\" }", "changed `path`, which was judged"),
         ("drops", "{ text: data.text }", "changed `path`, which was judged"),
-        ("lists", "[data]", "did not answer with an object"),
+        ("lists", "[data]", "did not return an object"),
         ("loops", "(() => { for (;;) {} })()", "exceeded 1s timeout"),
         ("swells", "{ ...data, list: new Array(140000).fill(0) }", "more than 131072 values"),
     ];
@@ -78,9 +79,9 @@ fn a_processor_that_changes_what_was_judged_or_fails_stops_the_call() {
     }
 }
 
-/// T197: what a manifest promises of an answer is held against every one.
+/// Every result of a tool is validated against the `output_schema` of its manifest.
 #[test]
-fn t197_an_answer_that_breaks_its_schema_is_a_protocol_error_and_is_kept() {
+fn result_that_breaks_its_schema_is_a_protocol_error() {
     let command =
         "      output_schema: {type: object, required: [count], properties: {count: {type: integer}}}\n";
     let daemon = daemon(command, "");
@@ -111,7 +112,7 @@ const MAPPINGS: &str = r#"  executable_knowledge:
 "#;
 
 #[test]
-fn a_payload_is_taken_out_and_its_own_fields_out_of_it() {
+fn payload_and_mapped_fields_are_extracted() {
     let daemon = daemon("", MAPPINGS);
     let task =
         json!({"name": "t", "status": 5, "custom_fields": [{"id": "place", "value": {"lat": "north"}}]});
@@ -126,7 +127,7 @@ fn a_payload_is_taken_out_and_its_own_fields_out_of_it() {
 }
 
 #[test]
-fn knowledge_that_is_kept_elsewhere_is_only_referred_to() {
+fn external_knowledge_is_only_referred_to() {
     let knowledge = "  anti_patterns:\n    - {pattern: numbers, description: A number, wrong: \"say({text: 5})\", correct: \
                      \"say({text: five})\"}\n";
     for (strategy, told, untold) in [
@@ -144,7 +145,7 @@ const CHECKED: &str = "tool:\n  id: checked\n  type: cli\n  name: C\n  version: 
                        executable: CHECKED\n    install_check: CHECKED --version\n    install_guide: Get a new one.\n  commands:\n    \
                        - {name: go, category: read_only, risk_level: low, parameters: [], argv: [go]}\n";
 
-/// A program outside of all workspaces, where a confined one cannot have written it.
+/// Program outside of all workspaces, where a sandboxed run cannot have written it.
 fn program(home: &Home, text: &str) -> String {
     let file = home.user().join("program");
     std::fs::write(&file, text).unwrap();
@@ -152,8 +153,8 @@ fn program(home: &Home, text: &str) -> String {
     home.user().canonicalize().unwrap().join("program").display().to_string()
 }
 
-/// A home that has a program as a read-only workspace would: programs are seen where the system has them, or where a call was
-/// granted to look.
+/// Home with a program in a read-only workspace: the sandbox shows programs only in the system's directories
+/// and in granted paths.
 fn home_with(text: &str) -> Home {
     let home = Home::initialised().without_alarms();
     let bin = home.user().canonicalize().unwrap().join("bin");
@@ -166,19 +167,19 @@ fn home_with(text: &str) -> Home {
 }
 
 #[test]
-fn a_program_that_does_not_pass_its_check_is_not_run_and_the_guide_is_told() {
+fn failed_install_check_stops_the_call_with_the_guide() {
     let daemon = Daemon::start_in(home_with("#!/bin/sh\n[ \"$1\" = --version ] && exit 3\necho ran\n"));
     let stopped = daemon.agent().execute("checked.go", &json!({}));
-    assert!(stopped["error"].as_str().unwrap().contains("--version` does not work here"), "{stopped}");
+    assert!(stopped["error"].as_str().unwrap().contains("--version` failed"), "{stopped}");
     assert_eq!(stopped["metadata"]["failure"]["hint"], "Get a new one.", "{stopped}");
     let daemon = Daemon::start_in(home_with("#!/bin/sh\necho \"$1\"\n"));
     let ran = daemon.agent().execute("checked.go", &json!({}));
     assert_eq!(ran["output"]["stdout"], "go\n", "{ran}");
 }
 
-/// T187 over a restart: nobody was there to see the file change, and it waits all the same.
+/// The program changes while no daemon runs, so no watcher sees the change. It needs acceptance all the same.
 #[test]
-fn t187_a_program_replaced_while_no_daemon_ran_waits_for_a_human() {
+fn program_replaced_while_stopped_waits_for_acceptance() {
     let daemon = Daemon::start_in(home_with("#!/bin/sh\necho one\n"));
     let go = |daemon: &Daemon| daemon.agent().execute("checked.go", &json!({}));
     assert_eq!(go(&daemon)["output"]["stdout"], "one\n");
@@ -186,7 +187,7 @@ fn t187_a_program_replaced_while_no_daemon_ran_waits_for_a_human() {
     std::fs::write(home.user().join("bin/program"), "#!/bin/sh\necho two\n").unwrap();
     let daemon = Daemon::start_in(home);
     let stopped = go(&daemon);
-    assert!(stopped["error"].as_str().unwrap().contains("another program than was accepted"), "{stopped}");
+    assert!(stopped["error"].as_str().unwrap().contains("is not the accepted one"), "{stopped}");
     let daemon = Daemon::start_in(daemon.stop());
     assert_eq!(go(&daemon)["success"], false, "starting again accepts nothing");
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
@@ -196,7 +197,7 @@ fn t187_a_program_replaced_while_no_daemon_ran_waits_for_a_human() {
 }
 
 #[test]
-fn a_schema_that_the_daemon_could_not_use_is_found_before_it_is_loaded() {
+fn unusable_schema_is_found_before_loading() {
     let home = Home::new();
     for (name, schema) in [
         ("remote", "parameters: [{name: a, type: object, schema: {$ref: \"https://example.org/a.json\"}}]"),

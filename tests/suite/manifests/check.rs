@@ -9,7 +9,7 @@ fn write(home: &Home, name: &str, text: &str) -> String {
     home.file(name, text).display().to_string()
 }
 
-/// The answer about one file, in JSON.
+/// Report on one file, as JSON.
 fn check(text: &str, code: i32) -> Value {
     let home = Home::new();
     let file = write(&home, "t.yaml", text);
@@ -17,7 +17,7 @@ fn check(text: &str, code: i32) -> Value {
 }
 
 #[test]
-fn a_good_one_and_one_with_warnings_end_with_0() {
+fn valid_manifest_and_warnings_exit_with_0() {
     let answer = check(&format!("tool:\n{CORE}"), 0);
     assert_eq!(answer["diagnostics"], json!([]));
     assert_eq!(answer["manifests"][0]["schema_version"], "1.0");
@@ -47,7 +47,7 @@ fn every_mistake_has_its_code_severity_and_place() {
     );
 }
 
-/// The parser is the engine itself, behind walls.
+/// The sandboxed JavaScript engine itself is the parser.
 #[test]
 fn functions_are_parsed_and_not_run() {
     let with = |function: &str| {
@@ -64,7 +64,7 @@ fn functions_are_parsed_and_not_run() {
 }
 
 #[test]
-fn a_folder_is_its_manifests_and_a_broken_one_stops_only_itself() {
+fn broken_manifest_in_a_folder_affects_only_itself() {
     let home = Home::new();
     write(&home, "one.yaml", &format!("tool:\n{CORE}"));
     write(&home, "two.yml", &format!("tool:\n{CORE}").replace("id: a", "id: b"));
@@ -76,7 +76,7 @@ fn a_folder_is_its_manifests_and_a_broken_one_stops_only_itself() {
     assert_eq!(answer["diagnostics"].as_array().unwrap().len(), 1, "{answer}");
 }
 
-/// `clickup` is the complex example of the schema's document, with its dots filled in.
+/// Shipped manifests. `clickup` is the complex example of the schema document, with its ellipses filled in.
 pub(super) const SHIPPED: [(&str, &str); 6] = [
     ("clickup.yaml", include_str!("../../../tools/clickup.yaml")),
     ("ripgrep.yaml", include_str!("../../../tools/ripgrep.yaml")),
@@ -87,7 +87,7 @@ pub(super) const SHIPPED: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn the_shipped_manifests_have_nothing_wrong_with_them() {
+fn shipped_manifests_have_no_diagnostics() {
     let home = Home::new();
     for (name, text) in SHIPPED {
         write(&home, name, text);
@@ -99,7 +99,7 @@ fn the_shipped_manifests_have_nothing_wrong_with_them() {
 }
 
 #[test]
-fn the_schema_for_editors_says_what_is_checked() {
+fn schema_for_editors_matches_the_checks() {
     let home = Home::new();
     let schema = home.run(&["schema", "manifest"]).must_exit(0).json();
     assert_eq!(schema["required"], json!(["tool"]));
@@ -107,9 +107,9 @@ fn the_schema_for_editors_says_what_is_checked() {
     assert_eq!(tool["required"], json!(["id", "type", "name", "version", "description"]));
 }
 
-/// What they show is what happens, as far as it happens before a tool runs.
+/// The examples are verified as far as a call can be checked before a tool runs.
 #[test]
-fn the_examples_of_the_shipped_manifests_hold() {
+fn examples_of_shipped_manifests_hold() {
     let home = Home::new();
     for folder in [home.workspace(), home.workspace().join("scripts")] {
         std::fs::create_dir_all(&folder).unwrap();
@@ -126,7 +126,7 @@ fn the_examples_of_the_shipped_manifests_hold() {
 }
 
 #[test]
-fn an_example_that_is_no_longer_true_is_told() {
+fn outdated_example_is_reported() {
     let with = |example: &str| {
         format!(
             "tool:\n{CORE}  commands: [{{name: c, parameters: [{{name: n, type: integer}}]}}]\n  examples:\n    c:\n      \
@@ -146,7 +146,7 @@ fn an_example_that_is_no_longer_true_is_told() {
     assert!(drifted.contains("other words"), "{drifted}");
 }
 
-/// A tool that only looks, and another that says it writes, with one example.
+/// Tool of this category with one example.
 fn echoing(category: &str, more: &str, example: &str) -> String {
     format!(
         "tool:\n{CORE}  cli_specific: {{executable: echo}}\n  commands:\n    - name: c\n      category: {category}\n      \
@@ -156,7 +156,7 @@ fn echoing(category: &str, more: &str, example: &str) -> String {
 }
 
 #[test]
-fn an_example_of_a_tool_that_only_looks_is_run_and_drift_is_told() {
+fn read_only_example_is_run_and_drift_is_reported() {
     let test = |text: &str, code: i32| {
         let home = Home::new();
         let file = write(&home, "t.yaml", text);
@@ -167,9 +167,9 @@ fn an_example_of_a_tool_that_only_looks_is_run_and_drift_is_told() {
     let ran = test(&echoing("read_only", "", &says("hi")), 0);
     assert_eq!((&ran["tried"], &ran["holds"]), (&json!("run"), &json!(true)), "{ran}");
     let drifted = test(&echoing("read_only", "", &says("ho")), 1);
-    let why = "at /stdout: the tool answers \"hi\\n\", the example says \"ho\\n\"";
+    let why = "at /stdout: the tool returned \"hi\\n\", the example says \"ho\\n\"";
     assert_eq!((&drifted["tried"], drifted["why"].as_str()), (&json!("run"), Some(why)), "{drifted}");
-    // What may change something is not run to see whether an example is true.
+    // A tool that may change something is not run to verify an example.
     let held = test(&echoing("system_write", "", &says("ho")), 0);
     assert_eq!((&held["tried"], &held["holds"]), (&json!("checked"), &json!(true)), "{held}");
     let asked = test(&echoing("read_only", "      requires_approval: true\n", &says("ho")), 0);
@@ -177,11 +177,11 @@ fn an_example_of_a_tool_that_only_looks_is_run_and_drift_is_told() {
     assert!(asked["tried"] == "checked" && why.contains("pproval"), "nobody is asked: {asked}");
     let promise = "      output_schema: {properties: {stdout: {type: integer}}}\n";
     let unpromised = test(&echoing("system_write", promise, &says("hi")), 1);
-    assert!(unpromised["why"].as_str().unwrap().contains("what `output_schema` promises"), "{unpromised}");
+    assert!(unpromised["why"].as_str().unwrap().contains("does not match `output_schema`"), "{unpromised}");
 }
 
 #[test]
-fn a_check_of_all_configuration_tells_of_manifests_too() {
+fn configuration_check_covers_manifests() {
     let home = Home::new();
     let errors = |code: i32| {
         let told = home.run(&["check", "--json"]).must_exit(code).json();
@@ -196,5 +196,5 @@ fn a_check_of_all_configuration_tells_of_manifests_too() {
     let kind = told.iter().find(|one| one["message"].as_str().unwrap().starts_with("INVALID_ENUM_VALUE: "));
     assert_eq!(kind.map(|one| (&one["line"], &one["column"])), Some((&json!(1), &json!(26))), "{told:?}");
     let said = home.run(&["check"]).must_exit(7).stdout();
-    assert!(said.contains("it can be used, but not every manifest: 4 errors"), "{said}");
+    assert!(said.contains("the configuration can be used, but some manifests cannot: 4 errors"), "{said}");
 }

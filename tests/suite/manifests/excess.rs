@@ -1,4 +1,5 @@
-//! A few bytes that would become many, and words that would become something else: of callers, servers and manifests.
+//! Input that expands or is reinterpreted: small messages that decode to many values, and values that would
+//! become references or options, from callers, servers and manifests.
 
 use std::io::Write;
 
@@ -10,7 +11,7 @@ use crate::web::server::Server;
 
 const RUDE: &str = include_str!("rude.py");
 
-/// What the server says that is rude in this way, asked twice.
+/// Results of two calls to a server that misbehaves in this way.
 fn twice(how: &str) -> [Value; 2] {
     let home = Home::initialised().without_alarms();
     let script = home.file("rude.py", RUDE).display().to_string();
@@ -25,7 +26,7 @@ fn twice(how: &str) -> [Value; 2] {
 }
 
 #[test]
-fn a_server_makes_no_more_of_a_few_bytes_than_there_is_room_for() {
+fn small_server_message_cannot_expand_beyond_the_limit() {
     for asked in twice("zeros") {
         assert_eq!(asked["metadata"]["failure"]["kind"], "too_large", "{asked}");
         assert!(asked["error"].as_str().unwrap().contains("values"), "{asked}");
@@ -41,15 +42,15 @@ fn a_server_makes_no_more_of_a_few_bytes_than_there_is_room_for() {
 }
 
 #[test]
-fn a_server_cannot_answer_what_it_was_not_asked_yet() {
+fn server_cannot_answer_a_request_in_advance() {
     for asked in twice("ahead") {
         assert_eq!(asked["output"]["text"], "this", "{asked}");
     }
 }
 
-/// What a helper wrote may refer to what a step gave; what its caller wrote may not.
+/// A helper may refer to the result of a step; a value from the caller may not.
 #[test]
-fn a_callers_own_value_is_never_a_reference() {
+fn callers_own_value_is_never_a_reference() {
     let meta = "
 tool:
   schema_version: 2.0
@@ -88,12 +89,16 @@ tool:
     assert_eq!(plain["output"], json!({"tags": ["$from", {"from": 1}], "own": true}), "{plain}");
     let refused = ask(json!(vec![json!({"$from": "one.output"}); 1000]));
     assert_eq!(code(&refused), "validator_rejected", "{refused}");
-    assert!(refused["error"].as_str().unwrap().contains("'tags' must not have the key '$from'"), "{refused}");
+    assert!(
+        refused["error"].as_str().unwrap().contains("'tags' must not contain the key '$from'"),
+        "{refused}"
+    );
 }
 
-/// An argument that its processor makes an option is none: what was checked is not what would be run.
+/// A processor must not turn a checked argument into an option, because then the checked value is not the
+/// value that is run.
 #[test]
-fn a_processor_makes_no_option_of_an_argument() {
+fn processor_cannot_turn_an_argument_into_an_option() {
     let sorter = "
 tool:
   schema_version: 2.0
@@ -134,7 +139,7 @@ tool:
     assert_eq!(code(&left_out), "validator_rejected", "{left_out}");
 }
 
-/// A server over HTTP, which leaves its answer to a call open.
+/// HTTP server that keeps the response stream of a call open.
 fn open_ended() -> Server {
     Server::start(|request, stream| {
         let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
@@ -149,7 +154,7 @@ fn open_ended() -> Server {
         let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
         let _ = stream.write_all(format!("{head}: hello\n\ndata: {answer}\n\n").as_bytes());
-        // Until the other side has gone: nothing here ends the stream.
+        // Writes until the client closes the connection; nothing here ends the stream.
         while asked["method"] == "tools/call" && stream.write_all(b": still here\n\n").is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
@@ -164,7 +169,7 @@ fn at(url: &str) -> String {
 }
 
 #[test]
-fn an_answer_ends_a_stream_that_stays_open() {
+fn answer_ends_a_stream_that_stays_open() {
     let server = open_ended();
     let home = crate::web::home(crate::web::OPEN);
     put(&home, "far.yaml", &at(&server.url("/mcp")));
@@ -173,9 +178,9 @@ fn an_answer_ends_a_stream_that_stays_open() {
     assert_eq!(asked["output"]["text"], "done", "{asked}");
 }
 
-/// A manifest is not policy: to this machine it leads where the policy of its tool says so, and nowhere else.
+/// A manifest is not policy. It reaches this machine only if the policy of its tool names the host.
 #[test]
-fn a_manifest_opens_no_way_to_this_machine() {
+fn manifest_opens_no_access_to_this_machine() {
     let server = open_ended();
     let asked = |url: String, policy: &str| {
         let home = Home::initialised().without_alarms();

@@ -1,4 +1,4 @@
-//! Servers that wait for the next call: for whom, for how long, and behind which walls.
+//! Pooled MCP servers: for which caller, for how long, and in which sandbox a server is reused.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home, until};
@@ -11,19 +11,19 @@ fn look(client: &mut Client, path: &str) -> Value {
     looked["output"].clone()
 }
 
-/// The processes of the server of this home: its script is nobody else's.
+/// Number of processes of this home's server. The path of its script is unique.
 #[cfg(target_os = "linux")]
 fn servers(home: &Home) -> usize {
     let script = home.workspace().join("server.py").display().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
     let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    // The launcher has the same words in its order, and not on its command line.
+    // The launcher has the same words in its order, but not on its command line.
     lines.filter(|line| String::from_utf8_lossy(line).contains(&script)).count()
 }
 
-/// What is hidden is hidden by a mount on the file; another file of that name has none.
+/// A file is hidden by a mount on its inode; a new file of that name has no such mount.
 #[test]
-fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
+fn pooled_server_does_not_see_a_replaced_hidden_file() {
     let home = home("", "");
     let rules = "{allowed_in_modes: [NORMAL], forbidden_paths: [\"$HOME/work/.env*\"]}";
     home.configure("governance/tools.yaml", &format!("tools:\n  fake.look: {rules}\n"));
@@ -34,7 +34,8 @@ fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
     assert_eq!(first["content"].as_str().unwrap_or_default(), "", "{first}");
     assert_eq!(look(&mut agent, &secret)["born"], first["born"], "it is kept");
     let mut before = first["born"].clone();
-    // An editor saves by putting a new file in the place of the old one; the second time its number is the first one's.
+    // An editor saves by renaming a new file over the old one. The second rename can reuse the first inode
+    // number.
     for text in ["KEY=two", "KEY=three"] {
         let draft = daemon.home().file("draft", text);
         std::fs::rename(draft, &secret).unwrap();
@@ -49,7 +50,7 @@ fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
     assert_eq!(now["content"].as_str().unwrap_or_default(), "", "what came to be: {now}");
 }
 
-/// Whoever opened a session, its worker, and its id.
+/// Client that opened a session, its worker, and the id of the session.
 fn session(daemon: &Daemon) -> (Client, Client, Value) {
     let mut orchestrator = daemon.agent();
     let terms = json!({"allowlist": ["fake.look"], "hop_budget": 9});
@@ -59,7 +60,7 @@ fn session(daemon: &Daemon) -> (Client, Client, Value) {
 }
 
 #[test]
-fn a_server_is_kept_for_one_caller_and_no_other() {
+fn pooled_server_serves_one_caller_only() {
     let daemon = Daemon::start_in(home("", ""));
     let (mut orchestrator, mut worker, _) = session(&daemon);
     let (its, ours) = (look(&mut worker, "/nowhere"), look(&mut orchestrator, "/nowhere"));
@@ -68,10 +69,10 @@ fn a_server_is_kept_for_one_caller_and_no_other() {
     assert_eq!(look(&mut orchestrator, "/nowhere")["born"], ours["born"]);
 }
 
-/// Nobody waits for the timer that ends what is not used: the process is gone because it was let go.
+/// The test does not wait for the idle timer: the process ends because the daemon releases it.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_that_is_kept_goes_with_its_session_with_the_mode_and_with_the_daemon() {
+fn pooled_server_ends_with_session_mode_and_daemon() {
     let daemon = Daemon::start_in(home("", ""));
     let (mut orchestrator, mut worker, session) = session(&daemon);
     let ours = look(&mut orchestrator, "/nowhere");

@@ -1,5 +1,5 @@
-//! Keys of servers on the network: a manifest names which, the settings say whose and where it is, and nobody but that one
-//! server ever sees it.
+//! Keys of servers on the network: a manifest names the key, the settings define its host and source, and
+//! only that one server receives it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,11 +14,11 @@ use super::run::put;
 use crate::telemetry::collector::{Collector, capture_content};
 use crate::web::server::{Server, response};
 
-/// Nothing that any detector of secrets would know.
+/// Value that no secret detector recognises.
 const KEY: &str = "plainword-7f3a9";
 pub(super) const BEARER: &str = "authorization: bearer plainword-7f3a9\r\n";
 
-/// What a server of tools answers: it repeats its key wherever it can say something.
+/// Answer of an MCP server that repeats its key in every text it can return.
 fn answer(asked: &Value) -> Option<Value> {
     let result = match asked["method"].as_str()? {
         "initialize" => json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}}),
@@ -40,7 +40,7 @@ fn answer(asked: &Value) -> Option<Value> {
     Some(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
 }
 
-/// One that answers only those who send this line.
+/// Server that answers only requests with this header line.
 pub(super) fn guarded(line: &'static str) -> Server {
     Server::start(move |request, stream| {
         let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
@@ -66,7 +66,7 @@ pub(super) fn manifest(transport: &str, url: &str, key: &str) -> String {
     )
 }
 
-/// A home with this below `keys` in its settings.
+/// Home with this text below `keys` in its settings.
 fn home(keys: &str) -> Home {
     let home = crate::web::home(crate::web::OPEN).without_alarms();
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
@@ -74,7 +74,7 @@ fn home(keys: &str) -> Home {
     home
 }
 
-/// A file with the key, and the setting that names it.
+/// Writes a file with the key.
 fn key_file(home: &Home, mode: u32) -> PathBuf {
     let file = home.user().join("far.key");
     std::fs::write(&file, format!("{KEY}\n")).unwrap();
@@ -82,7 +82,7 @@ fn key_file(home: &Home, mode: u32) -> PathBuf {
     file
 }
 
-/// A home whose settings have the key `far` for this machine, in a file.
+/// Home whose settings have the key `far` for this machine, in a file.
 pub(super) fn with_file() -> Home {
     let home = home("");
     let file = key_file(&home, 0o600);
@@ -99,7 +99,7 @@ pub(super) fn echo(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn a_key_is_sent_as_its_manifest_wants_it_and_comes_from_a_file_or_a_variable() {
+fn key_is_sent_as_the_manifest_requires() {
     for (key, line) in
         [(ASKS, BEARER), (", key: {name: far, header: X-API-Key}", "x-api-key: plainword-7f3a9\r\n")]
     {
@@ -118,7 +118,7 @@ fn a_key_is_sent_as_its_manifest_wants_it_and_comes_from_a_file_or_a_variable() 
     assert_eq!(echo(&daemon)["success"], true, "{}", echo(&daemon));
 }
 
-/// A server as they were until 2025, which answers only those who have the key, at both of its addresses.
+/// Server of the SSE transport of 2024-11-05 that requires the key at both of its addresses.
 fn old_server() -> Server {
     let open: Mutex<Option<TcpStream>> = Mutex::new(None);
     Server::start(move |request, stream| {
@@ -140,14 +140,14 @@ fn old_server() -> Server {
 }
 
 #[test]
-fn a_key_goes_with_a_stream_and_with_a_web_socket_too() {
+fn key_is_sent_over_sse_and_websocket() {
     let server = old_server();
     let home = with_file();
     put(&home, "far.yaml", &manifest("sse", &server.url("/sse"), ASKS));
     let daemon = Daemon::start_in(home);
     let said = echo(&daemon);
     assert_eq!(said["output"]["text"], "hi with [key]", "{said}");
-    // What comes of a handshake is another test's; here it is that the key is part of it.
+    // Another test covers the rest of the handshake. This one checks that the key is part of it.
     let server = Server::saying("401 Unauthorized", "", "");
     let home = with_file();
     put(&home, "far.yaml", &manifest("websocket", &server.url("/").replace("http:", "ws:"), ASKS));
@@ -157,7 +157,7 @@ fn a_key_goes_with_a_stream_and_with_a_web_socket_too() {
 }
 
 #[test]
-fn without_its_key_a_server_is_not_asked_and_the_way_out_is_told() {
+fn missing_key_stops_the_call_with_instructions() {
     let check = |home: Home, kind: &str, expect: &str, is_asked: bool| {
         let server = guarded(BEARER);
         put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
@@ -166,7 +166,8 @@ fn without_its_key_a_server_is_not_asked_and_the_way_out_is_told() {
         assert_eq!(refused["metadata"]["failure"]["kind"], kind, "{refused}");
         let told = format!("{} {}", refused["error"], refused["metadata"]["failure"]["hint"]);
         assert!(told.contains(expect) && told.contains("nothing was sent") && !told.contains(KEY), "{told}");
-        // Nobody is asked about a call that could not be made, as far as that is known without reading the key.
+        // No approval is requested for a call that cannot be made, as far as that is known without reading
+        // the key.
         let asked = daemon.agent().execute_with("far.change", &json!({}), &json!({"approval": "async"}));
         assert_eq!(asked["metadata"]["refusal"]["approval_id"].is_string(), is_asked, "{asked}");
         assert_eq!(server.connections(), 0);
@@ -185,7 +186,7 @@ fn without_its_key_a_server_is_not_asked_and_the_way_out_is_told() {
 }
 
 #[test]
-fn a_server_that_is_not_content_with_the_key_is_told_of_as_such() {
+fn rejected_key_is_reported_as_such() {
     let server = guarded("authorization: bearer another\r\n");
     let home = with_file();
     put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
@@ -194,9 +195,9 @@ fn a_server_that_is_not_content_with_the_key_is_told_of_as_such() {
     assert!(refused["metadata"]["failure"]["hint"].as_str().unwrap().contains("`sinew doctor`"), "{refused}");
 }
 
-/// What a server redirects to is another server.
+/// A redirect leads to another server.
 #[test]
-fn a_key_is_not_taken_along_by_a_redirect() {
+fn key_is_not_sent_along_a_redirect() {
     let other = guarded(BEARER);
     let location = format!("Location: {}\r\n", other.url("/mcp"));
     let server = Server::saying("307 Temporary Redirect", &location, "");
@@ -207,9 +208,9 @@ fn a_key_is_not_taken_along_by_a_redirect() {
     assert_eq!(other.connections(), 0);
 }
 
-/// With everything written that can be, and a server that repeats its key wherever it has something to say.
+/// All logging and content capture is on, and the server repeats its key in every text.
 #[test]
-fn a_key_is_in_no_log_span_record_card_or_answer() {
+fn key_is_in_no_log_span_record_approval_or_answer() {
     let collector = Collector::start();
     let server = guarded(BEARER);
     let home = with_file();
@@ -246,9 +247,9 @@ fn a_key_is_in_no_log_span_record_card_or_answer() {
     }
 }
 
-/// The recommended place is beside the configuration, of which a copy is kept.
+/// The recommended directory for keys is inside the configuration, of which the daemon keeps a copy.
 #[test]
-fn keys_beside_the_configuration_are_not_copied_and_a_new_one_counts_at_once() {
+fn keys_are_not_copied_and_a_new_one_counts_at_once() {
     let server = guarded(BEARER);
     let home = home("");
     let folder = home.root().join("config/keys");
@@ -273,14 +274,14 @@ fn keys_beside_the_configuration_are_not_copied_and_a_new_one_counts_at_once() {
     assert!(!home.root().join("state/accepted/config/keys").exists());
 }
 
-/// That a tool takes a key along is something that somebody has to have seen.
+/// An operator has to have seen that a tool sends a key.
 #[test]
-fn a_manifest_that_newly_asks_for_a_key_waits_for_a_human_who_is_told_of_it() {
+fn manifest_that_newly_needs_a_key_waits_for_acceptance() {
     let server = Server::start(|request, stream| {
         let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
         let said = match answer(&asked) {
-            // It knows no key, so it repeats none.
+            // This server does not know the key, so it does not repeat it.
             Some(answer) => {
                 let answer = answer.to_string().replace(KEY, "nothing");
                 response("200 OK", "Content-Type: application/json\r\n", answer)
@@ -306,7 +307,7 @@ fn a_manifest_that_newly_asks_for_a_key_waits_for_a_human_who_is_told_of_it() {
     assert!(sent(), "{:?}", server.requests());
 }
 
-/// Writes this below `keys` of settings that have something else there.
+/// Replaces the `keys` entry of settings that already have one.
 fn rewrite_keys(home: &Home, keys: &str) {
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     let lines = text.lines().map(|line| match line.starts_with("keys: ") {
@@ -321,7 +322,7 @@ fn reload(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn a_key_that_is_taken_away_is_gone_at_once_and_comes_back_by_a_human_only() {
+fn removed_key_stops_at_once_and_needs_acceptance_again() {
     let server = guarded(BEARER);
     let home = with_file();
     let entry = format!("far: {{host: 127.0.0.1, key_file: {:?}}}", home.user().join("far.key"));
@@ -339,7 +340,7 @@ fn a_key_that_is_taken_away_is_gone_at_once_and_comes_back_by_a_human_only() {
     assert_eq!(report["result"], "waiting", "{report}");
     assert!(report.to_string().contains("the key `far` is new: for 127.0.0.1, from "), "{report}");
     assert_eq!(echo(&daemon)["success"], false);
-    // A restart is no answer either.
+    // A restart does not accept it either.
     let daemon = Daemon::start_in(daemon.stop());
     assert_eq!(echo(&daemon)["success"], false);
     assert_eq!(server.connections(), asked, "nothing was sent");
@@ -348,7 +349,7 @@ fn a_key_that_is_taken_away_is_gone_at_once_and_comes_back_by_a_human_only() {
 }
 
 #[test]
-fn a_key_of_another_place_or_host_waits_for_a_human() {
+fn key_of_another_file_or_host_waits_for_acceptance() {
     let server = guarded(BEARER);
     let home = with_file();
     put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
@@ -366,7 +367,7 @@ fn a_key_of_another_place_or_host_waits_for_a_human() {
         rewrite_keys(daemon.home(), &entry);
         let report = reload(&daemon);
         assert_eq!(report["result"], "waiting", "{entry}: {report}");
-        assert!(report.to_string().contains("the key `far` is another: for 127.0.0."), "{report}");
+        assert!(report.to_string().contains("the key `far` is changed: for 127.0.0."), "{report}");
         assert_eq!(echo(&daemon)["success"], true, "what was accepted holds");
         daemon = Daemon::start_in(daemon.stop());
         assert_eq!(echo(&daemon)["success"], true, "over a restart too");
@@ -376,7 +377,7 @@ fn a_key_of_another_place_or_host_waits_for_a_human() {
 }
 
 #[test]
-fn doctor_says_whether_a_key_is_there_and_whose_it_is() {
+fn doctor_reports_presence_and_host_of_a_key() {
     let home = with_file();
     put(&home, "far.yaml", &manifest("streamable_http", "https://mcp.example.com/mcp", ASKS));
     let other = manifest("streamable_http", "https://mcp.example.org/mcp", ", key: {name: other}");
@@ -394,15 +395,15 @@ fn doctor_says_whether_a_key_is_there_and_whose_it_is() {
         })
         .collect();
     let expect = [
-        ("far", "good", "it is there, for 127.0.0.1"),
-        ("far", "bad", "`far` wants it for mcp.example.com, and it is for 127.0.0.1: nothing is sent"),
-        ("other", "note", "`other` wants it for mcp.example.org, and the settings do not have it"),
+        ("far", "good", "found, for 127.0.0.1"),
+        ("far", "bad", "`far` needs it for mcp.example.com, but it is for 127.0.0.1: it is not sent"),
+        ("other", "note", "`other` needs it for mcp.example.org, but the settings do not define it"),
     ];
     assert_eq!(found, expect);
     assert!(!told.to_string().contains(KEY));
 }
 
-/// Everything that anybody is told, or that is kept, of a daemon.
+/// All texts that a daemon reports or stores.
 fn everything(daemon: Daemon) -> Vec<String> {
     let mut told = vec![
         daemon.control().request("control/status", &json!({})).to_string(),
@@ -419,9 +420,10 @@ fn everything(daemon: Daemon) -> Vec<String> {
     told
 }
 
-/// Where a person wrote a key into the wrong place, only whoever asks for a reload is shown the line, and nothing keeps it.
+/// If a person writes a key into the wrong place, only the client that requested the reload sees the line,
+/// and nothing stores it.
 #[test]
-fn a_key_in_a_rejected_configuration_is_in_no_status_log_or_record() {
+fn key_in_rejected_settings_is_in_no_status_log_or_record() {
     let daemon = Daemon::start_in(with_file());
     let text = std::fs::read_to_string(daemon.home().root().join("config/sinew.yaml")).unwrap();
     daemon.home().configure("sinew.yaml", &format!("{text}\nfar_token: {KEY}\n"));
@@ -435,9 +437,9 @@ fn a_key_in_a_rejected_configuration_is_in_no_status_log_or_record() {
     }
 }
 
-/// The same in a manifest: below `key`, a word that nobody knows may be the key.
+/// Keys in a rejected manifest: an unknown field below `key` may be the key itself.
 #[test]
-fn a_key_in_a_manifest_that_is_left_out_is_in_no_reply_log_or_record() {
+fn key_in_rejected_manifest_is_in_no_reply_log_or_record() {
     let planted = [
         format!(", key: {{name: far, {KEY}: 1}}"),
         format!(", key: {{name: far, name{KEY}: 1}}"),

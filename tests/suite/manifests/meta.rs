@@ -1,11 +1,11 @@
-//! Tools made of other tools: every call they make takes the whole road, in the name of who called.
+//! Meta tools: each call of a plan runs through the whole pipeline as a call of the original caller.
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
 use super::run::{code, put};
 
-/// A meta tool whose helper answers this, and which may call these.
+/// Meta tool whose helper returns this plan, and which may call these tools.
 fn meta(id: &str, aggregates: &str, plan: &str) -> String {
     format!(
         "tool:\n  schema_version: 2.0\n  id: {id}\n  type: meta\n  name: Made of others\n  version: 1.0.0\n  description: d\n  \
@@ -17,7 +17,7 @@ fn meta(id: &str, aggregates: &str, plan: &str) -> String {
     )
 }
 
-/// Lists a folder, and reads the first file in it.
+/// Plan that lists a folder and reads the first file in it.
 const LIST_AND_READ: &str = r#"{ steps: [
               { id: "list", tool: "list_directory", arguments: { path: args.folder } },
               { id: "read", tool: "read_file", arguments: { path: { $from: "list.output.entries.0.name" } } },
@@ -36,7 +36,7 @@ fn look(daemon: &Daemon, id: &str) -> Value {
 }
 
 #[test]
-fn a_plan_refers_to_what_earlier_steps_gave_and_each_call_is_on_record() {
+fn plan_uses_earlier_results_and_records_each_call() {
     let plan = meta("health", "list_directory, read_file", LIST_AND_READ);
     let daemon = daemon(&[("health.yaml", plan)]);
     let looked = look(&daemon, "health");
@@ -53,9 +53,9 @@ fn a_plan_refers_to_what_earlier_steps_gave_and_each_call_is_on_record() {
     }
 }
 
-/// What its caller may not do, a tool that calls for it may not do either.
+/// A meta tool may not do what its caller may not do.
 #[test]
-fn a_step_that_is_refused_stops_the_plan_with_its_refusal() {
+fn refused_step_stops_the_plan_with_its_refusal() {
     let plan = r#"{ steps: [
               { id: "list", tool: "list_directory", arguments: { path: args.folder } },
               { id: "steal", tool: "read_file", arguments: { path: "/etc/shadow" } },
@@ -77,7 +77,7 @@ fn a_step_that_is_refused_stops_the_plan_with_its_refusal() {
 }
 
 #[test]
-fn a_plan_that_names_another_tool_or_is_none_is_not_carried_out() {
+fn invalid_plan_is_not_executed() {
     let cases = [
         (
             "other",
@@ -87,14 +87,14 @@ fn a_plan_that_names_another_tool_or_is_none_is_not_carried_out() {
         (
             "later",
             r#"{ steps: [{ id: "x", tool: "read_file", arguments: { path: { $from: "y.output" } } }] }"#,
-            "refers to nothing",
+            "refers to no result",
         ),
         (
             "many",
             "{ steps: Array(17).fill(0).map((_, n) => ({ id: String(n), tool: \"read_file\" })) }",
             "17 steps",
         ),
-        ("none", "42", "it is no plan"),
+        ("none", "42", "it is not a plan"),
     ];
     let file = |(id, plan, _): &(&str, &str, &str)| (format!("{id}.yaml"), meta(id, "read_file", plan));
     let files: Vec<(String, String)> = cases.iter().map(file).collect();
@@ -105,9 +105,9 @@ fn a_plan_that_names_another_tool_or_is_none_is_not_carried_out() {
     }
 }
 
-/// With one place for everybody, a tool that waits for its own calls would wait for itself.
+/// With one slot for all calls, a meta tool that waited for a slot for its own calls would deadlock.
 #[test]
-fn a_meta_tools_calls_run_on_the_place_it_holds() {
+fn calls_of_a_meta_tool_share_its_slot() {
     let home = Home::initialised().without_alarms();
     let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
     home.configure(
@@ -127,7 +127,7 @@ fn a_meta_tools_calls_run_on_the_place_it_holds() {
 }
 
 #[test]
-fn a_circle_of_meta_tools_is_reported_and_not_loaded() {
+fn cycle_of_meta_tools_is_reported_and_not_loaded() {
     let home = Home::initialised();
     let plan = "{ steps: [] }";
     let folder = home.workspace().join("m");
@@ -142,5 +142,8 @@ fn a_circle_of_meta_tools_is_reported_and_not_loaded() {
     let loaded: Vec<&str> =
         answer["manifests"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
     assert_eq!(loaded, ["c1", "c2"], "{answer}");
-    assert!(answer["diagnostics"].to_string().contains("none may come back to itself"), "{answer}");
+    assert!(
+        answer["diagnostics"].to_string().contains("nested at most 2 levels deep, without cycles"),
+        "{answer}"
+    );
 }

@@ -1,4 +1,4 @@
-//! What servers say of their tools is pinned, and no file that is gone, edited or cannot be written undoes that.
+//! Pinned definitions of server tools: removing, editing or blocking the pin file does not undo the pin.
 
 use std::path::{Path, PathBuf};
 
@@ -17,19 +17,20 @@ fn pin(home: &Home) -> PathBuf {
     home.root().join("state/upstream/fake.json")
 }
 
-/// A home whose server was called once. The daemon had no time for anything afterwards.
+/// Home whose server was called once, before the daemon crashed.
 fn pinned() -> Home {
     let daemon = Daemon::start_in(home("", ""));
     assert_eq!(echo(&daemon)["output"]["text"], "hello");
     daemon.crash()
 }
 
-/// The tools of manifests wait as a whole where nobody knows what was accepted.
+/// Returns true if the call was refused because no tool of a manifest is loaded before acceptance.
 fn waits(told: &Value) -> bool {
     told["metadata"]["refusal"]["code"] == "unknown_tool"
 }
 
-/// Whoever changes files while nobody looks has changed what the server says too.
+/// Changes the pin file and the server's description while no daemon runs; the change must wait for
+/// acceptance.
 fn spoilt(spoil: impl Fn(&Path)) {
     let home = pinned();
     spoil(&pin(&home));
@@ -42,12 +43,12 @@ fn spoilt(spoil: impl Fn(&Path)) {
 }
 
 #[test]
-fn a_pin_that_was_removed_while_no_daemon_ran_is_asked_about() {
+fn pin_removed_while_stopped_needs_acceptance() {
     spoilt(|pin| std::fs::remove_file(pin).unwrap());
 }
 
 #[test]
-fn a_pin_that_was_edited_while_no_daemon_ran_is_asked_about() {
+fn pin_edited_while_stopped_needs_acceptance() {
     spoilt(|pin| {
         let text = std::fs::read_to_string(pin).unwrap();
         assert!(text.contains("Says it again"), "{text}");
@@ -56,9 +57,9 @@ fn a_pin_that_was_edited_while_no_daemon_ran_is_asked_about() {
 }
 
 #[test]
-fn a_pin_that_cannot_be_read_is_not_taken_for_none() {
+fn unreadable_pin_is_not_taken_for_none() {
     spoilt(|pin| std::fs::write(pin, "{").unwrap());
-    // Without the copy of what was accepted there is nothing else to go by.
+    // Without the copy of the accepted configuration there is nothing to compare with.
     let home = pinned();
     std::fs::write(pin(&home), "{").unwrap();
     std::fs::remove_dir_all(home.root().join("state/accepted")).unwrap();
@@ -68,14 +69,14 @@ fn a_pin_that_cannot_be_read_is_not_taken_for_none() {
     let stopped = echo(&daemon);
     assert_eq!(stopped["metadata"]["failure"]["kind"], "conflict", "{stopped}");
     assert!(stopped["error"].as_str().unwrap().contains("cannot be read"), "{stopped}");
-    // The way out that it names.
+    // The remedy that the error names.
     std::fs::remove_file(pin(daemon.home())).unwrap();
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     assert_eq!(echo(&daemon)["output"]["text"], "hello");
 }
 
 #[test]
-fn what_waits_to_be_accepted_is_not_taken_where_nobody_can_be_asked() {
+fn pending_definition_is_not_accepted_by_a_broken_seal() {
     let home = pinned();
     home.file("words.txt", EVIL);
     let daemon = Daemon::start_in(home);
@@ -88,7 +89,7 @@ fn what_waits_to_be_accepted_is_not_taken_where_nobody_can_be_asked() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_not_called() {
+fn tool_whose_pin_cannot_be_stored_is_not_called() {
     let home = home("", "");
     let daemon = Daemon::start_in(home);
     std::fs::write(daemon.home().root().join("state/upstream"), "in the way").unwrap();
@@ -97,9 +98,9 @@ fn what_cannot_be_kept_is_not_called() {
     assert!(looked["metadata"]["failure"]["hint"].as_str().unwrap().contains("nothing was run"), "{looked}");
 }
 
-/// A tool that its manifest names and that its server did not have is as unknown as one that is described anew.
+/// A tool that its manifest names and its server lacked before is as unknown as a redefined one.
 #[test]
-fn a_tool_that_a_server_adds_later_waits_for_a_human() {
+fn tool_that_a_server_adds_later_waits_for_acceptance() {
     let home = pinned();
     home.file("late.txt", "gone");
     let daemon = Daemon::start_in(home);
@@ -113,15 +114,15 @@ fn a_tool_that_a_server_adds_later_waits_for_a_human() {
         "starting again accepts nothing: {stopped}"
     );
     let waiting = daemon.home().run(&["reload"]).must_exit(4).stdout();
-    assert!(waiting.contains("fake.gone") && waiting.contains("it had no such tool"), "{waiting}");
+    assert!(waiting.contains("fake.gone") && waiting.contains("the server had no such tool"), "{waiting}");
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     let called = gone(&daemon);
     assert_eq!(called["success"], true, "{called}");
 }
 
-/// Whoever accepts a tool sees what it runs, and as what.
+/// The operator who accepts a tool sees what it runs, and its category and risk.
 #[test]
-fn a_tool_that_is_new_is_shown_with_what_stands_behind_it() {
+fn new_tool_is_shown_with_its_program_and_category() {
     let daemon = Daemon::start_in(Home::initialised().without_alarms());
     let put = |name: &str, kind: &str, section: &str, command: &str| {
         let text = format!(

@@ -1,5 +1,5 @@
-//! Servers that others wrote, from the npm registry and from PyPI, by manifest. Where `cargo xtask test` could not install
-//! them these are left out, and say so.
+//! Published MCP servers from the npm registry and from PyPI, run by manifest. Where `cargo xtask test` could
+//! not install them, these tests are skipped and report it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use tests::{Daemon, Home};
 
 use super::run::{code, put};
 
-/// A folder that `cargo xtask test` filled, if this is in it.
+/// Directory filled by `cargo xtask test`, and this file in it, if it exists.
 fn installed(variable: &str, file: &str) -> Option<(PathBuf, PathBuf)> {
     let folder = std::env::var_os(variable).map(PathBuf::from)?;
     let file = folder.join(file);
@@ -18,7 +18,7 @@ fn installed(variable: &str, file: &str) -> Option<(PathBuf, PathBuf)> {
     None
 }
 
-/// A home whose callers may look into a folder.
+/// Home whose callers may read a folder.
 fn home_beside(folder: &Path) -> Home {
     let home = Home::initialised().without_alarms();
     home.run(&["workspace", "add", "--read-only", &folder.display().to_string()]).must_exit(0);
@@ -26,7 +26,7 @@ fn home_beside(folder: &Path) -> Home {
 }
 
 #[test]
-fn the_reference_server_of_the_npm_registry_is_driven_by_the_shipped_manifest() {
+fn npm_reference_server_runs_from_the_shipped_manifest() {
     let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let Some((folder, file)) = installed("SINEW_NODE", server) else {
         return eprintln!("left out: {server} is not installed");
@@ -45,7 +45,7 @@ fn the_reference_server_of_the_npm_registry_is_driven_by_the_shipped_manifest() 
 }
 
 #[test]
-fn the_file_server_of_the_npm_registry_is_under_the_path_rules() {
+fn npm_file_server_is_under_the_path_rules() {
     let server = "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js";
     let Some((folder, file)) = installed("SINEW_NODE", server) else {
         return eprintln!("left out: {server} is not installed");
@@ -68,7 +68,7 @@ fn the_file_server_of_the_npm_registry_is_under_the_path_rules() {
 }
 
 #[test]
-fn a_server_from_pypi_is_driven_by_manifest() {
+fn pypi_server_runs_by_manifest() {
     let Some((_, program)) = installed("SINEW_PROGRAMS", "python/bin/mcp-server-time") else {
         return eprintln!("left out: mcp-server-time is not installed");
     };

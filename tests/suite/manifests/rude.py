@@ -1,4 +1,4 @@
-"""A server of tools that tries to be too much. Its first word says how."""
+"""MCP server that sends excessive or unrequested messages. Its first argument selects the kind."""
 import json
 import sys
 
@@ -33,7 +33,7 @@ for line in sys.stdin:
         zeros = "0," * 1_000_000
         say('{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":[%s0]}}' % (number, zeros))
     elif HOW == "notices":
-        # Deeper than any value may be, so whoever reads on finds it no JSON at all.
+        # Nested deeper than the parser permits, so a client that parses the notification fails.
         say('{"jsonrpc":"2.0","method":"notifications/message","params":%s%s}' % ("[" * 5000, "]" * 5000))
         answer(number, text("done"))
     elif HOW == "ahead":

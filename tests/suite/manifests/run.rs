@@ -1,4 +1,4 @@
-//! Tools of manifests on the road: checked, validated, confined, and pinned to what was accepted.
+//! Tools of manifests in the pipeline: checked, validated, sandboxed, and pinned to the accepted version.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -75,7 +75,7 @@ pub(super) fn put(home: &Home, name: &str, text: &str) {
     std::fs::set_permissions(folder.join(name), Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A daemon whose home has these manifests and files beside them.
+/// Daemon whose home has these manifests and files beside them.
 fn daemon(files: &[(&str, &str)]) -> Daemon {
     let home = Home::initialised();
     files.iter().for_each(|(name, text)| put(&home, name, text));
@@ -87,7 +87,7 @@ pub(super) fn code(result: &Value) -> &str {
 }
 
 #[test]
-fn a_program_gets_each_argument_as_one_word() {
+fn program_gets_each_argument_as_one_word() {
     let daemon = daemon(&[("finder.yaml", FINDER)]);
     let file = daemon.home().file("a b.txt", "One\ntwo; rm -rf /\n").display().to_string();
     let mut agent = daemon.agent();
@@ -103,9 +103,9 @@ fn a_program_gets_each_argument_as_one_word() {
     assert!(code(&refused).starts_with("path_"), "its paths are under the rules: {refused}");
 }
 
-/// Whatever an argument is called: what is declared a path is under the rules, each of a list too.
+/// Each declared path is under the rules, whatever the argument is called, also inside a list.
 #[test]
-fn b71_a_path_by_any_other_name_is_governed() {
+fn path_arguments_of_any_name_are_governed() {
     let sources = "{name: sources, type: array, schema: {items: {type: string, format: path}}}";
     let other = FINDER.replace("\"{path}\"", "\"{file_path}\", \"{destination}\", \"{sources}\"").replace(
         "{name: path, type: string, format: path}",
@@ -133,9 +133,9 @@ fn b71_a_path_by_any_other_name_is_governed() {
     }
 }
 
-/// No policy file names the tool, and no mode asks: its definition does, and that is enough.
+/// No policy file names the tool and no mode requires approval: the definition alone does.
 #[test]
-fn b48_a_definition_alone_has_a_human_asked() {
+fn definition_alone_can_require_approval() {
     let asking = FINDER.replace("risk_level: low\n", "risk_level: low\n      requires_approval: true\n");
     let daemon = daemon(&[("finder.yaml", &asking)]);
     let file = daemon.home().file("a.txt", "One\n").display().to_string();
@@ -150,7 +150,7 @@ fn b48_a_definition_alone_has_a_human_asked() {
 }
 
 #[test]
-fn a_validator_refuses_before_the_tool_runs_and_says_what_is_known() {
+fn validator_refuses_before_the_tool_runs() {
     let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
     let folder = daemon.home().workspace();
     let note = folder.join("note.txt");
@@ -172,9 +172,9 @@ fn a_validator_refuses_before_the_tool_runs_and_says_what_is_known() {
     assert_eq!(explained["result"]["verdict"], "deny", "explained as it would happen: {explained}");
 }
 
-/// Whoever puts a manifest there while nobody runs has not been accepted either.
+/// A manifest that was added while no daemon ran is not accepted either.
 #[test]
-fn a_tool_that_came_while_no_daemon_ran_waits_for_a_human() {
+fn tool_added_while_stopped_waits_for_acceptance() {
     let home = daemon(&[]).stop();
     put(&home, "finder.yaml", FINDER);
     let file = home.file("a.txt", "One\n").display().to_string();
@@ -186,9 +186,9 @@ fn a_tool_that_came_while_no_daemon_ran_waits_for_a_human() {
     assert_eq!(found["output"]["stdout"], "1:One\n", "{found}");
 }
 
-/// What says that it only reads cannot do anything else.
+/// The sandbox enforces that a tool declared read-only cannot write.
 #[test]
-fn a_tool_that_only_reads_is_held_to_it() {
+fn read_only_tool_cannot_write() {
     let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
     let folder = daemon.home().workspace();
     let call = json!({"folder": folder.display().to_string(), "text": "x"});
@@ -198,7 +198,7 @@ fn a_tool_that_only_reads_is_held_to_it() {
 }
 
 #[test]
-fn what_cannot_be_run_is_listed_and_says_why() {
+fn unusable_tool_is_listed_and_reports_why() {
     let bare = FINDER.replace("  cli_specific: {executable: grep, install_guide: Install grep.}\n", "");
     let absent = FINDER.replace("id: finder", "id: absent").replace("grep,", "no-such-program,");
     let daemon = daemon(&[("bare.yaml", &bare), ("absent.yaml", &absent), ("broken.yaml", "tool: {id: [}")]);
@@ -206,7 +206,7 @@ fn what_cannot_be_run_is_listed_and_says_why() {
     let mut agent = daemon.agent();
     let call = json!({"pattern": "x", "path": file});
     let bare = agent.execute("finder.find_text", &call);
-    assert!(bare["error"].as_str().unwrap().contains("does not say how it is run"), "{bare}");
+    assert!(bare["error"].as_str().unwrap().contains("does not state how the tool runs"), "{bare}");
     let absent = agent.execute("absent.find_text", &call);
     assert_eq!(absent["metadata"]["failure"]["hint"], "Install grep.", "{absent}");
     let listed = agent.request("sinew/tools", &json!({}));
@@ -216,7 +216,7 @@ fn what_cannot_be_run_is_listed_and_says_why() {
 }
 
 #[test]
-fn a_manifest_that_others_can_change_or_that_lies_elsewhere_is_not_loaded() {
+fn manifest_that_others_can_change_is_not_loaded() {
     let home = Home::initialised();
     put(&home, "finder.yaml", FINDER);
     std::fs::set_permissions(home.root().join("tools/finder.yaml"), Permissions::from_mode(0o666)).unwrap();
@@ -240,9 +240,9 @@ fn nothing_shadows_a_built_in_tool() {
     assert_eq!(read["output"]["content"], "content", "{read}");
 }
 
-/// What only looks like the name of a tool is no name: what is registered is plain ASCII, and in one case.
+/// A lookalike of a tool name is not registered: registered names are lower-case ASCII.
 #[test]
-fn t186_no_name_of_a_manifest_passes_for_another() {
+fn manifest_names_cannot_imitate_others() {
     for like in ["re\u{430}d_file", "\u{ff52}ead_file", "Read_File", "read_f\u{131}le"] {
         let shadow = FINDER.replace("name: find_text", &format!("name: \"{like}\""));
         let daemon = daemon(&[("finder.yaml", &shadow)]);
@@ -261,9 +261,9 @@ fn t186_no_name_of_a_manifest_passes_for_another() {
     }
 }
 
-/// A validator gets a copy: what it does to it reaches nobody.
+/// A validator gets a copy of the arguments, so its changes have no effect.
 #[test]
-fn b134_t209_a_validator_that_changes_its_arguments_changes_nothing() {
+fn validator_that_changes_its_arguments_changes_nothing() {
     let meddling = WRITER.replace(
         "return args.text.length <= 20",
         "args.text = 'mine'; args.folder = '/etc'; delete args.text; return true",
@@ -278,9 +278,9 @@ fn b134_t209_a_validator_that_changes_its_arguments_changes_nothing() {
     assert_eq!(std::fs::read_to_string(folder.join("note.txt")).unwrap(), "Buy milk");
 }
 
-/// How fast a machine counts is not known, so it is asked to count further and further.
+/// The speed of the machine is unknown, so each round counts further than the one before.
 #[test]
-fn b140_a_slow_validator_is_in_the_log_with_its_time() {
+fn slow_validator_is_logged_with_its_time() {
     let counting = WRITER
         .replace("return args.text.length <= 20", "for (let i = 0; i < Number(args.text); i++); return true");
     assert_ne!(counting, WRITER);
@@ -302,15 +302,15 @@ fn b140_a_slow_validator_is_in_the_log_with_its_time() {
 }
 
 #[test]
-fn a_changed_manifest_waits_for_a_human() {
+fn changed_manifest_waits_for_acceptance() {
     let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
     let folder = daemon.home().workspace();
     let long = json!({"folder": folder.display().to_string(), "text": "much too long for a note, really"});
-    // The validator is turned off; nothing that is shown to a caller has changed.
+    // The validator is turned off; nothing that a caller sees has changed.
     put(daemon.home(), "notes.yaml", &WRITER.replace("args.text.length <= 20", "true"));
     let waiting = daemon.control().request("control/reload", &json!({}));
     assert_eq!(waiting["result"]["result"], "waiting", "{waiting}");
-    assert!(waiting.to_string().contains("write_note is defined anew"), "{waiting}");
+    assert!(waiting.to_string().contains("write_note is redefined"), "{waiting}");
     let refused = daemon.agent().execute("write_note", &long);
     assert_eq!(code(&refused), "validator_rejected", "the old one holds: {refused}");
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
@@ -319,7 +319,7 @@ fn a_changed_manifest_waits_for_a_human() {
 }
 
 #[test]
-fn a_changed_script_is_not_run_before_it_is_accepted() {
+fn changed_script_is_not_run_before_acceptance() {
     let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
     let folder = daemon.home().workspace();
     let call = json!({"folder": folder.display().to_string(), "text": "Buy milk"});
@@ -359,9 +359,9 @@ fn shipped_scripts_do_what_their_examples_say() {
     }
 }
 
-/// What an agent writes into a workspace under the name of a library must not run in the name of an accepted script.
+/// A library that an agent writes into a workspace must not run as part of an accepted script.
 #[test]
-fn a_script_takes_no_code_from_a_workspace() {
+fn script_loads_no_code_from_a_workspace() {
     const PYTHON: &str = "import json, sys, colorsys\nprint(json.dumps({'from': colorsys.__file__}))\n";
     const NODE: &str = "let found = 'nothing'; try { found = require('planted') } catch {}\n\
                         console.log(JSON.stringify({from: found}))\n";

@@ -1,4 +1,4 @@
-//! A key behind TLS: it is sent once the server has shown a certificate that is trusted, and not before.
+//! Keys over TLS: the key is sent only after the server has presented a trusted certificate.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -36,7 +36,7 @@ fn certified(issuer: &Issuer) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Walls of TLS before a server on this port. Returns the port before the walls.
+/// Starts a TLS proxy before a server on this port. Returns the port of the proxy.
 fn walls(config: Arc<ServerConfig>, behind: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -49,7 +49,8 @@ fn walls(config: Arc<ServerConfig>, behind: u16) -> u16 {
     port
 }
 
-/// One request to who is behind, and its answer back. Who does not get through the walls is not heard.
+/// Forwards one request to the server and its response back. A client that fails the TLS handshake is
+/// ignored.
 fn pass_on(mut secure: Secure, behind: u16) -> std::io::Result<()> {
     let (mut request, mut part) = (Vec::new(), [0; 4096]);
     while !is_whole(&request) {
@@ -83,7 +84,7 @@ fn trusting(home: &Home, issuer: &Issuer) {
 }
 
 #[test]
-fn a_key_goes_through_tls_and_to_nobody_whose_certificate_is_not_trusted() {
+fn key_is_sent_only_to_a_trusted_certificate() {
     let (issuer, server) = (issuer(), guarded(BEARER));
     let port = walls(certified(&issuer), server.port());
     let far = manifest("streamable_http", &format!("https://127.0.0.1:{port}/mcp"), ASKS);

@@ -1,5 +1,5 @@
-"""A server of tools for tests: lines of JSON-RPC on standard input and output, in either era of the protocol, and as
-rude as its tools are told to be. Its first word may be `--stateless`: then it knows no handshake."""
+"""MCP server for tests: JSON-RPC lines on standard input and output, in either era of the protocol, with tools that
+misbehave on request. With the first argument `--stateless` it has no handshake."""
 import json
 import os
 import sys
@@ -91,7 +91,7 @@ for line in sys.stdin:
     elif method == "server/discover" and STATELESS:
         say({"id": number, "result": {"supportedVersions": ["2026-07-28"], "resultType": "complete"}})
     elif method == "tools/list":
-        # Two pages: the second begins where the first says.
+        # Two pages: the cursor of the first leads to the second.
         first, second = tools()[:4], tools()[4:]
         page = {"tools": second} if params.get("cursor") == "more" else {"tools": first, "nextCursor": "more"}
         say({"id": number, "result": {**page, "resultType": "complete"}})

@@ -1,4 +1,4 @@
-//! Servers that are spoken to by a web socket, as the official library did in its first version.
+//! MCP servers over a WebSocket, as in the first version of the official library.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -35,7 +35,7 @@ fn address(server: &Server) -> String {
     format!("ws://127.0.0.1:{}/ws", server.port())
 }
 
-/// The socket that a request is granted, for this subprotocol.
+/// WebSocket that accepts a request with this subprotocol.
 fn granted(protocol: &str, request: &str, stream: &mut TcpStream) -> WebSocket<TcpStream> {
     let key = request.lines().find_map(|line| line.strip_prefix("sec-websocket-key: "));
     let accept = derive_accept_key(key.expect("a key").as_bytes());
@@ -47,7 +47,7 @@ fn granted(protocol: &str, request: &str, stream: &mut TcpStream) -> WebSocket<T
     WebSocket::from_raw_socket(stream.try_clone().expect("the stream"), Role::Server, None)
 }
 
-/// What a server of tools answers.
+/// Answer of an MCP server.
 fn answer(asked: &Value) -> Option<Value> {
     let result = match asked["method"].as_str()? {
         "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": {}}),
@@ -64,7 +64,7 @@ fn answer(asked: &Value) -> Option<Value> {
     Some(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
 }
 
-/// A server that says what `said` makes of what it is asked, and between its answers what else servers say.
+/// Server that answers each request with the result of `said`, preceded by a notification.
 fn server(said: impl Fn(&Value) -> Option<Message> + Send + Sync + 'static) -> Server {
     Server::start(move |request, stream| {
         let mut socket = granted("mcp", request, stream);
@@ -90,7 +90,7 @@ fn echo(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn a_server_answers_by_its_web_socket() {
+fn server_answers_over_its_websocket() {
     let server = server(good);
     let daemon = daemon(&address(&server));
     let mut agent = daemon.agent();
@@ -103,9 +103,9 @@ fn a_server_answers_by_its_web_socket() {
     assert!(requests[0].contains("sec-websocket-protocol: mcp\r\n"), "{requests:?}");
 }
 
-/// One that knows no handshake is spoken to without one, by the same socket.
+/// A server without a handshake is called without one, over the same socket.
 #[test]
-fn a_server_without_a_handshake_is_told_everything_each_time() {
+fn server_without_handshake_gets_metadata_each_time() {
     let server = server(|asked| {
         if asked["method"] == "initialize" {
             let error = json!({"code": -32601, "message": "no such method"});
@@ -120,9 +120,9 @@ fn a_server_without_a_handshake_is_told_everything_each_time() {
     assert_eq!((said["output"]["text"].as_str(), server.connections()), (Some("hello"), 1), "{said}");
 }
 
-/// Whatever a server says that is no message ends the call, and so does one that grants no socket or none of ours.
+/// Any text that is no message ends the call, and so does a refused upgrade or another subprotocol.
 #[test]
-fn a_server_that_answers_nonsense_fails_with_what_is_wrong() {
+fn server_that_answers_nonsense_fails_with_the_cause() {
     let check = |server: Server, expect: &str| {
         let failed = echo(&daemon(&address(&server)));
         let error = failed["error"].as_str().unwrap_or_default();
@@ -130,25 +130,25 @@ fn a_server_that_answers_nonsense_fails_with_what_is_wrong() {
     };
     check(server(|_| Some(Message::text("nonsense"))), "not a message");
     check(server(|asked| Some(Message::binary(answer(asked)?.to_string().into_bytes()))), "binary");
-    check(server(|_| Some(Message::Close(None))), "closed its web socket");
-    check(server(|_| Some(Message::text("x".repeat(2 << 20)))), "bytes by its web socket");
+    check(server(|_| Some(Message::Close(None))), "closed the WebSocket");
+    check(server(|_| Some(Message::text("x".repeat(2 << 20)))), "bytes over its WebSocket");
     check(Server::saying("404 Not Found", "", ""), "status 404");
     let other = Server::start(|request, stream| drop(granted("chat", request, stream)));
     check(other, "subprotocol `mcp`");
 }
 
 #[test]
-fn a_redirect_of_a_web_socket_is_not_followed() {
+fn redirect_of_a_websocket_is_not_followed() {
     let elsewhere = server(good);
     let location = format!("Location: {}\r\n", address(&elsewhere));
     let moved = Server::saying("307 Temporary Redirect", &location, "");
     let failed = echo(&daemon(&address(&moved)));
-    assert!(failed["error"].as_str().unwrap().contains("status 307, and is not followed"), "{failed}");
+    assert!(failed["error"].as_str().unwrap().contains("status 307; redirects are not followed"), "{failed}");
     assert_eq!(elsewhere.connections(), 0);
 }
 
 #[test]
-fn a_server_that_never_answers_is_left_at_the_deadline() {
+fn server_that_never_answers_ends_at_the_deadline() {
     let server = server(good);
     let silent = Server::start(|_, stream| {
         let _ = stream.read(&mut [0]);
@@ -161,9 +161,9 @@ fn a_server_that_never_answers_is_left_at_the_deadline() {
     }
 }
 
-/// The host of a web socket is judged like any other.
+/// The host of a WebSocket is judged like any other.
 #[test]
-fn a_web_socket_opens_only_where_policy_lets_it() {
+fn websocket_opens_only_where_policy_allows() {
     let server = server(good);
     let refused = echo(&daemon_where("{allowed_domains: [\"*\"]}", &address(&server)));
     assert_eq!(refused["metadata"]["refusal"]["detail"], "private_address", "{refused}");
@@ -174,9 +174,9 @@ fn a_web_socket_opens_only_where_policy_lets_it() {
     assert_eq!(server.connections(), 0);
 }
 
-/// What a server says of its tools is pinned, whatever it says it by.
+/// Tool definitions are pinned over every transport.
 #[test]
-fn a_tool_that_is_defined_anew_is_not_called() {
+fn redefined_tool_is_not_called() {
     let calls = std::sync::atomic::AtomicUsize::new(0);
     let server = server(move |asked| {
         let mut answer = answer(asked)?;
@@ -196,7 +196,7 @@ fn a_tool_that_is_defined_anew_is_not_called() {
 }
 
 #[test]
-fn a_server_of_the_official_library_is_driven_by_its_web_socket() {
+fn server_of_the_official_library_works_over_websocket() {
     let Some((_started, port)) = Started::script("SINEW_PYTHON_SOCKETS", "socket_server.py") else { return };
     let daemon = daemon(&format!("ws://127.0.0.1:{port}/ws"));
     let said = echo(&daemon);

@@ -1,5 +1,4 @@
-"""A server of the official library, spoken to by a web socket. It says at which port it listens, and ends with its standard
-input."""
+"""Server of the official library over a WebSocket. It prints its port, and ends when its standard input is closed."""
 import os
 import socket
 import sys

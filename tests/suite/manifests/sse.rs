@@ -1,5 +1,5 @@
-//! Servers that are spoken to as servers were until 2025: a stream of events comes from them, and what they are told is
-//! posted elsewhere.
+//! MCP servers with the SSE transport of 2024-11-05: answers come from an event stream, and requests are
+//! posted to another address.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn daemon(url: &str) -> Daemon {
     Daemon::start_in(home)
 }
 
-/// What a server of tools answers.
+/// Answer of an MCP server.
 fn answer(asked: &Value) -> Option<Value> {
     let result = match asked["method"].as_str()? {
         "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": {}}),
@@ -36,7 +36,7 @@ fn answer(asked: &Value) -> Option<Value> {
     Some(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
 }
 
-/// A server that names this as the place to be told something, and answers by the stream that was opened last.
+/// Server that announces this endpoint for requests, and answers on the most recently opened stream.
 fn server(endpoint: String) -> Server {
     let open: Mutex<Option<TcpStream>> = Mutex::new(None);
     Server::start(move |request, stream| {
@@ -60,7 +60,7 @@ fn server(endpoint: String) -> Server {
 }
 
 #[test]
-fn an_old_server_answers_by_its_stream() {
+fn sse_server_answers_on_its_stream() {
     let server = server("/messages?session=1".to_owned());
     let daemon = daemon(&server.url("/sse"));
     let mut agent = daemon.agent();
@@ -73,18 +73,18 @@ fn an_old_server_answers_by_its_stream() {
     assert_eq!(streams, 2, "a stream is open for one call: {requests:?}");
 }
 
-/// What is sent may be the caller's own words: they go to the server that was accepted and to nobody else.
+/// A request may contain the caller's own text, so it goes only to the accepted server.
 #[test]
-fn an_old_server_sends_nobody_elsewhere() {
+fn sse_server_cannot_redirect_requests_to_another_origin() {
     let elsewhere = Server::saying("202 Accepted", "", "");
     let server = server(elsewhere.url("/messages"));
     let refused = daemon(&server.url("/sse")).agent().execute("old.echo", &json!({"text": "mine"}));
-    assert!(refused["error"].as_str().unwrap().contains("not at its own address"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("has a different origin"), "{refused}");
     assert_eq!(elsewhere.connections(), 0);
 }
 
 #[test]
-fn a_server_of_the_official_library_is_driven_by_its_stream() {
+fn server_of_the_official_library_works_over_sse() {
     let Some((_started, port)) = Started::script("SINEW_PYTHON", "sse_server.py") else { return };
     let daemon = daemon(&format!("http://127.0.0.1:{port}/sse"));
     let said = daemon.agent().execute("old.echo", &json!({"text": "hello"}));

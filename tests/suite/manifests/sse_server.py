@@ -1,5 +1,5 @@
-"""A server of the official library, spoken to as servers were until 2025. It says at which port it listens, and ends with
-its standard input."""
+"""Server of the official library with the SSE transport of 2024-11-05. It prints its port, and ends when its standard
+input is closed."""
 import os
 import socket
 import sys

@@ -1,10 +1,10 @@
-//! A server in Python that a test starts, in an interpreter that has what it needs.
+//! Python server that a test starts, in an interpreter that has the required packages.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 
-/// A server that ends when nobody has its standard input any more. It may run as somebody this test is no longer, and could
-/// not be killed.
+/// Server process that ends when its standard input is closed. It may run as another user than this test does
+/// by now, so it could not be killed.
 pub(super) struct Started(Child);
 
 impl Drop for Started {
@@ -15,7 +15,8 @@ impl Drop for Started {
 }
 
 impl Started {
-    /// Starts a script of this folder, which says at which port it listens. Says why, where it cannot.
+    /// Starts a script of this folder and returns it with the port it reports. Prints the reason if it
+    /// cannot.
     pub(super) fn script(interpreter: &str, name: &str) -> Option<(Started, String)> {
         let left_out = |why: &str| {
             println!("left out: {why}");
@@ -27,13 +28,13 @@ impl Started {
         let started =
             command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let started = match started {
-            // Another test of this process has given up being who could.
+            // Another test of this process has already dropped the privileges to start it.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return left_out(&error.to_string()),
             started => started.expect("start the server"),
         };
         let mut started = Started(started);
         let mut port = String::new();
-        // It listened before it said where: a call that comes early waits in its queue.
+        // The script listens before it reports the port, so an early connection waits in the backlog.
         BufReader::new(started.0.stdout.take()?).read_line(&mut port).expect("its port");
         match port.trim() {
             "" => left_out("this Python has no such server"),

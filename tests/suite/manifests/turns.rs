@@ -1,5 +1,5 @@
-//! Callers take turns at the processes that run validators: however many calls one of them sends, another waits for no
-//! more than its turn.
+//! Fair scheduling of validator processes between callers: however many calls one caller sends, another waits
+//! for one turn only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,11 +31,11 @@ const SLOW: &str = "tool:
           };
 ";
 
-/// More than its turns would ever be worth to whoever waits behind them.
+/// Number of calls in the flood, more than another caller could wait for.
 const FLOOD: usize = 128;
 
 #[test]
-fn one_callers_slow_validators_do_not_keep_another_waiting() {
+fn slow_validators_of_one_caller_do_not_block_another() {
     let home = Home::initialised().without_alarms();
     put(&home, "slow.yaml", SLOW);
     let daemon = Daemon::start_in(home);

@@ -1,4 +1,4 @@
-//! `sinew mcp`: standard input and output, joined to a daemon that may come and go.
+//! `sinew mcp`: standard input and output connected to a daemon that may restart.
 
 use serde_json::{Value, json};
 use tests::{Bridge, Client, Daemon, Home};
@@ -15,14 +15,14 @@ fn stop_daemon(home: &Home) {
 }
 
 #[test]
-fn a_host_that_starts_a_command_gets_the_daemon() {
+fn bridge_starts_the_daemon_for_its_host() {
     let home = Home::initialised();
     home.file("a.txt", "hello");
     let mut first = Bridge::start(&home, &[]);
     first.shake();
     assert_eq!(reads(&mut first, "a.txt"), "hello");
     assert_eq!(first.finish(), Some(0));
-    // The daemon it started stays, and serves the next one.
+    // The daemon that the first bridge started stays, and serves the next one.
     let mut second = Bridge::start(&home, &["--no-start"]);
     second.shake();
     assert_eq!(reads(&mut second, "a.txt"), "hello");
@@ -33,7 +33,7 @@ fn a_host_that_starts_a_command_gets_the_daemon() {
 }
 
 #[test]
-fn a_bridge_outlives_its_daemon() {
+fn bridge_outlives_its_daemon() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "hello");
     let mut bridge = Bridge::start(daemon.home(), &["--no-start"]);
@@ -41,7 +41,7 @@ fn a_bridge_outlives_its_daemon() {
     assert_eq!(reads(&mut bridge, "a.txt"), "hello");
     let home = daemon.crash();
     let daemon = Daemon::start_in(home);
-    // No new handshake: the bridge has said it again.
+    // No new handshake by the client: the bridge repeats it.
     assert_eq!(reads(&mut bridge, "a.txt"), "hello");
     let records = daemon.home().records();
     let decision = records.iter().rfind(|record| record["kind"] == "decision").unwrap();
@@ -50,7 +50,7 @@ fn a_bridge_outlives_its_daemon() {
 }
 
 #[test]
-fn without_a_daemon_and_without_leave_to_start_one_it_refuses() {
+fn no_start_without_a_daemon_is_refused() {
     let home = Home::initialised();
     let refused = home.run(&["mcp", "--no-start"]).must_exit(6);
     assert!(refused.stderr().contains("agent.sock") && refused.stderr().contains("sinew serve"), "{refused}");
@@ -58,7 +58,7 @@ fn without_a_daemon_and_without_leave_to_start_one_it_refuses() {
 }
 
 #[test]
-fn a_request_that_was_refused_as_a_whole_is_not_still_open() {
+fn request_refused_as_a_whole_is_no_longer_pending() {
     let daemon = Daemon::start();
     let mut bridge = Bridge::start(daemon.home(), &["--no-start"]);
     bridge.shake();
@@ -72,6 +72,6 @@ fn a_request_that_was_refused_as_a_whole_is_not_still_open() {
     );
     let daemon = Daemon::start_in(daemon.crash());
     daemon.home().file("a.txt", "hello");
-    // The next line is the answer to this one: nobody is told that 77 was under way.
+    // The next line is the answer to this request: the bridge does not report request 77 as interrupted.
     assert_eq!(reads(&mut bridge, "a.txt"), "hello");
 }

@@ -1,6 +1,7 @@
-//! The official clients, in the examples of the documentation: both eras, over the socket and through the bridge.
+//! The official MCP clients, run with the examples of the documentation: both eras, over the socket and
+//! through the bridge.
 //!
-//! Interpreters and packages may be where only this user can read them, so nothing is given up here.
+//! Interpreters and packages may be readable by this user only, so these tests do not drop privileges.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -42,7 +43,7 @@ impl Served {
         self.folder.path().join("home/run/agent.sock")
     }
 
-    /// What a client program says, once it has come to its end.
+    /// Standard output of a client program that must succeed.
     fn said_by(&self, command: &mut Command) -> String {
         let (home, path) = (self.folder.path().join("home"), std::env::var_os("PATH").unwrap_or_default());
         command.env("SINEW_HOME", home).env("PATH", path).env("SINEW", sinew_as_we_are().get_program());
@@ -84,7 +85,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_python_sdk_works_through_socket_and_bridge() {
+fn python_sdk_works_through_socket_and_bridge() {
     let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
     Served::start().try_example(|| {
         let mut command = Command::new(&python);
@@ -94,10 +95,10 @@ fn the_python_sdk_works_through_socket_and_bridge() {
 }
 
 #[test]
-fn the_typescript_sdk_works_through_socket_and_bridge() {
+fn typescript_sdk_works_through_socket_and_bridge() {
     let Ok(node) = std::env::var("SINEW_NODE") else { return println!("left out: no SINEW_NODE") };
     let served = Served::start();
-    // Packages are looked for beside the script.
+    // Node looks for packages beside the script.
     let beside = served.folder.path().join("script");
     std::fs::create_dir(&beside).expect("a folder for the script");
     for name in ["orchestrator.mjs", "sinew-socket.mjs"] {
@@ -113,7 +114,7 @@ fn the_typescript_sdk_works_through_socket_and_bridge() {
 }
 
 #[test]
-fn the_inspector_works_through_the_bridge() {
+fn inspector_works_through_the_bridge() {
     let Ok(node) = std::env::var("SINEW_NODE") else { return println!("left out: no SINEW_NODE") };
     let served = Served::start();
     let home = format!("SINEW_HOME={}", served.folder.path().join("home").display());

@@ -1,4 +1,5 @@
-//! The era without a handshake: every request stands alone, and changes are told to whoever listens.
+//! The MCP revision without a handshake: every request is self-contained, and subscribers are notified of
+//! changes.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon};
@@ -17,7 +18,7 @@ fn ask(client: &mut Client, method: &str, mut params: Value) -> Value {
 }
 
 #[test]
-fn a_client_finds_out_what_there_is_and_calls_it_without_a_handshake() {
+fn client_discovers_and_calls_tools_without_a_handshake() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "hello");
     let mut client = daemon.agent();
@@ -41,7 +42,7 @@ fn a_client_finds_out_what_there_is_and_calls_it_without_a_handshake() {
 }
 
 #[test]
-fn a_revision_that_is_not_spoken_is_refused_with_those_that_are() {
+fn unsupported_revision_is_refused_with_supported_ones() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     let mut meta = envelope();
@@ -59,7 +60,7 @@ fn a_revision_that_is_not_spoken_is_refused_with_those_that_are() {
 }
 
 #[test]
-fn what_a_handshake_client_gets_has_none_of_the_new_words() {
+fn handshake_client_gets_no_stateless_fields() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     client.request("initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
@@ -72,7 +73,7 @@ fn what_a_handshake_client_gets_has_none_of_the_new_words() {
 }
 
 #[test]
-fn whoever_listens_is_told_what_it_will_hear_until_it_has_had_enough() {
+fn subscription_is_acknowledged_until_it_is_cancelled() {
     let daemon = Daemon::start();
     let mut client = daemon.agent();
     let params =
@@ -89,7 +90,7 @@ fn whoever_listens_is_told_what_it_will_hear_until_it_has_had_enough() {
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "ear"}});
     client.send(format!("{cancel}\n").as_bytes());
-    // Answers keep their order with what is told, so that silence can be seen.
+    // Answers keep their order with notifications, so that the absence of one is visible.
     assert!(ask(&mut client, "server/discover", json!({}))["result"].is_object());
     let anew = client.exchange(&message.to_string());
     assert_eq!(anew["method"], "notifications/subscriptions/acknowledged", "the id is free again: {anew}");

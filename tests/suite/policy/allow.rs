@@ -1,4 +1,4 @@
-//! `sinew allow`: from a refusal to the line that would permit it.
+//! `sinew allow`: from a refusal to the configuration line that would permit it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tests::{Daemon, Home, Run};
 
 use super::governance;
 
-/// A home whose `tools.yaml` is this, with `$WS` for its workspace.
+/// Home whose `tools.yaml` is this, with `$WS` for its workspace.
 fn home(tools: &str) -> Home {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", &filled(&home, tools));
@@ -22,7 +22,7 @@ fn tools(home: &Home) -> String {
     fs::read_to_string(governance(home, "tools.yaml")).unwrap()
 }
 
-/// Makes a call that is refused; gives its id.
+/// Makes a call that is refused and returns its id.
 fn refused(home: &Home, words: &[&str]) -> String {
     let run = home.run(&[&["call"], words, &["--json"]].concat());
     let reply = run.json();
@@ -48,7 +48,7 @@ tools:
 ";
 
 #[test]
-fn the_smallest_change_is_shown_proven_and_written_only_on_a_yes() {
+fn smallest_change_is_written_only_after_confirmation() {
     let home = home(NARROW);
     home.file("b [1].txt", "x");
     let id = refused(&home, &["read_file", "path=b [1].txt"]);
@@ -56,7 +56,7 @@ fn the_smallest_change_is_shown_proven_and_written_only_on_a_yes() {
     let text = shown.stdout();
     assert!(text.contains("+      - \"") && text.contains("b [[]1[]].txt\""), "{text}");
     assert!(text.contains("-    max_file_size_mb: 0 # small\n+    max_file_size_mb: 1 # small"), "{text}");
-    assert!(text.contains("with this the call runs") && text.contains("tools.yaml"), "{text}");
+    assert!(text.contains("with this change the call runs") && text.contains("tools.yaml"), "{text}");
     assert_eq!(tools(&home), filled(&home, NARROW), "nobody said yes: {shown}");
     let told = allow(&home, &id, &["--json"]).must_exit(4).json();
     assert_eq!((&told["becomes"], &told["written"]), (&json!("allow"), &json!(false)), "{told}");
@@ -69,7 +69,7 @@ fn the_smallest_change_is_shown_proven_and_written_only_on_a_yes() {
     home.run(&["call", "read_file", "path=b [1].txt"]).must_exit(0);
     home.run(&["call", "read_file", "path=b.txt"]).must_exit(3);
     let again = allow(&home, &id, &["--yes"]).must_exit(0);
-    assert!(again.stdout().contains("permits this call already"), "{again}");
+    assert!(again.stdout().contains("already permits this call"), "{again}");
     assert_eq!(tools(&home), filled(&home, &expect));
 }
 
@@ -113,7 +113,7 @@ fn each_kind_of_refusal_has_its_line() {
 }
 
 #[test]
-fn what_no_line_can_lift_is_said_with_what_to_do_instead() {
+fn refusal_that_no_rule_can_lift_has_advice() {
     let home = home(
         "tools:\n  read_file:\n    examples:\n      - {arguments: {path: k}, mode: NORMAL, expect: deny}
     forbidden_paths: [\"**/k\"]\n  list_directory: {forbidden_paths: [$WS/sub]}\n",
@@ -126,14 +126,14 @@ fn what_no_line_can_lift_is_said_with_what_to_do_instead() {
         assert!(run.stderr().contains(words), "{words}: {run}");
         assert_eq!(tools(&home), before, "{run}");
     };
-    check(&["write_file", "path=.git/config", "content=x"], 3, "built-in floor");
+    check(&["write_file", "path=.git/config", "content=x"], 3, "built-in denial");
     check(&["read_file", "path=/etc/hostname"], 3, "sinew workspace add /etc");
-    check(&["read_file", "pth=x"], 3, "before any rule was asked");
-    check(&["no_such_tool", "x=y"], 3, "no such tool");
+    check(&["read_file", "pth=x"], 3, "before any rule was evaluated");
+    check(&["no_such_tool", "x=y"], 3, "the tool does not exist");
     check(&["read_file", "path=k"], 3, "the example expects deny");
     check(&["list_directory", "path=sub"], 7, "by hand");
     let secret = format!("path=k/ghp_{}", "a1B2".repeat(9));
-    check(&["read_file", &secret], 3, "keeps too little");
+    check(&["read_file", &secret], 3, "its record is incomplete");
     let kept = serde_json::to_string(&home.records()).unwrap();
     assert!(kept.contains("path=") || kept.contains("read_file"), "there is a record: {kept}");
     assert!(!kept.contains("ghp_a1B2"), "{kept}");
@@ -146,7 +146,7 @@ fn what_no_line_can_lift_is_said_with_what_to_do_instead() {
 }
 
 #[test]
-fn a_running_daemon_waits_until_what_loosens_is_accepted() {
+fn running_daemon_waits_until_a_looser_rule_is_accepted() {
     let home = home("tools:\n  read_file:\n    forbidden_paths: [$WS/a.txt]\n");
     home.file("a.txt", "x");
     let daemon = Daemon::start_in(home);
@@ -160,7 +160,7 @@ fn a_running_daemon_waits_until_what_loosens_is_accepted() {
 }
 
 #[test]
-fn a_home_without_files_stays_so_where_nothing_can_be_done() {
+fn home_without_files_stays_without_files() {
     let home = Home::new();
     home.file("big", "x");
     let workspace = home.workspace();

@@ -1,10 +1,10 @@
-//! `sinew check` on rules of several tools: what one may not read and another shows.
+//! `sinew check` across the rules of several tools: content that one tool may not read and another one shows.
 
 use serde_json::json;
 use tests::Home;
 
 #[test]
-fn what_is_forbidden_to_read_and_open_to_change_is_warned_of() {
+fn path_forbidden_to_one_tool_and_open_to_others_warns() {
     let home = Home::initialised();
     let check = |others: &str| {
         let tools = format!("tools:\n  read_file:\n    forbidden_paths: [\"**/secret\"]\n{others}");
@@ -24,7 +24,7 @@ fn what_is_forbidden_to_read_and_open_to_change_is_warned_of() {
     }
     assert!(!found[0].contains("list_directory"), "it shows names alone: {found:?}");
     let text = home.run(&["check"]).must_exit(0).stdout();
-    assert!(text.contains("if nobody is to read it, write it in `forbidden_paths` of"), "{text}");
+    assert!(text.contains("if no tool may read it, add it to `forbidden_paths` of"), "{text}");
     let named = found[0].split_once("open to ").unwrap().1.trim_end_matches('"').to_owned();
     let closed =
         named.split(", ").map(|tool| format!("  {tool}: {{forbidden_paths: {}}}\n", json!(["**/secret*"])));

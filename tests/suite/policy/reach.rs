@@ -1,16 +1,16 @@
-//! `sinew policy reach`: what is told is what runs, and nothing that never does.
+//! `sinew policy reach`: its table lists exactly the calls that can run.
 
 use serde_json::Value;
 use tests::Home;
 
-/// What is told of one tool in everyday work.
+/// Row of one tool in mode NORMAL.
 fn told(home: &Home, tool: &str) -> Option<Value> {
     let found = home.run(&["policy", "reach", "--mode", "NORMAL", "--json"]).must_exit(0).json();
     found["reach"].as_array().unwrap().iter().find(|one| one["tool"] == tool).cloned()
 }
 
 #[test]
-fn a_tool_with_nothing_to_start_or_nowhere_to_go_is_not_told_of() {
+fn tool_without_program_or_host_is_not_listed() {
     let home = Home::initialised();
     let with = |tools: &str| home.configure("governance/tools.yaml", tools);
     with("tools: {run_command: {allowed_commands: []}, fetch_url: {allowed_domains: []}}\n");
@@ -20,13 +20,14 @@ fn a_tool_with_nothing_to_start_or_nowhere_to_go_is_not_told_of() {
 }
 
 #[test]
-fn the_table_says_what_is_taken_out_and_what_is_read_only() {
+fn table_shows_exceptions_and_read_only_workspaces() {
     let home = Home::initialised();
     let extra = home.user().join("looked-at");
     std::fs::create_dir(&extra).unwrap();
     home.run(&["workspace", "add", extra.to_str().unwrap(), "--read-only"]).must_exit(0);
     let tools = "tools:
   write_file: {requires_approval: true, unattended_paths: [/tmp/drafts/**], forbidden_paths: [/tmp/drafts/x]}
+forbidden_paths: []
 ";
     home.configure("governance/tools.yaml", tools);
     let table = home.run(&["policy", "reach", "--mode", "NORMAL"]).must_exit(0).stdout();

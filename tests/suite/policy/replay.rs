@@ -1,4 +1,4 @@
-//! `sinew policy replay`: the word of the rules is compared, not what a human made of it.
+//! `sinew policy replay` compares the verdicts of the rules, not the operator's decisions.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use tests::{Daemon, Home, found};
 
 use super::candidate;
 
-/// Has a human decide a call that writes a file.
+/// Makes a call that writes a file and decides it on the control socket.
 fn decide(daemon: &Daemon, name: &str, answer: &str) {
     let (mut agent, arguments) = (daemon.agent(), json!({"path": name, "content": "x"}));
     let call = thread::spawn(move || agent.execute("write_file", &arguments));
@@ -22,7 +22,7 @@ fn decide(daemon: &Daemon, name: &str, answer: &str) {
 }
 
 #[test]
-fn a_call_that_a_human_decided_was_asked_about() {
+fn call_that_the_operator_decided_counts_as_asked() {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", "# a word\ntools: {write_file: {requires_approval: true}}\n");
     let daemon = Daemon::start_in(home);
@@ -42,7 +42,7 @@ fn a_call_that_a_human_decided_was_asked_about() {
 
 /// A rule for a tool of another program is a difference like any other.
 #[test]
-fn what_changes_for_the_tools_of_hosts_is_told() {
+fn change_for_tools_of_hosts_is_reported() {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", "tools: {bash: {rate_limit_per_hour: 1}}\n");
     home.run(&["call", "list_directory", "path=."]).must_exit(0);
@@ -50,7 +50,7 @@ fn what_changes_for_the_tools_of_hosts_is_told() {
     let told = home.run(&["policy", "replay", "--against", &folder, "--json"]).must_exit(0).json();
     let differences = told["differences"].as_array().unwrap();
     let loosens = |one: &&Value| {
-        one["effect"] == "loosens" && one["what"].as_str().unwrap().starts_with("bash: calls an hour")
+        one["effect"] == "loosens" && one["what"].as_str().unwrap().starts_with("bash: calls per hour")
     };
     assert!(differences.iter().any(|one| loosens(&one)), "{told:#}");
 }

@@ -1,4 +1,4 @@
-//! The record through the human's door: asked, paged, verified and exported by the daemon itself.
+//! The ledger on the control socket: queried, paged, verified and exported by the daemon itself.
 
 use std::os::unix::fs::FileExt;
 
@@ -27,7 +27,7 @@ fn seqs(page: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn the_daemon_answers_questions_about_its_record() {
+fn daemon_answers_ledger_queries() {
     let daemon = daemon_with_records();
     let control = &mut daemon.control();
     let all = daemon.home().records();
@@ -40,7 +40,7 @@ fn the_daemon_answers_questions_about_its_record() {
     let tail = ask(control, "control/ledger.tail", &json!({"count": 3}));
     let last: Vec<u64> = all.iter().rev().take(3).rev().map(|r| r["seq"].as_u64().unwrap()).collect();
     assert_eq!(seqs(&tail), last, "the newest, oldest first");
-    // Page by page backwards it is everything, once.
+    // Backwards page by page, every record occurs exactly once.
     let (mut found, mut before) = (Vec::new(), json!({"limit": 4}));
     loop {
         let page = ask(control, "control/ledger.query", &before);
@@ -54,7 +54,7 @@ fn the_daemon_answers_questions_about_its_record() {
 }
 
 #[test]
-fn the_daemon_verifies_and_exports_its_record() {
+fn daemon_verifies_and_exports_its_ledger() {
     let daemon = daemon_with_records();
     let control = &mut daemon.control();
     let report = ask(control, "control/ledger.verify", &json!({}));
@@ -72,7 +72,7 @@ fn the_daemon_verifies_and_exports_its_record() {
 }
 
 #[test]
-fn t233_a_record_that_was_changed_says_so_itself_once_it_is_checked() {
+fn verification_that_finds_a_change_is_recorded() {
     let daemon = daemon_with_records();
     let notes = || {
         let records = daemon.home().records_so_far().into_iter();
@@ -94,7 +94,7 @@ fn t233_a_record_that_was_changed_says_so_itself_once_it_is_checked() {
 }
 
 #[test]
-fn mistakes_are_named_and_agents_are_not_let_in() {
+fn mistakes_are_named_and_agents_are_refused() {
     let daemon = Daemon::start();
     let check = |method: &str, params: &Value, field: &str| {
         let error = daemon.control().request(method, params)["error"].clone();

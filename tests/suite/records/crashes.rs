@@ -1,4 +1,5 @@
-//! The daemon killed under load, again and again: every answer has its record, every intent its end, the chain holds.
+//! The daemon killed under load, repeatedly: every answer has its record, every decision has its outcome, and
+//! the chain is intact.
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,16 +12,16 @@ use tests::{Client, Daemon, Home};
 
 use super::verify;
 
-/// Picking up what a crash left may take this long, however many crashes there were: it reads one segment. Without
-/// optimisation the same work takes many times as long.
+/// Longest allowed recovery after a crash. It is independent of the number of crashes, because recovery reads
+/// one segment. Without optimisation the same work takes many times as long.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 
-/// How many crashes: a few in the ordinary run, many in `cargo xtask soak`.
+/// Number of crashes: a few in the ordinary run, many in `cargo xtask soak`.
 fn crashes() -> u32 {
     std::env::var("SINEW_SOAK_CRASHES").map_or(12, |count| count.parse().expect("a number"))
 }
 
-/// Sends calls until the daemon goes away; returns the ids of those it answered.
+/// Sends calls until the daemon goes away and returns the ids of the answered ones.
 fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &AtomicUsize) -> Vec<String> {
     let mut answered = Vec::new();
     let Ok(stream) = std::os::unix::net::UnixStream::connect(socket) else { return answered };
@@ -33,7 +34,8 @@ fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &Atom
         let (tool, arguments) = match round % 3 {
             0 => ("write_file", json!({"path": format!("{name}.txt"), "content": format!("{round}")})),
             1 => ("read_file", json!({"path": "seed.txt"})),
-            // Refused, and no violation of policy: enough of those would raise an alarm, and writes would wait for a human.
+            // Refused, but no violation of policy: enough of those would raise an alarm, and writes would
+            // need approval.
             _ => ("read_file", json!({})),
         };
         let Some(response) = client.try_execute(tool, &arguments) else { break };
@@ -43,7 +45,7 @@ fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &Atom
     answered
 }
 
-/// Reads what was added to the ledger since the last look: a thousand crashes make a long one.
+/// Reads the records added since the last read. A thousand crashes make a long ledger.
 #[derive(Default)]
 struct Follower(HashMap<PathBuf, u64>);
 
@@ -61,7 +63,7 @@ impl Follower {
         let mut text = String::new();
         file.seek(SeekFrom::Start(*seen)).unwrap();
         file.read_to_string(&mut text).unwrap();
-        // The next start takes a line without its end off.
+        // The next start removes an incomplete last line.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         *seen += whole as u64;
         text[..whole].lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
@@ -89,11 +91,12 @@ fn kill_under_load(daemon: &Daemon, moment: usize) -> Vec<String> {
 }
 
 #[test]
-fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
+fn soak_every_answer_has_its_record_after_each_kill() {
     let mut home = Home::initialised();
     home.file("seed.txt", "x");
     let (mut follower, mut slowest, begun) = (Follower::default(), Duration::ZERO, Instant::now());
-    // After another number of answers each time, and so in another moment of the calls under way.
+    // The number of answers differs in each round, so that the kill hits another moment of the calls in
+    // progress.
     let mut moment = 7;
     for round in 1..=crashes() {
         let started = Instant::now();

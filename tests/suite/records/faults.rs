@@ -1,7 +1,7 @@
-//! A disk that fails under the real daemon: what is risky is refused, reads are answered or refused as configured, the
-//! state is visible, nothing is lost, and the record goes on without a restart.
+//! A disk that fails under the running daemon: changes are refused, reads are answered or refused as
+//! configured, the state is visible, nothing is lost, and recording resumes without a restart.
 //!
-//! The errors are injected into the system calls of the running process by `strace`; a small disk is a real one.
+//! `strace` injects the errors into the system calls of the running process; a small disk is a real one.
 
 mod meddling;
 mod strace;
@@ -16,35 +16,36 @@ use tests::{Client, Daemon, Home, found, sinew, until};
 
 use super::verify;
 
-/// What becomes of reads while no record can be written.
+/// Handling of reads while no record can be written.
 #[derive(Clone, Copy, PartialEq)]
 enum Reads {
     Refused,
     Answered,
 }
 
-/// Where an error strikes.
+/// System calls that fail.
 #[derive(Clone, Copy)]
 enum At {
-    /// Whatever is made durable.
+    /// Every `fdatasync`.
     EverySync,
-    /// What is written to the open segment, and to the one that would follow it.
+    /// Writes to the open segment, and to the one that would follow it.
     SegmentWrites,
 }
 
-/// The daemon with a fault it does not know of yet.
+/// Daemon with a fault that it has not noticed yet.
 struct Scene {
     daemon: Daemon,
     agent: Client,
-    /// Calls that were answered as recorded, or as owed.
+    /// Ids of calls that succeeded, recorded at once or owed.
     answered: Vec<String>,
-    /// The first that was not.
+    /// First refused call.
     refused: Value,
 }
 
 impl Scene {
     fn new(reads: Reads) -> Scene {
-        // A broken disk leads to DEGRADED, where a write waits for a human and what was decided is decided again.
+        // A broken disk leads to DEGRADED, where a write needs approval and earlier decisions are judged
+        // again.
         let home = Home::initialised().without_alarms();
         if reads == Reads::Answered {
             let file = home.root().join("config/sinew.yaml");
@@ -86,7 +87,7 @@ impl Scene {
         self.daemon.home().root().join("state/ledger")
     }
 
-    /// The files whose writes fail: the open segment, and every name the next one can have.
+    /// Files whose writes fail: the open segment, and every name the next one can have.
     fn segments(&self) -> Vec<PathBuf> {
         let mut paths = segments(&self.ledger());
         let head = self.daemon.home().records().len() as u64;
@@ -94,7 +95,7 @@ impl Scene {
         paths
     }
 
-    /// Injects an error, or says why that is not possible here.
+    /// Injects an error, or reports why that is not possible here.
     fn fail(&self, at: At, error: &str) -> Option<Strace> {
         let only = match at {
             At::EverySync => Vec::new(),
@@ -107,7 +108,7 @@ impl Scene {
         Strace::inject(self.daemon.pid(), call, error, &only)
     }
 
-    /// What holds while no record can be written.
+    /// Checks the state while no record can be written.
     fn check_down(&mut self, reads: Reads, reason: &str) {
         let refused = self.write();
         assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
@@ -133,9 +134,9 @@ impl Scene {
         assert!(reads == Reads::Refused || status["owed"] != 0, "what waits can be seen: {status}");
     }
 
-    /// What another crate logged inside a call names that call.
+    /// Checks that the log entry of another crate names the call during which it was written.
     fn check_log(&self) {
-        // The log has a thread of its own, which may be behind.
+        // The log is written by a thread of its own, which may lag.
         let halted = found("the log says so", || {
             let lines = self.daemon.home().run(&["logs", "--level", "error", "--json"]).must_exit(0).stdout();
             lines.lines().find(|line| line.contains("the ledger takes no more records")).map(str::to_owned)
@@ -148,7 +149,7 @@ impl Scene {
         self.daemon.home().run(&["status", "--json"]).must_exit(0).json()["ledger"].clone()
     }
 
-    /// The fault is gone: the same process goes on, in a new segment, with everything in it.
+    /// Checks that the same process continues after the fault, in a new segment, with every record in it.
     fn check_back(mut self, first: &Path, length: u64, reason: &str) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.status()["state"] != "ready"
@@ -187,7 +188,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A fault comes, stays for a while, and goes.
+/// Injects a fault, removes it after a while, and checks the state during and after it.
 fn check(at: At, error: &str, says: &str, reads: Reads) {
     let mut scene = Scene::new(reads);
     let first = segments(&scene.ledger()).remove(0);
@@ -203,27 +204,27 @@ fn check(at: At, error: &str, says: &str, reads: Reads) {
 }
 
 #[test]
-fn a_disk_that_makes_nothing_durable_refuses_everything() {
+fn disk_without_sync_refuses_everything() {
     check(At::EverySync, "EIO", "Input/output error", Reads::Refused);
 }
 
 #[test]
-fn a_disk_that_makes_nothing_durable_still_answers_reads_where_they_are_allowed() {
+fn disk_without_sync_answers_reads_where_allowed() {
     check(At::EverySync, "EIO", "Input/output error", Reads::Answered);
 }
 
 #[test]
-fn a_disk_that_takes_no_writes_refuses_everything() {
+fn disk_without_writes_refuses_everything() {
     check(At::SegmentWrites, "EIO", "Input/output error", Reads::Refused);
 }
 
 #[test]
-fn a_disk_that_takes_no_writes_still_answers_reads_where_they_are_allowed() {
+fn disk_without_writes_answers_reads_where_allowed() {
     check(At::SegmentWrites, "EIO", "Input/output error", Reads::Answered);
 }
 
 #[test]
-fn a_stricter_mode_holds_though_it_cannot_be_recorded_and_is_recorded_when_it_can() {
+fn stricter_mode_holds_unrecorded_and_is_recorded_later() {
     let mut scene = Scene::new(Reads::Refused);
     let Some(strace) = scene.fail(At::SegmentWrites, "EIO") else { return };
     scene.check_down(Reads::Refused, "Input/output error");
@@ -245,10 +246,11 @@ fn a_stricter_mode_holds_though_it_cannot_be_recorded_and_is_recorded_when_it_ca
 }
 
 #[test]
-fn a_state_folder_that_turns_read_only_is_left_by_itself_when_it_can_be_written_again() {
+fn daemon_recovers_from_a_read_only_state_folder() {
     let mut scene = Scene::new(Reads::Answered);
     let (folder, first) = (scene.ledger(), segments(&scene.ledger()).remove(0));
-    // As a file system does that remounts itself: what is open takes no more, and no name can be made.
+    // As with a file system that remounts itself read-only: open files take no more writes, and no file can
+    // be created.
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o500)).unwrap();
     let strace = scene.fail(At::SegmentWrites, "EROFS");
     if let Some(strace) = strace {
@@ -264,14 +266,14 @@ fn a_state_folder_that_turns_read_only_is_left_by_itself_when_it_can_be_written_
 }
 
 #[test]
-fn a_read_only_state_folder_stops_the_start_and_says_so() {
+fn read_only_state_folder_stops_the_start_with_a_reason() {
     let home = Home::initialised();
     home.file("a.txt", "x");
     let home = Daemon::start_in(home).stop();
     let before = home.records();
     let state = home.root().join("state").display().to_string();
     let binary = sinew().get_program().to_owned();
-    // A user namespace of its own lets anyone mount, and what is mounted is seen by nobody else.
+    // A user namespace of its own lets any user mount, and the mount is visible in it only.
     let script =
         "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && exec \"$2\" serve --allow-root";
     let mut command = std::process::Command::new("unshare");
@@ -280,7 +282,7 @@ fn a_read_only_state_folder_stops_the_start_and_says_so() {
     command.env("SINEW_HOME", home.root()).env("HOME", home.user());
     let output = command.output();
     let Some(output) = output.ok().filter(|output| output.status.code() == Some(7)) else {
-        return eprintln!("skipped: no mount namespace can be made here");
+        return tests::left_out("no mount namespace can be made here");
     };
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("Read-only file system") && told.contains(&state), "{told}");
@@ -289,9 +291,9 @@ fn a_read_only_state_folder_stops_the_start_and_says_so() {
 }
 
 #[test]
-fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
+fn full_disk_refuses_changes_and_recovers_by_itself() {
     let Some(home) = Home::on_small_disk(4 << 20) else {
-        eprintln!("skipped: only root can make a small disk");
+        tests::left_out("only root can make a small disk");
         return;
     };
     let home = home.without_alarms();
@@ -306,8 +308,8 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
     while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
     let gone = || drop(std::fs::remove_file(daemon.home().workspace().join("b.txt")));
     gone();
-    // The ledger has room for some more, and the reserve takes some last words; after them nothing more fits. Until then
-    // the tool finds no room itself, and says so.
+    // The ledger has space for some more records, and the reserve takes the final ones; after them nothing
+    // more fits. Until then the tool itself finds no space and reports it.
     let mut results = (0..2000).map(|_| agent.execute("write_file", &write));
     let is_refused = |result: &Value| result["metadata"]["refusal"]["code"] == "ledger_unavailable";
     let refused = results.find(|result| {

@@ -1,4 +1,4 @@
-//! Every hostile program, without walls and within them.
+//! Every hostile program, with and without a sandbox.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tests::{Daemon, Home};
 
 use super::{home, output, run};
 
-/// A second workspace, which may only be read.
+/// Second workspace, which is read-only.
 fn read_only(home: &Home) -> PathBuf {
     home.workspace().with_file_name("given")
 }
@@ -31,7 +31,7 @@ fn names(home: &Home) -> Vec<String> {
     String::from_utf8(listed.stdout).expect("names").lines().map(str::to_owned).collect()
 }
 
-/// The same program with nothing around it, started as any program starts another.
+/// Output of an attempt without a sandbox, started as any program starts another.
 fn unconfined(home: &Home, name: &str, outside: &Outside) -> String {
     furnish(home);
     let open_for_all = outside.tcp.try_clone().expect("a descriptor");
@@ -43,7 +43,7 @@ fn unconfined(home: &Home, name: &str, outside: &Outside) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr)
 }
 
-/// What a careless program does: a descriptor that its children get.
+/// Makes a descriptor inheritable, as a careless program does.
 fn rustix_inheritable(socket: &TcpListener) {
     let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
     nix::fcntl::fcntl(socket, flags).expect("an inheritable descriptor");
@@ -55,24 +55,24 @@ fn confined(daemon: &Daemon, name: &str, outside: &Outside) -> Value {
     run(daemon, &[PYTHON, &script, name, &described(outside, daemon.home())])
 }
 
-/// Each of these makes every fourth attempt, so that they take a quarter of the time side by side.
+/// Each of these tests makes every fourth attempt, so that in parallel they take a quarter of the time.
 #[test]
-fn every_attempt_escapes_without_walls_and_none_within_them_1() {
+fn every_attempt_escapes_only_without_a_sandbox_1() {
     make_attempts(0);
 }
 
 #[test]
-fn every_attempt_escapes_without_walls_and_none_within_them_2() {
+fn every_attempt_escapes_only_without_a_sandbox_2() {
     make_attempts(1);
 }
 
 #[test]
-fn every_attempt_escapes_without_walls_and_none_within_them_3() {
+fn every_attempt_escapes_only_without_a_sandbox_3() {
     make_attempts(2);
 }
 
 #[test]
-fn every_attempt_escapes_without_walls_and_none_within_them_4() {
+fn every_attempt_escapes_only_without_a_sandbox_4() {
     make_attempts(3);
 }
 

@@ -1,4 +1,4 @@
-//! Programs that take what they can get: time, memory, processes, output. Nothing of them is left afterwards.
+//! Programs that exhaust time, memory, processes or output. None of their processes survives.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn python(daemon: &Daemon, code: &str) -> Value {
     run(daemon, &["python3", "-c", code])
 }
 
-/// The processes of this user whose command line has a word of this test.
+/// Command lines of processes of this user that contain a word of this test.
 fn survivors(word: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -22,8 +22,8 @@ fn survivors(word: &str) -> Vec<String> {
     lines.filter(|line| line.contains(word)).collect()
 }
 
-/// Waits until no process with this word is left: each of them would stay for a minute. How soon they go is measured where
-/// the machine has nothing else to do.
+/// Waits until no process with this word is left; each of them would stay for a minute. The exact delay is
+/// measured on an idle machine.
 pub(super) fn must_vanish(word: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -37,7 +37,7 @@ pub(super) fn must_vanish(word: &str) {
 }
 
 #[test]
-fn time_is_up_for_everything_a_command_started() {
+fn timeout_ends_everything_a_command_started() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 3\n"));
     let kinds = [
         ("sleeps", "echo so far; exec sleep WORD"),
@@ -70,7 +70,7 @@ fn time_is_up(daemon: &Daemon, name: &str, script: &str, word: &str) {
 }
 
 #[test]
-fn what_outlives_a_command_ends_with_it() {
+fn orphans_of_a_command_end_with_it() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 20\n"));
     let word = format!("sinew-orphan-{}", std::process::id());
     let code = format!(
@@ -83,7 +83,7 @@ fn what_outlives_a_command_ends_with_it() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_takes_its_commands_along() {
+fn killed_daemon_takes_its_commands_along() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
     let word = format!("sinew-crash-{}", std::process::id());
     let mut agent = daemon.agent();
@@ -102,7 +102,7 @@ fn a_daemon_that_is_killed_takes_its_commands_along() {
 }
 
 #[test]
-fn a_fork_bomb_stays_small() {
+fn fork_bomb_stays_within_the_process_limit() {
     let daemon = Daemon::start_in(home("    max_processes: 20\n    timeout_seconds: 20\n"));
     let code = "import os\nchildren = 0\ntry:\n for _ in range(100):\n  if os.fork() == 0:\n   import time; time.sleep(30)\n  children += 1\nexcept OSError as error:\n print(children, error.errno)";
     let said = output(&python(&daemon, code));
@@ -110,10 +110,10 @@ fn a_fork_bomb_stays_small() {
 }
 
 #[test]
-fn others_are_served_while_a_bomb_goes_off() {
+fn others_are_served_during_a_fork_bomb() {
     let daemon = Daemon::start_in(home("    max_processes: 30\n    timeout_seconds: 5\n"));
     let word = format!("sinew-bomb-{}", std::process::id());
-    // In a shell of its own, which may fail to fork and end; the outer one goes on.
+    // The bomb runs in a subshell, which may fail to fork and end; the outer shell goes on.
     let script = "bomb() { bomb | bomb & }; echo armed > armed; (bomb); while :; do :; done";
     let mut agent = daemon.agent();
     let bomb = json!({"command": ["sh", "-c", script, word]});
@@ -130,7 +130,7 @@ fn others_are_served_while_a_bomb_goes_off() {
 }
 
 #[test]
-fn a_memory_bomb_is_ended_and_named() {
+fn memory_bomb_is_ended_and_named() {
     let daemon = Daemon::start_in(home("    memory_mb: 128\n    timeout_seconds: 20\n"));
     let result = python(&daemon, "held = []\nwhile True: held.append(bytearray(1 << 20))");
     assert_eq!(result["output"]["end"], "out_of_memory", "{result}");
@@ -144,7 +144,7 @@ fn a_memory_bomb_is_ended_and_named() {
 }
 
 #[test]
-fn a_flood_of_output_is_cut_in_the_middle_and_counted() {
+fn flood_of_output_is_cut_in_the_middle_and_counted() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 20\n"));
     let code = "import sys\nfor stream in (sys.stdout, sys.stderr):\n stream.write('first')\n stream.write('x' * 20_000_000)\n stream.write('last')";
     let result = python(&daemon, code);

@@ -1,4 +1,5 @@
-//! Calls that are ended from outside: with everything they started, at once, and by nobody who may not.
+//! Cancelled calls: they end at once with every process they started, and only an authorised client can
+//! cancel them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use tests::{Client, Daemon, found};
 use super::bounds::must_vanish;
 use super::home;
 
-/// A command that starts more than one process, away from its own session too, and would run for a minute.
+/// Command that starts several processes, also in another session, and would run for a minute.
 fn tree(word: &str) -> Value {
     let code = format!(
         "'{word}'\nimport os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  time.sleep(60)\n time.sleep(60)\ntime.sleep(60)"
@@ -37,7 +38,7 @@ fn shake_hands(agent: &mut Client) {
 }
 
 #[test]
-fn a_person_sees_what_runs_and_ends_all_of_it() {
+fn operator_sees_and_cancels_a_running_call() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
     let word = format!("sinew-cancel-{}", std::process::id());
     let mut agent = daemon.agent();
@@ -64,13 +65,13 @@ fn a_person_sees_what_runs_and_ends_all_of_it() {
     assert_eq!(result["_meta"]["sinew/failure"]["kind"], "cancelled", "{result}");
     assert_eq!(daemon.home().run(&["ps"]).must_exit(0).stdout(), "");
     let again = daemon.home().run(&["cancel", &id]).must_exit(1);
-    assert!(again.stderr().contains(&format!("no call `{id}` is under way")), "{again}");
+    assert!(again.stderr().contains(&format!("no call `{id}` is in progress")), "{again}");
     let end = daemon.home().records().into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
     assert_eq!((&end["call_id"], &end["failure"]), (&json!(id), &json!("cancelled")));
 }
 
 #[test]
-fn a_client_takes_back_its_own_call_and_hears_no_more_of_it() {
+fn client_cancels_its_own_call_and_gets_no_answer() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
     let word = format!("sinew-withdraw-{}", std::process::id());
     let (mut agent, mut other) = (daemon.agent(), daemon.agent());
@@ -82,7 +83,7 @@ fn a_client_takes_back_its_own_call_and_hears_no_more_of_it() {
     let id = running(&daemon)["call_id"].clone();
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}});
-    // An id belongs to its connection, and only the human's socket knows calls by theirs.
+    // A request id is local to its connection, and only the control socket accepts call ids.
     other.send(format!("{cancel}\n").as_bytes());
     assert_eq!(other.request("ping", &json!({}))["result"], json!({}));
     let elsewhere = other.request("control/calls.cancel", &json!({"call_id": id}));

@@ -1,4 +1,4 @@
-//! Single cases of what a program may try, each with what must come of it.
+//! Single cases of hostile behaviour, each with its required outcome.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn no_variable_of_the_daemon_reaches_a_program() {
     ];
     for line in said.lines().filter(|line| line.contains('=')) {
         let name = line.split('=').next().unwrap_or_default();
-        // What keeps a repository's own settings from running programs.
+        // These variables keep the settings of a repository from running programs.
         let of_ours = name.starts_with("GIT_CONFIG_");
         assert!(of_ours || allowed.contains(&name) || name == "OLDPWD" || name == "SHLVL", "{line}");
     }
@@ -56,7 +56,7 @@ fn no_variable_of_the_daemon_reaches_a_program() {
 }
 
 #[test]
-fn a_program_is_not_taken_from_the_workspace() {
+fn program_is_not_taken_from_the_workspace() {
     let home = home("");
     let path = format!(".::{}:/usr/bin:/bin", home.workspace().display());
     let daemon = Daemon::start_with(home, &[("PATH", &path)]);
@@ -69,9 +69,9 @@ fn a_program_is_not_taken_from_the_workspace() {
     assert!(!output(&shell(&daemon, "git --version")).contains("mine"), "nor by what it starts");
 }
 
-/// What would be run by itself later, in the folder that may be changed and outside of it.
+/// Files that another program would run later, inside and outside of the writable folder.
 #[test]
-fn nothing_is_left_where_something_runs_it() {
+fn files_that_run_by_themselves_cannot_be_left_behind() {
     const NAMES: [&str; 10] = [
         ".bashrc",
         ".ssh/authorized_keys",
@@ -104,7 +104,7 @@ fn nothing_is_left_where_something_runs_it() {
         ["python3", "-c", code].into_iter().chain(paths.iter().map(String::as_str)).collect();
     let result = run(&daemon, &words);
     let said = output(&result);
-    // What is outside may lie where a run has scratch space of its own, and write there.
+    // Paths outside may be in the private scratch space of a run, where it can write.
     for path in paths.iter().filter(|path| path.starts_with(&old.display().to_string())) {
         assert!(said.lines().any(|line| line == path), "{path} was not refused: {result}");
     }
@@ -120,15 +120,16 @@ fn nothing_is_left_where_something_runs_it() {
 }
 
 #[test]
-fn threads_are_processes_to_the_limit() {
+fn threads_count_towards_the_process_limit() {
     let daemon = Daemon::start_in(home("    max_processes: 16\n    timeout_seconds: 15\n"));
     let code = "import threading, time\nstarted = 0\ntry:\n for _ in range(200):\n  threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n  started += 1\nexcept RuntimeError:\n print('refused', started < 16, flush=True)\nimport os; os._exit(0)";
     assert_eq!(output(&run(&daemon, &["python3", "-c", code])), "refused True\n");
 }
 
-/// A rule that names a folder reaches what is in it by that name. Were the folder renamed, the next call could read it.
+/// A rule that names a folder covers its content by that name. If the folder were renamed, the next call
+/// could read it.
 #[test]
-fn t068_no_folder_is_renamed_out_from_under_a_rule() {
+fn folder_under_a_rule_cannot_be_renamed() {
     let home = tests::Home::initialised();
     let key = home.workspace().join("vault/inner/key");
     home.configure(
@@ -161,7 +162,7 @@ fn there_is_no_terminal() {
 }
 
 #[test]
-fn every_code_and_every_signal_is_told_exactly_and_no_core_is_left() {
+fn exit_codes_and_signals_are_exact_and_leave_no_core() {
     let daemon = Daemon::start_in(home(""));
     for code in [0, 1, 2, 126, 127, 137, 255] {
         let result = shell(&daemon, &format!("exit {code}"));
@@ -181,7 +182,7 @@ fn every_code_and_every_signal_is_told_exactly_and_no_core_is_left() {
 }
 
 #[test]
-fn a_folder_that_is_gone_or_elsewhere_is_an_answer_and_not_a_run() {
+fn missing_or_foreign_cwd_is_refused_without_a_run() {
     let daemon = Daemon::start_in(home(""));
     let workspace = daemon.home().workspace();
     std::os::unix::fs::symlink("/etc", workspace.join("elsewhere")).expect("a link");
@@ -192,7 +193,7 @@ fn a_folder_that_is_gone_or_elsewhere_is_an_answer_and_not_a_run() {
     }
 }
 
-/// Whether a process of this machine has this word in its command line.
+/// Returns true if a process of this machine has this word in its command line.
 fn runs(word: &str) -> bool {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     let ours = std::process::id().to_string();
@@ -205,7 +206,7 @@ fn runs(word: &str) -> bool {
 }
 
 #[test]
-fn a_call_that_is_taken_back_ends_with_everything_it_started() {
+fn cancelled_call_ends_with_everything_it_started() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
     let word = format!("62.{}", std::process::id());
     let mut client = daemon.agent();

@@ -1,4 +1,4 @@
-//! What a command is given besides its words: something to read, and less time than policy would give it.
+//! Optional arguments of a command: standard input, and a shorter timeout than the policy's.
 
 use serde_json::{Value, json};
 use tests::Daemon;
@@ -12,7 +12,7 @@ fn run_with(daemon: &Daemon, words: &[&str], more: (&str, Value)) -> Value {
 }
 
 #[test]
-fn a_command_reads_what_it_is_given_byte_for_byte() {
+fn command_reads_its_stdin_byte_for_byte() {
     let daemon = Daemon::start_in(home(""));
     let text = "first\n\t$(id) é\n\nlast";
     assert_eq!(output(&run_with(&daemon, &["cat"], ("stdin", json!(text)))), text);
@@ -25,9 +25,9 @@ fn a_command_reads_what_it_is_given_byte_for_byte() {
     assert!(!records.iter().any(|record| record.to_string().contains("$(id)")), "no content on record");
 }
 
-/// T105: more than a pipe holds, and nobody reads it.
+/// The input exceeds the pipe buffer, and the command does not read it.
 #[test]
-fn t105_what_a_command_does_not_read_holds_nobody_up() {
+fn unread_stdin_does_not_block_the_command() {
     let daemon = Daemon::start_in(home(""));
     let large = "x".repeat(900_000);
     let script = "head -c 900000 /dev/zero | tr '\\0' y; echo; echo done";
@@ -41,7 +41,7 @@ fn t105_what_a_command_does_not_read_holds_nobody_up() {
 }
 
 #[test]
-fn a_caller_can_shorten_the_time_and_not_lengthen_it() {
+fn caller_can_shorten_the_timeout_but_not_extend_it() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 2\n"));
     for (asked, least) in [(1, 0.8), (600, 1.8)] {
         let began = std::time::Instant::now();

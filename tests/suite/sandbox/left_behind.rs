@@ -1,4 +1,5 @@
-//! What a run leaves behind that something else would run: set aside however the run ended, and wherever it was put.
+//! Files left by a run that another program would run: quarantined wherever they are and however the run
+//! ended.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +9,7 @@ use tests::{Daemon, until};
 use super::{aside_of, home, run};
 
 #[test]
-fn a_folder_that_cannot_be_listed_hides_nothing_and_is_hidden() {
+fn unlistable_folder_is_scanned_and_hidden() {
     let daemon = Daemon::start_in(home(""));
     let work = daemon.home().workspace();
     let made = run(&daemon, &["sh", "-c", "mkdir -p q/.git && echo x > q/.git/config && chmod 0311 q/.git"]);
@@ -30,12 +31,12 @@ fn a_folder_that_cannot_be_listed_hides_nothing_and_is_hidden() {
     assert!(!read.to_string().contains("CANARY"), "what cannot be looked through is not shown: {read}");
 }
 
-/// Folders nested until no path can name them any more, with something in the last.
+/// Folders nested too deeply for any path to name them, with a file in the last one.
 const DEPTH_BOMB: &str = "import os\nfor _ in range(60):\n os.mkdir('d' * 200)\n os.chdir('d' * 200)\n\
                           os.makedirs('.git/hooks')\nopen('.git/config', 'w').write('evil')";
 
 #[test]
-fn folders_too_deep_to_be_named_stop_nothing() {
+fn folders_too_deep_to_name_do_not_stop_the_scan() {
     let daemon = Daemon::start_in(home(""));
     let work = daemon.home().workspace();
     let code = format!("open('.envrc', 'w').write('evil')\n{DEPTH_BOMB}");
@@ -44,7 +45,7 @@ fn folders_too_deep_to_be_named_stop_nothing() {
     assert_eq!(bomb["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(2), "{bomb}");
     assert!(!work.join(".envrc").exists(), "what else it left is set aside: {bomb}");
 
-    // In the next run all that is too deep is out of reach, and everything else is as it was.
+    // In the next run everything that is too deep is inaccessible, and the rest is unchanged.
     daemon.home().file("plain", "plain");
     let code = "import os\ndepth = 0\ntry:\n while True:\n  os.chdir(next(name for name in os.listdir('.') if name[0] == 'd'))\n  depth += 1\n\
                 except OSError as error: print(depth, error.strerror)";
@@ -56,7 +57,7 @@ fn folders_too_deep_to_be_named_stop_nothing() {
 }
 
 #[test]
-fn a_file_that_leads_git_elsewhere_is_set_aside() {
+fn file_that_redirects_git_is_quarantined() {
     let daemon = Daemon::start_in(home(""));
     let made =
         run(&daemon, &["sh", "-c", "mkdir a b; ln -s ../hidden a/.git; echo 'gitdir: ../hidden' > b/.git"]);
@@ -66,9 +67,10 @@ fn a_file_that_leads_git_elsewhere_is_set_aside() {
     }
 }
 
-/// A mount holds files and not links; a file in a link's place may have been given the link's own number.
+/// A bind mount protects files but not symbolic links, and a file in a link's place may have the link's inode
+/// number.
 #[test]
-fn a_file_in_the_place_of_a_protected_link_is_set_aside() {
+fn file_in_place_of_a_protected_link_is_quarantined() {
     let daemon = Daemon::start_in(home(""));
     let profile = daemon.home().workspace().join(".profile");
     std::os::unix::fs::symlink("/etc/profile", &profile).unwrap();
@@ -80,7 +82,7 @@ fn a_file_in_the_place_of_a_protected_link_is_set_aside() {
 }
 
 #[test]
-fn what_a_killed_daemon_could_not_set_aside_the_next_one_does() {
+fn next_daemon_quarantines_what_a_killed_one_left() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 120\n"));
     let work = daemon.home().workspace();
     std::fs::create_dir(work.join(".vscode")).unwrap();
@@ -111,7 +113,7 @@ fn what_a_killed_daemon_could_not_set_aside_the_next_one_does() {
 }
 
 #[test]
-fn a_caller_without_patience_leaves_nothing_behind() {
+fn expired_deadline_leaves_nothing_behind() {
     let daemon = Daemon::start_in(home(""));
     let line = "mkdir -p q/.git && echo x > q/.git/config && exec sleep 60";
     let params = json!({"tool_name": "run_command", "arguments": {"command": ["sh", "-c", line]}, "deadline_ms": 3000});

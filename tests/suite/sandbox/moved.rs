@@ -1,4 +1,5 @@
-//! Runs that move, close or free what walls are built by: for themselves, for a run beside them, and for the daemon.
+//! Runs that move, lock or replace paths that the sandbox depends on: for themselves, for a concurrent run,
+//! and for the daemon.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_way_to_a_protected_name_and_to_a_grant_keeps_its_name() {
+fn parents_of_protected_paths_cannot_be_renamed() {
     let home = home("");
     let work = home.workspace();
     for folder in ["a/repo/.git", "x/sub", "plain/deep"] {
@@ -38,7 +39,7 @@ fn the_way_to_a_protected_name_and_to_a_grant_keeps_its_name() {
 }
 
 #[test]
-fn what_is_forbidden_is_hidden_below_what_is_protected_too() {
+fn forbidden_files_are_hidden_in_protected_folders_too() {
     let home = home("");
     for folder in [".vscode/deep", ".git/hooks", ".ssh", "bare/objects", "bare/refs", "bare/hooks"] {
         std::fs::create_dir_all(home.workspace().join(folder)).unwrap();
@@ -59,7 +60,7 @@ fn what_is_forbidden_is_hidden_below_what_is_protected_too() {
 }
 
 #[test]
-fn t052_a_forbidden_file_is_hidden_under_its_other_names_too() {
+fn forbidden_file_is_hidden_under_its_other_hard_links() {
     let outside = Home::initialised();
     let key = outside.file("key", "CANARY");
     let home = home("");
@@ -88,7 +89,7 @@ fn t052_a_forbidden_file_is_hidden_under_its_other_names_too() {
 }
 
 #[test]
-fn a_name_that_one_run_frees_another_does_not_give_unseen() {
+fn name_freed_by_one_run_is_still_checked_for_another() {
     let daemon = Daemon::start_in(home(""));
     let work = daemon.home().workspace();
     let first = "import os, time\nopen('.envrc', 'w').write('first')\nopen('made', 'w').close()\n\
@@ -108,7 +109,7 @@ fn a_name_that_one_run_frees_another_does_not_give_unseen() {
 }
 
 #[test]
-fn a_folder_closed_from_inside_keeps_its_name_and_what_is_in_it() {
+fn folder_locked_by_a_run_keeps_its_name_and_content() {
     let home = Home::initialised();
     let work = home.workspace();
     let private = work.join("vault/private");
@@ -140,7 +141,7 @@ fn a_folder_closed_from_inside_keeps_its_name_and_what_is_in_it() {
 }
 
 #[test]
-fn names_taken_in_advance_stop_nothing() {
+fn occupied_quarantine_names_do_not_stop_the_cleanup() {
     let daemon = Daemon::start_in(home(""));
     let code =
         "open('.envrc', 'w').close()\nfor n in range(1200): open(f'.envrc.quarantined-{n}', 'w').close()";
@@ -150,7 +151,7 @@ fn names_taken_in_advance_stop_nothing() {
 }
 
 #[test]
-fn a_folder_that_git_would_take_for_a_repository_is_none_afterwards() {
+fn folder_that_looks_like_a_git_repository_is_defused() {
     let daemon = Daemon::start_in(home(""));
     let work = daemon.home().workspace();
     std::fs::create_dir_all(work.join("src/hooks")).unwrap();
@@ -170,7 +171,7 @@ fn a_folder_that_git_would_take_for_a_repository_is_none_afterwards() {
 }
 
 #[test]
-fn what_is_forbidden_by_name_in_the_system_is_not_shown() {
+fn forbidden_system_file_is_not_shown() {
     let home = Home::initialised();
     let tools = rules("").replace("**/.env.d", "/etc/os-release");
     home.configure("governance/tools.yaml", &tools);
@@ -183,7 +184,7 @@ fn what_is_forbidden_by_name_in_the_system_is_not_shown() {
 }
 
 #[test]
-fn a_workspace_is_apart_from_sinews_own_folders() {
+fn workspace_may_not_contain_folders_of_sinew() {
     let home = Home::initialised();
     for folder in [home.user().to_owned(), home.root(), home.root().join("state")] {
         home.run(&["workspace", "add", &folder.display().to_string()]).must_exit(2);
@@ -195,12 +196,12 @@ fn a_workspace_is_apart_from_sinews_own_folders() {
     for words in [&["check"][..], &["serve"]] {
         let run = home.run(words).must_exit(7);
         let said = run.stdout() + &run.stderr();
-        assert!(said.contains("Sinew's own"), "{words:?}: {said}");
+        assert!(said.contains("belongs to Sinew"), "{words:?}: {said}");
     }
 }
 
 #[test]
-fn a_daemon_that_stops_first_sees_to_what_runs_left() {
+fn stopping_daemon_cleans_up_after_its_runs() {
     let home = home("    timeout_seconds: 120\n");
     let settings = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&settings).unwrap().replace("drain_seconds: 10", "drain_seconds: 0");

@@ -1,4 +1,4 @@
-//! What must work inside: ordinary programs, and results that say what happened.
+//! Ordinary programs that must work in the sandbox, and results that state the exact outcome.
 
 use serde_json::{Value, json};
 use tests::Daemon;
@@ -10,7 +10,7 @@ fn python(daemon: &Daemon, code: &str) -> Value {
 }
 
 #[test]
-fn a_command_runs_in_the_workspace_and_changes_it() {
+fn command_runs_in_the_workspace_and_changes_it() {
     let daemon = Daemon::start_in(home(""));
     daemon.home().file("a.txt", "hello\n");
     let result = run(&daemon, &["cat", "a.txt"]);
@@ -36,9 +36,10 @@ fn node_works_as_it_does_outside() {
     assert!(daemon.home().workspace().join("n.txt").exists());
 }
 
-/// By what is bounded because all programs of a user share it: pairs of sockets, pipes, polls, locks, watched files.
+/// Uses resources that are limited because all programs of a user share them: socket pairs, pipes, polls,
+/// locks, watched files.
 #[test]
-fn processes_speak_to_each_other_as_they_do_outside() {
+fn processes_communicate_as_they_do_outside() {
     let daemon = Daemon::start_in(home("    network: loopback\n"));
     let in_python = "import asyncio, concurrent.futures, fcntl, multiprocessing, socket, sqlite3\n\
                      async def work():\n    child = await asyncio.create_subprocess_exec('echo', 'child', stdout=-1)\n    \
@@ -65,9 +66,9 @@ fn processes_speak_to_each_other_as_they_do_outside() {
     }
 }
 
-/// A run has terminals of its own: none of the machine's is in their list.
+/// A run has a private devpts: no terminal of the machine is in its list.
 #[test]
-fn a_program_can_be_run_at_a_terminal() {
+fn program_can_run_at_a_terminal() {
     let daemon = Daemon::start_in(home(""));
     let code = "import os, pty\n\
                 print(sorted(os.listdir('/dev/pts')))\n\
@@ -89,7 +90,7 @@ fn a_program_can_be_run_at_a_terminal() {
     assert_eq!(output(&script), "at a terminal\r\n", "{script}");
 }
 
-/// The other ways to start processes need sockets with names: decision 58 says why there are none.
+/// The other start methods need named sockets, which decision 58 excludes.
 #[test]
 fn python_starts_processes_by_fork_and_by_spawn() {
     let daemon = Daemon::start_in(home(""));
@@ -115,7 +116,7 @@ fn python_and_git_work_as_they_do_outside() {
     assert!(!daemon.home().workspace().join("repo/.git/config").exists(), "it acts on nothing any more");
     assert!(aside_of(&daemon.home().workspace().join("repo/.git"), "config").is_some());
 
-    // A repository that was there before is one to work in.
+    // A repository that existed before can be worked in.
     let by_hand = std::process::Command::new("git")
         .args(["init", "-q", "known"])
         .current_dir(daemon.home().workspace())
@@ -132,7 +133,7 @@ fn python_and_git_work_as_they_do_outside() {
 }
 
 #[test]
-fn a_new_folder_under_a_protected_name_does_not_take_its_place() {
+fn protected_folder_cannot_be_moved_away() {
     let daemon = Daemon::start_in(home(""));
     let workspace = daemon.home().workspace();
     std::fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
@@ -147,7 +148,7 @@ fn a_new_folder_under_a_protected_name_does_not_take_its_place() {
 }
 
 #[test]
-fn words_reach_a_program_as_they_are() {
+fn words_reach_a_program_unchanged() {
     let daemon = Daemon::start_in(home(""));
     let words = ["; rm -rf x", "$(id)", "`id`", "a\nb", "*", "-rf", "", "é"];
     let result = run(&daemon, &[&["printf", "%s|"], &words[..]].concat());
@@ -155,7 +156,7 @@ fn words_reach_a_program_as_they_are() {
 }
 
 #[test]
-fn every_end_is_told_apart() {
+fn every_end_of_a_program_is_distinguished() {
     let daemon = Daemon::start_in(home(""));
     let end = |result: &Value| (result["output"]["end"].clone(), result["output"]["exit_code"].clone());
     let exits = |code: &str| end(&python(&daemon, code));
@@ -183,7 +184,7 @@ fn every_end_is_told_apart() {
 }
 
 #[test]
-fn a_command_that_policy_does_not_list_is_refused() {
+fn command_that_policy_does_not_list_is_refused() {
     let daemon = Daemon::start();
     let result = run(&daemon, &["python3", "-c", "pass"]);
     assert_eq!(result["metadata"]["refusal"]["code"], "command_not_allowed", "{result}");

@@ -1,4 +1,4 @@
-//! What a command wrote, and the receipt of its run: all of it can be read, and nothing of it is changed.
+//! Output of commands and receipts of runs: the whole output can be read, and no byte of it is changed.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use tests::Daemon;
 
 use super::{home, output, run};
 
-/// The whole of a spilled output, page by page.
+/// All pages of a spilled output.
 fn read_on(daemon: &Daemon, id: &str, page: u64) -> Vec<Value> {
     let (mut pages, mut offset) = (Vec::new(), 0);
     loop {
@@ -23,7 +23,7 @@ fn read_on(daemon: &Daemon, id: &str, page: u64) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_left_out_is_kept_and_read_on() {
+fn omitted_output_is_stored_and_readable() {
     let daemon = Daemon::start_in(home(""));
     let result = run(&daemon, &["sh", "-c", "seq 100000; seq 5 >&2"]);
     let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
@@ -85,7 +85,7 @@ fn no_page_cuts_a_character_and_no_byte_is_lost() {
 }
 
 #[test]
-fn a_result_has_a_receipt() {
+fn result_has_a_receipt() {
     let daemon = Daemon::start_in(home(""));
     let script = "head -c 1000000 /dev/zero > made; cat made | wc -c";
     let result = run(&daemon, &["sh", "-c", script]);
@@ -107,7 +107,7 @@ fn a_result_has_a_receipt() {
 }
 
 #[test]
-fn what_a_wall_stopped_is_named_with_the_way_through() {
+fn denied_operation_is_named_with_its_grant() {
     let daemon = Daemon::start_in(home(""));
     let path = "/usr/new";
     let denied = run(&daemon, &["touch", path]);
@@ -118,14 +118,14 @@ fn what_a_wall_stopped_is_named_with_the_way_through() {
 }
 
 #[test]
-fn output_is_told_piece_by_piece_while_it_comes_in() {
+fn output_is_reported_piece_by_piece() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 20\n"));
     let mut client = daemon.agent();
     let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     client.request("initialize", &hello);
     client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
     daemon.home().file("go", "");
-    // The second piece is not written before the first was heard.
+    // The script does not write the second piece before the test has received the first.
     let script = "echo one; while [ -e go ]; do sleep 0.01; done; echo two >&2";
     let params = json!({"name": "run_command", "arguments": {"command": ["sh", "-c", script]}, "_meta": {"progressToken": "p"}});
     client.send(

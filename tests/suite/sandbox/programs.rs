@@ -1,5 +1,6 @@
-//! Programs that people work with, run inside as they run outside. Those that are not for every user of a machine are
-//! taken from where `cargo xtask test` puts them, and left out loudly where they are not.
+//! Common programs, run in the sandbox as outside. Programs that are not installed for every user of the
+//! machine are taken from where `cargo xtask test` puts them; if they are missing, the tests are skipped with
+//! a message.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use tests::{Daemon, Home, programs};
 
 use super::{home, run};
 
-/// A daemon that grants the workspace, and these programs to read.
+/// Daemon that grants the workspace, and these programs read-only.
 fn daemon_with(programs: &Path) -> Daemon {
     let home: Home = home("    timeout_seconds: 50\n    memory_mb: 2048\n    max_processes: 200\n");
     home.run(&["workspace", "add", "--read-only", programs.to_str().expect("text")]).must_exit(0);

@@ -1,4 +1,4 @@
-//! Machines that cannot build every wall: nothing runs with fewer than were asked for.
+//! Machines without user namespaces: nothing runs with less isolation than the policy requires.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use tests::{Home, sinew};
 
 use super::{home, rules};
 
-/// Calls a tool on a machine that has no further user namespaces.
+/// Calls a tool where no further user namespaces are available.
 fn call_without_namespaces(home: &Home, words: &str) -> Value {
     let binary = sinew().get_program().to_owned();
     let mut command = Command::new("unshare");
@@ -20,7 +20,7 @@ fn call_without_namespaces(home: &Home, words: &str) -> Value {
 }
 
 #[test]
-fn where_namespaces_are_off_nothing_runs_unless_policy_accepts_less() {
+fn without_namespaces_nothing_runs_unless_policy_accepts() {
     let home = home("    min_isolation: full\n");
     let touch = r#"{"command": ["touch", "made"]}"#;
     let refused = call_without_namespaces(&home, touch);
@@ -37,12 +37,13 @@ fn where_namespaces_are_off_nothing_runs_unless_policy_accepts_less() {
     let outside = format!(r#"{{"command": ["cat", "{}"]}}"#, home.user().join("note").display());
     let denied = call_without_namespaces(&home, &outside);
     assert_eq!(denied["output"]["exit_code"], 1, "{denied}");
-    // The machine's list of processes is seen there, and not what is in them.
+    // The reduced tier shows the process list of the machine, but not the content of its entries.
     let looks = r#"{"command": ["sh", "-c", "cat /proc/[0-9]*/environ 2>/dev/null | grep -c canary"]}"#;
     let said = call_without_namespaces(&home, looks);
     assert_eq!(said["output"]["stdout"], "0\n", "{said}");
 
-    // Without mounts a name in a granted folder cannot be hidden or held, so nothing runs where one must be.
+    // Without mounts a name in a granted folder cannot be hidden or protected, so nothing runs where that is
+    // required.
     for name in [".env", ".bashrc"] {
         std::fs::write(home.workspace().join(name), "CANARY").expect("a file");
         let refused = call_without_namespaces(&home, r#"{"command": ["cat", ".env"]}"#);

@@ -1,11 +1,11 @@
-//! Calls and costs: counted by the turn, by the session, and never by the worker's own word.
+//! Hop budgets and cost caps: counted per turn and per session, never by values from the worker.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
 use super::{events, open, worker};
 
-/// A home in which one call of `read_file` costs this much.
+/// Home in which one call of `read_file` costs this much.
 fn home(cost: f64) -> Home {
     let home = Home::initialised();
     let rules = format!("tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    cost_per_call: {cost}\n");
@@ -14,7 +14,7 @@ fn home(cost: f64) -> Home {
     home
 }
 
-/// The ends of so many calls: `done`, or the code of the refusal.
+/// Results of so many calls: `done`, or the code of the refusal.
 fn calls(worker: &mut Client, count: usize) -> Vec<String> {
     let call = |worker: &mut Client| {
         let result = worker.execute("read_file", &json!({"path": "a.txt"}));
@@ -33,7 +33,7 @@ fn capped(orchestrator: &mut Client, mode: &str, amount: f64) -> Value {
 }
 
 #[test]
-fn b159_b161_a_cap_warns_once_or_ends_the_turn_or_says_nothing() {
+fn cost_cap_warns_once_or_ends_the_turn_by_mode() {
     let daemon = Daemon::start_in(home(0.5));
     let mut orchestrator = daemon.agent();
     let stop = "cost_cap_exceeded";
@@ -67,7 +67,7 @@ fn b159_b161_a_cap_warns_once_or_ends_the_turn_or_says_nothing() {
 }
 
 #[test]
-fn what_the_model_costs_counts_as_the_orchestrator_reports_it() {
+fn model_cost_counts_as_reported_by_the_orchestrator() {
     let daemon = Daemon::start_in(home(0.0));
     let mut orchestrator = daemon.agent();
     let session = capped(&mut orchestrator, "enforce", 1.0);
@@ -91,7 +91,7 @@ fn what_the_model_costs_counts_as_the_orchestrator_reports_it() {
 }
 
 #[test]
-fn b157_b160_turns_begin_anew_and_sessions_do_not_share() {
+fn turns_reset_budgets_and_sessions_do_not_share() {
     let daemon = Daemon::start_in(home(0.0));
     let mut orchestrator = daemon.agent();
     let terms = json!({"allowlist": ["read_file"]});
@@ -105,12 +105,12 @@ fn b157_b160_turns_begin_anew_and_sessions_do_not_share() {
     orchestrator.request("sinew/session.turn", &json!({"session_id": one["session_id"]}));
     assert_eq!(calls(&mut again, 3), ["done", "done", over]);
     assert_eq!(calls(&mut second, 1), [over], "and its own turns");
-    // No worker: no budget.
+    // The orchestrator is no worker and has no budget.
     assert_eq!(calls(&mut orchestrator, 5), ["done"; 5]);
 }
 
 #[test]
-fn b145_calls_and_costs_are_asked_for_before_the_list() {
+fn budget_and_cost_are_checked_before_the_allowlist() {
     let daemon = Daemon::start_in(home(2.0));
     let mut orchestrator = daemon.agent();
     let code = |worker: &mut Client| {

@@ -1,4 +1,5 @@
-//! What a tool is handed of its caller's session: the caller's own, after the arguments were checked, and nothing forged.
+//! Session id passed to a tool: the caller's own, added after the arguments are checked, and never a forged
+//! one.
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
@@ -25,7 +26,7 @@ tool:
       category: read_only
 "#;
 
-/// Each run leaves its mark in the answer alone: what is not answered was not run.
+/// Prints its arguments. Each run is visible in its answer only, so a call without an answer did not run.
 const SAY: &str = "import json, sys\njson.dump(json.load(sys.stdin)['arguments'], sys.stdout)\n";
 
 fn daemon() -> Daemon {
@@ -41,7 +42,7 @@ fn code(result: &Value) -> &str {
 }
 
 #[test]
-fn b151_b152_b153_b164_a_tool_is_handed_the_callers_own_session_and_no_other() {
+fn tool_receives_the_callers_own_session_only() {
     let daemon = daemon();
     let mut orchestrator = daemon.agent();
     let allowlist = json!({"allowlist": ["echo.tell", "echo.plain", "echo.anything"], "hop_budget": 9});
@@ -51,17 +52,18 @@ fn b151_b152_b153_b164_a_tool_is_handed_the_callers_own_session_and_no_other() {
         let told = worker.execute("echo.tell", &json!({"text": "hello"}));
         let handed = json!({"text": "hello", "session_id": session["session_id"]});
         assert_eq!(told["output"], handed, "its own, and nothing was missing: {told}");
-        // Its own, another's or none: whoever supplies one is refused, and the tool is not reached.
+        // A caller that supplies any session id, its own, another's or none, is refused before the tool runs.
         for forged in [&one["session_id"], &two["session_id"], &json!("made up"), &json!(null)] {
             let refused = worker.execute("echo.tell", &json!({"text": "hello", "session_id": forged}));
             assert_eq!(code(&refused), "invalid_arguments", "{forged}: {refused}");
             let error = refused["metadata"]["refusal"]["schema_error"].as_str().expect("a schema error");
             assert!(error.contains("session_id"), "{error}");
         }
-        // A tool that does not want it may have an argument of that name; its value is the caller's word.
+        // A tool that does not request the session may have an argument of that name; its value comes from
+        // the caller.
         let plain = worker.execute("echo.plain", &json!({"session_id": "mine"}));
         assert_eq!(plain["output"], json!({"session_id": "mine"}), "{plain}");
-        // One that states nothing of its arguments takes what it is given.
+        // A tool that declares no parameters accepts any arguments.
         let anything = worker.execute("echo.anything", &json!({"a": [1, {"b": null}]}));
         assert_eq!(anything["output"], json!({"a": [1, {"b": null}]}), "b164: {anything}");
     }

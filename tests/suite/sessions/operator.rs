@@ -1,4 +1,4 @@
-//! The operator sees the sessions that are open, and ends them over the head of whoever opened them.
+//! The operator lists open sessions and closes them, independent of the client that opened them.
 
 use std::os::unix::net::UnixStream;
 
@@ -13,7 +13,7 @@ fn listed(control: &mut Client) -> Vec<Value> {
 }
 
 #[test]
-fn sessions_are_listed_and_closed_whoever_opened_them() {
+fn operator_lists_and_closes_sessions_of_any_client() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "a");
     let (mut orchestrator, mut control) = (daemon.agent(), daemon.control());
@@ -41,7 +41,7 @@ fn sessions_are_listed_and_closed_whoever_opened_them() {
     assert!(listed(&mut control).is_empty());
     let gone = json!({"session_id": lasting["session_id"]});
     assert_eq!(orchestrator.request("sinew/session.turn", &gone)["error"]["data"]["code"], "not_found");
-    // The name is free again, and the record says who closed it.
+    // The name is free again, and the ledger names the operator as the cause.
     open(&mut orchestrator, &json!({"allowlist": ["read_file"], "name": "night-shift"}));
     let records = daemon.home().records();
     let why = |session: &Value| {
@@ -58,7 +58,7 @@ fn sessions_are_listed_and_closed_whoever_opened_them() {
 }
 
 #[test]
-fn one_user_has_so_many_whatever_its_clients_call_themselves() {
+fn session_limit_per_user_ignores_client_names() {
     let daemon = Daemon::start();
     let mut opened = 0;
     let refused = loop {
@@ -76,7 +76,7 @@ fn one_user_has_so_many_whatever_its_clients_call_themselves() {
     };
     assert_eq!((opened, &refused["error"]["data"]["code"]), (16, &json!("busy")), "{refused}");
     assert!(refused["error"]["message"].as_str().unwrap().contains("for this user"), "{refused}");
-    // They stay when whoever opened them is gone; the operator makes room.
+    // Named sessions stay when their client is gone; the operator closes one to free a slot.
     let mut client = daemon.agent();
     open(&mut client, &json!({"allowlist": ["read_file"]}));
     daemon.home().run(&["sessions", "close", "s0"]).must_exit(0);

@@ -1,4 +1,4 @@
-//! `runtime_status` and `self_check`, in the modes they are for.
+//! `runtime_status` and `self_check` in every mode that permits them.
 
 use serde_json::{Value, json};
 use tests::Daemon;
@@ -9,7 +9,7 @@ fn tool<'a>(status: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn the_status_says_what_may_run_in_this_mode() {
+fn status_shows_what_may_run_in_this_mode() {
     let daemon = Daemon::start();
     daemon.home().file("README.md", "x");
     let mut agent = daemon.agent();
@@ -41,7 +41,7 @@ fn the_status_says_what_may_run_in_this_mode() {
 }
 
 #[test]
-fn sinew_looks_itself_over_in_lockdown_and_recovery_too() {
+fn self_check_works_in_lockdown_and_recovery_too() {
     let daemon = Daemon::start();
     for mode in ["NORMAL", "ALERT", "LOCKDOWN", "RECOVERY"] {
         if mode != "NORMAL" {
@@ -60,7 +60,7 @@ fn sinew_looks_itself_over_in_lockdown_and_recovery_too() {
 }
 
 #[test]
-fn a_call_without_a_daemon_can_look_too() {
+fn status_works_without_a_daemon() {
     let home = tests::Home::initialised();
     let status = home.run(&["call", "runtime_status", "--json"]);
     assert!(status.stdout().contains("NORMAL"), "{status}");

@@ -1,11 +1,11 @@
-//! `read_system_logs`: files through their handles, and a journal where there is one.
+//! `read_system_logs`: files through their handles, and the journal if there is one.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-/// Rules that let the tool into a folder of the test.
+/// Daemon whose rules let the tool into a folder of the test.
 fn daemon() -> Daemon {
     let home = Home::initialised();
     let logs = home.workspace().join("logs");
@@ -29,7 +29,7 @@ fn messages(result: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_read_from_its_end_in_one_shape() {
+fn file_is_read_from_its_end_in_one_shape() {
     let daemon = daemon();
     let now = self::now();
     let lines = format!(
@@ -49,14 +49,14 @@ fn a_file_is_read_from_its_end_in_one_shape() {
     assert_eq!(messages(&ask(&daemon, &json!({"file": "logs/app.log", "contains": "(a+)+$"}))), [""; 0]);
 }
 
-/// The time of now as syslog writes it.
+/// Current time as syslog writes it.
 fn now() -> String {
     let output = std::process::Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 #[test]
-fn a_flood_is_cut_and_said_to_be() {
+fn flood_of_entries_is_cut_and_reported() {
     let daemon = daemon();
     let line = format!("{} host web[7]: {}\n", now(), "x".repeat(900));
     daemon.home().file("logs/big.log", &line.repeat(8000));
@@ -69,7 +69,7 @@ fn a_flood_is_cut_and_said_to_be() {
 }
 
 #[test]
-fn t241_nobody_follows_a_log_for_ever() {
+fn growing_log_is_not_followed_forever() {
     let daemon = daemon();
     let line = format!("{} host web[7]: GET /\n", now());
     let path = daemon.home().file("logs/grows.log", &line);
@@ -79,7 +79,7 @@ fn t241_nobody_follows_a_log_for_ever() {
             let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
                 file.write_all(line.as_bytes()).unwrap();
-                // The disk is not the test's to fill.
+                // The pause keeps the test from filling the disk.
                 std::thread::sleep(std::time::Duration::from_micros(100));
             }
         });
@@ -92,7 +92,7 @@ fn t241_nobody_follows_a_log_for_ever() {
 }
 
 #[test]
-fn no_file_outside_and_no_word_that_is_an_option() {
+fn outside_files_and_option_words_are_refused() {
     let daemon = daemon();
     let secret = daemon.home().file("secret.txt", "canary");
     std::os::unix::fs::symlink(&secret, daemon.home().workspace().join("logs/link.log")).unwrap();
@@ -129,7 +129,7 @@ fn no_file_outside_and_no_word_that_is_an_option() {
 }
 
 #[test]
-fn the_systems_log_answers_or_says_why_not() {
+fn system_log_answers_or_gives_a_reason() {
     let daemon = daemon();
     let result = ask(&daemon, &json!({"minutes": 5, "level": "error", "unit": "ssh.service"}));
     if result["success"] == true {
@@ -143,7 +143,7 @@ fn the_systems_log_answers_or_says_why_not() {
 }
 
 #[test]
-fn the_usual_rules_let_it_into_the_folder_of_logs() {
+fn default_rules_allow_the_log_folder() {
     let daemon = Daemon::start();
     let result = ask(&daemon, &json!({"file": "/var/log/sinew-no-such.log"}));
     assert_eq!(result["metadata"]["failure"]["kind"], "not_found", "{result}");

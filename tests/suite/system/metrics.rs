@@ -1,10 +1,10 @@
-//! `system_metrics_snapshot` on this machine: values where there are some, reasons where there are none.
+//! `system_metrics_snapshot` on this machine: values where available, reasons elsewhere.
 
 use serde_json::json;
 use tests::Daemon;
 
 #[test]
-fn a_snapshot_says_what_is_and_why_something_is_not() {
+fn snapshot_has_values_or_reasons() {
     let daemon = Daemon::start();
     let mut agent = daemon.agent();
     let first = agent.execute("system_metrics_snapshot", &json!({}));
@@ -24,7 +24,7 @@ fn a_snapshot_says_what_is_and_why_something_is_not() {
         let reason = seen["unavailable"][name].as_str();
         assert_eq!(is_null, reason.is_some_and(|reason| !reason.is_empty()), "{name}: {seen}");
     }
-    // Warm: what was seen is handed on, and nobody measures while somebody waits.
+    // The second snapshot comes from the cache: no caller waits for a measurement.
     let again = agent.execute("system_metrics_snapshot", &json!({}));
     assert_eq!(again["success"], true);
     let first_at = first["output"]["taken_at"].as_str().unwrap();
@@ -33,7 +33,7 @@ fn a_snapshot_says_what_is_and_why_something_is_not() {
 }
 
 #[test]
-fn looking_stays_possible_in_every_mode() {
+fn read_only_system_tools_work_in_every_mode() {
     let daemon = Daemon::start();
     for mode in ["ALERT", "LOCKDOWN", "RECOVERY"] {
         daemon.home().run(&["mode", "set", mode, "--reason", "a test"]).must_exit(0);

@@ -16,7 +16,7 @@ fn ask(daemon: &Daemon, arguments: &Value) -> Value {
     result["output"].clone()
 }
 
-/// A process that ends with the test.
+/// Process that ends with the test.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -40,7 +40,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// Asks until the answer is this; what another process does takes its time.
+/// Repeats the call until it has this outcome, because another process takes time to change.
 fn until(daemon: &Daemon, arguments: &Value, outcome: &str) -> Value {
     let deadline = Instant::now() + Duration::from_secs(15);
     loop {
@@ -53,7 +53,7 @@ fn until(daemon: &Daemon, arguments: &Value, outcome: &str) -> Value {
 }
 
 #[test]
-fn t239_a_process_is_found_by_number_and_by_nothing_that_is_none() {
+fn process_is_found_by_pid_and_invalid_pids_are_named() {
     let daemon = Daemon::start();
     let sleeper = Sleeper::start("/bin/sleep");
     let found = ask(&daemon, &json!({"pid": sleeper.pid()}));
@@ -92,7 +92,7 @@ fn t239_a_process_is_found_by_number_and_by_nothing_that_is_none() {
 }
 
 #[test]
-fn t239_a_number_that_is_used_again_is_another_process() {
+fn reused_pid_is_another_process() {
     let daemon = Daemon::start();
     let sleeper = Sleeper::start("/bin/sleep");
     let began = ask(&daemon, &json!({"pid": sleeper.pid()}))["processes"][0]["started_at"].clone();
@@ -103,7 +103,7 @@ fn t239_a_number_that_is_used_again_is_another_process() {
 }
 
 #[test]
-fn states_are_told_apart() {
+fn process_states_are_distinguished() {
     let daemon = Daemon::start();
     let sleeper = Sleeper::start("/bin/sleep");
     let pid = json!({"pid": sleeper.pid()});
@@ -151,14 +151,14 @@ fn processes_are_found_by_name_and_port() {
         drop(listener);
         assert_eq!(until(&daemon, &json!({"port": port}), "not_running")["processes"], json!([]));
     }
-    // A process that gave up root, as this one did, does not tell anybody what it holds.
+    // A process that gave up root, as this one did, does not show its descriptors to others.
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let found = ask(&daemon, &json!({"port": tcp.local_addr().unwrap().port()}));
     assert!(["listening", "running"].contains(&found["outcome"].as_str().unwrap()), "{found}");
 }
 
 #[test]
-fn one_question_at_a_time_and_no_word_is_an_option() {
+fn check_takes_one_target_and_no_option_words() {
     let daemon = Daemon::start();
     let call = |arguments: Value| daemon.agent().execute("check_process_health", &arguments);
     assert_eq!(call(json!({}))["metadata"]["refusal"]["code"], "invalid_arguments");
@@ -168,7 +168,8 @@ fn one_question_at_a_time_and_no_word_is_an_option() {
         let refused = call(json!({"label": label}));
         assert_eq!(refused["metadata"]["refusal"]["code"], "invalid_arguments", "{label}: {refused}");
     }
-    // A machine without a service manager says so; one that has it says that there is no such unit.
+    // A machine without a service manager reports that; one with a manager reports that the unit does not
+    // exist.
     let unit = call(json!({"label": "sinew-no-such-unit.service"}));
     let told = match unit["success"].as_bool().unwrap() {
         true => unit["output"]["outcome"].clone(),

@@ -1,4 +1,4 @@
-//! An OTLP collector on loopback: takes what is posted, and keeps the path and the body.
+//! OTLP collector on loopback that stores the path and body of each request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,13 +6,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tests::Home;
 
-/// A collector that lives as long as the test.
+/// Collector that lives as long as the test.
 pub(crate) struct Collector {
     address: String,
     posts: Receiver<(String, Vec<u8>)>,
 }
 
-/// What it was sent.
+/// Requests that a collector received, each with path and body.
 pub(crate) struct Received(Vec<(String, Vec<u8>)>);
 
 impl Collector {
@@ -29,24 +29,25 @@ impl Collector {
         Collector { address, posts }
     }
 
-    /// What tells a daemon of it.
+    /// Environment variable that makes a daemon export to this collector.
     pub(crate) fn variable(&self) -> (&'static str, &str) {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", &self.address)
     }
 
-    /// Everything it was sent so far.
+    /// Requests received since the last call.
     pub(crate) fn received(&self) -> Received {
         Received(self.posts.try_iter().collect())
     }
 }
 
 impl Received {
-    /// Names are plain text in the protobuf encoding, so finding them needs no decoder.
+    /// Returns true if a request to this path contains these bytes. Names are plain text in the protobuf
+    /// encoding, so that needs no decoder.
     pub(crate) fn has(&self, path: &str, bytes: &[u8]) -> bool {
         self.0.iter().any(|(at, body)| at.ends_with(path) && contains(body, bytes))
     }
 
-    /// All bodies.
+    /// Concatenated bodies of all requests.
     pub(crate) fn everything(&self) -> Vec<u8> {
         self.0.iter().flat_map(|(_, body)| body.iter().copied()).collect()
     }
@@ -56,7 +57,7 @@ pub(crate) fn contains(body: &[u8], part: &[u8]) -> bool {
     body.windows(part.len()).any(|window| window == part)
 }
 
-/// Lets a home write the arguments and results of its calls, redacted, to logs and spans.
+/// Enables writing of redacted arguments and results of calls to logs and spans.
 pub(crate) fn capture_content(home: &Home) {
     let file = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&file).expect("the settings");

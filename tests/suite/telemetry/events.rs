@@ -1,9 +1,9 @@
-//! What happens, as it happens, at the human's door; and a watcher that sleeps holds nobody up.
+//! Live events on the control socket; a slow subscriber delays no call.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
-/// Begins to watch, on a connection of its own.
+/// Subscribes to events on a connection of its own.
 fn watch(daemon: &Daemon, params: &Value) -> Client {
     let mut control = daemon.control();
     let response = control.request("control/events", params);
@@ -12,7 +12,7 @@ fn watch(daemon: &Daemon, params: &Value) -> Client {
 }
 
 #[test]
-fn events_come_as_they_happen() {
+fn events_arrive_as_they_happen() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let (mut all, mut blocked) =
@@ -33,17 +33,18 @@ fn events_come_as_they_happen() {
     }
     let only = blocked.receive().expect("an event");
     assert_eq!(only["params"]["call_id"], refused["metadata"]["call_id"], "only what was asked for: {only}");
-    // The connection still answers.
+    // The connection still answers requests.
     let mode = all.request("control/mode.get", &json!({}));
     assert_eq!(mode["result"]["mode"], "NORMAL");
 }
 
 #[test]
-fn a_watcher_that_sleeps_is_told_what_it_missed() {
+fn slow_subscriber_gets_the_count_of_missed_events() {
     const CALLS: u64 = 3000;
     const AT_ONCE: u64 = 60;
     let home = Home::initialised();
-    // However slow the machine is: the sleeper is not to be given up, which is another test's business.
+    // The long stall timeout keeps the subscriber connected on a slow machine; another test covers
+    // disconnection.
     let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     home.configure("sinew.yaml", &settings.replace("write_stall_seconds: 10 ", "write_stall_seconds: 600 "));
     let daemon = Daemon::start_in(home);
@@ -58,9 +59,9 @@ fn a_watcher_that_sleeps_is_told_what_it_missed() {
             assert_eq!(agent.receive().expect("an answer")["result"]["success"], false);
         }
     }
-    // Every call was answered while nobody read; now the sleeper wakes up.
+    // Every call was answered while the subscriber did not read; now it reads.
     let (mut seen, mut missed) = (0, 0);
-    // Each event is shown or counted: as many as there were calls, and what the rules made of them.
+    // Each event is either received or counted as missed; there is one per call.
     while seen + missed < CALLS {
         let told = sleeper.receive().expect("more to come");
         match told["method"].as_str() {

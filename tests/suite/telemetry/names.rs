@@ -1,4 +1,4 @@
-//! Every name that `docs/telemetry.md` promises arrives at a collector.
+//! Every name that `docs/telemetry.md` documents arrives at a collector.
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
@@ -7,7 +7,7 @@ use super::collector::{self, Collector};
 
 const PAGE: &str = include_str!("../../../docs/telemetry.md");
 
-/// The names in the first column of the tables below a heading.
+/// Names in the first column of the tables below a heading.
 fn documented(heading: &str) -> Vec<&'static str> {
     let (_, below) = PAGE.split_once(heading).expect("the page has the heading");
     let section = below.split("\n#").next().unwrap_or_default();
@@ -28,7 +28,7 @@ fn approve_one(control: &mut Client) {
     }
 }
 
-/// Calls of every kind: refused, confined, asked about, cut, of a worker, by MCP.
+/// Makes calls of every kind: refused, sandboxed, approved, truncated, of a worker, by MCP.
 fn work(daemon: &Daemon) {
     let home = daemon.home();
     home.file("long.txt", &"line\n".repeat(2000));

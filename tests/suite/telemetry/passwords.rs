@@ -1,5 +1,5 @@
-//! A password in any spelling people use passes through and is kept nowhere: with the log at its loudest, with content
-//! captured and without.
+//! Passwords in every common spelling are stored nowhere: with the log at its most verbose level, with
+//! content capture and without.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use tests::{Client, Daemon, Home};
 
 use super::collector::{Collector, capture_content};
 
-/// Where the password stands in each.
+/// Spellings of a password, with `@` in its place.
 const SPELLINGS: [&str; 24] = [
     "password=@",
     "PASSWORD=@",
@@ -36,7 +36,7 @@ const SPELLINGS: [&str; 24] = [
     "пароль=@",
 ];
 
-/// No two alike, and none a detector knows by its looks.
+/// Password that is unique and that no detector recognises by its form.
 fn password(n: usize) -> String {
     format!("hunter{n}zq{}", n * 7919 % 9973)
 }
@@ -45,7 +45,7 @@ fn spelt(spelling: &str, password: &str) -> String {
     spelling.replacen('@', password, 1)
 }
 
-/// Under a telling key, nested, and as a word of its own behind a flag.
+/// Arguments with a password under a revealing key, nested, or after a flag.
 fn named(n: usize) -> Value {
     let password = password(n);
     match n % 5 {
@@ -106,7 +106,7 @@ fn check(captured: bool) {
         captured,
         "content is captured as it was asked for"
     );
-    // What was planted begins alike, so that one look at it all is enough.
+    // All planted passwords share a prefix, so that one pass over the text is enough.
     let leaked =
         kept.lines().filter(|line| line.split("hunter").skip(1).any(|rest| is_planted(rest, &planted)));
     let leaked: Vec<&str> = leaked.take(5).collect();
@@ -114,11 +114,11 @@ fn check(captured: bool) {
 }
 
 #[test]
-fn a_thousand_passwords_are_kept_nowhere_while_content_is_captured() {
+fn captured_content_stores_none_of_a_thousand_passwords() {
     check(true);
 }
 
 #[test]
-fn a_thousand_passwords_are_kept_nowhere_by_default() {
+fn a_thousand_passwords_are_stored_nowhere_by_default() {
     check(false);
 }

@@ -1,4 +1,5 @@
-//! What a hostile server can make of `fetch_url`: bounded time, bounded memory, a typed end, and a daemon that goes on.
+//! Hostile servers against `fetch_url`: bounded time, bounded memory, a typed failure, and a daemon that
+//! stays available.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tests::Daemon;
 use super::server::Server;
 use super::{OPEN, fetch, home};
 
-/// The most memory the daemon ever had, in bytes.
+/// Peak memory of the daemon in bytes.
 fn peak(daemon: &Daemon) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).expect("the daemon runs");
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -24,9 +25,9 @@ fn gzip(write: impl Fn(&mut GzEncoder<Vec<u8>>)) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// T146: a bomb is cut at the cap on decoded bytes, and goes off nowhere.
+/// A decompression bomb is cut at the limit on decoded bytes.
 #[test]
-fn t146_a_bomb_is_cut_at_the_decoded_cap() {
+fn decompression_bomb_is_cut_at_the_decoded_limit() {
     let bomb = gzip(|encoder| (0..48).for_each(|_| encoder.write_all(&[b'a'; 1 << 20]).expect("memory")));
     let nested = gzip(|encoder| encoder.write_all(&bomb).expect("memory"));
     assert!(bomb.len() < 1 << 20 && nested.len() < bomb.len());
@@ -45,14 +46,15 @@ fn t146_a_bomb_is_cut_at_the_decoded_cap() {
             "{result:.300}"
         );
     }
-    // The kernel counts in batches, so that what it once said to be the peak can be a little more than what it says later.
+    // The kernel counts in batches, so an earlier reading of the peak can be slightly higher than a later
+    // one.
     let grown = peak(&daemon).saturating_sub(before);
     assert!(grown < 20 << 20, "96 MiB went by and the daemon grew by {grown}");
 }
 
-/// T153: a page no author wrote.
+/// Pages built to attack the parser.
 #[test]
-fn t153_pages_that_attack_their_parser_are_read_or_refused_in_bounds() {
+fn pages_that_attack_their_parser_stay_within_bounds() {
     let daemon = Daemon::start_in(home(OPEN));
     let check = |page: String, headers: &str, expect: &dyn Fn(&Value)| {
         let server = Server::saying("200 OK", headers, page);
@@ -81,9 +83,9 @@ fn t153_pages_that_attack_their_parser_are_read_or_refused_in_bounds() {
     );
 }
 
-/// T147: the policy's time is the time it takes at most, and the daemon answers others meanwhile.
+/// The timeout of the policy limits the call, and the daemon answers others meanwhile.
 #[test]
-fn t147_a_server_that_never_ends_meets_the_deadline() {
+fn server_that_never_ends_hits_the_deadline() {
     let home = home(OPEN);
     let rules = "tools:\n  fetch_url: {category: network, allowed_in_modes: [NORMAL], timeout_seconds: 2}\n  \
                  read_file: {allowed_in_modes: [NORMAL]}\n";

@@ -1,4 +1,4 @@
-//! `fetch_url` as people use it.
+//! `fetch_url` in ordinary use.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ fn article() -> String {
 }
 
 #[test]
-fn a_page_is_markdown_read_behind_walls_and_marked_as_a_strangers() {
+fn page_is_sandboxed_markdown_marked_as_untrusted() {
     let daemon = Daemon::start_in(home(OPEN));
     let server =
         Server::saying("200 OK", "Content-Type: text/html; charset=utf-8\r\nSet-Cookie: a=b\r\n", article());
@@ -56,7 +56,7 @@ fn a_page_is_markdown_read_behind_walls_and_marked_as_a_strangers() {
 }
 
 #[test]
-fn documents_are_told_as_what_they_are() {
+fn documents_are_reported_by_their_kind() {
     let daemon = Daemon::start_in(home(OPEN));
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(b"{\"a\":1}").expect("memory");
@@ -82,7 +82,7 @@ fn documents_are_told_as_what_they_are() {
 }
 
 #[test]
-fn a_long_page_is_read_on_where_it_was_left_without_asking_again() {
+fn long_page_is_continued_without_another_request() {
     let daemon = Daemon::start_in(home(OPEN));
     let text: String = (0..3000).map(|n| format!("word{n} ")).collect();
     let server = Server::saying("200 OK", "Content-Type: text/plain\r\n", &text);
@@ -123,7 +123,7 @@ fn redirects_are_followed_and_named() {
 }
 
 #[test]
-fn robots_are_heeded_where_the_settings_say_so() {
+fn robots_txt_is_respected_where_configured() {
     let answer = |request: &str, stream: &mut std::net::TcpStream| {
         let bytes = match request.starts_with("GET /robots.txt") {
             true => response("200 OK", "Content-Type: text/plain\r\n", "User-agent: *\nDisallow: /private\n"),

@@ -1,4 +1,4 @@
-//! Where `fetch_url` does not go, and what is not kept of where it went.
+//! Addresses that `fetch_url` refuses, and data about its requests that is not stored.
 
 use std::io::Write;
 
@@ -12,9 +12,9 @@ fn detail(result: &Value) -> &str {
     result["metadata"]["refusal"]["detail"].as_str().unwrap_or_default()
 }
 
-/// T138, T139 with the policy that ships.
+/// Uses the shipped policy.
 #[test]
-fn t138_t139_this_machine_is_closed_however_it_is_written() {
+fn this_machine_is_refused_in_every_notation() {
     let daemon = Daemon::start();
     let server = Server::saying("200 OK", "", "secret");
     let port = server.port();
@@ -55,9 +55,9 @@ fn t138_t139_this_machine_is_closed_however_it_is_written() {
     assert_eq!(server.connections(), 0, "nothing may arrive");
 }
 
-/// T142 over the wire: the second hop is judged like the first.
+/// The second hop of a redirect is judged like the first.
 #[test]
-fn t142_a_redirect_to_where_policy_does_not_lead_is_denied_and_nothing_arrives() {
+fn redirect_that_policy_forbids_is_denied_unsent() {
     let inside = Server::at("127.0.0.2", |_, stream| {
         let _ = stream.write_all(&response("200 OK", "", "secret"));
     });
@@ -81,9 +81,9 @@ fn t142_a_redirect_to_where_policy_does_not_lead_is_denied_and_nothing_arrives()
     assert!(failed[0].to_string().contains("denied"), "{}", failed[0]);
 }
 
-/// T145: what the environment says of proxies is nobody's order.
+/// Proxy variables of the environment are ignored.
 #[test]
-fn t145_a_proxy_of_the_environment_is_not_asked() {
+fn proxy_of_the_environment_is_not_used() {
     let proxy = Server::saying("200 OK", "", "from the proxy");
     let (server, place) = (Server::saying("200 OK", "Content-Type: text/plain\r\n", "direct"), proxy.url(""));
     let names = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
@@ -93,9 +93,9 @@ fn t145_a_proxy_of_the_environment_is_not_asked() {
     assert_eq!(proxy.connections(), 0);
 }
 
-/// T151: credentials that travel in addresses and headers stay nowhere.
+/// Credentials in addresses and headers are not stored.
 #[test]
-fn t151_tokens_and_cookies_are_kept_nowhere() {
+fn tokens_and_cookies_are_stored_nowhere() {
     let daemon = Daemon::start_in(home(OPEN));
     let server = Server::start(|request, stream| {
         let cookie = "Set-Cookie: id=cookie-5f1d; Path=/\r\nContent-Type: text/plain\r\n";
@@ -120,9 +120,9 @@ fn t151_tokens_and_cookies_are_kept_nowhere() {
     }
 }
 
-/// Where no walls can be built nothing is fetched: the daemon has no parser to fall back on.
+/// Without a sandbox nothing is fetched, because the daemon has no parser outside of it.
 #[test]
-fn without_walls_nothing_is_fetched() {
+fn without_a_sandbox_nothing_is_fetched() {
     let home = home(OPEN);
     let server = Server::saying("200 OK", "Content-Type: text/html\r\n", "<p>x");
     let result = call_without_namespaces(&home, &json!({"url": server.url("/")}).to_string());
@@ -130,7 +130,7 @@ fn without_walls_nothing_is_fetched() {
     assert_eq!(server.connections(), 0);
 }
 
-/// Calls a tool on a machine that has no further user namespaces.
+/// Calls a tool where no further user namespaces are available.
 fn call_without_namespaces(home: &Home, words: &str) -> Value {
     let binary = sinew().get_program().to_owned();
     let mut command = std::process::Command::new("unshare");
@@ -143,7 +143,7 @@ fn call_without_namespaces(home: &Home, words: &str) -> Value {
 }
 
 #[test]
-fn the_mode_decides_who_may_go_out() {
+fn mode_decides_which_tools_may_use_the_network() {
     let daemon = Daemon::start_in(home(OPEN));
     let server = Server::saying("200 OK", "Content-Type: text/plain\r\n", "x");
     daemon.home().run(&["mode", "set", "LOCKDOWN", "--reason", "test"]).must_exit(0);

@@ -1,5 +1,5 @@
-//! `web_search` against pages as the providers send them, under the policy that ships: a provider of the settings may be
-//! on this machine, and nothing else may.
+//! `web_search` against pages as the providers send them, under the shipped policy: a configured provider may
+//! be on this machine, and nothing else may.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,17 +9,17 @@ use tests::{Daemon, Home};
 use super::server::Server;
 use super::{everything_kept, home, with_settings};
 
-const RESULTS: &str = include_str!("../../../crates/page/pages/duckduckgo_html_results.html");
-const CHALLENGE: &str = include_str!("../../../crates/page/pages/duckduckgo_challenge.html");
-const NONE: &str = include_str!("../../../crates/page/pages/duckduckgo_html_none.html");
-const ECHO: &str = include_str!("../../../crates/page/pages/duckduckgo_html_echo.html");
-const LITE: &str = include_str!("../../../crates/page/pages/duckduckgo_lite_results.html");
+const RESULTS: &str = include_str!("../../../crates/web_content/pages/duckduckgo_html_results.html");
+const CHALLENGE: &str = include_str!("../../../crates/web_content/pages/duckduckgo_challenge.html");
+const NONE: &str = include_str!("../../../crates/web_content/pages/duckduckgo_html_none.html");
+const ECHO: &str = include_str!("../../../crates/web_content/pages/duckduckgo_html_echo.html");
+const LITE: &str = include_str!("../../../crates/web_content/pages/duckduckgo_lite_results.html");
 const HTML: &str = "Content-Type: text/html; charset=UTF-8\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 const FOUND: &str = r#"{"type": "search", "query": {"original": "q"}, "web": {"results": [{"title": "A", "url": "https://a.org/",
     "description": "about a"}]}, "results": [{"title": "A", "url": "https://a.org/", "content": "about a"}]}"#;
 
-/// A daemon that asks these, in this order, each as `name` and what more its entry says.
+/// Daemon that uses these providers in this order, each with extra settings.
 fn asking(home: Home, providers: &[(&str, &Server, &str)]) -> Daemon {
     let entry = |(name, server, more): &(&str, &Server, &str)| {
         format!("{{name: {name}, url: \"{}\"{more}}}", server.url("/search"))
@@ -32,7 +32,7 @@ fn search(daemon: &Daemon, query: &str) -> Value {
     daemon.agent().execute("web_search", &json!({"query": query}))
 }
 
-/// What each provider that was tried gave.
+/// Outcome of each provider that was tried.
 fn tried(result: &Value) -> Vec<String> {
     let attempts = result["output"]["tried"].as_array().unwrap_or_else(|| panic!("{result}"));
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -40,7 +40,7 @@ fn tried(result: &Value) -> Vec<String> {
 }
 
 #[test]
-fn results_are_given_without_advertisements_and_the_same_question_is_asked_once() {
+fn results_have_no_advertisements_and_are_cached() {
     let server = Server::saying("200 OK", HTML, RESULTS);
     let daemon = asking(Home::initialised(), &[("duckduckgo_html", &server, "")]);
     let result = search(&daemon, "rust language !w");
@@ -65,7 +65,7 @@ fn results_are_given_without_advertisements_and_the_same_question_is_asked_once(
 }
 
 #[test]
-fn a_challenge_is_a_block_whatever_its_status_and_the_next_is_asked() {
+fn challenge_counts_as_a_block_and_the_next_is_tried() {
     for status in ["202 Accepted", "200 OK"] {
         let (blocking, lite) =
             (Server::saying(status, HTML, CHALLENGE), Server::saying("200 OK", HTML, LITE));
@@ -84,7 +84,7 @@ fn a_challenge_is_a_block_whatever_its_status_and_the_next_is_asked() {
 }
 
 #[test]
-fn nobody_answering_is_a_failure_and_never_an_empty_answer() {
+fn no_answering_provider_is_a_failure_not_an_empty_result() {
     let blocking = Server::saying("202 Accepted", HTML, CHALLENGE);
     let daemon = asking(Home::initialised(), &[("duckduckgo_html", &blocking, "")]);
     let result = search(&daemon, "anything");
@@ -98,11 +98,11 @@ fn nobody_answering_is_a_failure_and_never_an_empty_answer() {
         "{result}"
     );
     let hint = result["metadata"]["failure"]["hint"].as_str().unwrap_or_default();
-    assert!(hint.contains("does not mean that there is nothing to be found"), "{hint}");
+    assert!(hint.contains("does not mean that there are no results"), "{hint}");
 }
 
 #[test]
-fn each_outcome_has_its_word_and_the_next_is_asked() {
+fn each_outcome_is_named_and_the_next_is_tried() {
     let silent = r#"{"results": [], "unresponsive_engines": [["google", "CAPTCHA"]]}"#;
     let cases: [(&str, &str, &str, &str, &str); 11] = [
         ("duckduckgo_html", "200 OK", HTML, "<p>A new design", "parse_changed"),
@@ -134,7 +134,7 @@ fn each_outcome_has_its_word_and_the_next_is_asked() {
 }
 
 #[test]
-fn an_empty_answer_is_one_and_the_words_of_a_block_in_a_query_are_none() {
+fn empty_answer_and_block_words_in_a_query_are_no_block() {
     let silent = r#"{"results": []}"#;
     for (name, headers, page, expect) in [
         ("duckduckgo_html", HTML, NONE, "empty"),
@@ -153,9 +153,9 @@ fn an_empty_answer_is_one_and_the_words_of_a_block_in_a_query_are_none() {
     }
 }
 
-/// Keys come from a private file or the environment, go to their service, and stay nowhere.
+/// Keys come from a private file or the environment, go to their service, and are not stored.
 #[test]
-fn keys_are_sent_to_their_service_and_kept_nowhere() {
+fn keys_are_sent_to_their_service_and_stored_nowhere() {
     let home = Home::initialised();
     let file = home.user().join("brave.key");
     std::fs::write(&file, "brave-key-4d1f\n").expect("a key file");
@@ -184,7 +184,7 @@ fn keys_are_sent_to_their_service_and_kept_nowhere() {
 }
 
 #[test]
-fn t151_a_provider_that_repeats_its_key_does_not_tell_it_to_the_caller() {
+fn key_repeated_by_a_provider_is_hidden_from_the_caller() {
     let said = r#"{"web": {"results": [{"title": "tell brave-key-4d1f", "url": "https://a.org/?k=brave-key-4d1f",
         "description": "brave-key-4d1f", "age": "brave-key-4d1f"}]}, "query": {"original": "q"}, "type": "search"}"#;
     let repeating = Server::saying("200 OK", JSON, said);
@@ -204,9 +204,9 @@ fn t151_a_provider_that_repeats_its_key_does_not_tell_it_to_the_caller() {
     assert!(!result.to_string().contains("-key-"), "{result}");
 }
 
-/// A provider of the settings is bound by the lists of the gateway like everybody else.
+/// The lists of the gateway apply to a configured provider too.
 #[test]
-fn policy_closes_the_way_to_a_provider_too() {
+fn policy_can_block_a_configured_provider() {
     let server = Server::saying("200 OK", HTML, RESULTS);
     let closed =
         home("{allowed_domains: [\"*\"], blocked_domains: [\"127.0.0.1\"], allow_private_addresses: true}");

@@ -1,4 +1,4 @@
-//! A web server of a test: it says what it is told to, and keeps what it was asked.
+//! Web server of a test that returns given responses and stores the requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server on the loopback interface.
+/// Server on the loopback interface.
 pub(crate) struct Server {
     port: u16,
     connections: Arc<AtomicUsize>,
@@ -14,7 +14,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves what `answer` makes of each request, however it writes it.
+    /// Starts a server that lets `answer` write the response to each request.
     pub(crate) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
         Server::at("127.0.0.1", answer)
     }
@@ -38,7 +38,7 @@ impl Server {
         Server { port, connections, requests }
     }
 
-    /// Serves the same to everybody.
+    /// Starts a server that gives every request the same response.
     pub(crate) fn saying(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Server {
         let bytes = response(status, headers, body);
         Server::start(move |_, stream| {
@@ -63,14 +63,14 @@ impl Server {
     }
 }
 
-/// A whole response.
+/// Complete response.
 pub(crate) fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// A request with its body.
+/// Reads a request with its body.
 fn read(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time limit");
     let (mut bytes, mut byte) = (Vec::new(), [0]);

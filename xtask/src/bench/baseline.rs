@@ -1,7 +1,8 @@
-//! The figures that a change is compared with, and what counts as worse.
+//! Baseline figures, and the rules by which a run counts as worse than them.
 //!
-//! Instructions are counted by callgrind, hardly depend on what else the machine does, and so may grow by little. Ratios
-//! of times are of one run, but two runs of the same code differ: only what no noise explains is a regression.
+//! Callgrind counts instructions, which hardly depend on the load of the machine, so they may grow by little.
+//! Each ratio of times comes from one run, but two runs of the same code differ, so only a change beyond
+//! noise is a regression.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::results::{Bound, RATIO, Results, rounded};
 
-/// Instructions of a stage by itself may be this many times those of the baseline.
+/// Largest allowed ratio of instructions to those of the baseline.
 const INSTRUCTIONS: f64 = 1.05;
-/// A value with a bound may be this many times worse.
+/// Factor by which a value with a bound may be worse than in the baseline.
 const CLAIMS: f64 = 1.6;
 
-/// The file, in the order it is written.
+/// Contents of the baseline file, in the order of the file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Baseline {
     claims: BTreeMap<String, f64>,
@@ -54,7 +55,8 @@ impl Baseline {
         format!("{value:#}\n")
     }
 
-    /// What is worse than it was, in words. What was not measured this time is not judged.
+    /// Describes each figure that is worse than in the baseline. Figures missing from this run are not
+    /// compared.
     pub(crate) fn regressions(&self, results: &Results) -> Vec<String> {
         let mut worse = Vec::new();
         for (name, now) in &results.instructions {
@@ -68,7 +70,7 @@ impl Baseline {
                 Bound::AtMost(_) => claim.value > then * CLAIMS,
                 Bound::AtLeast(_) => claim.value < then / CLAIMS,
             };
-            // An amount that was next to nothing may be many times that, as long as it is what was promised.
+            // An amount close to zero may grow many times over, as long as it stays within its bound.
             if is_worse && (claim.unit == RATIO || !claim.holds()) {
                 worse.push(format!(
                     "{}: {:.2} {}, {then} in the baseline",
@@ -79,7 +81,7 @@ impl Baseline {
         worse
     }
 
-    /// What this run has and the baseline has not.
+    /// Names of the figures of this run that the baseline lacks.
     pub(crate) fn unknown<'r>(&'r self, results: &'r Results) -> impl Iterator<Item = &'r str> {
         let claims =
             results.claims.iter().map(|claim| &claim.name).filter(|name| !self.claims.contains_key(*name));
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_noise_does_not_explain_is_a_regression() {
+    fn only_changes_beyond_noise_are_regressions() {
         check(0.9, 10.0, 1000.0, &[]);
         check(1.4, 6.5, 1050.0, &[]);
         check(1.5, 10.0, 1000.0, &["ratio"]);
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_judged_by_its_bound_too() {
+    fn an_amount_within_its_bound_is_no_regression() {
         let of = |percent: f64| {
             let mut results = Results::default();
             results.claim("idle", Some(percent), "%", Bound::AtMost(0.5));
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_of_the_two_does_not_have_is_not_judged() {
+    fn figures_missing_on_one_side_are_not_compared() {
         let empty = Baseline::default();
         assert!(empty.regressions(&run(9.0, 0.1, 1e9)).is_empty());
         assert_eq!(empty.unknown(&run(1.0, 1.0, 1.0)).collect::<Vec<_>>(), ["ratio", "speed", "judge"]);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn a_written_baseline_parses_to_the_same_value() {
         let baseline = Baseline::of(&run(0.9, 10.0, 1000.0));
         assert_eq!(Baseline::parse(&baseline.to_text()).unwrap(), baseline);
         for wrong in ["", "{}", r#"{"claims": {"a": "b"}, "instructions": {}}"#] {

@@ -1,4 +1,4 @@
-//! The medians as a picture: one bar each on a logarithmic scale, as SVG that any browser shows in light and dark.
+//! Bar chart of the medians on a logarithmic scale, as an SVG that any browser shows in light and dark.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use super::results::{Figure, Results};
 use super::table::time;
 
 const WIDTH: f64 = 900.0;
-/// Where bars begin: names stand before it.
+/// Horizontal position at which bars begin; the names are to the left of it.
 const LEFT: f64 = 400.0;
-/// What is left for the number after the longest bar.
+/// Width reserved for the number after the longest bar.
 const RIGHT: f64 = 90.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 34.0;
 
-/// The figures of these groups, one below the other.
+/// Draws the figures of these groups, one below the other.
 pub(crate) fn svg(results: &Results, groups: &[&str]) -> String {
     let of = |group: &&str| -> Vec<&Figure> {
         results
@@ -49,7 +49,7 @@ fn bar(figure: &Figure, all: &[&Figure], y: f64) -> String {
     let medians = all.iter().map(|figure| figure.p50.max(0.1));
     let (least, most) =
         medians.fold((f64::MAX, 0.0_f64), |(least, most), p50| (least.min(p50), most.max(p50)));
-    // The shortest keeps a length, so that it can be seen.
+    // The scale begins at half the shortest median, so that its bar stays visible.
     let (from, to) = ((least / 2.0).log10(), most.log10());
     let part = (figure.p50.max(0.1).log10() - from) / (to - from).max(0.1);
     let length = (part * (WIDTH - LEFT - RIGHT)).max(1.0);
@@ -84,7 +84,8 @@ mod tests {
         svg(&results, &["read <of> \"1 & 2\"", "alone", "not measured"])
     }
 
-    /// Every element is closed in order, every attribute quoted, every special sign escaped.
+    /// Checks that elements are closed in order, attributes quoted and special characters escaped. Returns
+    /// the number of elements.
     fn well_formed(text: &str) -> Result<usize, String> {
         let mut open: Vec<&str> = Vec::new();
         let mut elements = 0;
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_well_formed() {
+    fn the_chart_is_well_formed_svg() {
         let svg = chart();
         assert_eq!(well_formed(&svg), Ok(1 + 2 + 2 + 3 * 3), "{svg}");
         for wrong in ["<a>", "<a></b>", "<a x=\"></a>", "<a>&</a>", "x<a/>"] {
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_long_as_times_and_ours_stand_out() {
+    fn bars_grow_with_times_and_sinew_is_highlighted() {
         let svg = chart();
         let widths: Vec<f64> = svg
             .lines()
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_an_empty_picture() {
+    fn no_figures_give_an_empty_chart() {
         assert_eq!(well_formed(&svg(&Results::default(), &["nothing"])), Ok(3));
     }
 }

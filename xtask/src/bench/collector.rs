@@ -1,7 +1,8 @@
-//! What a call costs while its spans, metrics and logs go to a collector, and while the collector is down: the same.
+//! Cost of a call while its spans, metrics and logs go to a collector, and while the collector is down. Both
+//! should be equal.
 //!
-//! Three daemons are measured in turns: one that exports nothing, one whose collector takes everything, one whose
-//! collector is not there.
+//! Three daemons are measured in alternating rounds: one that exports nothing, one whose collector accepts
+//! everything, and one whose collector does not exist.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,19 +15,20 @@ use super::daemon::Home;
 use super::results::{Bound, RATIO, Results};
 use super::wish::Length;
 
-/// The p99 with the collector down may be this much of the p99 with it up: noise, and no more.
+/// Largest allowed ratio of the p99 with the collector down to the p99 with it up, which allows for noise
+/// only.
 const MOST: f64 = 1.25;
 const ROUNDS: usize = 20;
 const CALLS: usize = 1_000;
-/// Rounds that only warm up.
+/// Warm-up rounds, whose times are discarded.
 const WARM_UP: usize = 2;
 const GROUP: &str = "read_file of 1 KiB, telemetry";
 
-/// Measures, and states whether a collector that is down can be felt.
+/// Measures all three, and claims that a collector that is down does not slow calls.
 pub(crate) fn compare(binary: &Path, folder: &Path, length: Length, results: &mut Results) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let up = format!("http://{}", listener.local_addr()?);
-    // A port that was just free, and where nobody listens.
+    // This listener is closed at once, so nothing listens on its port.
     let down = format!("http://{}", TcpListener::bind("127.0.0.1:0")?.local_addr()?);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -62,7 +64,7 @@ pub(crate) fn compare(binary: &Path, folder: &Path, length: Length, results: &mu
     Ok(())
 }
 
-/// Takes what is posted.
+/// Reads every request of a connection and answers it with an empty 200.
 fn take(stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! A conversation by lines with one program, whatever carries it, and how its answers are timed.
+//! Line-based conversation with one program over a socket or pipes, and the timing of its answers.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// A program that is ended with what it was started for.
+/// Child process that is killed and reaped when this value is dropped.
 pub(crate) struct Program(pub(crate) Child);
 
 impl Drop for Program {
@@ -19,7 +19,7 @@ impl Drop for Program {
     }
 }
 
-/// Both directions, and the program at the other end where it is this conversation's own.
+/// Both directions of a connection, and the program at the other end if it was started for this connection.
 pub(crate) struct Conversation {
     to: Box<dyn Write>,
     from: BufReader<Box<dyn Read>>,
@@ -38,7 +38,7 @@ impl Conversation {
         })
     }
 
-    /// Over the standard input and output of a program of its own.
+    /// Starts a program and connects to its standard input and output.
     pub(crate) fn on_pipes(command: &mut Command) -> Result<Self> {
         let shown = crate::process::shown(command);
         let mut child = command
@@ -58,18 +58,19 @@ impl Conversation {
         })
     }
 
-    /// With a program whose standard input and output are the other end of a pair of sockets.
+    /// Starts a program whose standard input and output are the other end of a socket pair.
     pub(crate) fn on_pair(command: &mut Command) -> Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let input = std::os::fd::OwnedFd::from(theirs.try_clone()?);
         command.stdin(input).stdout(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null());
         let program = Program(command.spawn().context("cannot start the other end")?);
-        // The command keeps its ends open, and nobody would see that the program is gone.
+        // The command holds the program's end of the pair open, and then `receive` would not see that the
+        // program has ended.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Ok(Conversation::on_socket(ours)?.ending(program))
     }
 
-    /// The same, and the program ends with it.
+    /// Ties the program to this conversation, so that both end together.
     pub(crate) fn ending(self, program: Program) -> Self {
         Conversation { _program: Some(program), ..self }
     }
@@ -79,7 +80,7 @@ impl Conversation {
         Ok(self.to.flush()?)
     }
 
-    /// The next line.
+    /// Reads the next line.
     pub(crate) fn receive(&mut self) -> Result<&str> {
         self.line.clear();
         if self.from.read_line(&mut self.line)? == 0 {
@@ -88,7 +89,7 @@ impl Conversation {
         Ok(&self.line)
     }
 
-    /// The way into MCP as it has been until 2025.
+    /// Performs the `initialize` handshake of MCP, as it has been until 2025.
     pub(crate) fn initialise(&mut self) -> Result<()> {
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": {"name": "bench", "version": "1"}});
@@ -101,11 +102,11 @@ impl Conversation {
     }
 }
 
-/// A request that is asked again and again, each time by another number.
+/// Request that is sent repeatedly, each time with another id.
 #[derive(Clone)]
 pub(crate) struct Question {
     rest: String,
-    /// What is in every answer that did what was asked.
+    /// Text that every successful answer contains.
     expected: String,
 }
 
@@ -115,7 +116,7 @@ impl Question {
         Question { rest, expected: expected.to_owned() }
     }
 
-    /// The governed read of the file that every home has.
+    /// Request for a governed read of `kib.txt`, which every home has.
     pub(crate) fn read() -> Self {
         let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
         Question::new("sinew/execute", &params, "\"success\":true")
@@ -134,7 +135,7 @@ impl Question {
     }
 }
 
-/// Asks one after the other; each answer is shown with how long it took, in microseconds.
+/// Sends the requests one after the other, and passes each latency in microseconds to `each` with the answer.
 pub(crate) fn ask(
     conversation: &mut Conversation,
     question: &Question,
@@ -153,7 +154,7 @@ pub(crate) fn ask(
     Ok(())
 }
 
-/// The same, and only how long each took is wanted.
+/// Like `ask`, and collects the latencies only.
 pub(crate) fn time(
     conversation: &mut Conversation,
     question: &Question,
@@ -166,7 +167,7 @@ pub(crate) fn time(
     })
 }
 
-/// Keeps `depth` questions unanswered all the time. Returns how many were answered in a second.
+/// Keeps `depth` requests pending all the time. Returns the number of answers per second.
 pub(crate) fn ask_many(
     conversation: &mut Conversation,
     question: &Question,
@@ -197,7 +198,7 @@ pub(crate) fn ask_many(
     Ok(calls as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The number of an answer, found without parsing it: the time of a parser would be measured too.
+/// Finds the id of an answer without parsing it, because the time of a parser would be measured too.
 fn id_of(answer: &str) -> Option<u64> {
     let (_, after) = answer.split_once("\"id\":")?;
     let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_one_line_of_json_with_its_number() {
+    fn a_question_is_one_line_of_json_with_its_id() {
         let line = Question::new("sinew/status", &json!({"a": "b"}), "").line(7);
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value, json!({"jsonrpc": "2.0", "id": 7, "method": "sinew/status", "params": {"a": "b"}}));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_an_answer_is_found_wherever_it_is() {
+    fn the_id_of_an_answer_is_found_anywhere_in_it() {
         assert_eq!(id_of(r#"{"jsonrpc":"2.0","id":12,"result":{}}"#), Some(12));
         assert_eq!(id_of(r#"{"result":{"call_id":"3"},"id": 4}"#), Some(4));
         assert_eq!(id_of(r#"{"result":{"call_id":"3"}}"#), None);

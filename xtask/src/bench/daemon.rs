@@ -1,4 +1,4 @@
-//! A daemon to measure: the build that people install, shipped policy, everything on.
+//! Daemon to measure: the shipped build with the shipped policy and every check on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -11,33 +11,33 @@ use anyhow::{Context, Result};
 use super::conversation::{Conversation, Program};
 use crate::process;
 
-/// How long a start may take before it is given up.
+/// Timeout of a start.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks whether it listens: a small part of what a start takes.
+/// Interval between two attempts to connect: a small part of the time of a start.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// A home that was made for one daemon; its workspace is `work` beside it, with a file of 1 KiB in it.
+/// Home directory of one daemon. Its workspace `work` is beside it and contains a file of 1 KiB.
 pub(crate) struct Home {
     binary: PathBuf,
     folder: PathBuf,
 }
 
 impl Home {
-    /// Makes one below `folder`.
+    /// Clears `folder` and creates a home and its workspace in it.
     pub(crate) fn make(binary: &Path, folder: &Path) -> Result<Self> {
         let _ = std::fs::remove_dir_all(folder);
         std::fs::create_dir_all(folder.join("work"))?;
         std::fs::write(folder.join("work/kib.txt"), "x".repeat(1024))?;
         let home = Home { binary: binary.to_owned(), folder: folder.to_owned() };
         process::capture(&mut home.sinew(&["init", "--workspace", "."]))?;
-        // The limit of calls a minute would be what is measured.
+        // Otherwise the benchmark would measure the limit of calls per minute.
         home.edit("config/governance/safety.yaml", |text| {
             text.replace("tool_calls_per_minute: 600", "tool_calls_per_minute: 100000000")
         })?;
         Ok(home)
     }
 
-    /// The program in this home.
+    /// Command that runs the program in this home.
     pub(crate) fn sinew(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         self.dress(command.args(words));
@@ -52,7 +52,7 @@ impl Home {
         self.folder.join("home")
     }
 
-    /// Its workspace.
+    /// Path of the workspace.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.join("work")
     }
@@ -64,7 +64,7 @@ impl Home {
         Ok(std::fs::write(path, change(&text))?)
     }
 
-    /// Puts a manifest among its tools.
+    /// Adds a tool manifest that only its owner can access.
     pub(crate) fn put_manifest(&self, name: &str, text: &str) -> Result<()> {
         let folder = self.root().join("tools");
         std::fs::create_dir_all(&folder)?;
@@ -77,16 +77,16 @@ impl Home {
         self.start_with(&[])
     }
 
-    /// The same with these variables in its environment.
+    /// Like `start`, with these variables added to the environment.
     pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> Result<Daemon> {
         self.start_as(&mut Command::new(&self.binary), variables)
     }
 
-    /// The same by a command that runs the program.
+    /// Like `start_with`, by a command that runs the program, such as valgrind.
     pub(crate) fn start_as(&self, command: &mut Command, variables: &[(&str, &str)]) -> Result<Daemon> {
         self.dress(command);
         command.arg("serve").envs(variables.iter().copied());
-        // Only what is measured runs, so root's powers are no danger here.
+        // Only the calls of the benchmark run, so root's privileges are no danger here.
         if is_root(&self.folder)? {
             command.arg("--allow-root");
         }
@@ -96,11 +96,11 @@ impl Home {
     }
 }
 
-/// A daemon that runs, ended with the task.
+/// Running daemon, killed when this value is dropped.
 pub(crate) struct Daemon {
     process: Program,
     socket: PathBuf,
-    /// When it was started.
+    /// Time of the start.
     pub(crate) began: Instant,
 }
 
@@ -109,14 +109,14 @@ impl Daemon {
         self.process.0.id()
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Sends SIGTERM to the daemon and waits for its end.
     pub(crate) fn end(mut self) -> Result<()> {
         process::capture(Command::new("kill").arg(self.pid().to_string()))?;
         self.process.0.wait()?;
         Ok(())
     }
 
-    /// A conversation with it, as soon as it listens.
+    /// Connects to the daemon as soon as it listens.
     pub(crate) fn connect(&self) -> Result<Conversation> {
         loop {
             match UnixStream::connect(&self.socket) {
@@ -130,7 +130,7 @@ impl Daemon {
     }
 }
 
-/// Whoever makes a file owns it.
+/// Returns true if root owns `folder`. This process created it and so runs as root too.
 pub(crate) fn is_root(folder: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
     Ok(std::fs::metadata(folder)?.uid() == 0)

@@ -1,5 +1,5 @@
-//! The other end of a pair of sockets: a program that does nothing but answer each line, which is the floor; or that makes the system
-//! calls of a read before it does.
+//! Program at the other end of a socket pair: it only answers each line, which is the lower bound of a round
+//! trip, or it makes the system calls of a read first.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -9,25 +9,25 @@ use anyhow::Result;
 
 use super::conversation::Conversation;
 
-/// What this program is called with to be the other end.
+/// Task name that starts this program as the other end.
 pub(crate) const WORD: &str = "answer-lines";
 
-/// What this program does as the other end.
+/// Behaviour of this program as the other end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OtherEnd {
-    /// How many bytes it answers with.
+    /// Size of an answer in bytes.
     reply: usize,
-    /// The file whose read it makes the system calls of before it answers, and where it records them.
+    /// File to read as a governed read would before each answer, and folder for the records.
     reads: Option<(PathBuf, PathBuf)>,
 }
 
 impl OtherEnd {
-    /// Answers with so many bytes, and does nothing else.
+    /// Answers with `reply` bytes, and does nothing else.
     pub(crate) fn echo(reply: usize) -> Self {
         OtherEnd { reply, reads: None }
     }
 
-    /// The same after the system calls of a governed read of this file.
+    /// Like `echo`, after the system calls of a governed read of `file`.
     #[cfg(target_os = "linux")]
     pub(crate) fn reading(reply: usize, file: PathBuf, folder: PathBuf) -> Self {
         OtherEnd { reply, reads: Some((file, folder)) }
@@ -44,7 +44,7 @@ impl OtherEnd {
         }
     }
 
-    /// Starts this program again, as the other end.
+    /// Starts this program again as the other end.
     pub(crate) fn start(&self) -> Result<Conversation> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(WORD).arg(self.reply.to_string());
@@ -52,7 +52,7 @@ impl OtherEnd {
         Conversation::on_pair(&mut command)
     }
 
-    /// Is the other end: answers each line until nobody asks any more.
+    /// Runs as the other end: answers each line until the input ends.
     pub(crate) fn answer(&self) -> Result<()> {
         match &self.reads {
             None => fill(std::io::stdin().lock(), std::io::stdout().lock(), self.reply),
@@ -64,7 +64,7 @@ impl OtherEnd {
     }
 }
 
-/// Each line comes back, filled up with `x`.
+/// Sends each line back, padded with `x` to `reply` bytes.
 fn fill(mut from: impl BufRead, mut to: impl Write, reply: usize) -> Result<()> {
     let mut line = Vec::with_capacity(reply + 1);
     while from.read_until(b'\n', &mut line)? > 0 {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_comes_back_as_long_as_it_was_told() {
+    fn each_line_comes_back_padded_to_the_reply_length() {
         let mut written = Vec::new();
         fill("one\nfour\ntoo long\n".as_bytes(), &mut written, 6).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), "onexxx\nfourxx\ntoo long\n");

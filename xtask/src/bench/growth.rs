@@ -1,5 +1,5 @@
-//! What a call costs as what surrounds it grows: tools, rules, records, connections. It should cost the same. Only the
-//! size of its own arguments may be felt, and no more than in proportion.
+//! Cost of a call as its surroundings grow: tools, rules, records, connections. It should stay the same. Only
+//! the size of the call's own arguments may affect it, and at most in proportion.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ const GROUP: &str = "read_file of 1 KiB as its surroundings grow";
 const SIZES: &str = "a judgement by the size of its arguments";
 const ROUNDS: usize = 20;
 const CALLS: usize = 200;
-/// From the smallest to the largest of an axis a median may grow by this.
+/// Largest allowed ratio of a median at the largest point of an axis to that at the smallest.
 const MOST: f64 = 1.3;
 
-/// What grows, its smallest and its largest.
+/// Axes, each with its smallest and its largest point.
 const AXES: [(Axis, usize, usize); 4] = [
     (Axis::Tools, 10, 10_000),
     (Axis::Globs, 10, 100_000),
@@ -47,17 +47,17 @@ impl Axis {
     }
 }
 
-/// A daemon with so many of something.
+/// Daemon at one point of an axis.
 struct Point {
     count: usize,
     daemon: Daemon,
     conversation: Conversation,
-    /// Conversations that say nothing, and are only there.
+    /// Idle connections.
     _silent: Vec<Conversation>,
     times: Vec<f64>,
 }
 
-/// Each axis in turn: a daemon at its smallest and one at its largest, asked in turns.
+/// Measures a daemon at the smallest and one at the largest point of each axis, in alternating rounds.
 pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mut Results) -> Result<()> {
     for (axis, smallest, largest) in AXES {
         let largest = if length == Length::Full { largest } else { largest / 10 };
@@ -87,7 +87,7 @@ fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point
         Point { count, conversation: daemon.connect()?, daemon, _silent: Vec::new(), times: Vec::new() };
     match axis {
         Axis::Tools | Axis::Globs => {}
-        // A call leaves two records.
+        // A call writes two records.
         Axis::Records if count == 0 => {}
         Axis::Records => {
             ask_many(&mut point.conversation, &Question::read(), (count / 2, 64), &mut Vec::new())?;
@@ -107,7 +107,8 @@ fn compare(axis: Axis, mut points: Vec<Point>, length: Length, results: &mut Res
         }
     }
     let mut medians = Vec::new();
-    // A shorter axis is another statement: what holds to its tenth may not hold to its end.
+    // A shorter axis is another claim, so the name contains the counts: a bound that holds for a tenth of the
+    // axis may not hold for all of it.
     let counts: Vec<String> = points.iter().map(|point| point.count.to_string()).collect();
     for point in points {
         medians.push(results.add(GROUP, &format!("{}: {}", axis.name(), point.count), point.times));
@@ -118,23 +119,20 @@ fn compare(axis: Axis, mut points: Vec<Point>, length: Length, results: &mut Res
     Ok(())
 }
 
-/// The policy with so many more patterns that `read_file` must not meet, all of them of the one list.
+/// Adds `count` forbidden paths for `read_file` to the policy, besides those of all tools.
 fn with_globs(policy: &str, count: usize) -> String {
-    let Some((before, list)) = policy.split_once("    forbidden_paths:\n") else { return policy.to_owned() };
-    let inside = |line: &&str| line.starts_with("      ");
-    let shipped = list.lines().take_while(inside).filter_map(|line| line.trim().strip_prefix("- "));
-    let mut items: Vec<String> = shipped.map(|item| format!("\"{}\"", item.trim_matches('"'))).collect();
-    items.extend((0..count).map(|n| match n % 3 {
+    let Some((before, after)) = policy.split_once("\n  read_file:\n") else { return policy.to_owned() };
+    let items = (0..count).map(|n| match n % 3 {
         0 => format!("/{n:x}"),
         1 => format!("/{n:x}/*"),
         _ => format!("/*/{n:x}"),
-    }));
-    let after: Vec<&str> = list.lines().skip_while(inside).collect();
-    // On one line: a file of rules may have a mebibyte.
-    format!("{before}    forbidden_paths: [{}]\n{}\n", items.join(","), after.join("\n"))
+    });
+    // On one line, because a policy file may have at most 1 MiB.
+    let items = items.collect::<Vec<_>>().join(",");
+    format!("{before}\n  read_file:\n    forbidden_paths: [{items}]\n{after}")
 }
 
-/// What a call with much to say costs until its verdict: parsed, checked, looked through for secrets, judged.
+/// Measures calls with large arguments until their verdict: parsing, schema check, secret scan, judgement.
 fn sizes(home: &Home, length: Length, results: &mut Results) -> Result<()> {
     let daemon = home.start()?;
     let mut conversation = daemon.connect()?;
@@ -164,11 +162,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_are_added_to_the_list_and_nothing_is_lost() {
-        let policy = "tools:\n  read_file:\n    forbidden_paths:\n      # why\n      - $HOME/.ssh\n      - \"**/.env\"\n    \
-                      examples:\n      - {a: b}\n";
-        let expect = "tools:\n  read_file:\n    forbidden_paths: [\"$HOME/.ssh\",\"**/.env\",/0,/1/*,/*/2]\n    \
-                      examples:\n      - {a: b}\n";
+    fn globs_are_added_and_the_rest_of_the_policy_stays() {
+        let policy = "tools:\n  read_file:\n    examples:\n      - {a: b}\n";
+        let expect =
+            "tools:\n  read_file:\n    forbidden_paths: [/0,/1/*,/*/2]\n    examples:\n      - {a: b}\n";
         assert_eq!(with_globs(policy, 3), expect);
         assert_eq!(with_globs("tools: {}\n", 3), "tools: {}\n");
     }

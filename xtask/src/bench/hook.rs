@@ -1,4 +1,4 @@
-//! What another agent's program waits for when its hook is ours: one process, from its start to its verdict.
+//! Latency of `sinew hook`, which another agent waits for: one process, from its start to its verdict.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mu
     Ok(())
 }
 
-/// Asks of a read of the file that every home has, and tells how long each verdict took.
+/// Requests verdicts on a read of `kib.txt`, and returns their latencies in microseconds.
 pub(crate) fn ask_often(home: &Home, rounds: usize) -> Result<Vec<f64>> {
     let work = home.work();
     let event = json!({"session_id": "s", "transcript_path": "/x.jsonl", "cwd": work, "permission_mode": "default",

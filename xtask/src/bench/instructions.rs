@@ -1,6 +1,8 @@
-//! Instructions, counted by callgrind: what a stage of the road and a whole call take, whatever else the machine does.
+//! Instructions of pipeline stages and of a whole call, counted by callgrind and so independent of the
+//! machine's load.
 //!
-//! Each is done so often and then twice as often; the difference is what the rounds took, without starts and ends.
+//! Each is run with a number of rounds and with twice that number; the difference is the cost of the rounds
+//! without start and end.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +16,7 @@ use crate::process;
 use crate::project;
 use crate::tree::Root;
 
-/// The stages that are counted: an example's crate, what it is told to count, what that is, and how often.
+/// Stages to count: the crate of the example, its argument, a description, and the number of rounds.
 const STAGES: [(&str, &str, &str, usize); 7] = [
     ("guardrail", "small", "check of a small call", 2_000),
     ("guardrail", "refusal", "refusal with example and repair", 500),
@@ -24,11 +26,11 @@ const STAGES: [(&str, &str, &str, usize); 7] = [
     ("telemetry", "spans", "spans of a call", 2_000),
     ("knowledge", "validator", "validator in a fresh context", 200),
 ];
-/// Calls of a whole daemon.
+/// Rounds of a whole daemon, one call each.
 const CALLS: usize = 2_000;
 const WHOLE: &str = "sinew: a governed read_file of 1 KiB";
 
-/// Counts all of them, where callgrind can be had.
+/// Counts all of them, if callgrind is available.
 pub(crate) fn count(root: &Root, binary: &Path, folder: &Path, results: &mut Results) -> Result<()> {
     if !is_known(&process::capture(Command::new(valgrind()).arg("--version")).unwrap_or_default()) {
         results.absent.push(
@@ -62,7 +64,7 @@ fn valgrind() -> String {
     std::env::var("VALGRIND").unwrap_or_else(|_| "valgrind".to_owned())
 }
 
-/// Whether what it says of itself is a version that knows `openat2`.
+/// Returns true if this output of `valgrind --version` names a version that supports `openat2`.
 fn is_known(said: &str) -> bool {
     let version = said.trim().strip_prefix("valgrind-").unwrap_or_default();
     let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
@@ -84,7 +86,7 @@ fn log_of(folder: &Path, pid: u32) -> PathBuf {
     folder.join(format!("{pid}.log"))
 }
 
-/// A daemon that answers so many calls and is told to end.
+/// Counts the instructions of a daemon that answers `calls` calls and then stops.
 fn whole(binary: &Path, folder: &Path, calls: usize) -> Result<f64> {
     let home = Home::make(binary, &folder.join("daemon"))?;
     let daemon = home.start_as(callgrind(folder).arg(binary), &[])?;
@@ -94,7 +96,7 @@ fn whole(binary: &Path, folder: &Path, calls: usize) -> Result<f64> {
     collected(&log)
 }
 
-/// All instructions of a process, from what callgrind says at its end.
+/// Reads the instructions of a whole process from the log that callgrind writes at its end.
 fn collected(log: &Path) -> Result<f64> {
     let text = std::fs::read_to_string(log).with_context(|| format!("no `{}`", log.display()))?;
     total(&text).with_context(|| format!("`{}` has no count", log.display()))
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_that_does_not_know_our_calls_is_none() {
+    fn versions_without_our_system_calls_are_rejected() {
         for (said, known) in [
             ("valgrind-3.25.1\n", true),
             ("valgrind-3.25.0.GIT", true),
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_is_found_in_what_callgrind_says() {
+    fn the_count_is_read_from_the_log_of_callgrind() {
         assert_eq!(total("==7== Events    : Ir\n==7== Collected : 123456\n==7==\n"), Some(123_456.0));
         assert_eq!(total("==7== Process terminating\n"), None);
     }

@@ -1,5 +1,6 @@
-//! What the kernel alone takes of a governed read: a program that makes the system calls of one for each line and answers. It
-//! reads no message, asks no rule, makes no record and seals nothing, so no governed read can be faster.
+//! Cost of the kernel alone in a governed read: makes the system calls of a read for each line and answers
+//! it. It parses no message, evaluates no rule, builds no record and seals nothing, so no governed read can
+//! be faster.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -11,25 +12,25 @@ use anyhow::Result;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
-/// What the two records and the anchor of a read take, in bytes.
+/// Stand-ins with the sizes of the two records and the anchor of a read.
 const DECISION: [u8; 1400] = [b'd'; 1400];
 const END: [u8; 1000] = [b'e'; 1000];
 const ANCHOR: [u8; 400] = [b'a'; 400];
 
-/// The room that is made ahead of the records at a time, as much as the ledger makes.
+/// Padding that is preallocated ahead of the records, as much at a time as the ledger preallocates.
 static ROOM: [u8; 64 * 1024] = [b'\t'; 64 * 1024];
 
-/// Answers each line with as many bytes as a call would be answered with, after the calls of a read of this file.
+/// Answers each line with `reply` bytes after the system calls of a read of `file`.
 pub(crate) fn answer(reply: usize, file: &Path, folder: &Path) -> Result<()> {
     let mut reads = Reads::begin(file, folder)?;
     serve(std::io::stdin().lock(), std::io::stdout().lock(), reply, || reads.make())
 }
 
-/// What is open all along.
+/// Files that stay open between reads.
 struct Reads<'a> {
     file: &'a Path,
     segment: File,
-    /// Where the next record goes, and where the room ends.
+    /// Offset of the next record; the padding ends at `end`.
     next: u64,
     end: u64,
     anchor: File,
@@ -54,7 +55,7 @@ impl<'a> Reads<'a> {
         Ok(())
     }
 
-    /// The calls of one read, in the order of the road.
+    /// Makes the system calls of one read, in the order of the pipeline.
     fn make(&mut self) -> Result<()> {
         let resolve = ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
         let handle =
@@ -75,7 +76,7 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// Answers lines. What came together is answered together, which is the least that can be done.
+/// Answers lines. Lines that arrive together are answered with one write, which is the least possible work.
 fn serve(from: impl Read, to: impl Write, reply: usize, mut work: impl FnMut() -> Result<()>) -> Result<()> {
     let (mut from, mut to) = (BufReader::with_capacity(64 * 1024, from), BufWriter::new(to));
     let mut line = Vec::with_capacity(reply + 1);
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_is_a_read_on_record_and_an_answer() {
+    fn each_line_causes_a_recorded_read_and_an_answer() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "x".repeat(1024)).unwrap();

@@ -1,8 +1,9 @@
-//! What the ledger takes of a read call, by the daemon's own clock: not an estimate, and not another build.
+//! Share of the ledger in the time of a read call, by the daemon's own clock: no estimate and no other build.
 //!
-//! The decision: from the permit to the record in the kernel, with what is built and redacted for it. The end: from
-//! the end of the tool to the record in the kernel, with the digest of the answer. The record of an end cannot hold how long
-//! it took itself, but the reply says when it was written, and the record when the tool was done.
+//! The decision takes from the permit until its record is in the kernel, including building and redacting the
+//! record. The end takes from the end of the tool until its record is in the kernel, including the digest of
+//! the answer. The record of an end cannot contain its own duration. That is the latency in the reply, which
+//! is taken after the write, minus the latency in the record, which is taken when the tool ends.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,11 @@ use serde_json::Value;
 
 use super::results::{Bound, Results};
 
-/// The clock counts whole microseconds, rounded down: half of one is what that leaves out on average.
+/// Average rounding error in microseconds: the clock rounds down to whole microseconds.
 const ROUNDED_OFF: f64 = 0.5;
 
-/// The replies of one lane, as they came. Read only when all have come: what is done between two calls is part of what
-/// is measured, and must be no more for one lane than for the others.
+/// Unparsed replies of one lane. They are parsed after the last one, because work between two calls is part
+/// of the measurement and must not be more for one lane than for the others.
 #[derive(Default)]
 pub(crate) struct Replies(Vec<String>);
 
@@ -25,7 +26,7 @@ impl Replies {
         self.0.push(answer.to_owned());
     }
 
-    /// How long each call took when its reply was made, in microseconds, by the call.
+    /// Latencies in microseconds at the time of the reply, by call id.
     fn latencies(&self) -> Result<HashMap<String, f64>> {
         self.0.iter().map(|answer| Self::latency(answer)).collect()
     }
@@ -41,7 +42,7 @@ impl Replies {
     }
 }
 
-/// Adds both parts and their sum.
+/// Adds the figures of both parts and of their sum.
 pub(crate) fn add(
     ledger: &Path,
     replies: &Replies,
@@ -78,7 +79,7 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// How long the decision took to be recorded.
+/// Duration of recording the decision, in microseconds.
 fn decision(record: &Value) -> Option<f64> {
     let stages = record.pointer("/facts/stages")?.as_array()?;
     let of_record = |stage: &&Value| stage.get("stage").and_then(Value::as_str) == Some("record");

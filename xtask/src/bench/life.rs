@@ -1,5 +1,5 @@
-//! What a daemon costs before and between calls: how long a start takes, with few tools and with many, and what it holds
-//! and does when nobody asks it anything.
+//! Cost of a daemon before and between calls: the time of a start with few and with many tools, and its
+//! memory and processor time at rest.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use super::wish::Length;
 const GROUP: &str = "start to first answer";
 const SHIPPED: &str = "shipped tools";
 const MANY: &str = "10,000 manifests besides";
-/// Starts of each kind.
+/// Number of starts of each kind.
 const STARTS: usize = 20;
-/// How long it is watched doing nothing.
+/// Time for which the idle daemon is observed.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long it has to come to rest before that.
+/// Time for the daemon to come to rest before that.
 const REST: Duration = Duration::from_secs(3);
-/// Calls before it counts as loaded.
+/// Calls before the memory under load is read.
 const LOAD: usize = 20_000;
-/// The clock of `/proc` ticks a hundred times a second on every Linux.
+/// Clock ticks per second in `/proc`, 100 on every Linux.
 const TICKS: f64 = 100.0;
 
 pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mut Results) -> Result<()> {
@@ -44,7 +44,7 @@ pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mu
     Ok(())
 }
 
-/// Tools that nobody calls, each with a schema of its own.
+/// Adds `count` tools that are never called, each with its own schema.
 pub(crate) fn manifests(home: &Home, count: usize) -> Result<()> {
     for n in 0..count {
         let text = format!(
@@ -58,7 +58,7 @@ pub(crate) fn manifests(home: &Home, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The first start of a home accepts what it finds there, and is a row of its own.
+/// Measures starts of a home. The first one accepts the files it finds there, and so has a row of its own.
 fn starts(home: &Home, name: &str, count: usize, results: &mut Results) -> Result<()> {
     let first = first_answer(home)?.1;
     let times: Result<Vec<f64>> = (0..count).map(|_| Ok(first_answer(home)?.1)).collect();
@@ -67,7 +67,7 @@ fn starts(home: &Home, name: &str, count: usize, results: &mut Results) -> Resul
     Ok(())
 }
 
-/// A daemon, and how long it took to answer the first call.
+/// Starts a daemon, and returns it with the time until its first answer in microseconds.
 pub(crate) fn first_answer(home: &Home) -> Result<(Daemon, f64)> {
     let daemon = home.start()?;
     let mut conversation = daemon.connect()?;
@@ -107,7 +107,8 @@ fn processor(pid: u32) -> Result<f64> {
     spent(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?).context("no processor times")
 }
 
-/// The name of the program is in brackets and may hold anything; the times are the 12th and 13th word after it.
+/// Parses `/proc/PID/stat`. The name of the program is in brackets and may contain anything; the times are
+/// the 12th and 13th word after it.
 fn spent(stat: &str) -> Option<f64> {
     let (_, after) = stat.rsplit_once(')')?;
     let mut words = after.split_whitespace().skip(11);
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn memory_and_processor_time_are_parsed_from_proc() {
         assert_eq!(resident("Name:\tsinew\nVmRSS:\t   20480 kB\nThreads:\t4\n"), Some(20.0));
         assert_eq!(resident("Name:\tsinew\n"), None);
         let stat = "42 (a ) name) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 7 7 20 0 4 0 9000 1 1";

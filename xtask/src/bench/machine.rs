@@ -1,6 +1,7 @@
-//! What kind of machine a run was on: enough to know what its figures can be compared with, and nothing that names it.
+//! Class of the machine of a run: enough to know which figures are comparable, and nothing that identifies
+//! it.
 
-/// The processor, how many of them, the memory, and the system.
+/// Describes the processors, the memory and the system.
 pub(crate) fn class() -> String {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let count = std::thread::available_parallelism().map_or(1, usize::from);
@@ -28,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_is_read_from_what_the_kernel_says() {
+    fn model_and_memory_are_parsed_from_proc() {
         assert_eq!(model("processor\t: 0\nmodel name\t: A Processor @ 2.0GHz\n"), "A Processor @ 2.0GHz");
         assert_eq!(model(""), std::env::consts::ARCH);
         assert_eq!(memory("MemTotal:       16384000 kB\nMemFree: 1 kB\n"), "16 GiB");

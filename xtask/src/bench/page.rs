@@ -1,4 +1,4 @@
-//! The page that shows the figures: what is written by hand stays, what was measured is put between two marks.
+//! Benchmark page: puts the measured figures between two marks and keeps the text around them.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) fn write(
     Ok(std::fs::write(picture, chart::svg(results, groups))?)
 }
 
-/// The page with another text between its marks.
+/// Replaces the text between the marks of the page.
 fn between(page: &str, text: &str) -> Option<String> {
     let (before, rest) = page.split_once(FROM)?;
     let (_, after) = rest.split_once(TO)?;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_changes() {
+    fn only_text_between_the_marks_changes() {
         let page = format!("by hand\n\n{FROM}\nold\n{TO}\n\nby hand too\n");
         let once = between(&page, "new\n").unwrap();
         assert_eq!(once, format!("by hand\n\n{FROM}\n\nnew\n\n{TO}\n\nby hand too\n"));

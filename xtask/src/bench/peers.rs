@@ -1,5 +1,5 @@
-//! The programs that are measured beside this one, installed below `target/bench-peers`. Where one cannot be had, that
-//! is said and its rows are missing.
+//! Other programs to compare with, installed below `target/bench-peers`. If one cannot be installed, the
+//! results report that, and its rows are missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,12 +18,12 @@ const NPM: [&str; 3] = [
 ];
 const ISOLATED_VM: &str = "isolated-vm@7.0.1";
 const PYPI: [&str; 2] = ["fastmcp==4.1.2", "mcp==2.3.0"];
-/// Bubblewrap, and what `srt` runs besides.
+/// Bubblewrap, and the other programs that `srt` runs.
 const DEBIAN: [&str; 4] = ["bubblewrap", "socat", "libwrap0", "ripgrep"];
-/// What each is written in, and the one of rmcp.
+/// Folder with the sources of the servers and scripts that are measured.
 const SOURCES: &str = "xtask/bench-peers";
 
-/// What could be had.
+/// Programs that are available.
 #[derive(Debug, Default)]
 pub(crate) struct Installed {
     /// The folder with `node_modules`.
@@ -31,14 +31,14 @@ pub(crate) struct Installed {
     /// The folder with `node_modules/isolated-vm`.
     pub(crate) isolated_vm: Option<PathBuf>,
     pub(crate) python: Option<PathBuf>,
-    /// Where the packages of Debian are unpacked.
+    /// The folder with the unpacked Debian packages.
     pub(crate) debian: Option<PathBuf>,
     pub(crate) rmcp: Option<PathBuf>,
-    /// The files that the others run.
+    /// The folder with the files that the others run.
     pub(crate) sources: PathBuf,
 }
 
-/// Installs what is wished for and is not there yet.
+/// Installs the programs that are selected and not installed yet.
 pub(crate) fn install(root: &Root, wish: Peers, results: &mut Results) -> Result<Installed> {
     if wish == Peers::LeftOut {
         results.absent.push("other programs: `--peers` installs and measures them".to_owned());
@@ -73,8 +73,8 @@ fn npm(folder: &Path, packages: &[&str], program: &str) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// It is built from C++ where there is no ready build of it, which takes a compiler and node's headers, and minutes that
-/// are not spent twice in vain.
+/// Installs `isolated-vm`. Without a prebuilt binary npm builds it from C++, which needs a compiler and
+/// node's headers and takes minutes. The file `tried` prevents a second attempt after a failed one.
 fn isolated_vm(folder: &Path) -> Result<PathBuf> {
     let tried = folder.join("tried");
     let works = || {
@@ -99,7 +99,7 @@ fn isolated_vm(folder: &Path) -> Result<PathBuf> {
         ]);
         process::run(install.arg(folder).arg(ISOLATED_VM))?;
     }
-    // Told by its own name: this is written into a page that others read.
+    // Only the name of the folder, because this text goes into a published page.
     let name = folder.file_name().unwrap_or_default().display();
     ensure!(works(), "it could not be built here; remove `{name}` in `target/bench-peers` to try again");
     Ok(folder.to_owned())
@@ -117,7 +117,7 @@ fn pypi(folder: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Unpacked and not installed: that needs nobody's leave, and changes nothing outside.
+/// Unpacks the packages instead of installing them, which needs no privileges and changes nothing outside.
 fn debian(folder: &Path) -> Result<PathBuf> {
     if !folder.join("usr/bin/bwrap").exists() {
         std::fs::create_dir_all(folder)?;
@@ -141,7 +141,7 @@ fn rmcp(root: &Root, target: &Path) -> Result<PathBuf> {
 }
 
 impl Installed {
-    /// A program of the npm packages, with what it needs of Debian's on its path.
+    /// Command for a program of the npm packages, with the unpacked Debian programs on its path.
     pub(crate) fn node_program(&self, name: &str) -> Option<Command> {
         let mut command = Command::new(self.node.as_ref()?.join("node_modules/.bin").join(name));
         if let Some(debian) = &self.debian {
@@ -153,7 +153,7 @@ impl Installed {
         Some(command)
     }
 
-    /// A server of ours in Python.
+    /// Command for one of our servers in Python.
     pub(crate) fn python_program(&self, file: &str) -> Option<Command> {
         let mut command = Command::new(self.python.as_ref()?);
         command.arg(self.sources.join(file));

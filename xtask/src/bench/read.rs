@@ -1,6 +1,8 @@
-//! The round trip that people feel: `read_file` of 1 KiB, governed, beside a floor and beside others who check nothing.
+//! Round trip of a governed `read_file` of 1 KiB, compared with a lower bound and with servers that check
+//! nothing.
 //!
-//! All of them are asked in turns, one call at a time and 64 at once, and every answer must hold the file.
+//! All of them are measured in alternating rounds, one call at a time and 64 at once, and every answer to a
+//! read must contain the file.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,13 +21,13 @@ use super::results::{Bound, RATIO, Results};
 use super::times::Times;
 use super::wish::Length;
 
-/// Rounds that only warm up.
+/// Warm-up rounds, whose times are discarded.
 const WARM_UP: usize = 2;
 const ROUNDS: usize = 20;
-/// What a fast one is asked in a round; a slow one is asked less often.
+/// Calls per round to a fast program; a slow one gets fewer.
 const FAST: usize = 1_000;
 const SLOW: usize = 50;
-/// Calls at once.
+/// Concurrent calls.
 const DEPTH: usize = 64;
 
 pub(crate) const ALONE: &str = "read_file of 1 KiB, one at a time";
@@ -39,7 +41,7 @@ const FLOOR: &str = "echo of as many bytes over a socket pair: the floor";
 const RMCP: &str = "bare rmcp on a Unix socket, no checks";
 const REFERENCE: &str = "reference filesystem server, stdio";
 
-/// One that is measured.
+/// One program that is measured, and its times.
 struct Lane {
     name: &'static str,
     conversation: Conversation,
@@ -75,7 +77,7 @@ impl Lane {
     }
 }
 
-/// Measures all of them, and states what must hold between them.
+/// Measures all of them, and makes the claims about their ratios.
 pub(crate) fn measure(
     binary: &Path,
     folder: &Path,
@@ -113,7 +115,8 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// The floor, a round trip of the daemon with no call in it, and the call by both of its protocols and through the bridge.
+/// Lanes of the lower bound, of a round trip to the daemon without a call, and of the call over both
+/// protocols and through the bridge.
 fn ours(home: &Home, daemon: &Daemon) -> Result<Vec<Lane>> {
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
     let execute = Question::new("sinew/execute", &params, "xxxxxxxx");
@@ -148,7 +151,7 @@ fn kernel(home: &Home, reply: usize) -> Result<Conversation> {
     OtherEnd::reading(reply, home.work().join("kib.txt"), records).start()
 }
 
-/// Those of the others that could be had; the error of one that does not start names it.
+/// Lanes of the available other programs. The error of one that does not start names it.
 fn others(peers: &Installed, file: &Path, folder: &Path) -> Vec<Result<Lane>> {
     let mut lanes: Vec<Result<Lane>> = Vec::new();
     lanes.extend(peers.rmcp.as_ref().map(|program| rmcp(program, file, &folder.join("rmcp.sock"))));
@@ -184,7 +187,7 @@ fn rmcp(program: &Path, file: &Path, socket: &Path) -> Result<Lane> {
     Ok(Lane { calls: FAST, ..speaking(RMCP, "read_file", file, conversation)? })
 }
 
-/// A server of MCP whose tool takes a path.
+/// Lane of an MCP server whose tool takes a path.
 fn speaking(name: &'static str, tool: &str, file: &Path, mut conversation: Conversation) -> Result<Lane> {
     conversation.initialise()?;
     let question =

@@ -1,4 +1,4 @@
-//! What a run found: times, the statements that must hold, and counts of instructions.
+//! Results of a run: times, claims that must hold, and counts of instructions.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::times::Times;
 
-/// One thing that was measured many times.
+/// Percentiles of one repeated measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
-    /// Figures of one group did the same work in the same rounds.
+    /// Name shared by figures that did the same work in the same rounds.
     pub(crate) group: &'static str,
     pub(crate) name: String,
     /// In microseconds.
@@ -21,19 +21,19 @@ pub(crate) struct Figure {
 /// The unit of a ratio.
 pub(crate) const RATIO: &str = "×";
 
-/// Which way is worse.
+/// Limit of a claim, and the direction in which it is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// A statement with a bound: a ratio of two figures of one run, or an amount.
+/// Value with a bound: a ratio of two figures of one run, or an amount.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Claim {
     pub(crate) name: String,
     pub(crate) value: f64,
-    /// [`RATIO`], or what an amount is counted in.
+    /// [`RATIO`], or the unit of an amount.
     pub(crate) unit: &'static str,
     pub(crate) bound: Bound,
 }
@@ -47,14 +47,14 @@ impl Claim {
     }
 }
 
-/// Everything of one run.
+/// All results of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) figures: Vec<Figure>,
     pub(crate) claims: Vec<Claim>,
-    /// Instructions of one round, by what it does.
+    /// Instructions of one round, by a description of the round.
     pub(crate) instructions: BTreeMap<String, f64>,
-    /// What could not be measured, and why.
+    /// Measurements that were not possible, each with the reason.
     pub(crate) absent: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Results {
         p50
     }
 
-    /// Adds a figure of many calls at once.
+    /// Adds a figure of concurrent calls.
     pub(crate) fn add_deep(&mut self, group: &'static str, name: &str, times: Vec<f64>, per_second: f64) {
         self.add(group, name, times);
         if let Some(figure) = self.figures.last_mut() {
@@ -75,19 +75,19 @@ impl Results {
         }
     }
 
-    /// The figure of this name.
+    /// Finds a figure by its group and name.
     pub(crate) fn find(&self, group: &str, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.group == group && figure.name == name)
     }
 
-    /// States something, if it was measured.
+    /// Adds a claim if its value was measured.
     pub(crate) fn claim(&mut self, name: &str, value: Option<f64>, unit: &'static str, bound: Bound) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.claims.push(Claim { name: name.to_owned(), value, unit, bound });
         }
     }
 
-    /// How many times the median of one figure of a group is that of another.
+    /// Ratio of the medians of two figures of a group.
     pub(crate) fn ratio(&self, group: &str, of: &str, to: &str) -> Option<f64> {
         Some(self.find(group, of)?.p50 / self.find(group, to)?.p50)
     }
@@ -110,7 +110,7 @@ impl Results {
     }
 }
 
-/// A hundredth is finer than anything that is measured here.
+/// Rounds to hundredths, which is finer than any measurement here.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_itself_is_within() {
+    fn a_value_equal_to_its_bound_holds() {
         assert!(claim(1.0, Bound::AtMost(1.0)).holds());
         assert!(!claim(1.01, Bound::AtMost(1.0)).holds());
         assert!(claim(8.0, Bound::AtLeast(8.0)).holds());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_stated() {
+    fn values_that_were_not_measured_make_no_claim() {
         let mut results = Results::default();
         results.claim("nothing", None, "×", Bound::AtMost(1.0));
         results.claim("by nothing", Some(f64::INFINITY), "×", Bound::AtMost(1.0));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_what_holds() {
+    fn the_json_states_which_claims_hold() {
         let mut results = Results::default();
         results.add_deep("read", "ours", vec![1.234_5], 1000.4);
         results.claim("ratio", Some(0.996), "×", Bound::AtMost(1.0));

@@ -1,4 +1,4 @@
-//! What it costs to run a program that does nothing: plainly, behind our walls, and behind those of others.
+//! Cost of running a program that does nothing: unconfined, in Sinew's sandbox, and in other sandboxes.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(crate) const GROUP: &str = "a program that does nothing, confined";
 const ROUNDS: usize = 200;
 const CODEX: &str = "codex sandbox";
 const SRT: &str = "srt";
-/// By what name each of the example's rows is shown.
+/// Rows of the example, each with its displayed name.
 const NAMES: [(&str, &str); 4] = [
     ("plain", PLAIN),
     ("confined, full", FULL),
@@ -27,7 +27,7 @@ const PLAIN: &str = "plain spawn, no walls";
 const FULL: &str = "Sinew, all walls";
 const REDUCED: &str = "Sinew, reduced walls";
 const BUBBLEWRAP: &str = "bubblewrap, --ro-bind / / --unshare-all";
-/// What `srt` is to allow: nothing.
+/// Settings for `srt` with every list empty, which allow no network and no writes.
 const SRT_SETTINGS: &str = r#"{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[]}}"#;
 
 pub(crate) fn measure(
@@ -55,10 +55,10 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Commands of others, run through `env`, because each wants to be told where its things are.
+/// Commands of the other sandboxes, run through `env`, because each needs variables of its own.
 fn beside(peers: &Installed, folder: &Path) -> Result<Vec<String>> {
     let Some(node) = &peers.node else { return Ok(Vec::new()) };
-    // Codex puts programs into its home, and refuses to where everybody can write.
+    // Codex installs programs into its home, and refuses a home that every user can write to.
     let home = node.join("home");
     std::fs::create_dir_all(&home)?;
     let settings = folder.join("srt.json");
@@ -79,7 +79,7 @@ fn beside(peers: &Installed, folder: &Path) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// A name and its times in microseconds, a line each.
+/// Parses lines of a name and its times in microseconds.
 fn rows(written: &str) -> Result<Vec<(&str, Vec<f64>)>> {
     let row = |line| {
         let (name, times) = str::split_once(line, '\t').with_context(|| format!("no row: `{line}`"))?;

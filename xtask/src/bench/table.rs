@@ -1,13 +1,13 @@
-//! The figures of a run as text: for the terminal, and the same as Markdown for the page.
+//! Results of a run as text: plain for the terminal, Markdown for the page.
 
 use std::fmt::Write;
 
 use super::results::{Bound, Claim, Figure, RATIO, Results};
 
-/// The widest first column.
+/// Width of the first column.
 const NAME: usize = 60;
 
-/// Everything, for people to read in a terminal.
+/// Formats all results for a terminal.
 pub(crate) fn plain(results: &Results) -> String {
     let mut text = String::new();
     let mut group = "";
@@ -38,7 +38,7 @@ pub(crate) fn plain(results: &Results) -> String {
     text
 }
 
-/// The same for a page.
+/// Formats all results as Markdown.
 pub(crate) fn markdown(results: &Results) -> String {
     let mut text = "## What must hold\n\n| | measured | bound | |\n|---|---:|---:|---|\n".to_owned();
     for claim in &results.claims {
@@ -85,7 +85,7 @@ fn verdict(claim: &Claim) -> [String; 4] {
     ]
 }
 
-/// Three digits that count, in the unit that fits.
+/// Formats a time in the unit that fits, with one or two decimal places.
 pub(crate) fn time(micros: f64) -> String {
     match micros {
         small if small < 999.95 => format!("{small:.1} µs"),

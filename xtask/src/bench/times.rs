@@ -1,4 +1,4 @@
-//! Times of many rounds, and what is read from them.
+//! Times of many rounds, and their percentiles.
 
 /// Sorted times in microseconds.
 pub(crate) struct Times(Vec<f64>);
@@ -9,7 +9,7 @@ impl Times {
         Times(times)
     }
 
-    /// The time that so many of a hundred did not exceed.
+    /// Percentile: the time that `percent` percent of the rounds did not exceed.
     pub(crate) fn at(&self, percent: usize) -> f64 {
         let place = self.0.len() * percent / 100;
         self.0.get(place.min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()

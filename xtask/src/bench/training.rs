@@ -1,7 +1,7 @@
-//! What people do with the product, so that a build that notes what it runs through has something to note: calls by every
-//! door, alone and many at once, granted and refused, the commands a person types, and starts.
+//! Workload for recording a profile of the program: calls over every endpoint, one at a time and concurrent,
+//! granted and refused, commands of the command line, and starts.
 //!
-//! Nothing is measured here, but what is done must do what it is for: a profile of errors would be worse than none.
+//! Nothing is measured here, but every answer is checked: a profile of errors would be worse than none.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use super::daemon::{Daemon, Home};
 use super::{hook, life};
 use crate::process;
 
-/// How often what is done most is done; the rest is done in proportion.
+/// Rounds of the most frequent request; several others are a fraction of it.
 const OFTEN: usize = 3_000;
 const AT_ONCE: usize = 64;
-/// Starts with what earlier ones left.
+/// Starts with the state of earlier ones.
 const STARTS: usize = 5;
 const MANIFESTS: usize = 100;
 
-/// What a tool is asked, what every answer holds, and how often.
+/// Tool, arguments, text that every answer contains, and number of calls.
 type Lesson = (&'static str, Value, &'static str, usize);
 
-/// Has a program do all of it in a home of its own below `folder`.
+/// Runs the whole workload against a program, in new homes below `folder`.
 pub(crate) fn train(binary: &Path, folder: &Path) -> Result<()> {
     let home = Home::make(binary, &folder.join("few"))?;
     let daemon = home.start()?;
@@ -75,7 +75,7 @@ fn granted() -> Vec<Lesson> {
     ]
 }
 
-/// In a home of their own: after a few of them the daemon is on its guard, and grants less.
+/// Runs refused calls in a home of their own, because the daemon becomes stricter after a few of them.
 fn refused(home: &Home) -> Result<()> {
     let daemon = home.start()?;
     let refused = "\"refused\":true";

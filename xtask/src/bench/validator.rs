@@ -1,7 +1,8 @@
-//! What a tool's own validator in JavaScript adds to a judgement: a round trip to a confined worker and a context that
-//! nobody has used, beside node in the same rounds.
+//! Cost that a tool's own JavaScript validator adds to a judgement: a round trip to a sandboxed worker and a
+//! fresh context, compared with node in the same rounds.
 //!
-//! The same judgement is asked for with and without the validator, one after the other; the difference is what it adds.
+//! Each judgement is requested with and without the validator, one after the other; the difference is the
+//! added cost.
 
 use std::path::Path;
 use std::process::Command;
@@ -96,7 +97,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Node needs no package for the first; the second where it could be built.
+/// Starts node with `node:vm`, which needs no package, and with `isolated-vm` if that is installed.
 fn others(peers: &Installed, results: &mut Results) -> Vec<(&'static str, Conversation, Vec<f64>)> {
     let script = peers.sources.join("validator.js");
     let node = |engine: &str, folder: Option<&Path>| {

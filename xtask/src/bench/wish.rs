@@ -1,16 +1,16 @@
-//! What is to be measured, from the words after `bench`.
+//! Parses the arguments of `bench`.
 
-/// How much, beside what, and what is done with it.
+/// Options of a benchmark run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) length: Length,
     pub(crate) peers: Peers,
     pub(crate) afterwards: Afterwards,
-    /// Only this part, where one is named.
+    /// The only part to measure, if one is named.
     pub(crate) only: Option<Part>,
 }
 
-/// What can be measured by itself, by its word.
+/// Part of the benchmark that `--only` can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Read,
@@ -36,16 +36,16 @@ pub(crate) const PARTS: [(&str, Part); 9] = [
     ("stages", Part::Stages),
 ];
 
-/// How long a run takes.
+/// Length of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Length {
     #[default]
     Full,
-    /// Two minutes: fewer rounds, and the largest of each axis left out.
+    /// Two minutes: fewer rounds, and shorter axes.
     Quick,
 }
 
-/// Whether other programs are measured beside this one.
+/// Choice to measure other programs as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Peers {
     #[default]
@@ -53,19 +53,19 @@ pub(crate) enum Peers {
     Beside,
 }
 
-/// What becomes of the figures.
+/// Use of the results, besides showing them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Afterwards {
     #[default]
     Shown,
-    /// Compared with the baseline, and a regression is an error.
+    /// Compared with the baseline; a regression is an error.
     Checked,
-    /// Made the baseline, the page and its chart.
+    /// Written as the baseline, the page and its chart.
     Saved,
 }
 
 impl Length {
-    /// This many, or a fifth of it.
+    /// Number of rounds for this length: `full`, or a fifth of it.
     pub(crate) fn of(self, full: usize) -> usize {
         match self {
             Length::Full => full,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_how_much_and_what_for() {
+    fn arguments_select_length_peers_and_use() {
         check("", Ok((Length::Full, Peers::LeftOut, Afterwards::Shown)));
         check("--quick --check", Ok((Length::Quick, Peers::LeftOut, Afterwards::Checked)));
         check("--peers --save", Ok((Length::Full, Peers::Beside, Afterwards::Saved)));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_has_its_word() {
+    fn every_part_is_selected_by_its_name() {
         for (name, part) in PARTS {
             let wish = Wish::parse(&["--only".to_owned(), name.to_owned()]).unwrap();
             assert_eq!(wish.only, Some(part), "{name}");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_does_a_fifth_and_never_nothing() {
+    fn a_quick_run_does_a_fifth_and_at_least_one_round() {
         assert_eq!((Length::Full.of(20), Length::Quick.of(20), Length::Quick.of(1)), (20, 4, 1));
     }
 }

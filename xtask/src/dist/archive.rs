@@ -1,4 +1,4 @@
-//! A `tar.gz` whose bytes depend on its files alone: sorted, without times, owners or the name of a compressor's file.
+//! A `tar.gz` whose bytes depend on its files only: sorted, without times, owners or an original file name.
 
 use std::io::Write;
 
@@ -7,13 +7,13 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
 const BLOCK: usize = 512;
-/// What the oldest header has room for; ours are shorter.
+/// Size of the name field of a ustar header; a name must be shorter.
 const LONGEST_NAME: usize = 100;
 
 /// A file in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Below the archive's own folder.
+    /// Path below the top folder of the archive.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) kind: Kind,
@@ -35,7 +35,7 @@ impl Entry {
     }
 }
 
-/// The archive, all files below one folder.
+/// Packs all files below one folder.
 pub(crate) fn pack(folder: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -49,7 +49,7 @@ pub(crate) fn pack(folder: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     gzip.finish().context("cannot compress")
 }
 
-/// The header of POSIX's ustar.
+/// Builds a POSIX ustar header.
 fn header(name: &str, entry: &Entry) -> Result<Vec<u8>> {
     if name.len() >= LONGEST_NAME {
         bail!("`{name}` is too long a name for the archive");
@@ -73,7 +73,7 @@ fn header(name: &str, entry: &Entry) -> Result<Vec<u8>> {
         field("ustar\u{0}00".to_owned(), BLOCK - 257);
         block
     };
-    // The sum is taken with blanks where it will stand.
+    // The checksum is computed with blanks in its own field.
     let sum: u32 = head("        ").iter().map(|byte| u32::from(*byte)).sum();
     Ok(head(&format!("{sum:06o}\u{0} ")))
 }

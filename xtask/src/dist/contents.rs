@@ -1,5 +1,5 @@
-//! What is in the archive: the program, what it says of itself, and what a person should read. Asks the program; builds
-//! nothing.
+//! Contents of the archive: the program, the documents it generates, and the documents for people. Runs the
+//! program; builds nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::archive::{self, Entry};
 use crate::process;
 
-/// Files that are taken as they are, and where they go.
+/// Files that are copied unchanged, with their paths in the archive.
 const TAKEN: [(&str, &str); 5] = [
     ("README.md", "share/doc/sinew/README.md"),
     ("CHANGELOG.md", "share/doc/sinew/CHANGELOG.md"),
@@ -23,17 +23,17 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/sinew.fish"),
 ];
 const INSTALLER: &str = "config/packaging/install.sh";
-/// Where the templates of services say that things are.
+/// Home and program path in the example service files.
 const USER: &str = "/home/you";
 const PROGRAM: &str = "/home/you/.local/bin/sinew";
 
-/// The version that a program says it is.
+/// Version that the program reports.
 pub(crate) fn version(program: &Path) -> Result<String> {
     let said = process::capture(Command::new(program).arg("--version"))?;
     Ok(said.split_whitespace().last().context("it does not say its version")?.to_owned())
 }
 
-/// Every file. `program` runs here and is asked; `shipped` goes into the archive.
+/// Collects every file. `program` runs here and generates documents; `shipped` goes into the archive.
 pub(crate) fn gather(root: &Path, program: &Path, shipped: &Path) -> Result<Vec<Entry>> {
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
     let mut entries = vec![Entry::program("bin/sinew", read(shipped)?)];
@@ -69,7 +69,8 @@ fn pages(program: &Path) -> Result<Vec<Entry>> {
     Ok(pages)
 }
 
-/// What `sinew service install` would write for somebody: to be read, since it writes the real one itself.
+/// Example of the service file of `sinew service install`. For reading only, because that command writes the
+/// real file.
 fn service(program: &Path, manager: &str) -> Result<String> {
     let mut command = Command::new(program);
     command.args(["service", "install", "--platform", manager, "--print"]);
@@ -79,7 +80,7 @@ fn service(program: &Path, manager: &str) -> Result<String> {
     Ok(text.replace(&*here.to_string_lossy(), PROGRAM))
 }
 
-/// As `sha256sum --check` reads them.
+/// Checksums in the format of `sha256sum --check`.
 fn checksums(entries: &[Entry]) -> String {
     let mut lines: Vec<String> =
         entries.iter().map(|entry| format!("{}  {}\n", archive::sha256(&entry.bytes), entry.name)).collect();

@@ -1,11 +1,12 @@
-//! The archive with a small stand-in for the program: what is in it, that it is the same each time, and that it installs.
+//! Tests of the archive with a small stand-in for the program: its contents, reproducibility and
+//! installation.
 
 use std::os::unix::fs::PermissionsExt;
 
 use super::archive::Entry;
 use super::*;
 
-/// Says what the real one would be asked for.
+/// Script that answers the commands that `contents` runs.
 const STAND_IN: &str = r##"#!/bin/sh
 case "$1" in
   --version) echo "sinew 9.8.7" ;;
@@ -20,7 +21,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A program that stands in for the real one, below a folder of its own.
+/// Writes the stand-in for the program into `folder`.
 fn stand_in(folder: &Path) -> PathBuf {
     let program = folder.join("sinew");
     std::fs::write(&program, STAND_IN).unwrap();
@@ -28,7 +29,7 @@ fn stand_in(folder: &Path) -> PathBuf {
     program
 }
 
-/// The unpacked archive.
+/// Builds the archive and unpacks it.
 fn unpacked(folder: &Path) -> PathBuf {
     let program = stand_in(folder);
     let entries = contents::gather(&root(), &program, &program).unwrap();
@@ -41,7 +42,7 @@ fn unpacked(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn everything_is_in_its_place() {
+fn the_archive_contains_every_file_with_its_mode() {
     let folder = tempfile::tempdir().unwrap();
     let unpacked = unpacked(folder.path());
     for name in [
@@ -72,7 +73,7 @@ fn everything_is_in_its_place() {
 }
 
 #[test]
-fn the_same_files_are_the_same_bytes_in_whatever_order() {
+fn equal_files_in_any_order_give_equal_bytes() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let packed = folders.each_ref().map(|folder| {
         let program = stand_in(folder.path());
@@ -86,7 +87,7 @@ fn the_same_files_are_the_same_bytes_in_whatever_order() {
 }
 
 #[test]
-fn a_name_that_would_be_cut_is_refused() {
+fn a_name_too_long_for_the_header_is_refused() {
     let long = Entry::document("x".repeat(100), "");
     assert!(archive::pack("a", &[long]).unwrap_err().to_string().contains("too long"));
 }
@@ -98,7 +99,7 @@ fn install(unpacked: &Path, prefix: &Path) -> std::process::Output {
 }
 
 #[test]
-fn it_installs_below_a_prefix_and_again() {
+fn the_archive_installs_twice_below_a_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let (unpacked, prefix) = (unpacked(folder.path()), folder.path().join("a prefix"));
     for _ in 0..2 {
@@ -114,7 +115,7 @@ fn it_installs_below_a_prefix_and_again() {
 }
 
 #[test]
-fn what_was_changed_on_the_way_is_not_installed() {
+fn a_modified_archive_is_not_installed() {
     let folder = tempfile::tempdir().unwrap();
     let (unpacked, prefix) = (unpacked(folder.path()), folder.path().join("prefix"));
     std::fs::write(unpacked.join("bin/sinew"), "#!/bin/sh\necho other\n").unwrap();
@@ -125,7 +126,7 @@ fn what_was_changed_on_the_way_is_not_installed() {
 }
 
 #[test]
-fn words_name_a_system() {
+fn arguments_select_the_target_system() {
     let check = |line: &str, expect: Result<Wish, &str>| {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         assert_eq!(

@@ -9,7 +9,7 @@ const HEAD: &str = "\
 
 ";
 
-/// The page. `help` runs the program with the given words and returns what it wrote.
+/// Generates the page. `help` runs the program with the given words and returns its output.
 pub(crate) fn page(help: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
     let mut page = HEAD.to_owned();
     let mut waiting = vec![Vec::<String>::new()];
@@ -19,7 +19,7 @@ pub(crate) fn page(help: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
         let text = help(&words)?;
         let title: Vec<&str> = std::iter::once("sinew").chain(path.iter().map(String::as_str)).collect();
         page.push_str(&format!("## `{}`\n\n```text\n{}\n```\n\n", title.join(" "), tidied(&text)));
-        // Popped last in, first out: pushed backwards, they come in the order of the list.
+        // `waiting` is a stack: pushed in reverse, the subcommands come out in the order of the list.
         waiting.extend(subcommands(&text).into_iter().rev().map(|name| {
             let mut longer = path.clone();
             longer.push(name.to_owned());
@@ -35,7 +35,7 @@ fn tidied(text: &str) -> String {
     text.trim_end().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The names in the `Commands:` list; a line that is indented further continues a description.
+/// Names in the `Commands:` list. A line that is indented further continues a description.
 fn subcommands(help: &str) -> Vec<&str> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let entries = list.take_while(|line| line.starts_with("  ")).filter_map(|line| line.strip_prefix("  "));
@@ -51,7 +51,7 @@ mod tests {
     const TOP: &str = "Does it.\n\nUsage: sinew <COMMAND>\n\nCommands:\n  tools  List the\n           tools\n  demo   Show\n  help   Print\n\nOptions:\n  -h, --help  Help\n";
 
     #[test]
-    fn every_command_has_its_part_in_order() {
+    fn every_command_has_a_section_in_order() {
         let help = |words: &[&str]| {
             Ok(match words {
                 ["help"] => TOP.to_owned(),

@@ -1,10 +1,10 @@
-//! docs/tools: one page per tool and the list of them, from the definitions in Sinew's own form.
+//! docs/tools: one page per tool and their index, generated from the definitions in Sinew's own format.
 
 use serde_json::Value;
 
 const HEAD: &str = "<!-- Written by `cargo xtask docs` from the tool's definition. Do not edit. -->\n\n";
 
-/// The page of one tool.
+/// Generates the page of one tool.
 pub(crate) fn page(tool: &Value) -> String {
     let mut page = format!("{HEAD}# `{}`\n\n{}\n\n", text(&tool["name"]), text(&tool["description"]));
     page.push_str(&facts(tool));
@@ -18,7 +18,7 @@ pub(crate) fn page(tool: &Value) -> String {
     page
 }
 
-/// The list of all tools.
+/// Generates the index of all tools.
 pub(crate) fn index(tools: &[Value]) -> String {
     let mut page = format!("{HEAD}# Tools\n\n| tool | what it does | category | risk |\n|---|---|---|---|\n");
     for tool in tools {
@@ -62,7 +62,7 @@ fn parameters(tool: &Value) -> String {
         "## Arguments\n\n| name | type | needed | default | what to put there |\n|---|---|---|---|---|\n"
             .to_owned();
     for parameter in list {
-        // A default of null is how a schema says "may be left out".
+        // A schema marks an optional parameter with a default of null.
         let default = parameter.get("default").filter(|value| !value.is_null());
         let needed = parameter["required"] == true && parameter.get("default").is_none();
         let kind = match parameter["format"].as_str() {
@@ -110,7 +110,7 @@ fn first_sentence(text: &str) -> &str {
     text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
 }
 
-/// A table cell is one line, and a bar inside it is not a border.
+/// Joins the text into one line and escapes bars, so that it fits into a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_what_the_definition_says() {
+    fn a_page_contains_the_fields_of_the_definition() {
         let page = page(&tool());
         for part in [
             "# `read_file`\n\nRead a file. All of it.\n",
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_has_one_line_a_tool() {
+    fn the_index_has_one_line_per_tool() {
         let index = index(&[tool()]);
         assert!(
             index.ends_with("| [`read_file`](read_file.md) | Read a file | read_only | low |\n"),

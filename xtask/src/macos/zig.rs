@@ -1,5 +1,5 @@
-//! Finds zig, or installs it below `target/zig`, and writes the two small scripts that make it answer to the flags
-//! the `cc` crate passes for Apple targets.
+//! Finds zig, or installs it below `target/zig`, and writes the two small scripts that make it accept the
+//! flags which the `cc` crate passes for Apple targets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::tree::Root;
 
 const VERSION: &str = "0.17.0";
 
-/// The scripts to use as compiler and archiver.
+/// Paths of the scripts to use as compiler and archiver.
 pub(crate) struct Wrappers {
     pub(crate) cc: PathBuf,
     pub(crate) ar: PathBuf,
@@ -30,7 +30,7 @@ impl Wrappers {
     }
 }
 
-/// The words that start zig: the one on the PATH, else the Python package, else our own copy of that.
+/// Finds the command that starts zig: on the PATH, else in the Python package, else in our own copy of that.
 fn find(folder: &Path) -> Result<Vec<String>> {
     let python = folder.join("venv/bin/python").to_string_lossy().into_owned();
     let module = |python: &str| vec![python.to_owned(), "-m".to_owned(), "ziglang".to_owned()];
@@ -58,7 +58,8 @@ fn install(folder: &Path, python: &str) -> Result<()> {
     process::run(Command::new(python).args(["-m", "pip", "install", "--quiet", &package]))
 }
 
-/// Zig takes the target in its own spelling and knows no SDK; what says the same in clang's words is dropped.
+/// Script that drops clang's flags for target and SDK: zig takes the target in its own spelling and knows no
+/// SDK.
 fn cc_script(zig: &[String], folder: &Path) -> String {
     let start = start_of(zig, folder);
     format!(
@@ -86,7 +87,7 @@ fn ar_script(zig: &[String], folder: &Path) -> String {
     format!("#!/bin/sh\n# Written by `cargo xtask ci --only macos`.\n{} ar \"$@\"\n", start_of(zig, folder))
 }
 
-/// Zig's caches stay below `target` as well.
+/// Shell command that starts zig with its caches below `target`.
 fn start_of(zig: &[String], folder: &Path) -> String {
     let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let cache = quote(&folder.join("cache").to_string_lossy());
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compiler_is_given_only_what_zig_knows() {
+    fn only_flags_that_zig_supports_are_passed_on() {
         check(&[], "");
         check(&["-O2", "-c", "a.c"], " -O2 -c a.c");
         check(&["--target=arm64-apple-macosx", "-mmacosx-version-min=11.0", "-w"], " -w");
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_quote_survives() {
+    fn a_path_with_a_quote_is_escaped() {
         let start = start_of(&["zig".to_owned()], Path::new("/it's"));
         assert!(start.starts_with(r"ZIG_GLOBAL_CACHE_DIR='/it'\''s/cache' "), "{start}");
     }

@@ -1,5 +1,5 @@
-//! CHANGELOG.md begins with an `Unreleased` section that has at least one line, so that a visible change has a place
-//! to go. Whether a given change belongs there is for the reviewer.
+//! CHANGELOG.md begins with an `Unreleased` section that has at least one line, so that a visible change has
+//! a place to go. The reviewer decides if a given change belongs there.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;

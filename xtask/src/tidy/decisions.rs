@@ -1,11 +1,13 @@
-//! Decision pages: `docs/decisions/NNNN-title.md`, each number once, each with its three parts, all in the index.
+//! Decision pages: `docs/decisions/NNNN-title.md`, each number once, each with its four sections, all in the
+//! index. A title is `# NNNN: Subject: outcome`.
 
 use crate::tidy::Finding;
 use crate::tree::{File, Tree};
 
 const FOLDER: &str = "docs/decisions/";
 const INDEX: &str = "docs/decisions/README.md";
-const PARTS: [&str; 3] = ["## Context", "## Decision", "## Consequences"];
+const SECTIONS: [&str; 4] = ["## Context", "## Decision", "## Alternatives", "## Consequences"];
+const LONGEST_TITLE: usize = 80;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(index) = tree.file(INDEX) else { return vec![Finding::error(INDEX, 1, "the index is missing")] };
@@ -27,10 +29,29 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if !index.text.contains(&format!("]({})", page.name())) {
             findings.push(Finding::error(INDEX, 1, format!("add a link to `{}`", page.name())));
         }
-        let missing = PARTS.iter().filter(|part| !page.text.lines().any(|line| line == **part));
-        findings.extend(missing.map(|part| Finding::error(&page.path, 1, format!("add the part `{part}`"))));
+        findings.extend(title_problem(page, number).map(|problem| Finding::error(&page.path, 1, problem)));
+        let missing = SECTIONS.iter().filter(|section| !page.text.lines().any(|line| line == **section));
+        findings.extend(
+            missing.map(|section| Finding::error(&page.path, 1, format!("add the section `{section}`"))),
+        );
     }
     findings
+}
+
+fn title_problem(page: &File, number: &str) -> Option<String> {
+    let heading = page.text.lines().next().unwrap_or_default();
+    let Some(title) =
+        heading.strip_prefix("# ").and_then(|rest| rest.strip_prefix(number)?.strip_prefix(": "))
+    else {
+        return Some(format!("begin the page with `# {number}: Subject: outcome`"));
+    };
+    let length = title.chars().count();
+    if length > LONGEST_TITLE {
+        return Some(format!("the title has {length} characters, the limit is {LONGEST_TITLE}"));
+    }
+    let has_subject =
+        title.split_once(": ").is_some_and(|(subject, outcome)| !subject.is_empty() && !outcome.is_empty());
+    (!has_subject).then(|| "the title has no subject: write `Subject: outcome`".to_owned())
 }
 
 fn number_of(page: &File) -> Option<&str> {
@@ -44,7 +65,8 @@ mod tests {
     use super::*;
     use crate::tidy::assert_findings;
 
-    const PAGE: &str = "# T\n\n## Context\n\n## Decision\n\n## Consequences\n";
+    const PAGE: &str =
+        "# 0001: Ledger: a hash chain\n\n## Context\n\n## Decision\n\n## Alternatives\n\n## Consequences\n";
 
     fn check_pages(index: &str, pages: &[(&str, &str)], expect: &[(&str, usize, &str)]) {
         let mut files = vec![(INDEX, index)];
@@ -57,7 +79,8 @@ mod tests {
         let one = "docs/decisions/0001-a.md";
         check_pages("[a](0001-a.md)", &[(one, PAGE)], &[]);
         check_pages("", &[(one, PAGE)], &[(INDEX, 1, "add a link to `0001-a.md`")]);
-        check_pages("[a](0001-a.md)", &[(one, "## Context\n## Decision\n")], &[(one, 1, "## Consequences")]);
+        let cut = PAGE.replace("## Consequences\n", "");
+        check_pages("[a](0001-a.md)", &[(one, &cut)], &[(one, 1, "## Consequences")]);
         check_pages("", &[("docs/decisions/a.md", PAGE)], &[("docs/decisions/a.md", 1, "name it")]);
         let twice = [(one, PAGE), ("docs/decisions/0001-b.md", PAGE)];
         check_pages(
@@ -66,5 +89,16 @@ mod tests {
             &[("docs/decisions/0001-b.md", 1, "is taken")],
         );
         assert_findings(&check(&Tree::of(&[(one, PAGE)])), &[(INDEX, 1, "missing")]);
+    }
+    #[test]
+    fn a_title_is_short_and_has_a_subject() {
+        let one = "docs/decisions/0001-a.md";
+        let check_title = |title: &str, expect: &[(&str, usize, &str)]| {
+            let page = PAGE.replace("# 0001: Ledger: a hash chain", title);
+            check_pages("[a](0001-a.md)", &[(one, &page)], expect);
+        };
+        check_title("# A chain", &[(one, 1, "begin the page with `# 0001: Subject: outcome`")]);
+        check_title("# 0001: A chain of lines", &[(one, 1, "has no subject")]);
+        check_title(&format!("# 0001: Ledger: {}", "a".repeat(73)), &[(one, 1, "81 characters")]);
     }
 }

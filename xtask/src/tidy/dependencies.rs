@@ -1,6 +1,6 @@
-//! Dependencies are stated once, in the root manifest, with one version for all; a crate only says
-//! `name.workspace = true`. Which crate may use which of ours is the matter of `edges`. A package that is a workspace of
-//! its own is none of ours: it has nobody to inherit from.
+//! Dependencies are declared once, in the root manifest, with one version for all; a crate only writes
+//! `name.workspace = true`. The check `edges` decides which crate may import which. A package that is its own
+//! workspace is not checked, because it has no workspace to inherit from.
 
 use crate::tidy::Finding;
 use crate::tidy::lints::is_apart;
@@ -52,12 +52,12 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_of_its_own_states_its_own() {
+    fn a_separate_workspace_declares_its_own() {
         check_text("[workspace]\n\n[package]\nname = \"peer\"\n\n[dependencies]\nserde = \"1.0\"\n", &[]);
     }
 
     #[test]
-    fn inherited_ones_are_fine() {
+    fn inherited_dependencies_pass() {
         check_text(
             "[package]\nversion = \"1.0\"\n\n[dependencies]\n# why\nserde.workspace = true\n\
              tokio = { workspace = true, features = [\"fs\"] } # for files\n\n[lints]\nworkspace = true\n",
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_source_is_named() {
+    fn any_other_source_is_reported() {
         let own = "states its own source";
         check_text("[dependencies]\nserde = \"1.0\"\n", &[("crates/a/Cargo.toml", 2, own)]);
         check_text("[dev-dependencies]\nserde = { version = \"1\" }\n", &[("crates/a/Cargo.toml", 2, own)]);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_of_its_own_is_refused() {
+    fn a_section_for_one_dependency_is_reported() {
         check_text("[dependencies.serde]\nversion = \"1\"\n", &[("crates/a/Cargo.toml", 1, "on one line")]);
     }
 }

@@ -1,14 +1,14 @@
-//! Crate edges: who may import whom is the table of ARCHITECTURE.md, read from that page, so that the page and the
-//! check cannot drift apart. Dev-dependencies are not edges.
+//! Crate edges: the table in ARCHITECTURE.md lists the crates that each crate may import. The check reads
+//! that page, so that the two cannot drift apart. Dev-dependencies are not edges.
 
 use crate::project::Graph;
 use crate::tidy::Finding;
 use crate::tree::{File, Tree};
 
 const MAP: &str = "ARCHITECTURE.md";
-const HEAD: [&str; 4] = ["layer", "crate", "one line", "may import"];
+const HEAD: [&str; 4] = ["layer", "crate", "job", "may import"];
 
-/// One row of the map.
+/// One row of the table of crates.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     line: usize,
@@ -59,7 +59,7 @@ pub(crate) fn check(tree: &Tree, graph: &Graph) -> Vec<Finding> {
     findings
 }
 
-/// The rows of the table with our columns; a row that cannot be read is a finding.
+/// Reads the rows of the table of crates; a row that cannot be parsed is a finding.
 fn read_map(map: &File) -> (Vec<Row>, Vec<Finding>) {
     let (mut rows, mut findings) = (Vec::new(), Vec::new());
     let mut inside = false;
@@ -75,7 +75,7 @@ fn read_map(map: &File) -> (Vec<Row>, Vec<Finding>) {
                 None => findings.push(Finding::error(
                     MAP,
                     number,
-                    "cannot read this row: write | number | `name` | one line | names, `any` or – |",
+                    "cannot read this row: write | number | `name` | job | names, `any` or – |",
                 )),
             }
         }
@@ -102,7 +102,8 @@ fn read_row(line: usize, cells: &[&str]) -> Option<Row> {
     Some(Row { line, layer: layer.parse().ok()?, name, imports })
 }
 
-/// Imports go down the layers only; that is what keeps the graph free of circles.
+/// Reports rows that import an unknown crate or one that is not in a lower layer. This keeps the graph
+/// acyclic.
 fn disorder(rows: &[Row]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for row in rows {
@@ -122,7 +123,7 @@ fn disorder(rows: &[Row]) -> Vec<Finding> {
     findings
 }
 
-/// The map and the workspace name the same packages.
+/// Reports packages that only the table or only the workspace contains.
 fn strangers(rows: &[Row], graph: &Graph) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &graph.packages {
@@ -160,7 +161,7 @@ mod tests {
     use crate::project::Edge;
     use crate::tidy::assert_findings;
 
-    const TABLE: &str = "# Map\n\n| layer | crate | one line | may import |\n|---|---|---|---|\n\
+    const TABLE: &str = "# Map\n\n| layer | crate | job | may import |\n|---|---|---|---|\n\
         | 0 | `tool` | words | – |\n| 1 | `ledger` | record | tool |\n| 9 | `sinew` | all | any |\n";
 
     fn graph(packages: &[&str], edges: &[(&str, &str)]) -> Graph {
@@ -188,12 +189,12 @@ mod tests {
     const ALL: [&str; 3] = ["tool", "ledger", "sinew"];
 
     #[test]
-    fn an_edge_of_the_table_is_fine() {
+    fn an_edge_in_the_table_passes() {
         check_map(TABLE, &graph(&ALL, &[("ledger", "tool"), ("sinew", "ledger"), ("sinew", "tool")]), &[]);
     }
 
     #[test]
-    fn any_other_edge_is_named_with_its_line() {
+    fn any_other_edge_is_reported_with_its_line() {
         let wrong = graph(&ALL, &[("tool", "ledger"), ("ledger", "sinew")]);
         check_map(
             TABLE,

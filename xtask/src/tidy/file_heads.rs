@@ -1,9 +1,9 @@
-//! Every Rust file begins with a `//!` sentence: what it is for and what it does not do.
+//! Every Rust file begins with a `//!` sentence that says what the file is for and what it does not do.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-/// Fewer words than this say nothing.
+/// Minimum number of words in a head.
 const FEWEST_WORDS: usize = 3;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

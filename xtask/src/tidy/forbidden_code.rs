@@ -1,10 +1,10 @@
-//! Code that must not be there: `pre_exec` (turns every spawn of the daemon into a fork), stubs, and tests that are
-//! switched off without a reason. Comments and strings may speak of them.
+//! Code that must not be there: `pre_exec` (turns every spawn of the daemon into a fork), stubs, and tests
+//! that are switched off without a reason. Comments and strings may mention them.
 
 use crate::tidy::{Finding, rust_source};
 use crate::tree::Tree;
 
-/// What to look for, and what to do instead.
+/// Forbidden words, each with what to do instead.
 const WORDS: &[(&str, &str)] = &[
     ("pre_exec", "set the child up in the launcher, not between fork and exec"),
     ("todo!", "write it, or leave it out"),
@@ -26,7 +26,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether the word stands alone: `my_pre_exec_count` is another word.
+/// Returns true if the line contains the word by itself: `my_pre_exec_count` is another word.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn speaking_of_them_is_fine() {
+    fn comments_and_strings_may_mention_them() {
         check_text("// no pre_exec, no todo!()\nlet s = \"pre_exec #[ignore]\";\n", &[]);
         check_text("#[ignore = \"needs a Mac\"]\nfn f() {}\n", &[]);
         check_text("let in_pre_exec_phase = pre_executed;\n", &[]);

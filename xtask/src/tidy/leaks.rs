@@ -1,10 +1,10 @@
-//! Nothing in the repository names the machine it was written on: a clone elsewhere has no such folder or host.
-//! The names are put together from pieces, so that this file does not contain them itself.
+//! Nothing in the repository names the machine it was written on: a clone elsewhere has no such folder or
+//! host. The names are put together from pieces, so that this file does not contain them itself.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-/// Package hosts and their mirrors are the business of each machine's own settings. The lock file may name them.
+/// Package hosts, which belong into the settings of each machine. The lock file may name them.
 const HOSTS: &[&str] = &[
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
@@ -38,7 +38,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether the path stands there by itself, not as the tail or the beginning of another name.
+/// Returns true if the line contains the path by itself, not as the end or the beginning of another name.
 fn has_folder(line: &str, folder: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || "_-.~$}*".contains(c);
     line.match_indices(folder).any(|(at, _)| {
@@ -70,13 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_not() {
+    fn similar_names_are_not_reported() {
         check_line("/workspace /workflows src/work/a $HOME/work ~/work /proc/self//root /rootless", &[]);
         check_line("https://crates.io/crates/serde", &[]);
     }
 
     #[test]
-    fn the_lock_file_names_its_source() {
+    fn the_lock_file_may_name_package_hosts() {
         let lock = concat!("source = \"https://index.", "crates.io\"\n");
         assert_findings(&check(&Tree::of(&[("Cargo.lock", lock)])), &[]);
     }

@@ -1,5 +1,5 @@
-//! `lib.rs` is a table of contents: documentation, `mod` and `use`, and nothing that does anything. A type alias is a
-//! name and may stand there.
+//! `lib.rs` is a table of contents: documentation, `mod` and `use`, and no other code. A type alias is
+//! allowed, because it is only a name.
 
 use crate::tidy::{Finding, rust_source};
 use crate::tree::Tree;
@@ -17,7 +17,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The first statement that is none of the allowed, with its line.
+/// First statement that is not allowed, with its line.
 fn first_other(code: &str) -> Option<(usize, &str)> {
     let mut inside_statement = false;
     for (line, number) in code.lines().zip(1..) {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_contents_is_fine() {
+    fn a_table_of_contents_passes() {
         check_text(
             "//! What it is.\n#![forbid(unsafe_code)]\n\nmod a;\npub mod b;\n#[cfg(test)]\nmod tests;\n\n\
              // why\npub use a::{\n    First,\n    Second,\n};\npub(crate) use b::Third;\n\n\
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_that_does_something_is_not() {
+    fn other_statements_are_reported() {
         check_text("//! x\n\npub fn f() {}\n", &[("crates/a/src/lib.rs", 3, "`pub fn f() {}`")]);
         check_text("mod a;\npub struct S;\n", &[("crates/a/src/lib.rs", 2, "give it a file")]);
         check_text("mod tests {\n}\n", &[("crates/a/src/lib.rs", 1, "`mod tests {`")]);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_may_do_something() {
+    fn other_files_may_contain_code() {
         assert_findings(&check(&Tree::of(&[("crates/a/src/main.rs", "fn main() {}\n")])), &[]);
     }
 }

@@ -1,5 +1,5 @@
-//! Every relative link of a Markdown page leads to a file of the repository, and its anchor to a heading there.
-//! Links to other sites are not followed.
+//! Every relative link of a Markdown page leads to a file of the repository, and its anchor to a heading
+//! there. Links to other sites are not followed.
 
 use crate::tidy::Finding;
 use crate::tree::{File, Tree};
@@ -15,7 +15,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The lines outside of code blocks, without their code spans.
+/// Lines outside of code blocks, without their code spans.
 fn prose(page: &File) -> impl Iterator<Item = (usize, String)> {
     let mut inside_code = false;
     page.lines().filter_map(move |(number, line)| {
@@ -52,7 +52,7 @@ fn trouble(tree: &Tree, page: &File, target: &str) -> Option<String> {
     }
 }
 
-/// Where a link of `page` leads, relative to the root; none if it climbs out.
+/// Target of a link in `page`, relative to the root; `None` if it is outside of the repository.
 fn resolve(page: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -75,7 +75,7 @@ fn prose_headings(file: &File) -> impl Iterator<Item = String> {
         .map(|(_, line)| line.trim_start_matches('#').trim().to_owned())
 }
 
-/// A heading's anchor, by the rules of the usual hosts.
+/// Anchor of a heading, by the rules of the usual hosts.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_resolve_are_fine() {
+    fn links_that_resolve_pass() {
         check_line(
             "[a](../README.md) [b](tools/read_file.md) [c](tools) [d](./tools/) [e](https://x.org/y.md)",
             &[],
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_do_not_are_named() {
+    fn broken_links_are_reported() {
         check_line("[a](b.md)", &["no `docs/b.md`"]);
         check_line("[a](../README.md) [b](../readme.md)", &["no `readme.md`"]);
         check_line("[a](../../x.md)", &["leaves the repository"]);

@@ -1,5 +1,5 @@
-//! Every package takes the lints of the workspace. One that forgets to would be free of all of them, silently. A package
-//! that is a workspace of its own is none of ours, and has nobody to take them from.
+//! Every package inherits the lints of the workspace. Without that entry, none of them would apply to it. A
+//! package that is its own workspace is not checked, because it has no workspace to inherit from.
 
 use crate::tidy::Finding;
 use crate::tree::{File, Tree};
@@ -15,7 +15,7 @@ fn inherits(manifest: &File) -> bool {
     lines.windows(2).any(|pair| pair == ["[lints]", "workspace = true"])
 }
 
-/// Whether a package is a workspace of its own.
+/// Returns true if a package is its own workspace.
 pub(super) fn is_apart(manifest: &File) -> bool {
     manifest.lines().any(|(_, line)| line.trim() == "[workspace]")
 }

@@ -1,5 +1,5 @@
-//! No room is called after nothing: a `utils` or `core` collects whatever has no home. And no `mod.rs`: a module
-//! `foo` is `foo.rs`, its parts are in `foo/`.
+//! Modules and folders have a name with a meaning, because a `utils` or `core` collects unrelated code. There
+//! is no `mod.rs`: a module `foo` is `foo.rs`, its parts are in `foo/`.
 
 use crate::tidy::{Finding, rust_source};
 use crate::tree::Tree;
@@ -34,13 +34,13 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `path_utils` is as empty as `utils`.
+/// Finds a word without meaning at the end of a name: `path_utils` is as vague as `utils`.
 fn empty_word(name: &str) -> Option<&'static str> {
     let last = name.rsplit(['_', '-']).next().unwrap_or(name);
     EMPTY_WORDS.iter().find(|word| **word == last).copied()
 }
 
-/// Modules written inside a file; those in files of their own are seen by their path.
+/// Modules defined inside a file; those in files of their own are checked by their path.
 fn inline_modules(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = rust_source::code_only(text);
     let opens: Vec<bool> =

@@ -1,8 +1,20 @@
-//! Just enough knowledge of Rust's surface to tell code from comments and strings. It reads no syntax beyond that:
-//! a check that needs more belongs to clippy.
+//! Minimal lexer that tells Rust code from comments and strings. It parses no other syntax: a check that
+//! needs more belongs to clippy.
 
-/// The same text with comments and the insides of strings blanked; lines stay where they are.
+/// Blanks comments and string literals; lines keep their numbers.
 pub(crate) fn code_only(text: &str) -> String {
+    blanked(text, |_| true)
+}
+
+/// Keeps comments and blanks everything else; lines keep their numbers.
+pub(crate) fn comments_only(text: &str) -> String {
+    let code = blanked(text, |literal| literal.starts_with("//") || literal.starts_with("/*"));
+    let comment = |(kept, blanked): (char, char)| if kept == blanked && kept != '\n' { ' ' } else { kept };
+    text.chars().zip(code.chars()).map(comment).collect()
+}
+
+/// Blanks the comments and literals for which `blank` returns true.
+fn blanked(text: &str, blank: impl Fn(&str) -> bool) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -14,15 +26,15 @@ pub(crate) fn code_only(text: &str) -> String {
         };
         let (taken, left) = rest.split_at_checked(length.unwrap_or(next.len_utf8())).unwrap_or((rest, ""));
         match length {
-            Some(_) => code.extend(taken.chars().map(|c| if c == '\n' { c } else { ' ' })),
-            None => code.push_str(taken),
+            Some(_) if blank(taken) => code.extend(taken.chars().map(|c| if c == '\n' { c } else { ' ' })),
+            _ => code.push_str(taken),
         }
         rest = left;
     }
     code
 }
 
-/// The length of a raw or byte string that starts here.
+/// Length of a raw or byte string that starts here.
 fn prefixed(rest: &str) -> Option<usize> {
     let after = rest.trim_start_matches(['b', 'c']);
     let prefix = rest.len() - after.len();
@@ -39,7 +51,7 @@ fn prefixed(rest: &str) -> Option<usize> {
         .map(|l| l + 1)
 }
 
-/// The length of a comment, a string or a character that starts here.
+/// Length of a comment, a string or a character that starts here.
 fn quote_or_comment(rest: &str) -> Option<usize> {
     if rest.starts_with("//") {
         return Some(rest.find('\n').unwrap_or(rest.len()));
@@ -51,7 +63,8 @@ fn quote_or_comment(rest: &str) -> Option<usize> {
         return Some(1 + until_quote(body, '"'));
     }
     let body = rest.strip_prefix('\'')?;
-    // A quote with a single character before the next one is a character; any other is a lifetime.
+    // Two quotes with a single character between them are a character literal; any other quote begins a
+    // lifetime.
     let mut letters = body.chars();
     match (letters.next()?, letters.next()?) {
         ('\\', _) => Some(1 + until_quote(body, '\'')),
@@ -94,27 +107,44 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// How many lines there are outside `#[cfg(test)] mod … { … }`.
+/// Number of lines outside `#[cfg(test)] mod … { … }`.
 pub(crate) fn production_lines(text: &str) -> usize {
-    let code = code_only(text);
-    let mut test_lines = 0;
-    let mut rest = code.as_str();
-    while let Some((_, after)) = rest.split_once("#[cfg(test)]") {
-        rest = after;
-        let Some((head, body)) = after.split_once('{') else { break };
-        let is_module = head.trim_start().starts_with("mod ") && !head.contains(';');
-        if is_module {
-            let length = block_length(body);
-            let (block, left) = body.split_at_checked(length).unwrap_or((body, ""));
-            // The attribute's line is the one line more than the line ends from there to the closing brace.
-            test_lines += (head.matches('\n').count() + block.matches('\n').count()) + 1;
-            rest = left;
-        }
-    }
+    // A module from its attribute to its closing brace has one line more than line ends.
+    let test_lines: usize =
+        test_modules(&code_only(text)).iter().map(|module| module.matches('\n').count() + 1).sum();
     text.lines().count().saturating_sub(test_lines)
 }
 
-/// The length of `body` up to and with the brace that closes the one before it.
+/// Returns the code outside `#[cfg(test)] mod … { … }`, with comments and strings blanked; lines keep their
+/// numbers.
+pub(crate) fn production_code(text: &str) -> String {
+    let code = code_only(text);
+    let mut production = code.clone();
+    for module in test_modules(&code) {
+        production = production.replacen(module, &"\n".repeat(module.matches('\n').count()), 1);
+    }
+    production
+}
+
+/// Inline test modules of a text without comments and strings, each from the end of its attribute to its
+/// closing brace.
+fn test_modules(code: &str) -> Vec<&str> {
+    let mut modules = Vec::new();
+    let mut rest = code;
+    while let Some((_, after)) = rest.split_once("#[cfg(test)]") {
+        rest = after;
+        let Some((head, body)) = after.split_once('{') else { break };
+        if head.trim_start().starts_with("mod ") && !head.contains(';') {
+            let length = head.len() + 1 + block_length(body);
+            let (module, left) = after.split_at_checked(length).unwrap_or((after, ""));
+            modules.push(module);
+            rest = left;
+        }
+    }
+    modules
+}
+
+/// Length of `body` up to and including the brace that closes the one before it.
 fn block_length(body: &str) -> usize {
     let mut depth = 1_usize;
     for (at, c) in body.char_indices() {
@@ -130,7 +160,7 @@ fn block_length(body: &str) -> usize {
     body.len()
 }
 
-/// Whether a doc comment opens a code block that rustdoc would compile.
+/// Returns true if a doc comment opens a code block that rustdoc would compile.
 pub(crate) fn has_doctest(text: &str) -> bool {
     let documented = text.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -175,6 +205,17 @@ mod tests {
     }
 
     #[test]
+    fn comments_are_told_from_code_and_strings() {
+        assert_eq!(comments_only("f(\"a // b\"); // c \"d\"\ng();\n").trim(), "// c \"d\"");
+    }
+
+    #[test]
+    fn production_code_has_no_test_module() {
+        let code = production_code("a\n#[cfg(test)]\nmod tests {\nb\n}\nc\n");
+        assert_eq!((code.contains('b'), code.lines().nth(5)), (false, Some("c")));
+    }
+
+    #[test]
     fn lines_of_the_test_module_do_not_count() {
         assert_eq!(production_lines("a\nb\n"), 2);
         assert_eq!(production_lines("a\n\n#[cfg(test)]\nmod tests {\n    fn x() {}\n}\n"), 2);
@@ -184,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn doctests_are_told_from_pictures() {
+    fn doctests_are_told_from_other_code_blocks() {
         assert!(has_doctest("//! ```\n//! f();\n//! ```\n"));
         assert!(has_doctest("    /// ```rust,no_run\n"));
         assert!(has_doctest("/// ```text\n/// a\n/// ```\n/// ```compile_fail\n"));

@@ -1,5 +1,5 @@
-//! A file has one job and stays short. Lines of the test module do not count; test files only draw a warning. The
-//! length of functions is clippy's matter (`clippy.toml`).
+//! A file has one purpose and stays short. Lines of the test module do not count; a long test file is only a
+//! warning. Clippy checks the length of functions (`clippy.toml`).
 
 use crate::tidy::{Finding, rust_source};
 use crate::tree::{File, Tree};

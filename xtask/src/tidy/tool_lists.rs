@@ -1,12 +1,13 @@
-//! A built-in tool is one file in an area's folder and one line in the area's list; an area is one line in the list of
-//! areas. A file without its line would be a tool that nobody can call, and nothing else would notice.
+//! A built-in tool is one file in an area's folder and one line in the area's list; an area is one line in
+//! the list of areas. A file without its line would be a tool that cannot be called, and no other check would
+//! report that.
 
 use crate::tidy::{Finding, rust_source};
 use crate::tree::{File, Tree};
 
 const TOOLBOX: &str = "crates/toolbox/src/";
 
-/// What only the file of a tool contains, one of them.
+/// Marks of a tool's file, which contains at least one of them.
 const MARKS: [&str; 3] = ["ToolEntry::new", "ToolSpec::new", "impl ToolExecutor for"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -29,7 +30,7 @@ fn is_tool(file: &File) -> bool {
     MARKS.iter().any(|mark| code.contains(mark))
 }
 
-/// `filesystem/read_file.rs` is in the list of `filesystem.rs`.
+/// Reports a tool that its area does not list: `filesystem/read_file.rs` belongs into `filesystem.rs`.
 fn missing_tool(tree: &Tree, tool: &File, area: &str) -> Option<Finding> {
     let list = format!("{TOOLBOX}{area}.rs");
     let listed = tree.file(&list).is_some_and(|list| uses(list, tool.stem()));
@@ -37,7 +38,7 @@ fn missing_tool(tree: &Tree, tool: &File, area: &str) -> Option<Finding> {
     (!listed).then(|| Finding::error(&tool.path, 1, message))
 }
 
-/// `filesystem.rs` is in the list of some other file at the top.
+/// Reports an area such as `filesystem.rs` that no other file at the top lists.
 fn missing_area(tree: &Tree, area: &File) -> Option<Finding> {
     let at_top = |file: &&File| file.path.strip_prefix(TOOLBOX).is_some_and(|inside| !inside.contains('/'));
     let listed = tree.files().filter(at_top).any(|file| file.path != area.path && uses(file, area.stem()));
@@ -45,7 +46,7 @@ fn missing_area(tree: &Tree, area: &File) -> Option<Finding> {
     (!listed).then(|| Finding::error(&area.path, 1, message))
 }
 
-/// Whether code other than an import names something of the module.
+/// Returns true if code other than an import names something of the module.
 fn uses(list: &File, module: &str) -> bool {
     let code = rust_source::code_only(&list.text);
     let name = format!("{module}::");

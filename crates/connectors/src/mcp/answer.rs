@@ -1,4 +1,4 @@
-//! The result of a call as a server gives it, in the form of an output.
+//! Converts the result of an MCP `tools/call` into an output.
 
 use manifest::OutputForm;
 use serde_json::{Map, Value, json};
@@ -6,20 +6,20 @@ use serde_json::{Map, Value, json};
 use crate::error::McpError;
 use crate::parsed::{self, Unfit};
 
-/// What a server answered.
+/// Result of a tool call on a server.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// What its tool gave.
+    /// Output of the tool.
     Gave(Value),
-    /// Its tool says that it did not work, and why.
+    /// Error reported by the tool.
     Complained(Value),
 }
 
-/// Reads a result. Structured content is the answer where there is some; else its texts are.
+/// Reads a result. Structured content takes precedence over text.
 pub(crate) fn read(mut result: Value, form: OutputForm) -> Result<Answer, McpError> {
     let garbled = |why: &str| McpError::Garbled(why.to_owned());
     if result.get("resultType").is_some_and(|kind| kind != "complete") {
-        return Err(garbled("it wants to be told more, and nobody is there to say it"));
+        return Err(garbled("it requests more input, which this client does not support"));
     }
     let is_error = result.get("isError") == Some(&Value::Bool(true));
     let content = match result.get_mut("content").map(Value::take) {
@@ -35,7 +35,7 @@ pub(crate) fn read(mut result: Value, form: OutputForm) -> Result<Answer, McpErr
         (_, OutputForm::Json) => {
             parsed::value(text_of(&content).as_bytes()).map(Answer::Gave).map_err(|unfit| match unfit {
                 Unfit::TooMany => McpError::TooMany(parsed::MOST_VALUES),
-                Unfit::NotJson => garbled("its manifest says `output: json`, and its text is none"),
+                Unfit::NotJson => garbled("its manifest states `output: json`, but its text is not JSON"),
             })
         }
         (_, OutputForm::Text) => {
@@ -59,7 +59,7 @@ fn text_of(content: &[Value]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether an answer has everything that is expected of it, wherever more stands beside it.
+/// Returns true if `found` contains `expected`. Additional object members are permitted.
 pub(crate) fn has(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structured_content_is_the_answer_else_text_is() {
+    fn structured_content_takes_precedence_over_text() {
         let gave = |value: Value| Some(Answer::Gave(value));
         let check =
             |result: Value, form, expect| assert_eq!(read(result.clone(), form).ok(), expect, "{result}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expected_answer_is_a_part_of_what_came() {
+    fn an_expected_answer_may_be_a_subset() {
         assert!(has(
             &json!({"status": "ok", "n": {"a": 1, "b": 2}}),
             &json!({"status": "ok", "n": {"a": 1}})

@@ -1,4 +1,4 @@
-//! A server that keeps failing is not started again at once by every call.
+//! Exponential backoff for a server that keeps failing, so that not every call restarts it.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use tool::{Failure, FailureKind};
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-/// One failure is an accident.
+/// Failures without a pause: a single failure may be an accident.
 const FORGIVEN: u32 = 1;
 
-/// How often a server failed in a row, and when it is tried again.
+/// Consecutive failures of a server and the time of the next attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -35,10 +35,9 @@ impl Backoff {
             Some(left) if !left.is_zero() => {
                 let (failures, seconds) = (self.failures, left.as_secs_f64());
                 let message = format!(
-                    "the server failed {failures} times in a row; it is tried again in {seconds:.0} s"
+                    "the server failed {failures} times in a row; the next attempt is in {seconds:.0} s"
                 );
-                Err(Failure::new(FailureKind::Transient, message)
-                    .hint(format!("the last time: {}", self.why)))
+                Err(Failure::new(FailureKind::Transient, message).hint(format!("last failure: {}", self.why)))
             }
             _ => Ok(()),
         }
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_minute_and_end_with_the_first_success() {
+    fn pauses_double_to_a_minute_and_reset_on_success() {
         let now = Instant::now();
         let mut backoff = Backoff::default();
         for (failures, pause) in [(1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (6, 16), (7, 32), (8, 60), (40, 60)]

@@ -1,5 +1,4 @@
-//! One conversation with a server: the handshake, or the revision in which every request stands alone; what tools it has;
-//! and calls, one at a time.
+//! MCP client: handshake or stateless revision, tool list, and tool calls, one at a time.
 
 use std::sync::Arc;
 
@@ -15,23 +14,24 @@ use super::sse::Sse;
 use super::stdio::Stdio;
 use crate::error::McpError;
 
-/// What the handshake proposes: the last revision that has one.
+/// Protocol revision that the handshake proposes: the latest one with a handshake.
 const HANDSHAKE: &str = "2025-11-25";
-/// Every revision that has one.
+/// Supported revisions with a handshake.
 const KNOWN: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE];
-/// The revision without.
+/// Supported revision without a handshake.
 const STATELESS: &str = "2026-07-28";
-/// A server with more pages of tools than this never stops.
+/// Limit of `tools/list` pages: a server with more is treated as endless.
 const MOST_PAGES: usize = 64;
 
-/// What an answer may have that is none of a tool: how it speaks, and a page of its tools.
+/// Size limit of a response other than a tool result: handshake and pages of the tool list.
 const LONGEST: usize = 4 << 20;
-/// Whatever policy grants, a result has no more.
+/// Size limit of a tool result, regardless of policy.
 pub(crate) const LARGEST_RESULT: u64 = 16 << 20;
-/// A result may say what it gives twice, as text and as structure, and text in JSON is longer than it is.
+/// Ratio of message size to output size: a result may contain the output twice (text and structured content),
+/// and JSON escapes enlarge text.
 const WORDINESS: u64 = 4;
 
-/// How messages travel.
+/// Transport of the messages.
 pub(crate) enum Line {
     Stdio(Box<Stdio>),
     Http(Http),
@@ -39,25 +39,25 @@ pub(crate) enum Line {
     Socket(Box<WebSocket>),
 }
 
-/// What both sides take for granted.
+/// Protocol style agreed with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
-    /// They have agreed on a revision at the beginning.
+    /// Both sides agreed on a revision in a handshake.
     Handshake,
-    /// Every request says everything.
+    /// Every request carries the revision and client information.
     Stateless,
 }
 
-/// A conversation that has begun.
+/// Connection to a server after the handshake.
 pub(crate) struct Client {
     line: Line,
     era: Era,
-    /// What it last said of its tools, until it is asked to do something.
+    /// Tool definitions from the last `tools/list`, until the next call.
     listed: Option<Arc<Definitions>>,
 }
 
 impl Client {
-    /// Begins. A server that knows no handshake is spoken to without one.
+    /// Opens a connection. Falls back to the stateless revision if the server has no handshake.
     pub(crate) async fn begin(line: Line, leave: Leave<'_>) -> Result<Client, (McpError, String)> {
         let mut client = Client { line, era: Era::Handshake, listed: None };
         match client.agree(leave).await {
@@ -74,7 +74,7 @@ impl Client {
                 if !KNOWN.contains(&revision) {
                     let revision = tool::visible_line(&tool::shorten(revision, 64));
                     return Err(McpError::Garbled(format!(
-                        "`{revision}` is no known revision of the protocol"
+                        "`{revision}` is not a supported revision of the protocol"
                     )));
                 }
                 if let Line::Http(http) = &mut self.line {
@@ -94,8 +94,8 @@ impl Client {
         self.definitions(leave).await.map(drop)
     }
 
-    /// What its tools are. It is asked before each call: what it said before the last one may hold no more, and a notice of
-    /// that may not have come yet.
+    /// Returns the tool definitions. They are requested before each call: they may have changed since the
+    /// last one, and the notification of a change may not have arrived yet.
     pub(crate) async fn definitions(&mut self, leave: Leave<'_>) -> Result<Arc<Definitions>, McpError> {
         if let Some(listed) = &self.listed {
             return Ok(Arc::clone(listed));
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// The walls it is in.
+    /// Returns the isolation tier of the server process.
     pub(crate) fn tier(&self) -> SandboxTier {
         match &self.line {
             Line::Stdio(stdio) => stdio.tier(),
@@ -154,7 +154,7 @@ impl Client {
         }
     }
 
-    /// Ends the conversation and, where it is ours, the server; what that last said where nobody listens.
+    /// Closes the connection and ends a server process. Returns the end of its standard error.
     pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
         match self.line {
             Line::Stdio(stdio) => stdio.end().await,
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// Asks, and reads an answer of at most so many bytes.
+    /// Sends a request and reads a response of at most `most` bytes.
     async fn ask(
         &mut self,
         method: &str,
@@ -213,7 +213,8 @@ impl Client {
     }
 }
 
-/// A number that nobody can answer before it was asked, and that every program can count to.
+/// Returns a random request id, so that a server cannot answer in advance. At most 52 bits, which JSON
+/// numbers in every language represent exactly.
 fn unforeseen() -> u64 {
     let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
     high >> 12

@@ -1,6 +1,6 @@
-//! What a server says its tools are. It is pinned: a tool that is described in other words, takes other arguments or
-//! promises something else than what was accepted is not called. None of these words reaches a caller unless the
-//! manifest leaves them out and a human has accepted them.
+//! Tool definitions of a server. They are pinned: a tool whose description, arguments or annotations differ
+//! from the accepted ones is not called. A caller sees this text only if the manifest has no own text and the
+//! operator has accepted it.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use tool::canonical;
 use crate::error::McpError;
 use crate::parsed;
 
-/// More tools than this nobody has looked at.
+/// Limit of tools per server, so that an operator can review them.
 const MOST_TOOLS: usize = 1_000;
-/// What all its definitions may have together, in bytes: more is no description of tools.
+/// Size limit of all definitions together.
 const LARGEST: usize = 1 << 20;
-/// Longer names nobody gives.
+/// Length limit of a tool name.
 const LONGEST_NAME: usize = 128;
-/// What is pinned of a definition: everything a caller or a client could act on.
+/// Pinned members of a definition: everything that can influence a caller or client.
 const PARTS: [&str; 5] = ["title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// The tools of a server, by name.
+/// Tool definitions by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Definitions(BTreeMap<String, Value>);
 
 impl Definitions {
-    /// Adds a page of a list.
+    /// Adds a page of `tools/list`.
     pub(crate) fn add(&mut self, page: Value) -> Result<(), McpError> {
         let garbled = |why: &str| McpError::Garbled(why.to_owned());
-        let Value::Array(tools) = page else { return Err(garbled("its list of tools is no list")) };
+        let Value::Array(tools) = page else { return Err(garbled("its list of tools is not an array")) };
         let (mut bytes, mut values) = (0, 0);
         let mut has_room = |parts: &Value| {
             let text = canonical::bytes(parts);
@@ -42,7 +42,7 @@ impl Definitions {
             let Some(Value::String(name)) = tool.get_mut("name").map(Value::take) else {
                 return Err(garbled("a tool without a name"));
             };
-            // A manifest cannot name it, so it cannot be called.
+            // A manifest cannot contain such a name, so the tool cannot be called.
             if !is_name(&name) {
                 continue;
             }
@@ -51,10 +51,10 @@ impl Definitions {
             let parts = Value::Object(parts);
             fits &= has_room(&parts) && self.0.len() < MOST_TOOLS;
             if !fits {
-                return Err(garbled("more tools, or longer words about one, than anybody reads"));
+                return Err(garbled("its tool definitions exceed the size limit"));
             }
             if self.0.insert(name, parts).is_some() {
-                return Err(garbled("two tools of one name"));
+                return Err(garbled("two tools have the same name"));
             }
         }
         Ok(())
@@ -77,7 +77,7 @@ impl Definitions {
     }
 }
 
-/// A name as the protocol wants it.
+/// Returns true for a valid MCP tool name.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain)
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_caller_could_act_on_is_kept_and_two_of_a_name_are_none() {
+    fn pinned_members_are_kept_and_duplicates_refused() {
         let mut found = Definitions::default();
         let tool = |name: &str| json!({"name": name, "description": "d", "inputSchema": {}, "icons": [], "_meta": {}});
         found.add(json!([tool("a"), tool("b")])).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_over_all_pages() {
+    fn definitions_are_bounded_over_all_pages() {
         let page = |from: usize, count: usize, schema: Value| {
             Value::Array(
                 (from..from + count)
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_none_can_be_called_by_is_passed_over() {
+    fn a_tool_with_an_invalid_name_is_skipped() {
         let mut found = Definitions::default();
         let names = [
             "get.a_B-1".to_owned(),

@@ -1,15 +1,15 @@
-//! Server-sent events, taken out of the parts in which they come.
+//! Incremental parser for server-sent events.
 
-/// One event.
+/// Server-sent event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// What kind it is; empty where it does not say.
+    /// Event type; empty if absent.
     pub(crate) name: Vec<u8>,
-    /// What it says.
+    /// Data lines, joined by newlines.
     pub(crate) data: Vec<u8>,
 }
 
-/// The events of a stream, as its parts come. It holds what has come of one that has not ended: whoever feeds it counts that.
+/// Parser state. It buffers an incomplete event without a limit: the caller counts the bytes.
 #[derive(Default)]
 pub(crate) struct Events {
     line: Vec<u8>,
@@ -18,7 +18,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Each event that ends in this part.
+    /// Returns the events that are completed by this part.
     pub(crate) fn take(&mut self, part: &[u8]) -> Vec<Event> {
         let mut all = Vec::new();
         let mut lines = part.split(|byte| *byte == b'\n').peekable();
@@ -50,7 +50,7 @@ impl Events {
             return None;
         }
         let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
-        // Some begin a stream with an event that says nothing.
+        // Some servers begin a stream with an empty event.
         (!data.trim_ascii().is_empty()).then_some(Event { name, data })
     }
 }
@@ -59,7 +59,7 @@ impl Events {
 mod tests {
     use super::*;
 
-    /// Whatever the parts are that it comes in.
+    /// The split into parts does not matter.
     #[test]
     fn events_are_read_line_by_line() {
         let check = |text: &str, expect: &[(&str, &str)]| {

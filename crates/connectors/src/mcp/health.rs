@@ -1,6 +1,6 @@
-//! The call by which a manifest finds out whether its server works. Nobody judges it by itself, so it is one of the
-//! manifest's own commands that only look, it is part of what a person is shown, and it goes to no server that could
-//! change something.
+//! Health check of a server. It is not judged by the policy on its own, so it must be a read-only command of
+//! the same manifest, it is shown in approval requests, and it is not sent to a server process that can
+//! write.
 
 use manifest::{Health, HealthMethod, Manifest, McpSection, OutputForm};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tool::Category;
 use super::answer::{self, Answer};
 use crate::error::McpError;
 
-/// A command that shows whether a server works, and what it must answer.
+/// Health-check command and its expected answer.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthCall {
     pub(crate) command: String,
@@ -17,7 +17,8 @@ pub(crate) struct HealthCall {
 }
 
 impl HealthCall {
-    /// The one that a manifest names, if it is one of its commands and only looks. What else it says was told when it was read.
+    /// Returns the health check of a manifest if it is one of its read-only commands. The manifest loader has
+    /// already reported other forms.
     pub(crate) fn of(manifest: &Manifest, section: &McpSection) -> Option<HealthCall> {
         let Health { method: HealthMethod::ToolCall, command, expected_response } =
             section.health_check.as_ref()?
@@ -32,26 +33,23 @@ impl HealthCall {
         only_looks.then(|| HealthCall { command: command.clone(), expected })
     }
 
-    /// Whether this answer is that of a server that works.
+    /// Checks the answer of a health check.
     pub(crate) fn judge(&self, result: Value) -> Result<(), McpError> {
         let command = &self.command;
         let found = match answer::read(result.clone(), OutputForm::Json)
             .or_else(|_| answer::read(result, OutputForm::Text))?
         {
             Answer::Gave(found) => found,
-            Answer::Complained(_) => return Err(McpError::Unwell(format!("`{command}` did not work"))),
+            Answer::Complained(_) => return Err(McpError::Unwell(format!("`{command}` returned an error"))),
         };
         match self.expected.as_ref().is_none_or(|expected| answer::has(&found, expected)) {
             true => Ok(()),
-            false => Err(McpError::Unwell(format!("`{command}` did not answer as expected"))),
+            false => Err(McpError::Unwell(format!("the answer of `{command}` is not the expected one"))),
         }
     }
 
-    /// For the person who is asked about a call.
+    /// Describes the health check for an approval request.
     pub(crate) fn fact(&self) -> (String, String) {
-        (
-            "first".to_owned(),
-            format!("may call the tool `{}` of the server, to see whether it works", self.command),
-        )
+        ("first".to_owned(), format!("may call the tool `{}` of the server as a health check", self.command))
     }
 }

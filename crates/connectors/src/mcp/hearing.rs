@@ -1,30 +1,30 @@
-//! What a server says while its answer is waited for: that answer, requests of its own, which are answered, and the rest,
-//! which is passed over. It may say a lot of it, but not for ever.
+//! Handles the messages of a server while a response is pending: the response itself, requests of the server,
+//! which are answered, and other messages, which are ignored. The number of messages is limited.
 
 use serde_json::Value;
 
 use super::message::{Awaited, Message, reply};
 use crate::error::McpError;
 
-/// What a server may say before it answers: it may report progress, but not for ever.
+/// Limit of messages before a response. Progress notifications are permitted, but not without end.
 const MOST_MESSAGES: usize = 10_000;
-/// Requests of its own that are answered during one of ours.
+/// Limit of server requests answered while one of ours is pending.
 const MOST_REQUESTS: usize = 64;
 
-/// What has been heard since something was asked.
+/// Message counts since a request was sent.
 pub(crate) struct Hearing {
     awaited: Awaited,
     messages: usize,
     requests: usize,
 }
 
-/// What a message turned out to be.
+/// Meaning of a message.
 pub(crate) enum Heard {
-    /// What was waited for.
+    /// Result of the pending request.
     Answer(Value),
-    /// A request, and what is to be said to it.
+    /// Request of the server, with the reply to send.
     Asked(Value),
-    /// Nothing that matters.
+    /// Message that needs no action.
     Nothing,
 }
 
@@ -33,7 +33,7 @@ impl Hearing {
         Hearing { awaited, messages: 0, requests: 0 }
     }
 
-    /// Takes a message.
+    /// Processes a message.
     pub(crate) async fn take(&mut self, message: Vec<u8>) -> Result<Heard, McpError> {
         self.pass_over()?;
         match Message::read(message, self.awaited).await? {
@@ -47,7 +47,7 @@ impl Hearing {
         }
     }
 
-    /// Takes one that need not be read.
+    /// Counts a message that is ignored.
     pub(crate) fn pass_over(&mut self) -> Result<(), McpError> {
         self.messages += 1;
         match self.messages > MOST_MESSAGES {
@@ -64,7 +64,7 @@ mod tests {
     const AWAITED: Awaited = Awaited { id: 7, most: 100 };
 
     #[tokio::test]
-    async fn a_server_asks_and_tells_only_so_often_before_it_answers() {
+    async fn messages_before_a_response_are_limited() {
         let mut hearing = Hearing::new(AWAITED);
         for n in 0..MOST_REQUESTS + 5 {
             let heard = hearing.take(br#"{"id":"a","method":"ping"}"#.to_vec()).await.unwrap();

@@ -1,5 +1,5 @@
-//! A server on the network, spoken to by streamable HTTP through the gatekeeper: each message is a question, vetted like
-//! any other that leaves the machine. A redirect is not followed.
+//! Streamable HTTP transport through the outbound gateway. Each message is a separate request that the
+//! gateway checks. Redirects are not followed.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use super::events::Events;
 use super::message::{Awaited, Message, answers};
 use crate::error::McpError;
 
-/// What an answer has besides its result: what else the server tells meanwhile.
+/// Allowance for other messages in a response besides the result.
 const BESIDES: u64 = 1 << 20;
 
-/// By whose permit and with which key a message goes out, and until when its answer must have come.
+/// Permit, key and deadline of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Leave<'a> {
     pub(crate) permit: &'a Permit,
@@ -24,20 +24,20 @@ pub(crate) struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// A short form of what a server says in place of a kind of content. The key is looked for first: in what is cut or
-    /// written in other letters it is not found.
+    /// Shortens text of the server for an error message. The key is masked first, because it would not be
+    /// recognised after the text is shortened or escaped.
     pub(crate) fn shown(&self, said: &str) -> String {
         let masked = self.credential.and_then(|credential| credential.masked(said));
         visible_line(&shorten(masked.as_deref().unwrap_or(said), 64))
     }
 }
 
-/// A server and what it has to be told of the conversation so far.
+/// Endpoint and session of a connection.
 pub(crate) struct Http {
     gatekeeper: Gatekeeper,
     url: String,
     session: Option<String>,
-    /// The revision that was agreed on, once one was.
+    /// Protocol revision, once agreed.
     pub(crate) revision: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Http {
         Http { gatekeeper: gatekeeper.clone(), url: url.to_owned(), session: None, revision: None }
     }
 
-    /// Asks, and reads the answer to that.
+    /// Sends a request and reads its response.
     pub(crate) async fn ask(
         &mut self,
         awaited: Awaited,
@@ -62,12 +62,12 @@ impl Http {
                 return answer.map_err(|(code, message)| McpError::Refused { code, message });
             }
         }
-        Err(McpError::Garbled("no answer to what was asked".to_owned()))
+        Err(McpError::Garbled("the response to the request is missing".to_owned()))
     }
 
-    /// Tells it something that has no answer.
+    /// Sends a notification.
     pub(crate) async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        // A notice has no number, so nothing is an answer to it.
+        // A notification has no id, so no response can match.
         self.post(notice, Awaited { id: u64::MAX, most: 0 }, leave).await.map(drop)
     }
 
@@ -81,7 +81,7 @@ impl Http {
             ("content-type", "application/json".to_owned()),
             ("accept", "application/json, text/event-stream".to_owned()),
         ];
-        // The revision that needs no handshake says in headers what is asked for, so that a gateway need not read on.
+        // Headers of the stateless revision, which let a gateway route a message without parsing its body.
         if let Some(revision) = &self.revision {
             headers.push(("mcp-protocol-version", revision.clone()));
             let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
@@ -101,9 +101,11 @@ impl Http {
         let answer = self.gatekeeper.converse(leave.permit, &question, caps, &mut is_answered).await?;
         match answer.status {
             200..=299 => {}
-            // Errors of the protocol may come with a status of their own.
+            // A JSON-RPC error may come with this status.
             400 if answers(&answer.body, awaited.id) => {}
-            404 if self.session.is_some() => return Err(McpError::Lost("it forgot the session".to_owned())),
+            404 if self.session.is_some() => {
+                return Err(McpError::Lost("the server ended the session".to_owned()));
+            }
             other => return Err(McpError::Status(other)),
         }
         self.session = answer.mcp_session.clone().or(self.session.take());
@@ -111,10 +113,10 @@ impl Http {
     }
 }
 
-/// The messages of an answer: one as JSON, or each as an event.
+/// Splits a response body into messages: one JSON document, or server-sent events.
 fn messages(answer: Answer, leave: Leave<'_>) -> Result<Vec<Vec<u8>>, McpError> {
     if !answer.codings.is_empty() {
-        return Err(McpError::Garbled("it is packed, which nobody asked for".to_owned()));
+        return Err(McpError::Garbled("it has a content encoding that was not requested".to_owned()));
     }
     let said = answer.content_type.as_deref().unwrap_or_default();
     let kind = said.to_ascii_lowercase();
@@ -126,6 +128,6 @@ fn messages(answer: Answer, leave: Leave<'_>) -> Result<Vec<Vec<u8>>, McpError> 
             all.extend(events.take(b"\n\n"));
             Ok(all.into_iter().map(|event| event.data).collect())
         }
-        _ => Err(McpError::Garbled(format!("`{}` is no form of an answer", leave.shown(said)))),
+        _ => Err(McpError::Garbled(format!("unsupported content type `{}`", leave.shown(said)))),
     }
 }

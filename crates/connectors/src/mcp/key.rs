@@ -1,5 +1,5 @@
-//! The key that a server on the network wants. Its manifest says which, by name; the settings say for which host that key
-//! is and where it is kept. Where the two do not agree, or the key is not there, nothing is sent.
+//! Key of a server on the network. The manifest names the key; the settings define its host and where it is
+//! stored. If the hosts differ or the key is missing, nothing is sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use serde_json::{Map, Value};
 use tool::{Failure, FailureKind};
 use url::Url;
 
-/// A key of the settings.
+/// Key in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostKey {
-    /// The one host that gets it.
+    /// Only host that receives the key.
     pub host: String,
-    /// Where it is kept.
+    /// Locations of the key.
     pub places: KeyPlaces,
 }
 
-/// The keys of the settings, by name.
+/// Keys of the settings by name.
 pub type HostKeys = HashMap<String, HostKey>;
 
-/// A key that a manifest names, and the address that gets it.
+/// Key that a manifest names, with the URL that receives it.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerKey {
     name: String,
@@ -34,7 +34,7 @@ pub(crate) struct ServerKey {
 }
 
 impl ServerKey {
-    /// The one that a manifest wants for its server, or why no key can be sent like that.
+    /// Resolves the key of a manifest. The error states why a key cannot be sent in this form.
     pub(crate) fn of(wish: &KeyWish, url: &str, keys: &HostKeys) -> Result<ServerKey, String> {
         sendable(wish)?;
         let host = Url::parse(url).ok().and_then(|url| Some(url.host()?.to_string()));
@@ -42,30 +42,30 @@ impl ServerKey {
             name: wish.name.clone(),
             header: wish.header.clone(),
             url: url.to_owned(),
-            host: host.ok_or("its address has no host")?,
+            host: host.ok_or("its URL has no host")?,
             known: keys.get(&wish.name).cloned(),
         })
     }
 
-    /// The key, for its server alone. It is looked for anew each time, so that a new one counts at once.
-    /// A keychain waits for its owner, and a call does not wait for longer than it may.
+    /// Reads the key. It is read again for each call, so that a new key takes effect immediately. A keychain
+    /// may wait for its user, so the deadline of the call applies.
     pub(crate) async fn credential(self: Arc<Self>, deadline: Instant) -> Result<Credential, Failure> {
         let failed = |kind, why| Err(Failure::new(kind, why));
         let found = tokio::task::spawn_blocking(move || self.find());
         match tokio::time::timeout_at(deadline.into(), found).await {
             Ok(Ok(found)) => found,
-            Ok(Err(_)) => failed(FailureKind::Crashed, "looking for the key failed"),
-            Err(_) => failed(FailureKind::TimedOut, "nothing was sent: the key was not there in time"),
+            Ok(Err(_)) => failed(FailureKind::Crashed, "reading the key failed"),
+            Err(_) => failed(FailureKind::TimedOut, "nothing was sent: reading the key timed out"),
         }
     }
 
-    /// The same on a thread that may block.
+    /// Reads the key. Blocking.
     fn find(&self) -> Result<Credential, Failure> {
-        let key = self.known()?.places.find().map_err(|why| self.missing("is not there", why))?;
+        let key = self.known()?.places.find().map_err(|why| self.missing("was not found", why))?;
         Credential::new(key, &self.url, self.header.as_deref()).map_err(Failure::from)
     }
 
-    /// Whether there could be one, without looking for it: to look may ask its owner, and leaves no record.
+    /// Checks the settings without reading the key: reading it may prompt the user and is not recorded.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.known().map(drop)
     }
@@ -75,7 +75,7 @@ impl ServerKey {
         Failure::new(FailureKind::NotFound, message).hint(hint)
     }
 
-    /// What the settings say of it, if that is for this host.
+    /// Returns the key in the settings if it is for this host.
     fn known(&self) -> Result<&HostKey, Failure> {
         let ServerKey { name, host, .. } = self;
         let Some(known) = &self.known else {
@@ -85,14 +85,13 @@ impl ServerKey {
         if known.host != *host {
             let message =
                 format!("nothing was sent: the key `{name}` is for `{}`, not for `{host}`", known.host);
-            let hint =
-                "the manifest names the address, `keys` in sinew.yaml whose key it is: they must agree";
+            let hint = "the URL in the manifest and the host of the key in sinew.yaml (`keys`) must agree";
             return Err(Failure::new(FailureKind::Denied, message).hint(hint));
         }
         Ok(known)
     }
 
-    /// For the person who is asked.
+    /// Describes the key for an approval request.
     pub(crate) fn told(&self) -> String {
         let how = match &self.header {
             None => "as a bearer token".to_owned(),
@@ -102,17 +101,17 @@ impl ServerKey {
     }
 }
 
-/// Whether a key can be sent as a manifest wants it.
+/// Checks that the header of a manifest may carry a key.
 pub(crate) fn sendable(wish: &KeyWish) -> Result<(), String> {
     match &wish.header {
         Some(header) if !outbound::may_carry_key(header) => {
-            Err(format!("no key is sent in the header `{header}`, by which messages are told apart"))
+            Err(format!("a key cannot be sent in the header `{header}`, which controls the protocol"))
         }
         _ => Ok(()),
     }
 }
 
-/// What a server says, without the key where it repeats it: what it says is shown, kept and compared.
+/// Masks the key in a message of the server, which is displayed, stored and compared.
 pub(crate) fn mask(said: Value, credential: &Credential) -> Value {
     let text = |text: String| credential.masked(&text).unwrap_or(text);
     match said {

@@ -1,5 +1,5 @@
-//! The messages of JSON-RPC, as far as a client has to tell them apart. What a server sends is a stranger's text: of what
-//! was not waited for nothing is read but what it is, and the answer becomes a value only where it is small enough.
+//! JSON-RPC messages of a server. The text is untrusted: a message that is not awaited is only classified,
+//! and a result is parsed into a value only if it is within the limits.
 
 use std::borrow::Cow;
 
@@ -10,34 +10,34 @@ use serde_json::{Value, json};
 use crate::error::McpError;
 use crate::parsed::{self, Unfit};
 
-/// What a server sent.
+/// Message from a server.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Message {
-    /// The answer that was waited for.
+    /// Response to the pending request.
     Answer(Result<Value, (i64, String)>),
-    /// A request of its own, which has to be answered.
+    /// Request of the server, which needs a reply.
     Request(Value, String),
-    /// Something else it tells, or an answer that nobody waits for.
+    /// Notification, or a response to another request.
     Other,
 }
 
-/// The request whose answer is waited for, and how many bytes its result may have.
+/// Pending request: its id and the size limit of its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
     pub(crate) id: u64,
     pub(crate) most: usize,
 }
 
-/// Longer words of an error than these are not handed on.
+/// Length limit of an error message in a failure.
 const LONGEST_WORDS: usize = 600;
-/// A longer error is not even read.
+/// Size limit of an error object. A larger one is not parsed.
 const LONGEST_ERROR: usize = 64 * 1024;
-/// A longer number of a request is none that is meant to be answered.
+/// Length limit of a request id. A request with a longer one is ignored.
 const LONGEST_ID: usize = 256;
-/// What is longer is read on a thread where nobody waits for another's turn.
+/// Size above which a message is parsed on the blocking pool, so that it does not stall other connections.
 const AT_ONCE: usize = 64 * 1024;
 
-/// A message, nothing in it read that need not be.
+/// Message with unparsed members.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -50,19 +50,19 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A result may be `null`, and is one all the same.
+/// Keeps a `null` member as present: `null` is a valid result.
 fn as_it_is<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
 impl Message {
-    /// Reads a message, a long one elsewhere than on the thread that everybody's messages come by.
+    /// Parses a message, a large one on the blocking pool.
     pub(crate) async fn read(bytes: Vec<u8>, awaited: Awaited) -> Result<Message, McpError> {
         if bytes.len() <= AT_ONCE {
             return Message::parse(&bytes, awaited);
         }
         let parsed = tokio::task::spawn_blocking(move || Message::parse(&bytes, awaited));
-        parsed.await.unwrap_or_else(|_| Err(McpError::Garbled("it could not be read".to_owned())))
+        parsed.await.unwrap_or_else(|_| Err(McpError::Garbled("it could not be parsed".to_owned())))
     }
 
     pub(crate) fn parse(bytes: &[u8], awaited: Awaited) -> Result<Message, McpError> {
@@ -80,12 +80,12 @@ impl Message {
             (None, Some((_, Some(_))), Some(_), None) | (None, Some((_, Some(_))), None, Some(_)) => {
                 Message::Other
             }
-            _ => return Err(garbled("neither an answer nor a request")),
+            _ => return Err(garbled("neither a response nor a request")),
         })
     }
 }
 
-/// Whether a message is the answer to a request.
+/// Returns true if a message is the response to this request.
 pub(crate) fn answers(bytes: &[u8], id: u64) -> bool {
     envelope(bytes).is_ok_and(|one| {
         let is_its = one.id.is_some_and(|given| given.get().parse() == Ok(id));
@@ -94,7 +94,7 @@ pub(crate) fn answers(bytes: &[u8], id: u64) -> bool {
 }
 
 fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, McpError> {
-    // A list of four would be read as the four fields.
+    // Serde would read an array of four as the four fields.
     match bytes.trim_ascii_start().first() {
         Some(b'{') => serde_json::from_slice(bytes).map_err(|_| garbled("not a message")),
         _ => Err(garbled("not a message")),
@@ -131,7 +131,7 @@ fn words_of(error: &RawValue) -> (i64, String) {
     (error.get("code").and_then(Value::as_i64).unwrap_or_default(), message)
 }
 
-/// What is said to a request of the server: Sinew lends it no model, no folder and no person.
+/// Builds the reply to a request of the server. Sampling, roots and elicitation are not supported.
 pub(crate) fn reply(id: &Value, method: &str) -> Value {
     match method {
         "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
@@ -148,7 +148,7 @@ mod tests {
     const AWAITED: Awaited = Awaited { id: 7, most: 1000 };
 
     #[test]
-    fn messages_are_told_apart_and_anything_else_is_none() {
+    fn messages_are_classified_and_others_refused() {
         let check = |text: &str, expect: Option<Message>| {
             assert_eq!(Message::parse(text.as_bytes(), AWAITED).ok(), expect, "{text}");
         };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_waited_for_is_read_and_only_if_it_is_small() {
+    fn only_the_awaited_result_is_parsed_within_limits() {
         let is_too_much = |text: &str| {
             let error = Message::parse(text.as_bytes(), AWAITED).err();
             matches!(error, Some(McpError::TooLong(1000) | McpError::TooMany(_)))
@@ -190,7 +190,7 @@ mod tests {
         let zeros = format!(r#"{{"id":7,"result":[{}0]}}"#, "0,".repeat(parsed::MOST_VALUES));
         let error = Message::parse(zeros.as_bytes(), Awaited { id: 7, most: usize::MAX });
         assert!(matches!(error, Err(McpError::TooMany(_))), "{error:?}");
-        // Deeper than a value may be nested: whoever made one of it would say so.
+        // Nested too deeply for a value: parsing it would fail.
         let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
         for passed_over in [
             format!(r#"{{"id":8,"result":{deep}}}"#),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_known_by_its_number() {
+    fn a_response_is_matched_by_its_id() {
         assert!(answers(br#"{"id":7,"result":null}"#, 7) && answers(br#"{"id":7,"error":{}}"#, 7));
         for other in [
             r#"{"id":8,"result":1}"#,

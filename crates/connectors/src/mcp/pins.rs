@@ -1,7 +1,8 @@
-//! What of a server was accepted, and what it says now. The first it ever says is taken: a human has accepted the program
-//! that says it. From then on another definition of a tool stops that tool, and is kept aside for a human to look at.
+//! Pinned tool definitions of a server (trust on first use). The first definitions are accepted, because the
+//! operator has accepted the server itself. A tool whose definition differs later is not called, and the new
+//! definition is stored for the operator's review.
 //!
-//! What cannot be read, or cannot be kept, is not taken for nothing: no tool of that server is called.
+//! Pins that cannot be read or stored are an error: no tool of that server is called.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use tool::{Failure, FailureKind};
 use super::definitions::Definitions;
 use super::upstreams::Upstreams;
 
-/// What holds for one server.
+/// Pins of one server.
 #[derive(Debug)]
 pub(crate) struct Pins {
     upstreams: Option<Upstreams>,
@@ -23,21 +24,21 @@ pub(crate) struct Pins {
 #[derive(Debug)]
 struct State {
     held: Held,
-    /// What the server said when that was last noted.
+    /// Definitions that were last compared and stored.
     noted: Option<Arc<Definitions>>,
 }
 
 #[derive(Debug)]
 enum Held {
-    /// It has not said anything yet.
+    /// The server has not listed its tools yet.
     Nothing,
     Known(Arc<Definitions>),
-    /// Something was accepted, and nobody can say what.
+    /// Pins exist but cannot be read, with the reason.
     Unreadable(String),
 }
 
 impl Pins {
-    /// Those of the server of this manifest. Its id is a name that a file can have.
+    /// Loads the pins of the server of a manifest. The id is a valid file name.
     pub(crate) fn of(upstreams: Option<&Upstreams>, id: &str) -> Pins {
         let held = match upstreams.map_or(Ok(None), |upstreams| upstreams.of(id)) {
             Ok(None) => Held::Nothing,
@@ -51,23 +52,24 @@ impl Pins {
         Pins { upstreams: upstreams.cloned(), id: id.to_owned(), state }
     }
 
-    /// What a tool is, as far as that is known: `null` where the server has none of that name.
+    /// Returns the pinned definition of a tool: `None` without pins, `null` if the server has no such tool.
     pub(crate) fn of_tool(&self, tool: &str) -> Option<Value> {
         match &self.state().held {
             Held::Nothing => None,
-            // That it had no such tool was accepted too: one that it adds later is asked about.
+            // The absence of a tool is pinned too: a tool added later needs approval.
             Held::Known(known) => Some(known.get(tool).cloned().unwrap_or_default()),
-            // Not what was accepted before, whatever that was.
+            // Differs from every accepted definition, so that a reload reports a change.
             Held::Unreadable(why) => Some(json!({"unreadable": why})),
         }
     }
 
-    /// Whether there is nothing to be noted of what a server says.
+    /// Returns true if these definitions have already been noted.
     pub(crate) fn has_noted(&self, said: &Arc<Definitions>) -> bool {
         self.state().noted.as_ref().is_some_and(|noted| noted == said)
     }
 
-    /// Takes note of what a server says. Blocks on the disk. What it says first counts once it is kept.
+    /// Compares the definitions with the pins and stores what is new. The first definitions apply only once
+    /// they are stored. Blocking.
     pub(crate) fn note(&self, said: &Arc<Definitions>) -> Result<(), Failure> {
         let mut state = self.state();
         match &state.held {
@@ -83,7 +85,7 @@ impl Pins {
                     false => self.keep(|upstreams, id| upstreams.keep_newer(id, &said.to_bytes())),
                 };
                 if let Err(error) = kept {
-                    tracing::warn!(%error, server = self.id, "what a server says now cannot be kept for a human");
+                    tracing::warn!(%error, server = self.id, "changed tool definitions cannot be stored for review");
                     return Ok(());
                 }
             }
@@ -92,7 +94,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Whether a tool is what was accepted.
+    /// Checks that the definition of a tool is the accepted one.
     pub(crate) fn holds(&self, tool: &str, said: &Definitions) -> Result<(), Failure> {
         let Some(now) = said.get(tool) else {
             let names: Vec<&str> = said.names().collect();
@@ -103,7 +105,7 @@ impl Pins {
                 "a server lacks a tool of its manifest"
             );
             let message = format!("the server of `{}` has no tool `{tool}`", self.id);
-            let hint = format!("it has {} others; the daemon's log names them", names.len());
+            let hint = format!("it has {} other tools; the daemon's log lists them", names.len());
             return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
         };
         match &self.state().held {
@@ -111,9 +113,9 @@ impl Pins {
             Held::Unreadable(why) => Err(self.unreadable(why)),
             Held::Known(_) | Held::Nothing => {
                 let message =
-                    format!("the server of `{}` defines `{tool}` in another way than was accepted", self.id);
+                    format!("the server of `{}` now defines `{tool}` differently than accepted", self.id);
                 Err(Failure::new(FailureKind::Conflict, message)
-                    .hint("nothing was run; `sinew reload --accept` shows the difference and takes it"))
+                    .hint("nothing was run; `sinew reload --accept` shows the difference and accepts it"))
             }
         }
     }
@@ -123,22 +125,22 @@ impl Pins {
     }
 
     fn unreadable(&self, why: &str) -> Failure {
-        let message = format!("what was accepted of the server of `{}` cannot be read: {why}", self.id);
+        let message = format!("the pinned definitions of the server of `{}` cannot be read: {why}", self.id);
         let place = self.upstreams.as_ref().map(|upstreams| upstreams.place(&self.id)).unwrap_or_default();
         let place = place.display();
         Failure::new(FailureKind::Conflict, message).hint(format!(
-            "nothing was run; remove `{place}`, then `sinew reload --accept`: what the server says next is taken"
+            "nothing was run; remove `{place}`, then run `sinew reload --accept` to pin its tools again"
         ))
     }
 
     fn unkept(&self, error: &io::Error) -> Failure {
-        let message = format!("what the server of `{}` says of its tools cannot be kept: {error}", self.id);
+        let message = format!("the tools of the server of `{}` cannot be pinned: {error}", self.id);
         Failure::new(FailureKind::Conflict, message)
-            .hint("nothing was run: without it nobody could tell when the server changes its tools")
+            .hint("nothing was run: without stored definitions, later changes could not be detected")
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A value is put in whole, so a panic elsewhere cannot have broken it.
+        // Values are replaced as a whole, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_is_kept_and_another_stops_the_tool_until_it_is_taken() {
+    fn a_changed_definition_stops_the_tool_until_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let of = |taking| Upstreams::at(folder.path().join("u"), taking);
         let first = Pins::of(Some(&of(Taking::Accepted)), "s");
@@ -165,7 +167,7 @@ mod tests {
         assert!(first.holds("t", &said("one")).is_ok());
         assert_eq!(first.holds("t", &said("two")).unwrap_err().kind, FailureKind::Conflict);
         assert_eq!(first.holds("x", &said("one")).unwrap_err().kind, FailureKind::NotFound);
-        // After a restart, and whoever is about to be asked sees the other.
+        // After a restart the accepted definition applies; the reload sees the newer one.
         first.note(&said("two")).unwrap();
         let again = Pins::of(Some(&of(Taking::Accepted)), "s");
         assert!(again.holds("t", &said("one")).is_ok() && again.holds("t", &said("two")).is_err());
@@ -173,12 +175,12 @@ mod tests {
         assert_eq!(newest.of_tool("t"), Some(json!({"description": "two"})));
         again.note(&said("one")).unwrap();
         let newest = Pins::of(Some(&of(Taking::Newest)), "s");
-        assert_eq!(newest.of_tool("t"), Some(json!({"description": "one"})), "it took that back");
-        assert_eq!(newest.of_tool("x"), Some(Value::Null), "that it has no such tool is known");
+        assert_eq!(newest.of_tool("t"), Some(json!({"description": "one"})), "the change was reverted");
+        assert_eq!(newest.of_tool("x"), Some(Value::Null), "the absence of a tool is known");
     }
 
     #[test]
-    fn what_cannot_be_read_or_kept_is_not_taken_for_nothing() {
+    fn unreadable_or_unstored_pins_stop_all_tools() {
         let folder = tempfile::tempdir().unwrap();
         let upstreams = Upstreams::at(folder.path().join("u"), Taking::Accepted);
         std::fs::create_dir(folder.path().join("u")).unwrap();
@@ -187,27 +189,27 @@ mod tests {
         assert_eq!(broken.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
         let refused = broken.holds("t", &said("one")).unwrap_err();
         assert!(refused.hint.unwrap().contains("sinew reload --accept"));
-        assert_ne!(broken.of_tool("t"), None, "a reload shows that it is not what it was");
-        // A folder in the place of the file cannot be read either; a file in the place of the folder takes no pin.
+        assert_ne!(broken.of_tool("t"), None, "a reload reports the change");
+        // A folder in place of the file is unreadable; a file in place of the folder cannot store a pin.
         std::fs::create_dir(upstreams.place("d")).unwrap();
         assert!(Pins::of(Some(&upstreams), "d").note(&said("one")).is_err());
         let nowhere = Upstreams::at(upstreams.place("s").join("u"), Taking::Accepted);
         let unkept = Pins::of(Some(&nowhere), "x");
         assert_eq!(unkept.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
-        assert!(unkept.holds("t", &said("one")).is_err(), "what is not kept does not hold");
+        assert!(unkept.holds("t", &said("one")).is_err(), "a definition that is not stored does not apply");
     }
 
     #[test]
-    fn the_first_word_counts_once_it_is_sealed() {
+    fn the_first_definition_applies_once_sealed() {
         let folder = tempfile::tempdir().unwrap();
         let refusing = Upstreams::at(folder.path().join("u"), Taking::Accepted)
             .sealed_by(Arc::new(|_, _| Err(io::Error::other("no seal"))));
         let pins = Pins::of(Some(&refusing), "s");
         assert_eq!(pins.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
         assert!(pins.holds("t", &said("one")).is_err());
-        // What was sealed holds, whatever became of the other file.
+        // The sealed copy takes precedence over the other file.
         let copy = folder.path().join("copy");
-        document::replace_private(&copy.join("s.json"), &said("one").to_bytes()).unwrap();
+        strict_yaml::replace_private(&copy.join("s.json"), &said("one").to_bytes()).unwrap();
         std::fs::write(refusing.place("s"), said("two").to_bytes()).unwrap();
         let copied =
             Pins::of(Some(&Upstreams::at(folder.path().join("u"), Taking::Accepted).as_copied(copy)), "s");

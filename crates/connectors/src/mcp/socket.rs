@@ -1,7 +1,7 @@
-//! A server on the network, spoken to by a web socket as the official library did until its second version: the
-//! subprotocol `mcp`, and one message in each text.
+//! WebSocket transport, as in the official SDK until its second version: subprotocol `mcp`, one message per
+//! text frame.
 //!
-//! A conversation lives for one call: a socket that stays open belongs to the permit it was opened by.
+//! A connection lives for one call, because an open socket is bound to the permit that opened it.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::http::Leave;
 use super::message::Awaited;
 use crate::error::McpError;
 
-/// By this name it is asked for.
+/// WebSocket subprotocol.
 const PROTOCOL: &str = "mcp";
-/// What a server may say beside its answer, in bytes.
+/// Allowance for other messages besides the result, in bytes.
 const BESIDES: u64 = 1 << 20;
-/// No message is larger, whatever was asked.
+/// Size limit of any message.
 const LARGEST: u64 = LARGEST_RESULT + BESIDES;
-/// What saying goodbye may take.
+/// Timeout of the closing handshake.
 const TIME_TO_PART: Duration = Duration::from_secs(1);
 
-/// A server, and the socket once it is open.
+/// WebSocket endpoint, with the socket once it is open.
 pub(crate) struct WebSocket {
     gatekeeper: Gatekeeper,
     url: String,
@@ -35,7 +35,7 @@ impl WebSocket {
         WebSocket { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
     }
 
-    /// Asks, and waits for the answer to that. What else it says meanwhile is answered or passed over.
+    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
     pub(crate) async fn ask(
         &mut self,
         awaited: Awaited,
@@ -50,7 +50,7 @@ impl WebSocket {
         let mut hearing = Hearing::new(awaited);
         loop {
             let text = socket.next().await?;
-            let text = text.ok_or_else(|| McpError::Lost("it closed its web socket".to_owned()))?;
+            let text = text.ok_or_else(|| McpError::Lost("the server closed the WebSocket".to_owned()))?;
             match hearing.take(text).await? {
                 Heard::Answer(answer) => return Ok(answer),
                 Heard::Asked(reply) => socket.send(reply.to_string()).await?,
@@ -59,12 +59,12 @@ impl WebSocket {
         }
     }
 
-    /// Tells it something that has no answer.
+    /// Sends a notification.
     pub(crate) async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
         Ok(self.socket(leave).await?.send(notice.to_string()).await?)
     }
 
-    /// Ends the conversation.
+    /// Closes the connection.
     pub(crate) async fn end(self) {
         if let Some(socket) = self.open {
             let _ = tokio::time::timeout(TIME_TO_PART, socket.close()).await;
@@ -85,7 +85,7 @@ impl WebSocket {
     }
 }
 
-/// So many bytes, or as many as policy lets come from the network at once.
+/// Limits a size to the response size that the policy permits.
 fn within(leave: Leave<'_>, bytes: u64) -> u64 {
     leave.permit.max_response_bytes().unwrap_or(bytes).min(bytes)
 }

@@ -1,7 +1,8 @@
-//! A server on the network, spoken to as servers were until 2025: one stream of events comes from it, and what it is told is
-//! posted to an address that the stream names first. That address is the server's own, or it is not believed.
+//! HTTP transport with server-sent events (revision 2024-11-05): the server sends messages on one event
+//! stream, and the client posts messages to an endpoint that the first event names. The endpoint must have
+//! the server's origin.
 //!
-//! A conversation lives for one call: a stream that stays open belongs to the permit it was opened by.
+//! A connection lives for one call, because an open stream is bound to the permit that opened it.
 
 use std::collections::VecDeque;
 
@@ -15,29 +16,29 @@ use super::http::Leave;
 use super::message::Awaited;
 use crate::error::McpError;
 
-/// What a server may say beside its answer, in bytes.
+/// Allowance for other messages besides the result, in bytes.
 const BESIDES: usize = 1 << 20;
-/// What it says to something that is posted is not read.
+/// Size limit of the response to a POST, which is ignored.
 const NO_WORDS: u64 = 64 * 1024;
-/// The first event names an address; more than this is none.
+/// Length limit of the endpoint in the first event.
 const LONGEST_ADDRESS: usize = 2048;
 
-/// A server and the stream of what it says.
+/// Server with its event stream.
 pub(crate) struct Sse {
     gatekeeper: Gatekeeper,
     url: String,
     open: Option<Open>,
 }
 
-/// A stream that has begun.
+/// Open event stream.
 struct Open {
     stream: Stream,
     events: Events,
-    /// Those that have come and were not looked at.
+    /// Events received but not processed yet.
     come: VecDeque<Event>,
-    /// The bytes that have come since it was last asked.
+    /// Bytes received since the last request.
     heard: usize,
-    /// Where it is told something.
+    /// URL for messages to the server.
     endpoint: String,
 }
 
@@ -46,7 +47,7 @@ impl Sse {
         Sse { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
     }
 
-    /// Asks, and waits for the answer to that. What else it says meanwhile is answered or passed over.
+    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
     pub(crate) async fn ask(
         &mut self,
         awaited: Awaited,
@@ -57,7 +58,7 @@ impl Sse {
         let longest = awaited.most.saturating_add(BESIDES);
         let mut hearing = Hearing::new(awaited);
         loop {
-            let Some(open) = &mut self.open else { return Err(lost("its stream was never opened")) };
+            let Some(open) = &mut self.open else { return Err(lost("its event stream is not open")) };
             let event = open.next(longest).await?;
             if !matches!(event.name.as_slice(), b"" | b"message") {
                 hearing.pass_over()?;
@@ -71,7 +72,7 @@ impl Sse {
         }
     }
 
-    /// Tells it something. What it answers to it, if anything, comes by the stream.
+    /// Sends a message. A response arrives on the event stream.
     pub(crate) async fn tell(&mut self, message: &Value, leave: Leave<'_>) -> Result<(), McpError> {
         match &mut self.open {
             Some(open) => open.heard = 0,
@@ -80,7 +81,7 @@ impl Sse {
         self.post(message, leave).await
     }
 
-    /// Opens the stream, and reads where the server wants to be told something.
+    /// Opens the event stream and reads the endpoint for messages.
     async fn listen(&self, leave: Leave<'_>) -> Result<Open, McpError> {
         let question = Question { credential: leave.credential.cloned(), ..Question::get(&self.url) };
         let question = question.header("accept", "text/event-stream");
@@ -91,7 +92,7 @@ impl Sse {
         let said = stream.content_type.clone().unwrap_or_default();
         let kind = said.to_ascii_lowercase();
         if kind.split(';').next().unwrap_or_default().trim() != "text/event-stream" {
-            return Err(McpError::Garbled(format!("`{}` is no stream of events", leave.shown(&said))));
+            return Err(McpError::Garbled(format!("`{}` is not an event stream", leave.shown(&said))));
         }
         let mut open = Open {
             stream,
@@ -106,13 +107,13 @@ impl Sse {
     }
 
     async fn post(&self, message: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        let Some(open) = &self.open else { return Err(lost("its stream was never opened")) };
+        let Some(open) = &self.open else { return Err(lost("its event stream is not open")) };
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
         let (url, credential) = (open.endpoint.clone(), leave.credential.cloned());
         let question = Question { url, method: Method::Post, headers, body, credential };
         let caps = Caps { body_bytes: NO_WORDS, deadline: leave.deadline };
-        // Whatever it says to that, it was taken or not by its status.
+        // The status alone shows whether the message was accepted.
         let mut is_enough = |_: &[u8]| true;
         let answer = self.gatekeeper.converse(leave.permit, &question, caps, &mut is_enough).await?;
         match answer.status {
@@ -123,13 +124,13 @@ impl Sse {
 }
 
 impl Open {
-    /// The next event, of which at most so many bytes may come.
+    /// Returns the next event. At most `longest` bytes may arrive since the last request.
     async fn next(&mut self, longest: usize) -> Result<Event, McpError> {
         loop {
             if let Some(event) = self.come.pop_front() {
                 return Ok(event);
             }
-            let part = self.stream.next().await?.ok_or_else(|| lost("it closed its stream"))?;
+            let part = self.stream.next().await?.ok_or_else(|| lost("the server closed the event stream"))?;
             self.heard = self.heard.saturating_add(part.len());
             if self.heard > longest {
                 return Err(McpError::TooLong(longest));
@@ -139,17 +140,17 @@ impl Open {
     }
 }
 
-/// Where a server wants to be told something: an address of its own, or none.
+/// Resolves the endpoint for messages, which must have the origin of the server.
 fn endpoint(server: &str, first: &Event) -> Result<String, McpError> {
     let garbled = |why: &str| McpError::Garbled(why.to_owned());
     if first.name != b"endpoint" || first.data.len() > LONGEST_ADDRESS {
         return Err(garbled("its stream does not begin with an endpoint"));
     }
-    let server = Url::parse(server).map_err(|_| garbled("its own address is none"))?;
+    let server = Url::parse(server).map_err(|_| garbled("its URL is invalid"))?;
     let named = std::str::from_utf8(&first.data).ok().and_then(|text| server.join(text.trim()).ok());
     match named {
         Some(named) if named.origin() == server.origin() => Ok(named.into()),
-        _ => Err(garbled("its endpoint is not at its own address")),
+        _ => Err(garbled("its endpoint has a different origin")),
     }
 }
 
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_told_something_at_its_own_address_only() {
+    fn the_endpoint_must_have_the_origin_of_the_server() {
         let check = |name: &str, data: &str, expect: Option<&str>| {
             let first = Event { name: name.into(), data: data.into() };
             let found = endpoint("http://127.0.0.1:8000/sse", &first);

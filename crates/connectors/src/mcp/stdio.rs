@@ -1,4 +1,4 @@
-//! A server behind walls, spoken to by lines on its standard input and output.
+//! Stdio transport: a sandboxed server process with one message per line.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,29 +15,29 @@ use super::hearing::{Heard, Hearing};
 use super::message::Awaited;
 use crate::error::McpError;
 
-/// What a message has besides its result.
+/// Allowance for the message around a result.
 const ENVELOPE: usize = 64 * 1024;
-/// The bytes of what a server may say before it answers, beside that.
+/// Limit of bytes before a response, besides the response itself.
 const MOST_BYTES: usize = 64 << 20;
-/// And those between its lines.
+/// Limit of whitespace bytes between lines.
 const MOST_BLANK: usize = 1 << 20;
-/// What the last of it may take to be read, once nobody writes any more.
+/// Timeout for reading the rest of standard error after the process has ended.
 const TIME_TO_LISTEN: Duration = Duration::from_secs(5);
-/// What is kept of what it writes to its standard error.
+/// Number of bytes kept from the end of standard error.
 const TAIL: usize = 2 * 1024;
 
-/// A server that runs.
+/// Running server process.
 pub(crate) struct Stdio {
     served: Served,
     input: pipe::Sender,
     output: BufReader<pipe::Receiver>,
-    /// What has come of a line.
+    /// Start of an incomplete line.
     partial: Vec<u8>,
-    /// The bytes that have come since it was last asked, and those that said nothing.
+    /// Bytes and whitespace bytes received since the last request.
     heard: usize,
     blank: usize,
     said: Arc<Mutex<VecDeque<u8>>>,
-    /// Reads its standard error, and ends with it.
+    /// Task that reads standard error until it closes.
     listening: JoinSet<()>,
 }
 
@@ -60,18 +60,18 @@ impl Stdio {
         self.served.is_alive()
     }
 
-    /// Ends it; what it left behind is set aside before this comes back. With it comes the end of what it wrote to its
-    /// standard error, fit to be shown.
+    /// Ends the process and waits for the post-run cleanup. Returns the end of its standard error, escaped
+    /// for display.
     pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
         let Stdio { served, mut listening, said, .. } = self;
         let ended = served.end().await.map(drop);
-        // Nobody is left who could write, so this ends by itself; if not, what has come is what there is.
+        // All writers have ended, so the task ends by itself; the timeout is a safeguard.
         let _ = tokio::time::timeout(TIME_TO_LISTEN, listening.join_next()).await;
         let said: Vec<u8> = said.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         (ended.map_err(McpError::from), tool::visible(&String::from_utf8_lossy(&said)))
     }
 
-    /// Asks, and waits for the answer to that. What else it says meanwhile is answered or passed over.
+    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
     pub(crate) async fn ask(&mut self, awaited: Awaited, request: &Value) -> Result<Value, McpError> {
         let mut out = line_of(request);
         let mut hearing = Hearing::new(awaited);
@@ -86,13 +86,13 @@ impl Stdio {
         }
     }
 
-    /// Tells it something that has no answer.
+    /// Sends a notification.
     pub(crate) async fn tell(&mut self, notice: &Value) -> Result<(), McpError> {
         self.input.write_all(&line_of(notice)).await.map_err(|error| McpError::Lost(error.to_string()))
     }
 
-    /// The next line that is not empty, while what is to go out goes out: a server that writes before it reads would
-    /// otherwise wait for us as we do for it.
+    /// Reads the next line that is not empty and writes pending output meanwhile: a server that writes before
+    /// it reads would otherwise deadlock with the client.
     async fn next_line(&mut self, out: &mut Vec<u8>, longest: usize) -> Result<Vec<u8>, McpError> {
         let lost = |error: std::io::Error| McpError::Lost(error.to_string());
         loop {
@@ -104,9 +104,10 @@ impl Stdio {
                 part = self.output.fill_buf() => {
                     let part = part.map_err(lost)?;
                     if part.is_empty() {
-                        return Err(McpError::Lost("it closed its output".to_owned()));
+                        return Err(McpError::Lost("the server closed its output".to_owned()));
                     }
-                    // Blank lines by the part: one by one, a flood of them would last until the deadline.
+                    // Blank lines are skipped in bulk: one at a time, a flood of them would last until the
+                    // deadline.
                     if self.partial.is_empty() {
                         let blank = part.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
                         self.output.consume(blank);

@@ -1,25 +1,25 @@
-//! Why a call of a server gave no result, and what that means for the caller: before the call was sent nothing can have
-//! happened; after it nobody can say.
+//! Reasons why a call to a server gave no result. Before the call was sent, nothing can have happened;
+//! afterwards, its effect is unknown.
 
 use registry::Order;
 use tool::{Category, Failure, FailureKind};
 
 use crate::error::McpError;
 
-/// Why a call gave no result.
+/// Reason why a call gave no result.
 pub(crate) enum Stopped {
-    /// The server is not what was accepted.
+    /// The server is not the accepted one.
     Failure(Failure),
-    /// It did not answer as it should, before it was asked to do anything.
+    /// The connection failed before the call was sent.
     Mcp(McpError),
-    /// It was asked, and did not answer as it should.
+    /// The connection failed after the call was sent.
     Cut(McpError),
-    /// It did not answer.
+    /// The deadline passed.
     Late,
 }
 
 impl Stopped {
-    /// Whether the conversation can be used no more.
+    /// Returns true if the connection cannot be used again.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Stopped::Mcp(error) | Stopped::Cut(error) => error.is_final(),
@@ -28,21 +28,21 @@ impl Stopped {
         }
     }
 
-    /// Whether the server is gone.
+    /// Returns true if the connection to the server was lost.
     pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Stopped::Mcp(McpError::Lost(_)) | Stopped::Cut(McpError::Lost(_)))
     }
 
-    /// What the caller is told. `said` is the end of what the server wrote to its standard error.
+    /// Converts the reason into a tool failure. `said` is the end of the server's standard error.
     pub(crate) fn into_failure(self, said: &str, order: &Order) -> Failure {
         match self {
             Stopped::Failure(failure) => failure,
             Stopped::Mcp(error) => error.into_failure(said),
             Stopped::Cut(error) if error.may_have_happened() && changes(order) => {
-                let message = format!("{error}; what it was asked for may have happened");
+                let message = format!("{error}; the call may have taken effect");
                 let hint = match said.trim() {
-                    "" => "look first; Sinew does not try it again".to_owned(),
-                    said => format!("look first; Sinew does not try it again; it last said: {said}"),
+                    "" => "check its effect first; Sinew does not retry".to_owned(),
+                    said => format!("check its effect first; Sinew does not retry; last output: {said}"),
                 };
                 Failure::new(FailureKind::Interrupted, message).hint(hint)
             }
@@ -52,12 +52,12 @@ impl Stopped {
     }
 
     pub(crate) fn late() -> Failure {
-        Failure::new(FailureKind::TimedOut, "the server has not answered in time, and was ended")
-            .hint("its effect may have happened: look first")
+        Failure::new(FailureKind::TimedOut, "the server did not respond in time and was stopped")
+            .hint("the call may have taken effect: check first")
     }
 }
 
-/// Whether a call is one of those that are on record as a change.
+/// Returns true if the call is recorded in the ledger as a change.
 fn changes(order: &Order) -> bool {
     let category = order.value().call().definition().category();
     ![Category::READ_ONLY, Category::SELF_CHECK].contains(category)

@@ -1,9 +1,9 @@
-//! The server that a manifest names: started or reached when it is needed, kept for a while, and left alone for a while
-//! where it keeps failing.
+//! Server of a manifest: started or connected on demand, reused for a while, with a backoff if it keeps
+//! failing.
 //!
-//! A conversation belongs to one caller and one set of walls, and serves one call at a time: what ends a call early ends
-//! it too. A server that could change files lives for one call, so that what it leaves behind is seen to before the
-//! answer, as after any run.
+//! A connection belongs to one caller and one sandbox fingerprint and serves one call at a time. A call that
+//! ends early ends its connection too. A server process that can write lives for one call, so that the
+//! post-run cleanup finishes before the response, as after any run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ use super::stopped::Stopped;
 use super::waiting::{Owner, Waiting};
 use crate::error::McpError;
 
-/// One that waited for longer is asked whether it still works before it is used.
+/// Idle time after which a connection needs a health check before reuse.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// A server and its conversations.
+/// Server with its idle connections.
 pub(crate) struct Upstream {
     pub(crate) sandbox: Sandbox,
     pub(crate) pins: Pins,
@@ -43,15 +43,15 @@ pub(crate) struct Upstream {
     backoff: Mutex<Backoff>,
 }
 
-/// Where a conversation is to be had.
+/// Target of a connection.
 pub(crate) enum Place {
-    /// In a process behind these walls. It may be kept for this owner, if for anybody.
+    /// Sandboxed process, with the owner that may reuse it, if any.
     Walls(Box<Confined>, Option<Owner>),
-    /// At this address.
+    /// Streamable HTTP endpoint.
     Address(String, Owner),
-    /// At this address, by a stream that is open for one call.
+    /// SSE endpoint; its stream is open for one call.
     Stream(String),
-    /// At this address, by a web socket that is open for one call.
+    /// WebSocket endpoint; its socket is open for one call.
     Socket(String),
 }
 
@@ -77,7 +77,7 @@ impl Upstream {
         Upstream { sandbox, pins, health, key, gatekeeper, waiting, backoff }
     }
 
-    /// Calls one of its tools, by a conversation that waits or by a new one.
+    /// Calls a tool on an idle connection or a new one.
     pub(crate) async fn call(
         self: &Arc<Self>,
         order: &Order,
@@ -106,7 +106,7 @@ impl Upstream {
                 self.waiting.put(owner, client, turn);
                 String::new()
             }
-            // Before the answer, so that what it made has been looked at by then.
+            // Before the response, so that the post-run cleanup has checked the files it created.
             _ => {
                 let (ended, said) = client.end().await;
                 ended.map_err(|error| error.into_failure(&said))?;
@@ -120,7 +120,7 @@ impl Upstream {
         answered.map(|answer| (answer, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
     }
 
-    /// The key that its messages go out with, if it wants one.
+    /// Reads the key for outgoing messages, if the server needs one.
     async fn credential(&self, deadline: Instant) -> Result<Option<Credential>, Failure> {
         match &self.key {
             Some(key) => Arc::clone(key).credential(deadline).await.map(Some),
@@ -128,7 +128,7 @@ impl Upstream {
         }
     }
 
-    /// Ends what waits for a next call.
+    /// Ends idle connections.
     pub(crate) fn let_go(&self, whose: Whose<'_>) {
         self.waiting.let_go(whose);
     }
@@ -144,8 +144,8 @@ impl Upstream {
         client.call(tool, arguments, Some(&order.call().trace), leave).await.map_err(Stopped::Cut)
     }
 
-    /// Whether a tool is what was accepted, by what the server says now. What is new in that is there for a human to look
-    /// at, whatever becomes of this call.
+    /// Checks that the current definition of a tool is the accepted one. New definitions are stored for the
+    /// operator's review, whatever the outcome of this call.
     async fn look(
         self: &Arc<Self>,
         client: &mut Client,
@@ -156,14 +156,14 @@ impl Upstream {
         if !self.pins.has_noted(&said) {
             let (upstream, said) = (Arc::clone(self), Arc::clone(&said));
             let noted = tokio::task::spawn_blocking(move || upstream.pins.note(&said)).await;
-            let crashed = |_| Failure::new(FailureKind::Crashed, "noting what the server says failed");
+            let crashed = |_| Failure::new(FailureKind::Crashed, "pinning the server's tools failed");
             noted.map_err(crashed).flatten().map_err(Stopped::Failure)?;
         }
         self.pins.holds(tool, &said).map_err(Stopped::Failure)
     }
 
-    /// A conversation that waits for this caller and still works. Its server says again what its tools are: what it said
-    /// before the last call it may have thought better of.
+    /// Takes an idle connection of this owner that still works. Its tool definitions are requested again,
+    /// because they may have changed since the last call.
     async fn waiting(self: &Arc<Self>, owner: Option<&Owner>, leave: Leave<'_>) -> Option<Client> {
         while let Some((mut client, waited)) = self.waiting.take(owner?) {
             if !client.is_alive() {
@@ -184,7 +184,7 @@ impl Upstream {
         self.backoff().may_try(Instant::now())?;
         let begun = tokio::time::timeout_at(leave.deadline.into(), self.begin_in_time(place, leave));
         let late =
-            |_| Err((Stopped::Mcp(McpError::Lost("it was not ready in time".to_owned())), String::new()));
+            |_| Err((Stopped::Mcp(McpError::Lost("it did not start in time".to_owned())), String::new()));
         match begun.await.unwrap_or_else(late) {
             Ok(client) => {
                 self.backoff().worked();
@@ -204,7 +204,7 @@ impl Upstream {
         place: Place,
         leave: Leave<'_>,
     ) -> Result<Client, (Stopped, String)> {
-        // What can change something does nothing but what it was asked for.
+        // A process that can write runs only the requested call, no health check.
         let is_checked = !matches!(place, Place::Walls(_, None));
         let line = match place {
             Place::Walls(confined, _) => {
@@ -225,7 +225,7 @@ impl Upstream {
         }
     }
 
-    /// Whether a server works, by the call that its manifest names for that. It is one that only looks, and what was accepted.
+    /// Runs the health check of the manifest, a read-only command whose definition must be the accepted one.
     async fn check(self: &Arc<Self>, client: &mut Client, leave: Leave<'_>) -> Result<(), Stopped> {
         let Some(health) = &self.health else { return Ok(()) };
         self.look(client, &health.command, leave).await?;

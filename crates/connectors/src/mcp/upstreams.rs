@@ -1,5 +1,5 @@
-//! Where it is kept what servers say of their tools: a file for what was accepted of each, and one for what it says since
-//! then. What was accepted is also in the copy of the configuration that whoever puts the parts together seals.
+//! Storage of the tool definitions of servers: one file with the accepted definitions of each server, and one
+//! with newer definitions. The accepted ones are also in the sealed copy of the configuration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,56 +8,56 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What was accepted.
+/// Extension of accepted definitions.
 const PINNED: &str = "json";
-/// What waits to be.
+/// Extension of newer definitions that wait for review.
 const SEEN: &str = "seen";
 
-/// Seals what the server of an id said first.
+/// Adds the first definitions of a server, by its id, to the sealed copy of the configuration.
 pub type Seal = Arc<dyn Fn(&str, &[u8]) -> io::Result<()> + Send + Sync>;
 
-/// Where it is kept what servers say of their tools.
+/// Store of the tool definitions of servers.
 #[derive(Clone)]
 pub struct Upstreams {
-    /// A private folder, made when it is first needed.
+    /// Private folder, created when it is first needed.
     folder: PathBuf,
-    /// Where what holds is read first.
+    /// Folder of the accepted copy, which is read first.
     copy: Option<PathBuf>,
     taking: Taking,
     seal: Option<Seal>,
 }
 
-/// Which definitions hold where a server has come up with others since.
+/// Version of definitions to use if a server has newer ones than accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
-    /// Those that were accepted.
+    /// Accepted definitions.
     Accepted,
-    /// The newest, because a human is about to be asked about them.
+    /// Newest definitions, for a reload that asks the operator about them.
     Newest,
 }
 
 impl Upstreams {
-    /// In this folder, which belongs to nobody else.
+    /// Creates a store in this private folder.
     pub fn at(folder: PathBuf, taking: Taking) -> Upstreams {
         Upstreams { folder, copy: None, taking, seal: None }
     }
 
-    /// The same, where what this copy has holds before all: a folder with a file for each server, under the same names.
+    /// Reads definitions from this copy first: a folder with one file per server, under the same names.
     pub fn as_copied(self, copy: PathBuf) -> Upstreams {
         Upstreams { copy: Some(copy), ..self }
     }
 
-    /// The same, where what a server says first counts once it is sealed.
+    /// Seals the first definitions of a server before they apply.
     pub fn sealed_by(self, seal: Seal) -> Upstreams {
         Upstreams { seal: Some(seal), ..self }
     }
 
-    /// The name of the file of what was accepted of a server, here and in a copy.
+    /// Returns the file name of the accepted definitions of a server, here and in a copy.
     pub fn file_name(id: &str) -> String {
         format!("{id}.{PINNED}")
     }
 
-    /// What holds for each server, by its id.
+    /// Returns the definitions in force by server id.
     pub fn all(&self) -> io::Result<BTreeMap<String, Vec<u8>>> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -78,11 +78,11 @@ impl Upstreams {
         Ok(found)
     }
 
-    /// Takes what a server says: from now on that is what was accepted. What it has said since then is another matter.
+    /// Stores definitions as accepted. Newer definitions that differ stay for review.
     pub fn take(&self, id: &str, said: &[u8]) -> io::Result<()> {
         let (pinned, seen) = (self.place(id), self.seen(id));
         if read(&pinned)?.as_deref() != Some(said) {
-            document::replace_private(&pinned, said)?;
+            strict_yaml::replace_private(&pinned, said)?;
         }
         match read(&seen)?.as_deref() == Some(said) {
             true => remove(&seen),
@@ -90,35 +90,35 @@ impl Upstreams {
         }
     }
 
-    /// What holds for a server, if anything does.
+    /// Returns the definitions in force for a server.
     pub(crate) fn of(&self, id: &str) -> io::Result<Option<Vec<u8>>> {
         let first = match (&self.copy, self.taking) {
             (Some(copy), _) => read(&copy.join(Upstreams::file_name(id)))?,
             (None, Taking::Newest) => read(&self.seen(id))?,
             (None, Taking::Accepted) => None,
         };
-        // What is not in a copy may have been on its way there.
+        // A crash may have come after the file was written and before the copy was sealed.
         first.map_or_else(|| read(&self.place(id)), |first| Ok(Some(first)))
     }
 
-    /// Keeps what a server says first.
+    /// Stores and seals the first definitions of a server.
     pub(crate) fn keep_first(&self, id: &str, said: &[u8]) -> io::Result<()> {
-        document::replace_private(&self.place(id), said)?;
+        strict_yaml::replace_private(&self.place(id), said)?;
         self.seal.as_ref().map_or(Ok(()), |seal| seal(id, said))
     }
 
-    /// Keeps what a server says now for a human to look at.
+    /// Stores newer definitions for the operator's review.
     pub(crate) fn keep_newer(&self, id: &str, said: &[u8]) -> io::Result<()> {
         let seen = self.seen(id);
-        if read(&seen)?.as_deref() == Some(said) { Ok(()) } else { document::replace_private(&seen, said) }
+        if read(&seen)?.as_deref() == Some(said) { Ok(()) } else { strict_yaml::replace_private(&seen, said) }
     }
 
-    /// It says again what was accepted.
+    /// Removes newer definitions, because the server has returned to the accepted ones.
     pub(crate) fn forget_newer(&self, id: &str) -> io::Result<()> {
         remove(&self.seen(id))
     }
 
-    /// The file of what was accepted.
+    /// Returns the path of the accepted definitions.
     pub(crate) fn place(&self, id: &str) -> PathBuf {
         self.folder.join(Upstreams::file_name(id))
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_takes_the_place_of_what_was_accepted_unless_more_was_said_since() {
+    fn accepting_replaces_pins_but_keeps_newer_ones() {
         let folder = tempfile::tempdir().unwrap();
         let of = |taking| Upstreams::at(folder.path().to_owned(), taking);
         let (accepted, newest) = (of(Taking::Accepted), of(Taking::Newest));
@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(all(&accepted), [pair("a.b", b"2")]);
         accepted.keep_newer("a.b", b"4").unwrap();
         accepted.take("a.b", b"2").unwrap();
-        assert_eq!(newest.of("a.b").unwrap().as_deref(), Some(b"4".as_slice()), "that is another matter");
+        assert_eq!(newest.of("a.b").unwrap().as_deref(), Some(b"4".as_slice()), "newer definitions stay");
     }
 }

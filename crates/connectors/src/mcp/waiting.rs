@@ -1,7 +1,7 @@
-//! Conversations that wait for the next call of who had them: a few of them, for a while.
+//! Pool of idle connections to one server, limited in number and idle time.
 //!
-//! Each belongs to one caller and stands behind walls that are still those it would get now. Once something else is to be
-//! hidden, the process is ended: it may see what was put in the place of a hidden file.
+//! A connection is reused only by its owner and only if the sandbox fingerprint is still the same. If another
+//! path must be hidden now, the process is ended, because it may still see that path.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -11,22 +11,22 @@ use sandbox::Enclosure;
 
 use super::client::Client;
 
-/// How many wait at most.
+/// Maximum number of idle connections.
 const MOST: usize = 4;
-/// How long one waits before it is ended.
+/// Maximum idle time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whose conversation it is.
+/// Owner of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) party: String,
     pub(crate) session: Option<String>,
-    /// What is around the server, where it is a process of ours.
+    /// Sandbox fingerprint, if the server is a local process.
     pub(crate) enclosure: Option<Enclosure>,
 }
 
 impl Owner {
-    /// Whether the same caller would find itself behind other walls by now.
+    /// Returns true if the same caller would now get a sandbox that invalidates this one.
     fn is_outdated_by(&self, now: &Owner) -> bool {
         let (before, now_around) = (self.enclosure.as_ref(), now.enclosure.as_ref());
         self.party == now.party
@@ -34,7 +34,7 @@ impl Owner {
     }
 }
 
-/// Those of one server.
+/// Idle connections of one server.
 #[derive(Default)]
 pub(crate) struct Waiting {
     state: Mutex<State>,
@@ -43,7 +43,7 @@ pub(crate) struct Waiting {
 #[derive(Default)]
 struct State {
     list: Vec<One>,
-    /// How often they were let go. What began before the last time is not kept after it.
+    /// Release counter. A connection whose call began before the last release is not kept.
     turn: u64,
     is_watched: bool,
 }
@@ -55,12 +55,12 @@ struct One {
 }
 
 impl Waiting {
-    /// Which turn it is: a call asks when it begins.
+    /// Returns the release counter, which a call reads when it begins.
     pub(crate) fn turn(&self) -> u64 {
         self.state().turn
     }
 
-    /// One that waits for this owner, and how long it has.
+    /// Takes a connection of this owner with its idle time.
     pub(crate) fn take(&self, owner: &Owner) -> Option<(Client, Duration)> {
         let outdated = self.take_out(|one| one.owner.is_outdated_by(owner));
         drop(outdated);
@@ -70,7 +70,7 @@ impl Waiting {
         Some((found.client, found.since.elapsed()))
     }
 
-    /// Has one wait for the next call, if nothing was let go since its call began.
+    /// Returns a connection to the pool, unless a release happened since its call began.
     pub(crate) fn put(self: &Arc<Self>, owner: Owner, client: Client, turn: u64) {
         let mut state = self.state();
         if state.turn != turn {
@@ -87,7 +87,7 @@ impl Waiting {
         }
     }
 
-    /// Ends those that are meant, and whatever of theirs is under way will not be kept.
+    /// Ends matching connections. Connections in use are not returned to the pool.
     pub(crate) fn let_go(&self, whose: Whose<'_>) {
         self.state().turn += 1;
         let ended = self.take_out(|one| match whose {
@@ -97,7 +97,8 @@ impl Waiting {
         drop(ended);
     }
 
-    /// Ends those that have waited for too long. When to look again; never, where none is left.
+    /// Ends connections that were idle for too long. Returns the time of the next check, or `None` if the
+    /// pool is empty.
     fn end_old(&self) -> Option<Instant> {
         drop(self.take_out(|one| one.since.elapsed() >= PATIENCE));
         let mut state = self.state();
@@ -106,7 +107,8 @@ impl Waiting {
         next
     }
 
-    /// Dropping one ends a process, which is not to be waited for with the list in hand.
+    /// Removes matching connections. The caller drops them after the lock is released, because a drop ends a
+    /// process.
     fn take_out(&self, is_meant: impl Fn(&One) -> bool) -> Vec<One> {
         let mut state = self.state();
         let (out, rest) = std::mem::take(&mut state.list).into_iter().partition(is_meant);
@@ -115,12 +117,12 @@ impl Waiting {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The list is whole after every statement, so a panic elsewhere cannot have broken it.
+        // The list is consistent after every statement, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Ends what nobody comes back for. One task, for as long as something waits.
+/// Ends idle connections when they expire. One task runs while the pool is not empty.
 async fn watch(waiting: Weak<Waiting>) {
     while let Some(next) = waiting.upgrade().and_then(|waiting| waiting.end_old()) {
         tokio::time::sleep_until(next.into()).await;

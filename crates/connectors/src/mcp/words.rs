@@ -1,5 +1,5 @@
-//! The command that starts a server: words between blanks, and no shell. A file that a word names is pinned like the
-//! program: `node server.js` is as much the script as it is node.
+//! Command that starts a server: words separated by whitespace, without a shell. Files that the words name
+//! are pinned like the program: `node server.js` depends on the script as much as on node.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use tool::Failure;
 
 use crate::pinned::Pin;
 
-/// A command and the files it names, as they were when its manifest was read.
+/// Command with the pins of the files it names, from when its manifest was read.
 #[derive(Debug)]
 pub(crate) struct ServerCommand {
     program: String,
@@ -16,8 +16,8 @@ pub(crate) struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// Splits a command at its blanks. Reads the files that it names by a whole path; one that is not there yet is pinned
-    /// as such.
+    /// Splits a command at whitespace and pins the files that it names by absolute path. A missing file is
+    /// pinned as absent.
     pub(crate) fn read(command: &str) -> Result<Self, String> {
         let mut words = command.split_whitespace().map(str::to_owned);
         let program = words.next().ok_or("`server_command` is empty")?;
@@ -39,18 +39,18 @@ impl ServerCommand {
         &self.arguments
     }
 
-    /// One word for the files.
+    /// Returns the pins of all files as text for the origin digest.
     pub(crate) fn pinned(&self) -> String {
         self.files.iter().map(|(_, pin)| pin.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether they are what they were. Reads them again.
+    /// Checks that the files still match their pins. Reads them again.
     pub(crate) fn hold(&self) -> Result<(), Failure> {
         self.files.iter().try_for_each(|(path, pin)| pin.holds_file(path))
     }
 }
 
-/// The whole path that a word is, or that it gives to an option.
+/// Returns the absolute path in a word, or in the value of an `--option=value` word.
 fn named_by(word: &str) -> Option<&Path> {
     let value =
         word.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(word, |(_, value)| value);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_between_blanks_and_nothing_else_has_a_meaning() {
+    fn a_command_is_split_at_whitespace_only() {
         let command = ServerCommand::read("  npx -y  @a/b $(x) ; 'y z' > f\n").unwrap();
         assert_eq!(command.program(), "npx");
         assert_eq!(command.arguments(), ["-y", "@a/b", "$(x)", ";", "'y", "z'", ">", "f"]);
@@ -72,16 +72,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_word_names_is_held() {
+    fn a_file_named_by_a_word_is_pinned() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.js");
         for before in ["", "--require="] {
             let line = format!("node {before}{} {}", file.display(), folder.path().display());
             let _ = std::fs::remove_file(&file);
             let absent = ServerCommand::read(&line).unwrap();
-            assert!(absent.hold().is_ok(), "nothing is there, as before");
+            assert!(absent.hold().is_ok(), "the file is still absent");
             std::fs::write(&file, "one").unwrap();
-            assert_eq!(absent.hold().unwrap_err().kind, FailureKind::Conflict, "it came since");
+            assert_eq!(absent.hold().unwrap_err().kind, FailureKind::Conflict, "the file was created later");
             let command = ServerCommand::read(&line).unwrap();
             assert!(command.hold().is_ok());
             assert_ne!(command.pinned(), absent.pinned());

@@ -1,7 +1,8 @@
-//! The part of the road where a human decides: asking, waiting, and using the answer up right before the call runs.
+//! The approval stage of the pipeline: requests approval, waits for the decision, and consumes the approval
+//! right before the call runs.
 //!
-//! Nothing is held while a call waits. After a yes it walks the road again from the start, so that mode, rates, bounds
-//! and what it would do are those of the moment it runs in.
+//! A waiting call holds no resources. After an approval it runs through the pipeline again from the start, so
+//! that mode, rate limits, bounds and effect are those of the moment in which it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,10 @@ use super::editing::{Editing, edited};
 use super::effect::{self, Effect};
 use super::hand::{Approved, Asking, Hand};
 use super::queue::{Claim, Terms, Unusable};
-use super::refusals::{again_without, pending, too_many, unusable};
+use super::refusals::{again_without, over_budget, pending, too_many, unusable};
 use super::rule::Rule;
 use super::{Kept, subject};
+use crate::bookkeeping::size_of;
 use crate::call::Call;
 use crate::calls::Standing;
 use crate::layer::ToolExecutionLayer;
@@ -28,8 +30,8 @@ use crate::pipeline::Halt;
 use crate::recorder;
 use crate::sessions;
 
-/// The permit of a call that a human must be asked about: by the answer in hand, by a rule that stands, or after waiting
-/// for an answer and walking again.
+/// Returns the permit of a call that requires approval: by the approval that the call references, by a
+/// standing rule, or after a wait for the decision and another run through the pipeline.
 pub(crate) async fn approve(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -39,7 +41,7 @@ pub(crate) async fn approve(
     call.keep_facts(&question.facts());
     let rules = names(question.asked_by());
     if let Asking::Never = call.asking {
-        // Where nobody could be asked about it anyway, that is the reason.
+        // If the call could not be shown to the operator anyway, that is the reason to report.
         let (question, effect) = look_at_question(layer, call, tool, question).await?;
         prepare(layer, call, &question, &effect, rules, (&fresh_id(), Hands::Off))?;
         return Err(Box::new(question.unanswered()).into());
@@ -66,18 +68,19 @@ pub(crate) async fn approve(
             layer.approvals.void(&layer.ledger, &hand.id, CHANGED).await;
             ask(layer, call, tool, question, rules).await
         }
-        // It had its answer and was overtaken before it began, or the question was about what is no longer so.
+        // The approval was used by a run that was interrupted before it began, or the request was withdrawn
+        // because the effect has changed.
         Err(Unusable::Used | Unusable::Void(_)) if hand.own => ask(layer, call, tool, question, rules).await,
         Err(why) => Err(unusable(call, &hand.id, &why).into()),
     }
 }
 
-/// How often a call that waits says so.
+/// Interval of progress notes while a call waits.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-const CHANGED: &str = "what the call would do has changed since it was asked about";
+const CHANGED: &str = "the effect of the call has changed since approval was requested";
 
-/// Uses the answer up, if it still is one to this: the last thing before the decision is recorded and the call runs. Returns
-/// what the answer is known by.
+/// Consumes the approval if it still matches the effect of the call. This is the last step before the
+/// decision is recorded and the call runs. Returns the id of the approval or of the standing rule.
 pub(crate) async fn confirm(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -91,7 +94,8 @@ pub(crate) async fn confirm(
         Approved::ByRule { rules } => {
             let wanted = effect.wanted(call, &permit, &layer.approvals.life, rules);
             let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
-            // Revoked or run out since: it is told so, and asked about when it comes again.
+            // Revoked or expired in the meantime: the call is refused, and requests approval when it is
+            // repeated.
             let id = covering.ok_or_else(|| again_without(call))?;
             Ok((permit.foretelling(effect.into_rewritten()), id))
         }
@@ -111,7 +115,7 @@ pub(crate) async fn confirm(
     }
 }
 
-/// Asks, unless a rule stands that covers the call.
+/// Requests approval, unless a standing rule covers the call.
 async fn ask(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -126,18 +130,19 @@ async fn ask(
         return Ok((question.approved(), Approved::ByRule { rules }));
     }
     let (id, arguments) = (fresh_id(), question.call().arguments().clone());
-    // Before it can be seen: whoever finds the question finds its call waiting.
+    // Opened before the request is visible, so that the operator never finds a request whose call does not
+    // wait yet.
     let edits = matches!(call.asking, Asking::Wait).then(|| begin_waiting(layer, call, &id));
     let hand = put(layer, call, &question, &effect, rules, (&id, Hands::Off)).await?;
     drop((question, effect));
     match edits {
         Some(edits) => Err(wait(layer, call, tool, &hand, arguments, edits).await),
-        // A caller that cannot wait is told what to come back with.
+        // A caller that does not wait gets the approval id to repeat the call with.
         None => Err(pending(call, &id, "asked").into()),
     }
 }
 
-/// From here on the call counts as one that waits for this answer, and its arguments can be changed.
+/// Marks the call as waiting for this decision and opens its edit channel.
 fn begin_waiting<'a>(layer: &'a ToolExecutionLayer, call: &Call, id: &'a str) -> Editing<'a> {
     let edits = Editing::open(layer, id);
     layer.calls.enter(&call.track, Standing::Suspended { approval_id: id.to_owned() });
@@ -145,14 +150,14 @@ fn begin_waiting<'a>(layer: &'a ToolExecutionLayer, call: &Call, id: &'a str) ->
     edits
 }
 
-/// Whether a human has changed the arguments.
+/// Origin of the arguments of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hands {
     Off,
     On,
 }
 
-/// A question that could be asked: what would be shown and kept of it, and what would be on record.
+/// Approval request that is ready to be stored: the part on disk and the terms for the ledger.
 pub(super) struct Prepared {
     kept: Kept,
     bytes: Vec<u8>,
@@ -160,7 +165,8 @@ pub(super) struct Prepared {
     limit: Duration,
 }
 
-/// Makes a question of a call, or says why nobody can be asked about it. Nothing is kept yet.
+/// Builds an approval request, or returns the refusal if the call cannot be shown to the operator. Stores
+/// nothing.
 pub(super) fn prepare(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -186,7 +192,7 @@ pub(super) fn prepare(
 }
 
 impl Prepared {
-    /// The record that would say that it was asked, unless too many wait already.
+    /// Returns the ledger entry of the request, or a refusal if too many requests are pending.
     pub(super) fn request(
         &self,
         layer: &ToolExecutionLayer,
@@ -199,7 +205,7 @@ impl Prepared {
     }
 }
 
-/// Puts a question into the queue: its card on disk, then its record, then it can be seen and answered.
+/// Submits a request: writes its file, then its ledger entry, and only then makes it visible for decisions.
 pub(super) async fn put(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -213,12 +219,14 @@ pub(super) async fn put(
     let prepared = prepare(layer, call, question, effect, rules, (id, hands))?;
     let _turn = approvals.turn.lock().await;
     let proposed = prepared.request(layer, call, effect, id)?;
+    // A question has two records at least: that it was asked, and how it ended.
+    over_budget(layer, call, 2 * size_of(&proposed))?;
     let Prepared { kept, bytes, terms, limit } = prepared;
     let cards = Arc::clone(&approvals.cards);
     let written = tokio::task::spawn_blocking(move || cards.keep(kept, &bytes)).await;
     if let Err(error) = written.unwrap_or_else(|fault| Err(std::io::Error::other(fault))) {
         let reason =
-            format!("Permission denied: Approval is required, and the question cannot be kept: {error}");
+            format!("Permission denied: Approval is required, but the request could not be stored: {error}");
         let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
         return Err(Box::new(refusal.detail("question_not_kept")));
     }
@@ -235,7 +243,7 @@ pub(super) async fn put(
     Ok(Hand { id: id.to_owned(), own: true })
 }
 
-/// Waits for an answer. Whoever is judged by a mode or rules that hold no more is judged again at once.
+/// Waits for a decision. If the mode or the policy changes, the call is judged again at once.
 async fn wait(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -248,7 +256,7 @@ async fn wait(
     call.span.note(Note::Approval(&hand.id));
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     let approvals = &layer.approvals;
-    // Before the first look, so that no answer falls in between.
+    // Subscribed before the first check, so that no decision is missed in between.
     let (mut answers, mut changes) = (approvals.subscribe(), layer.changes.subscribe());
     loop {
         match approvals.standing(&hand.id, &call.caller) {
@@ -264,7 +272,7 @@ async fn wait(
         }
         let expires = approvals.queue().get(&hand.id).map(|asked| asked.terms.expires_at);
         let left = expires.map_or(Duration::ZERO, |expires| approvals.clock.until(expires));
-        // The caller's own patience, too: the question may be an older one.
+        // The deadline of the caller counts too: the request may be older than this call.
         let left = call.time_left(left);
         if left.is_zero() && call.time_left(Duration::MAX).is_zero() {
             return out_of_time(layer, call, hand).await;
@@ -273,7 +281,7 @@ async fn wait(
             biased;
             by = call.track.stop().given() => {
                 if hand.own {
-                    approvals.void(&layer.ledger, &hand.id, "the call that asked was cancelled").await;
+                    approvals.void(&layer.ledger, &hand.id, "the requesting call was cancelled").await;
                 }
                 return by.refusal(&call.tool_name, call.mode).into();
             }
@@ -292,7 +300,7 @@ async fn wait(
     }
 }
 
-/// The caller waits no longer. A question of its own ends with it.
+/// Handles the deadline of the caller. A request created by this call expires with it.
 async fn out_of_time(layer: &ToolExecutionLayer, call: &Call, hand: &Hand) -> Halt {
     layer.approvals.sweep(&layer.ledger).await;
     if hand.own {
@@ -301,15 +309,16 @@ async fn out_of_time(layer: &ToolExecutionLayer, call: &Call, hand: &Hand) -> Ha
     pending(call, &hand.id, "deadline_passed").into()
 }
 
-/// Takes back the question of a call that ended without an answer to it: nobody is asked about what is over.
+/// Withdraws the request of a call that ended without a decision, so that the operator is not asked about a
+/// finished call.
 pub(crate) async fn leave(layer: &ToolExecutionLayer, call: &Call, ended: Option<RefusalCode>) {
     let Some(hand) = call.hand.as_ref().filter(|hand| hand.own) else { return };
     if ended != Some(RefusalCode::ApprovalPending) {
-        layer.approvals.void(&layer.ledger, &hand.id, "the call that asked has ended without it").await;
+        layer.approvals.void(&layer.ledger, &hand.id, "the requesting call ended before a decision").await;
     }
 }
 
-/// Looks at what a call would do that a human must be asked about. Where nobody can be, the rule that asks is to blame.
+/// Computes the effect of a call that requires approval. A refusal names the rule that requires the approval.
 pub(super) async fn look_at_question(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -321,7 +330,7 @@ pub(super) async fn look_at_question(
     looked.map_err(|refusal| Box::new(Refusal { rule: asked_by, ..*refusal }))
 }
 
-/// Looks at what a call would do, on a thread that may block.
+/// Computes the effect of a call on the blocking pool.
 pub(super) async fn look<T: Send + 'static>(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -340,7 +349,7 @@ pub(super) async fn look<T: Send + 'static>(
         .await
     };
     let failed = || {
-        let reason = "Sinew failed while looking at what the call would do";
+        let reason = "Sinew failed to compute the effect of the call";
         Box::new(
             Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason).detail("internal_fault"),
         )
@@ -352,18 +361,18 @@ pub(super) async fn look<T: Send + 'static>(
     }
 }
 
-/// What keeps a client from taking a call that waits for one that hangs.
+/// Progress note that keeps a client from treating a waiting call as hung.
 fn waiting_for(id: &str, left: Duration) -> ProgressNote {
-    let message = format!("waiting for a human to decide approval {id}, for at most {} s", left.as_secs());
+    let message = format!("waiting for the operator to decide approval {id} (at most {} s)", left.as_secs());
     ProgressNote { data: Some(json!({"approval_id": id})), ..ProgressNote::saying(message) }
 }
 
-/// The rules that ask, as a yes is bound to them.
+/// Names of the rules that require approval, in the form that an approval is bound to.
 pub(super) fn names(rules: &[RuleRef]) -> Vec<String> {
     rules.iter().map(|rule| format!("{} {}", rule.file, rule.id)).collect()
 }
 
-/// Ten digits of chance: short enough to be typed, and never taken for another by accident.
+/// Returns a new approval id: ten random characters, short enough to type and without accidental collisions.
 pub(super) fn fresh_id() -> String {
     let id = CallId::fresh().to_string();
     id.get(id.len().saturating_sub(10)..).unwrap_or(&id).to_owned()

@@ -1,5 +1,6 @@
-//! What a human is shown of a call: what it would do, not what it says of itself. Made by the daemon, masked where it
-//! holds secrets, and never less than all of it: a call that does not fit is not one to be asked about.
+//! Approval request as the operator sees it: the effect of the call, not its own description. Built by the
+//! daemon, with secrets masked, and always complete: a call that does not fit is refused instead of shown in
+//! part.
 
 mod change;
 
@@ -12,93 +13,95 @@ pub use change::{ShownChange, Side};
 
 use super::shown::shown;
 
-/// What a person can be expected to read before saying yes.
+/// Limits of what a person can be expected to review.
 const MOST_LINES: usize = 1000;
 const MOST_CHARACTERS: usize = 64 * 1024;
 const LONGEST_LINE: usize = 4096;
 
-/// Labels of what a call reaches. A tool that foretells a path, a program or a host uses one of these, or it is masked.
+/// Labels of facts that are never masked because they name what a call reaches. A tool that reports a path, a
+/// program or a host in its preview must use one of them, or the text may be masked.
 const PLACES: [&str; 10] =
     ["reads", "writes", "removes", "makes folder", "with", "program", "runs in", "host", "caution", "bounds"];
 
-/// A question, as a human sees it.
+/// Approval request as shown to the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Card {
-    /// Names the question.
+    /// Approval id.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The call in one line.
+    /// Summary of the call in one line.
     pub summary: String,
-    /// What it would do: paths by their canonical names, programs, hosts, where, for how long.
+    /// Effect of the call: canonical paths, programs, hosts, sandbox bounds and timeout.
     pub effect: Vec<Fact>,
-    /// Files whose content would change.
+    /// Diffs of the files whose content would change.
     pub changes: Vec<ShownChange>,
-    /// The arguments that the changes do not show.
+    /// Arguments that the diffs do not show.
     pub arguments: Vec<Fact>,
-    /// The rules that ask.
+    /// Rules that require the approval.
     pub asked_by: Vec<RuleRef>,
-    /// Who calls.
+    /// Client name, uid and pid of the caller.
     pub caller: String,
-    /// The worker session.
+    /// Worker session of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// Where it stands in a trace.
+    /// Trace id of the call.
     pub trace_id: String,
-    /// The harm the tool can do.
+    /// Risk level of the tool.
     pub risk: RiskLevel,
-    /// The mode it was judged in.
+    /// Mode in which the call was judged.
     pub mode: Mode,
-    /// How many texts are masked because they hold what looks like a secret.
+    /// Number of texts that are masked because they look like secrets.
     pub masked: u32,
-    /// Whether a human has changed the arguments.
+    /// True if the operator has edited the arguments.
     #[serde(default)]
     pub edited: bool,
-    /// Since when it waits.
+    /// Time of the request.
     pub asked_at: Timestamp,
-    /// Until when it can be answered.
+    /// Time at which the request expires.
     pub expires_at: Timestamp,
 }
 
-/// A named text.
+/// Labelled text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is.
+    /// Label of the text.
     pub label: String,
     /// The text.
     pub text: String,
 }
 
-/// How a line of a card is to be taken.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// What it is about.
+    /// Summary of the request.
     Title,
-    /// A fact.
+    /// Fact.
     Plain,
-    /// What is around the fact.
+    /// Context of a fact.
     Quiet,
     /// Text that would be added.
     Added,
     /// Text that would be removed.
     Removed,
-    /// What deserves a look.
+    /// Text that needs attention.
     Warning,
 }
 
-/// One line of a card: visible characters only.
+/// One line of an approval request, with visible characters only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardLine {
-    /// How it is to be taken.
+    /// Style of the line.
     pub tone: Tone,
     /// The text.
     pub text: String,
 }
 
 impl Card {
-    /// The card as lines, each fit for a screen. The only way a card is shown.
+    /// Renders the request as lines that are safe for a terminal. Every display of a request uses this
+    /// method.
     pub fn lines(&self) -> Vec<CardLine> {
         let mut lines = Vec::new();
         let mut put = |tone, text: String| lines.push(CardLine { tone, text });
@@ -115,16 +118,16 @@ impl Card {
         }
         if self.masked > 0 {
             let text = format!(
-                "{} masked: what looks like a secret is not shown, and a yes is for the real text",
+                "{} masked: text that looks like a secret is hidden; an approval is for the real text",
                 self.masked
             );
             put(Tone::Warning, text);
         }
         if self.edited {
-            put(Tone::Warning, "the arguments were changed by a human".to_owned());
+            put(Tone::Warning, "the arguments were changed by the operator".to_owned());
         }
-        for (rule, place) in self.rules() {
-            put(Tone::Quiet, format!("asked by  {rule} ({place})"));
+        for (rule, location) in self.rules() {
+            put(Tone::Quiet, format!("asked by  {rule} ({location})"));
         }
         let session =
             self.session.as_deref().map(|id| format!(", session {}", shown(id))).unwrap_or_default();
@@ -134,39 +137,41 @@ impl Card {
         lines
     }
 
-    /// The rules that ask and where each of them is. Two parts of one rule may ask; they are told once.
+    /// Rules that require the approval, each with its location. A rule that requires it for two reasons is
+    /// listed once.
     pub fn rules(&self) -> Vec<(String, String)> {
-        let mut told = Vec::new();
+        let mut rules = Vec::new();
         for rule in &self.asked_by {
-            let place = match rule.line {
+            let location = match rule.line {
                 0 => shown(&rule.file),
                 line => format!("{}:{line}", shown(&rule.file)),
             };
-            let told_of = (shown(&rule.id), place);
-            if !told.contains(&told_of) {
-                told.push(told_of);
+            let rule_and_location = (shown(&rule.id), location);
+            if !rules.contains(&rule_and_location) {
+                rules.push(rule_and_location);
             }
         }
-        told
+        rules
     }
 
-    /// Why the card cannot be shown in full.
+    /// Returns the reason why the request is too large to be shown in full, if it is.
     pub(crate) fn misfit(&self) -> Option<String> {
         let lines = self.lines();
         let lengths: Vec<usize> = lines.iter().map(|line| line.text.chars().count()).collect();
         let (count, all) = (lengths.len(), lengths.iter().sum::<usize>());
         let longest = lengths.into_iter().max().unwrap_or_default();
         if count > MOST_LINES {
-            return Some(format!("{count} lines, where {MOST_LINES} can be shown"));
+            return Some(format!("{count} lines; at most {MOST_LINES} can be shown"));
         }
         if longest > LONGEST_LINE {
-            return Some(format!("a line of {longest} characters, where {LONGEST_LINE} can be shown"));
+            return Some(format!("a line of {longest} characters; at most {LONGEST_LINE} can be shown"));
         }
-        (all > MOST_CHARACTERS).then(|| format!("{all} characters, where {MOST_CHARACTERS} can be shown"))
+        (all > MOST_CHARACTERS).then(|| format!("{all} characters; at most {MOST_CHARACTERS} can be shown"))
     }
 
-    /// The same with what looks like a secret masked; nothing where a mask would hide more than a plain token, for what
-    /// it hides could be what the call does. Where it reaches is never masked. The summary may be: all of it stands below.
+    /// Masks text that looks like a secret. Returns `None` if a mask would hide more than a plain token,
+    /// because the hidden text could be part of the effect. Facts that name what the call reaches are never
+    /// masked. The summary may be masked, since all of it appears again in the facts below.
     pub(crate) fn masked(mut self) -> Option<Self> {
         let redactor = redact::shared();
         let (mut masked, mut plain) = (0, true);
@@ -188,14 +193,15 @@ impl Card {
     }
 }
 
-/// Whether all that a redaction took out of a text are tokens: no spaces, no quotes, nothing that a program acts on.
+/// Returns true if the redaction removed only tokens: no spaces, no quotes, nothing that a program
+/// interprets.
 fn hides_tokens_only(text: &str, redacted: &str) -> bool {
     let mut rest = text;
     let mut pieces = redacted.split(MASK);
     let Some(after) = pieces.next().and_then(|first| rest.strip_prefix(first)) else { return false };
     rest = after;
     for piece in pieces {
-        // What names the mask stands before the piece that follows it.
+        // A piece begins with the name of the mask, which ends at `]`.
         let Some((name, kept)) = piece.split_once(']') else { return false };
         let end = if kept.is_empty() { Some(rest.len()) } else { rest.find(kept) };
         let Some((hidden, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return false };
@@ -207,14 +213,15 @@ fn hides_tokens_only(text: &str, redacted: &str) -> bool {
     rest.is_empty()
 }
 
-/// How a mask begins.
+/// Start of a mask.
 const MASK: &str = "[redacted:";
-/// What a mask is called that stands for the value of a name, whatever the value looks like.
+/// Name of the mask for a value that was recognised by the name before it, whatever the value looks like.
 const BY_NAME: &str = "assignment";
 const LONGEST_TOKEN: usize = 512;
 
-/// Whether what a mask of this name hides can be nothing but a token. What is known by its shape may have signs in it; what
-/// is only known by the name before it may as well be a path, a host or a file, and then must be seen.
+/// Returns true if the text hidden by this mask can only be a token. A secret recognised by its shape may
+/// contain punctuation. A secret recognised only by the name before it may just as well be a path, a host or
+/// a file, which must stay visible.
 fn is_token(hidden: &str, mask: &str) -> bool {
     let signs = if mask == BY_NAME { "+=_-" } else { "+/=_.~:@-" };
     let plain = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
@@ -224,7 +231,8 @@ fn is_token(hidden: &str, mask: &str) -> bool {
     fits && (mask != BY_NAME || is_made_up(hidden))
 }
 
-/// Whether a text is one that nobody would call a program: `PASSWORD=rm` is a command with a name before it.
+/// Returns true if the text looks generated and cannot be the name of a program: `PASSWORD=rm` is a command
+/// with an assignment before it.
 fn is_made_up(text: &str) -> bool {
     let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
     let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
@@ -233,7 +241,7 @@ fn is_made_up(text: &str) -> bool {
     text.len() >= 8 && (mixed || unbroken)
 }
 
-/// The first line of a text behind its label, the others below it.
+/// Writes the first line of a text behind its label and the other lines below it.
 fn put_fact(put: &mut impl FnMut(Tone, String), tone: Tone, fact: &Fact) {
     let label = shown(&fact.label);
     let mut lines = fact.text.split('\n');

@@ -1,4 +1,5 @@
-//! The cards of open questions on disk: one file each, for this user's eyes alone, gone when the question is decided.
+//! Files of open approval requests: one file per request, readable by this user only, removed when the
+//! request is decided.
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -9,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Kept;
 
-/// No card is larger, whoever wrote the file.
+/// Upper limit of the size of a file that is read back, in case another process wrote it.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// The open questions' cards.
+/// Stored parts of the open approval requests.
 #[derive(Debug)]
 pub(crate) struct Cards {
     folder: PathBuf,
@@ -25,7 +26,7 @@ impl Cards {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Kept>>> {
-        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        // Every statement leaves the map consistent, so it is valid even after a panic in another thread.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -33,7 +34,7 @@ impl Cards {
         self.lock().get(id).cloned()
     }
 
-    /// Keeps a card. Blocking; on disk when it returns.
+    /// Stores a request. Blocking; the file is synced to disk on return.
     pub(crate) fn keep(&self, kept: Kept, bytes: &[u8]) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.path(&kept.card.id);
@@ -47,14 +48,15 @@ impl Cards {
         Ok(())
     }
 
-    /// Forgets a card.
+    /// Removes a request from memory and from disk.
     pub(crate) fn forget(&self, id: &str) {
         if self.lock().remove(id).is_some() {
             let _ = std::fs::remove_file(self.path(id));
         }
     }
 
-    /// Reads back the card of a question that an earlier daemon asked, if it is the one that was asked. Blocking.
+    /// Loads the file of a request from an earlier run of the daemon. Returns false if it is missing or not
+    /// genuine. Blocking.
     pub(crate) fn read_back(&self, id: &str, is_genuine: impl Fn(&[u8]) -> bool) -> bool {
         let Ok(bytes) = read(&self.path(id)) else { return false };
         match serde_json::from_slice::<Kept>(&bytes) {
@@ -66,7 +68,7 @@ impl Cards {
         }
     }
 
-    /// Removes what no open question has. Blocking.
+    /// Removes the files that belong to no open request. Blocking.
     pub(crate) fn sweep(&self) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {

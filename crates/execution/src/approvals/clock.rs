@@ -1,22 +1,22 @@
-//! The time by which questions and answers run out. It never goes back: not when somebody sets the clock back, and not
-//! over a restart, as far as the record tells.
+//! Clock for the expiry of requests and approvals. It never goes back: not when the system clock is set back,
+//! and not across a restart as far as the ledger shows.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A clock that only goes forward.
+/// Clock that only moves forward.
 #[derive(Debug)]
 pub(crate) struct Clock {
     base: Timestamp,
     since: Instant,
-    /// The latest time that anybody was told.
+    /// The latest time that `now` has returned.
     latest: Mutex<Timestamp>,
 }
 
 impl Clock {
-    /// A clock that starts no earlier than what is on record.
+    /// Creates a clock that starts no earlier than the last ledger record.
     pub(crate) fn not_before(recorded: Option<Timestamp>) -> Self {
         Clock::at(Timestamp::now(), recorded)
     }
@@ -26,13 +26,14 @@ impl Clock {
         Clock { base, since: Instant::now(), latest: Mutex::new(base) }
     }
 
-    /// By the counter, which nobody can set, or by the clock on the wall where that is further: the counter stands still
-    /// while the machine sleeps.
+    /// Current time. It follows the monotonic counter, which cannot be set, or the wall clock where that is
+    /// ahead: the counter stops while the machine is suspended.
     pub(crate) fn now(&self) -> Timestamp {
         self.now_by(Timestamp::now())
     }
 
-    /// The same by what the clock on the wall shows; one that was set back after a look brings nothing back either.
+    /// Like `now`, for a given wall clock time. A wall clock that is set back later does not move the result
+    /// back.
     pub(super) fn now_by(&self, wall: Timestamp) -> Timestamp {
         let now = later(self.base, self.since.elapsed()).max(wall);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,13 +41,13 @@ impl Clock {
         *latest
     }
 
-    /// How long it is until then.
+    /// Time left until `then`, or zero.
     pub(crate) fn until(&self, then: Timestamp) -> Duration {
         Duration::try_from(then.duration_since(self.now())).unwrap_or_default()
     }
 }
 
-/// A point in time after another; the end of time where there is none.
+/// Adds a duration, saturating at `Timestamp::MAX`.
 pub(crate) fn later(from: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     from.checked_add(by).unwrap_or(Timestamp::MAX)
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_set_back_brings_nothing_back() {
+    fn time_never_goes_back() {
         let recorded = Timestamp::from_second(1_000_000).unwrap();
         let day_before = Timestamp::from_second(1_000_000 - 86_400).unwrap();
         assert!(Clock::at(day_before, Some(recorded)).now() >= recorded);

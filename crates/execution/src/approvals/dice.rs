@@ -1,6 +1,6 @@
-//! Chance that can be repeated, for the tests that try every order of events.
+//! Reproducible random numbers for the tests that try random orders of events.
 
-/// The same number to begin with rolls the same.
+/// Random number generator: the same seed gives the same sequence.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -15,19 +15,19 @@ impl Dice {
         usize::try_from(self.0 >> 33).unwrap() % sides
     }
 
-    /// One of them, where there is any.
+    /// Returns a random element, or `None` if the slice is empty.
     pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
         (!among.is_empty()).then(|| &among[self.roll(among.len())])
     }
 }
 
-/// Says which schedule it was that failed.
+/// Prints the number of the schedule if the test panics.
 pub(super) struct Told(pub(super) u64);
 
 impl Drop for Told {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("in schedule {}", self.0);
+            eprintln!("failed in schedule {}", self.0);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A human changes the arguments of a call that waits: what comes of it is checked, judged and asked about like any other
-//! call. Nothing runs here.
+//! Edits of the arguments of a waiting call by the operator. The edited call is checked, judged and submitted
+//! for approval like any other call. Nothing runs here.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline::{self, Halt};
 
-/// Where changes to the arguments of a waiting call come in, for as long as it waits.
+/// Receiving end of edits for one waiting call. Dropping it closes the channel.
 pub(super) struct Editing<'a> {
     layer: &'a ToolExecutionLayer,
     id: &'a str,
-    /// Which of those who wait this is.
+    /// Identifies this call among those that wait for the same approval.
     sender: mpsc::Sender<Edit>,
     edits: mpsc::Receiver<Edit>,
 }
@@ -27,7 +27,8 @@ pub(super) struct Editing<'a> {
 impl<'a> Editing<'a> {
     pub(super) fn open(layer: &'a ToolExecutionLayer, id: &'a str) -> Self {
         let (sender, edits) = mpsc::channel(1);
-        // Behind whoever waits already: a second one that brings the same question takes nothing from the first.
+        // Appended, so that a second call that presents the same approval does not take edits away from the
+        // first.
         layer.approvals.editors().entry(id.to_owned()).or_default().push(sender.clone());
         Editing { layer, id, sender, edits }
     }
@@ -49,8 +50,8 @@ impl Drop for Editing<'_> {
     }
 }
 
-/// A human changed the arguments: they are checked and judged like any others, and asked about anew. What is wrong with
-/// them is told to the human, and the call goes on waiting as it was.
+/// Applies an edit: the new arguments are checked, judged and submitted as a new request. If they are
+/// refused, the operator gets the reason and the call continues to wait unchanged.
 pub(super) async fn edited(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -60,27 +61,27 @@ pub(super) async fn edited(
 ) -> Option<Halt> {
     let Edit { arguments, answer } = edit;
     let judged = judge_edited(layer, call, tool, arguments.clone()).await;
-    // Whoever changed them was told that it takes too long: it does not happen behind their back.
+    // The operator was already told that the edit timed out, so it must not take effect afterwards.
     if answer.is_closed() {
         if let Ok(Some(next)) = &judged {
-            let why = "whoever changed the arguments waited no longer";
+            let why = "the edit of the arguments timed out";
             layer.approvals.void(&layer.ledger, &next.id, why).await;
         }
         return None;
     }
-    let (told, halt) = match judged {
+    let (reply, halt) = match judged {
         Ok(Some(next)) => (Ok(Edited::Asks(next.id.clone())), Some(Halt::Edited(arguments, Some(next)))),
         Ok(None) => (Ok(Edited::Runs), Some(Halt::Edited(arguments, None))),
         Err(refusal) => (Err(refusal.reason), None),
     };
     if halt.is_some() {
-        layer.approvals.void(&layer.ledger, &hand.id, "its arguments were changed by a human").await;
+        layer.approvals.void(&layer.ledger, &hand.id, "its arguments were changed by the operator").await;
     }
-    let _ = answer.send(told);
+    let _ = answer.send(reply);
     halt
 }
 
-/// The new question, or none where nobody needs to be asked.
+/// Returns the new approval reference, or `None` if the edited call needs no approval.
 async fn judge_edited(
     layer: &ToolExecutionLayer,
     call: &Call,

@@ -1,16 +1,16 @@
-//! What a call would do, looked at through its opened handles: what a human is shown, and the digest that a yes is
-//! bound to. Both are made of the same facts.
+//! Effect of a call, computed through its opened handles: the facts that the operator is shown and the digest
+//! that an approval is bound to. Both are derived from the same facts.
 
 mod bounds;
 mod words;
 
 use std::path::Path;
 
+use file_access::{ObjectKind, OpenedPath};
 use governance::Permit;
 use jiff::Timestamp;
 use ledger::Ledger;
 use registry::{AtWork, Change, Preview, Tool};
-use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{Arguments, Failure, FailureKind, Mode, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
@@ -22,18 +22,19 @@ use crate::content;
 use bounds::bounds;
 use words::{others, switches};
 
-/// A larger file takes longer to read than a person waits, and its content is what a yes is bound to.
+/// An approval is bound to the content of files, and a larger file takes longer to read than a person waits.
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 
-/// What a call would do.
+/// Effect of a call.
 #[derive(Debug)]
 pub(crate) struct Effect {
     preview: Preview,
-    /// Stands for everything a yes is bound to.
+    /// Digest of everything that an approval is bound to.
     digest: String,
-    /// Stands for the arguments.
+    /// Digest of the arguments.
     arguments: String,
-    /// Stands for those that say neither where it reaches nor what it does there, if a standing rule is bound to them.
+    /// Digest of the arguments that neither name what the call reaches nor say what it does there. `None` if
+    /// a standing rule is not bound to them.
     others: Option<String>,
     bounds: String,
     paths: Vec<(String, String)>,
@@ -42,7 +43,7 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// Looks at the disk, and may block on it.
+    /// Computes the effect. Reads from disk and may block.
     pub(crate) fn of(tool: &Tool, permit: &Permit, mode: Mode, ledger: &Ledger) -> Result<Effect, Failure> {
         let preview = tool.executor().preview(permit)?;
         let definition = permit.call().definition();
@@ -80,17 +81,17 @@ impl Effect {
         Ok(Effect { preview, digest, arguments, others, bounds, paths: names, commands, hosts })
     }
 
-    /// Stands for all of it.
+    /// Digest of everything that an approval is bound to.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// What the tool makes of the arguments of the call, where it rewrites them.
+    /// Arguments as the tool rewrites them, if it does.
     pub(crate) fn into_rewritten(self) -> Option<Arguments> {
         self.preview.rewritten
     }
 
-    /// The call as a standing rule sees it.
+    /// Properties of the call that a standing rule is matched against.
     pub(crate) fn wanted<'a>(
         &'a self,
         call: &'a Call,
@@ -117,7 +118,7 @@ impl Effect {
         }
     }
 
-    /// What a human is shown, or why it cannot be shown in full.
+    /// Builds the approval request, or returns a refusal if the call cannot be shown in full.
     pub(crate) fn card(
         &self,
         call: &Call,
@@ -131,7 +132,7 @@ impl Effect {
             let refusal = unshowable(call, why);
             Box::new(Refusal { rule: asked_by.first().cloned(), ..*refusal })
         };
-        let Some(changes) = changes else { return Err(unshowable("it would write what is no text")) };
+        let Some(changes) = changes else { return Err(unshowable("it would write data that is not text")) };
         let client = quoted(call.caller.client.as_deref());
         let pid = call.caller.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
         let card = Card {
@@ -155,9 +156,7 @@ impl Effect {
         };
         match card.misfit() {
             Some(why) => Err(unshowable(&why)),
-            None => {
-                card.masked().ok_or_else(|| unshowable("what looks like a secret in it is no plain token"))
-            }
+            None => card.masked().ok_or_else(|| unshowable("it has a secret that is not a plain token")),
         }
     }
 
@@ -194,7 +193,7 @@ impl Effect {
             put(
                 "caution",
                 format!(
-                    "runs programs: what they find in {} when they start is not bound",
+                    "runs programs: the approval does not cover what they read from {}",
                     folders.join(", ")
                 ),
             );
@@ -203,9 +202,10 @@ impl Effect {
         facts
     }
 
-    /// What the changes show in full is not shown twice.
+    /// Arguments without those that the diffs already show in full.
     fn arguments(&self, permit: &Permit) -> Vec<Fact> {
-        // All that is written, or all that is added to what was there: the end of it alone may be another argument.
+        // The diff shows an argument only if it is the whole new content or all of what is appended. The tail
+        // of the appended text may come from another argument.
         let is_shown = |text: &str| {
             let shows = |change: &Change| {
                 let before = change.before.as_deref().unwrap_or_default();
@@ -214,7 +214,8 @@ impl Effect {
             };
             !text.is_empty() && self.preview.changes.iter().any(shows)
         };
-        // Where it reaches stands in the effect and is never masked; a name that looks like a secret would be masked here.
+        // The effect shows the paths and never masks them. Here, a path that looks like a secret would be
+        // masked.
         let is_masked_place = |key: &str, text: &str| {
             let is_place = |(named, name): &(String, String)| named == key && Path::new(name).ends_with(text);
             self.paths.iter().any(is_place) && redact::shared().redact_text(text) != text
@@ -229,12 +230,12 @@ impl Effect {
     }
 }
 
-/// What a client calls itself, as its own word: between quotes, so that it cannot pass for ours.
+/// Quotes the name that a client gave itself, so that it cannot imitate text of Sinew.
 pub(crate) fn quoted(client: Option<&str>) -> String {
-    client.map_or_else(|| "a client without a name".to_owned(), |name| json!(name).to_string())
+    client.map_or_else(|| "an unnamed client".to_owned(), |name| json!(name).to_string())
 }
 
-/// The frame of a question.
+/// Id, times and edit state of an approval request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking<'a> {
     pub(crate) id: &'a str,
@@ -243,19 +244,20 @@ pub(crate) struct Asking<'a> {
     pub(crate) edited: bool,
 }
 
-/// More than can be shown is not a question but a no.
+/// Refusal of a call that cannot be shown in full.
 fn unshowable(call: &Call, why: &str) -> Box<Refusal> {
     let reason =
-        format!("Permission denied: Approval is required, and this is more than a human can be shown: {why}");
+        format!("Permission denied: Approval is required, but the call cannot be shown in full: {why}");
     let refusal = Refusal::new(&call.tool_name, RefusalCode::TooLarge, reason).detail("too_much_to_show");
-    Box::new(refusal.hint("do it in smaller steps, each of which can be looked at"))
+    Box::new(refusal.hint("split the call into smaller steps that can each be reviewed"))
 }
 
-/// A call whose effect cannot be foretold. What its tool says of it holds no more than it might say after a run.
+/// Refusal of a call whose effect cannot be computed. The failure text of the tool is limited and screened as
+/// after a run.
 pub(crate) fn unforeseen(call: &Call, failure: Failure) -> Box<Refusal> {
     let failure = content::fit_to_tell(failure, 0);
     let reason = format!(
-        "Permission denied: Approval is required, and what the call would do cannot be shown: {}",
+        "Permission denied: Approval is required, but the effect of the call cannot be determined: {}",
         failure.message
     );
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("not_foreseeable");
@@ -269,7 +271,7 @@ fn bound_path(path: &OpenedPath) -> Result<Value, Failure> {
     let facts = path.metadata();
     let content = match path.kind() {
         ObjectKind::File if facts.is_some_and(|facts| facts.size > LARGEST_FILE) => {
-            let message = format!("`{}` is too large for a yes to be bound to its content", name(path)?);
+            let message = format!("`{}` is too large to bind an approval to its content", name(path)?);
             return Err(Failure::new(FailureKind::TooLarge, message));
         }
         ObjectKind::File => Some(path.sha256()?),
@@ -284,9 +286,9 @@ fn bound_path(path: &OpenedPath) -> Result<Value, Failure> {
     }))
 }
 
-/// A name that is no text cannot be shown as what it is.
+/// A path that is not UTF-8 cannot be shown as it is.
 fn name(path: &OpenedPath) -> Result<String, Failure> {
-    let unreadable = || Failure::new(FailureKind::Unreadable, "a path that it names is not text");
+    let unreadable = || Failure::new(FailureKind::Unreadable, "the path is not valid UTF-8");
     path.canonical().to_str().map(str::to_owned).ok_or_else(unreadable)
 }
 

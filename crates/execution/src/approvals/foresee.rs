@@ -1,5 +1,5 @@
-//! What would come of a question, without asking it: the card is made and thrown away. What is foreseen is what `asking`
-//! does, up to the point where something would be kept.
+//! Predicts the result of an approval request without submitting it, for `explain`. Follows the same steps as
+//! the approval stage up to the point where something would be stored; the request is built and discarded.
 
 use std::sync::Arc;
 
@@ -16,26 +16,29 @@ use super::told;
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 
-/// What would come of a question.
+/// Predicted result of the approval stage.
 pub(crate) enum Foreseen {
-    /// A human is asked. Until one answers, the caller is told this.
+    /// The operator would be asked; holds the refusal that the caller gets until then.
     Asks(Box<Refusal>),
-    /// Nobody is asked: a human has said yes already.
+    /// The call is already approved; names the approval or the standing rule.
     Answered(RuleRef),
 }
 
-/// Whether what a call would do is looked at. What it would do says what is in the files it would change.
+/// Policy for computing the effect of a call. The effect reveals the content of the files that the call would
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// It is, for the operator, who may see them.
+    /// Computed and not recorded, for the operator, who may read these files.
     Freely,
-    /// It is, and an agent is told what came of it. That is on record, as the call's own refusal or question would be.
+    /// Computed and recorded in the ledger, for an agent: the refusal or the request of a real call would be
+    /// recorded too.
     OnRecord,
-    /// It is not.
+    /// Not computed.
     Not,
 }
 
-/// What would come of this question now, or why it would be refused without anybody being asked.
+/// Predicts the result of the approval stage, or returns the refusal that the call would get without a
+/// request.
 pub(crate) async fn foresee(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -43,7 +46,7 @@ pub(crate) async fn foresee(
     question: Question,
     look: Look,
 ) -> Result<Foreseen, Box<Refusal>> {
-    // Where nobody is asked, an answer is not looked for either.
+    // A call that must not request approval does not use an approval either.
     let brought = call.hand.as_ref().filter(|_| call.asking != Asking::Never);
     if let Some(hand) = brought {
         match layer.approvals.standing(&hand.id, &call.caller) {
@@ -91,7 +94,7 @@ async fn looked(
     Ok(Foreseen::Asks(Box::new(question.unanswered())))
 }
 
-/// The same whatever the files hold.
+/// Predicts the result without the effect, so that it does not depend on the content of files.
 fn unlooked(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -110,7 +113,7 @@ fn unlooked(
     }))
 }
 
-/// The same for a call that brings an answer along.
+/// Predicts the result for a call that presents an approval.
 fn with_answer(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -132,7 +135,7 @@ fn with_answer(
     }
 }
 
-/// The answer, in the place of a rule.
+/// Reference to an approval or a standing rule in the form of a `RuleRef`.
 fn by(id: &str) -> RuleRef {
     RuleRef { file: "approvals".into(), line: 0, id: id.into() }
 }

@@ -1,34 +1,36 @@
-//! What a call has in hand on its way: how it goes about a human, and the answer it may have.
+//! Approval state that a call carries through the pipeline: how it requests approval, and which approval it
+//! references.
 
-/// How a call goes about a human.
+/// Approval mode that a call requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asking {
-    /// It waits for the answer.
+    /// Wait for the decision.
     #[default]
     Wait,
-    /// It is told which question to come back with, and ends.
+    /// Submit the request, return its approval id to the caller and end the call.
     Async,
-    /// Nobody is asked.
+    /// Never request approval.
     Never,
 }
 
-/// A question that a call is about.
+/// Reference to the approval request of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hand {
     pub(crate) id: String,
-    /// Whether this very call asked it. One that another call asked is only presented, and is left as it is.
+    /// True if this call created the request. A request of another call is only presented, and is never
+    /// withdrawn.
     pub(crate) own: bool,
 }
 
-/// Leave by a human, not yet used.
+/// Basis on which a call is approved. The approval is not consumed yet.
 #[derive(Debug)]
 pub(crate) enum Approved {
-    /// One answer, for one call.
+    /// A single approval, for one call.
     Once {
         hand: Hand,
-        /// The rules that ask.
+        /// Rules that require the approval.
         rules: Vec<String>,
     },
-    /// A rule that stands.
+    /// A standing rule.
     ByRule { rules: Vec<String> },
 }

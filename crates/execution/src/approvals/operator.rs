@@ -1,7 +1,7 @@
-//! What the operator's door can do: see the questions, answer them, and see and revoke the rules that stand.
+//! Operations of the control socket: list approval requests, decide them, and list and revoke standing rules.
 //!
-//! Nothing on the road of a call leads here. Whoever calls these has the operator's channel; a yes takes the PIN too,
-//! where there is one.
+//! No stage of the pipeline calls into this file. Callers have access to the control socket; an approval also
+//! takes the operator PIN if one is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,124 +20,124 @@ use super::{Edit, Edited};
 use crate::layer::ToolExecutionLayer;
 
 const LONGEST_MESSAGE: usize = 1000;
-/// How long a call that waits may take to look at changed arguments.
+/// Time limit for a waiting call to process edited arguments.
 const EDIT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A question in the list.
+/// Approval request in the list for the operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listed {
-    /// `pending`, or `approved` where the answer was not used yet.
+    /// `pending`, or `approved` if the approval was not used yet.
     pub state: String,
-    /// Until when it can be answered or used, in seconds from now.
+    /// Seconds until the request, or the unused approval, expires.
     pub seconds_left: u64,
-    /// Whether its caller waits for the answer.
+    /// True if the caller waits for the decision.
     pub waiting: bool,
-    /// The arguments as they were given, where a human may change them.
+    /// The original arguments, if the operator may edit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub editable: Option<Arguments>,
-    /// What is shown.
+    /// The request itself.
     #[serde(flatten)]
     pub card: Card,
 }
 
-/// An answer.
+/// Decision of the operator.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Yes, to this call.
+    /// Approve this call.
     Once,
-    /// Yes, to this call and to others like it.
+    /// Approve this call and create a standing rule for similar calls.
     Lasting(Lasting),
-    /// No, and what the model is told.
+    /// Deny, with an optional message for the model.
     Deny(Option<String>),
-    /// Neither: the call is to be another one.
+    /// Replace the arguments of the call.
     Edit(Arguments),
 }
 
-/// A yes that goes on.
+/// Standing rule that the operator wants to create.
 #[derive(Clone, Debug, Default)]
 pub struct Lasting {
-    /// For how long; absent: as long as the connection and the daemon, and at most a day.
+    /// Duration of the rule. `None`: until the connection or the daemon ends, and at most a day.
     pub lasts: Option<Duration>,
-    /// `argument=pattern`.
+    /// Patterns of the form `argument=pattern` that widen the rule.
     pub patterns: Vec<String>,
-    /// The rule as it was displayed. It holds only if it is the one that would be made.
+    /// The rule as it was displayed. It is created only if it equals the rule that results from this request.
     pub displayed: Option<Vec<String>>,
 }
 
-/// What became of an answer.
+/// Result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It is on record.
+    /// The decision is recorded.
     Recorded,
-    /// It is on record, and so is the rule.
+    /// The decision and the standing rule are recorded.
     Standing {
-        /// Names the rule.
+        /// Id of the rule.
         rule: String,
     },
-    /// The changed call is a new question.
+    /// The edited call is a new approval request.
     Asked {
-        /// Names the question.
+        /// Id of the new request.
         id: String,
     },
-    /// The changed call needs nobody's leave and goes on.
+    /// The edited call needs no approval and continues.
     Runs,
 }
 
-/// Why an answer was not taken.
+/// Reason why a decision was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
-    /// There is no such question.
+    /// There is no such request.
     #[error("there is no approval `{0}`")]
     Unknown(String),
-    /// Somebody was first, or nobody was in time.
-    #[error("approval `{id}` is {state} already; the first decision stands")]
+    /// The request was decided earlier, or has expired.
+    #[error("approval `{id}` is already {state}; the first decision is final")]
     Over {
-        /// The question.
+        /// Approval id.
         id: String,
-        /// How it ended.
+        /// State of the request.
         state: &'static str,
     },
-    /// The rule must be displayed first.
-    #[error("the rule was not displayed as it would be made")]
+    /// The rule must be displayed before it is created.
+    #[error("the rule must be displayed in its final form before it is created")]
     NotDisplayed {
-        /// The rule.
+        /// The rule as it would be created.
         lines: Vec<String>,
     },
-    /// No such rule can be made.
-    #[error("no such rule can be made: {0}")]
+    /// The rule cannot be created.
+    #[error("the rule cannot be created: {0}")]
     NoRule(String),
-    /// The changed arguments are refused.
-    #[error("the arguments cannot be changed so: {0}")]
+    /// The edited arguments were refused.
+    #[error("the arguments were not changed: {0}")]
     NotEdited(String),
     /// The message is too long.
-    #[error("the message has {0} bytes; at most {LONGEST_MESSAGE} reach the model")]
+    #[error("the message has {0} bytes; the limit is {LONGEST_MESSAGE}")]
     LongMessage(usize),
-    /// The yes is on record, and the rule is not.
-    #[error("the call is approved, but the rule was not made: {0}")]
+    /// The approval is recorded, the rule is not.
+    #[error("the call is approved, but the rule was not created: {0}")]
     RuleNotRecorded(LedgerError),
     /// There is no such rule.
-    #[error("no rule `{0}` stands: it was revoked, has run out, or never stood")]
+    #[error("there is no rule `{0}`: it was revoked, has expired or never existed")]
     NoSuchGrant(String),
-    /// Sinew itself failed.
-    #[error("a fault inside Sinew ended this; its log has the place, and `sinew approvals list` what holds")]
+    /// Internal fault.
+    #[error("internal fault in Sinew: see its log, and `sinew approvals list` for the current state")]
     Crashed,
     /// The PIN is missing or wrong.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// It could not be recorded, so it does not hold.
-    #[error("the decision was not taken: {0}")]
+    /// The decision could not be recorded, so it has no effect.
+    #[error("the decision has no effect because it could not be recorded: {0}")]
     NotRecorded(#[from] LedgerError),
 }
 
 impl ToolExecutionLayer {
-    /// The questions that can be answered, and the answers that were not used yet, oldest first.
+    /// Pending requests and unused approvals, oldest first.
     pub async fn approvals(&self) -> Vec<Listed> {
         self.approvals.sweep(&self.ledger).await;
         let ids: Vec<String> = self.approvals.queue().asked().into_iter().map(|(id, _)| id.clone()).collect();
         ids.iter().filter_map(|id| self.listed(id)).collect()
     }
 
-    /// One of them.
+    /// One pending request or unused approval.
     pub async fn approval(&self, id: &str) -> Option<Listed> {
         self.approvals.sweep(&self.ledger).await;
         self.listed(id)
@@ -166,17 +166,17 @@ impl ToolExecutionLayer {
         })
     }
 
-    /// Follows what happens to questions.
+    /// Returns a receiver that is notified of every change to approvals.
     pub fn approvals_changes(&self) -> watch::Receiver<u64> {
         self.approvals.subscribe()
     }
 
-    /// The operator's PIN.
+    /// The operator PIN.
     pub fn pin(&self) -> &Pin {
         &self.approvals.pin
     }
 
-    /// Answers a question. It happens even if whoever answered goes away meanwhile; the first answer on disk counts.
+    /// Decides a request. Completes even if the client disconnects; the first decision on disk wins.
     pub async fn decide(
         self: &Arc<Self>,
         id: &str,
@@ -184,7 +184,7 @@ impl ToolExecutionLayer {
         by: &Caller,
         pin: Option<String>,
     ) -> Result<Decided, DecideError> {
-        // A no makes nothing happen, so it takes no PIN.
+        // A denial allows nothing, so it takes no PIN.
         if !matches!(answer, Answer::Deny(_)) {
             self.approvals.pin.verify(pin).await?;
         }
@@ -209,7 +209,7 @@ impl ToolExecutionLayer {
     async fn grant(&self, id: &str, by: &str, standing: Option<Standing>) -> Result<Decided, DecideError> {
         let _turn = self.approvals.turn.lock().await;
         let now = self.approvals.now();
-        // An answer that nobody comes for is not kept longer than the question would have been.
+        // An unused approval expires after the same time as a request.
         let until = later(now, self.world.load().policy.approval_timeout());
         let granted = self.approvals.queue().grant(id, by, now, until).map_err(|why| over(id, why))?;
         let rule = match standing {
@@ -217,7 +217,7 @@ impl ToolExecutionLayer {
             Some(standing) => {
                 let rule = CallId::fresh().to_string();
                 let rule = rule.get(rule.len().saturating_sub(10)..).unwrap_or(&rule).to_owned();
-                let full = |_| DecideError::NoRule("too many rules stand already: revoke one".to_owned());
+                let full = |_| DecideError::NoRule("too many standing rules exist: revoke one".to_owned());
                 let stands = self.approvals.queue().stand(&rule, &standing, by).map_err(full)?;
                 Some((rule, stands))
             }
@@ -246,19 +246,19 @@ impl ToolExecutionLayer {
         Ok(Decided::Recorded)
     }
 
-    /// Hands changed arguments to the call that waits. What comes of them is asked about like any other call.
+    /// Sends edited arguments to the waiting call, which submits them as a new request if they need approval.
     async fn edit(&self, id: &str, arguments: Arguments) -> Result<Decided, DecideError> {
         let refused = |why: &str| DecideError::NotEdited(why.to_owned());
         self.approvals.queue().decidable(id, self.approvals.now()).map_err(|why| over(id, why))?;
         if self.approvals.cards.get(id).is_none_or(|kept| kept.arguments.is_none()) {
-            return Err(refused("they hold what is masked; deny it and say what it should do instead"));
+            return Err(refused("they contain masked text; deny the call and say what to do instead"));
         }
         let editor = self.approvals.editors().get(id).and_then(|waiting| waiting.first().cloned());
         let Some(editor) = editor else {
-            return Err(refused("its caller does not wait; deny it and say what it should do instead"));
+            return Err(refused("its caller does not wait; deny the call and say what to do instead"));
         };
         let (answer, answered) = oneshot::channel();
-        let gone = || refused("its caller does not wait any more");
+        let gone = || refused("its caller does not wait any longer");
         editor.send(Edit { arguments, answer }).await.map_err(|_| gone())?;
         match tokio::time::timeout(EDIT_PATIENCE, answered).await {
             Ok(Ok(Ok(Edited::Asks(id)))) => Ok(Decided::Asked { id }),
@@ -266,7 +266,7 @@ impl ToolExecutionLayer {
             Ok(Ok(Err(why))) => Err(DecideError::NotEdited(why)),
             Ok(Err(_)) => Err(gone()),
             Err(_) => Err(refused(
-                "it takes too long to look at what the changed call would do; `sinew approvals list` shows what is asked now",
+                "checking the changed call took too long; `sinew approvals list` shows what is pending",
             )),
         }
     }

@@ -1,8 +1,9 @@
-//! The operator's PIN: what keeps another process of the same user, an agent's own shell included, from saying yes.
+//! The operator PIN: keeps other processes of the same user, including the shell of an agent, from approving
+//! calls.
 //!
-//! It is kept as an Argon2id hash in a file for this user's eyes alone, read once at start: taking the file away does
-//! not take the PIN away from a daemon that runs. It is no defence against a process that can rewrite the state and
-//! restart the daemon, nor against root.
+//! It is stored as an Argon2id hash in a file that only this user can read. The file is read once at start,
+//! so that deleting it does not remove the PIN from a running daemon. It does not protect against a process
+//! that can rewrite the state directory and restart the daemon, nor against root.
 
 mod tries;
 
@@ -17,57 +18,58 @@ use argon2::{Algorithm, Argon2, Params, Version};
 
 use tries::Tries;
 
-/// What is asked of a PIN. Whoever copies the file can guess without being slowed down, at some ten guesses a second and
-/// core: four digits last a quarter of an hour, six a day, six letters and digits for years.
+/// Limits of the length of a PIN. An attacker with a copy of the file can guess offline, about ten guesses
+/// per second and core: four digits last a quarter of an hour, six digits a day, six letters and digits for
+/// years.
 const SHORTEST: usize = 6;
 const LONGEST: usize = 128;
-/// What a guess costs, ours included: memory in KiB, and passes over it.
+/// Cost of one guess, for the daemon too: memory in KiB and passes over it.
 const MEMORY: u32 = 64 * 1024;
 const PASSES: u32 = 3;
 
-/// The PIN, if there is one.
+/// The operator PIN, if one is set.
 #[derive(Debug)]
 pub struct Pin {
     file: PathBuf,
     hash: Arc<Mutex<Hash>>,
     tries: Arc<Tries>,
-    /// One change at a time, from asking for the old one to having the new one on disk.
+    /// Serialises changes, from the check of the old PIN until the new one is on disk.
     changing: Arc<Mutex<()>>,
 }
 
-/// The hash of the PIN, none, or why it cannot be read.
+/// Hash of the PIN, `None` without a PIN, or the reason why the file cannot be read.
 type Hash = Result<Option<String>, String>;
 
-/// Whoever has this has given the PIN, or there is none. Only [`Pin::verify`] makes one.
+/// Proof that the caller gave the PIN or that none is set. Only [`Pin::verify`] creates one.
 #[derive(Debug)]
 pub struct OperatorProof(());
 
-/// Why a PIN was not taken.
+/// Reason why a PIN was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
-    /// There is one, and it was not given.
+    /// A PIN is set, and none was given.
     #[error("the operator PIN is needed")]
     Missing,
-    /// It is another one.
+    /// The PIN does not match.
     #[error("the PIN is wrong")]
     Wrong,
-    /// Too many wrong ones.
+    /// Too many wrong attempts.
     #[error("too many wrong PINs: try again in {seconds} s")]
     TooMany {
-        /// How long to wait.
+        /// Seconds to wait before the next attempt.
         seconds: u64,
     },
-    /// It is no PIN.
+    /// The new PIN is too short or too long.
     #[error("a PIN has {SHORTEST} to {LONGEST} characters, at least {SHORTEST} of them visible")]
     Length,
-    /// The file cannot be used.
+    /// The file cannot be read or written.
     #[error("the operator PIN cannot be used: {0}")]
     File(String),
 }
 
 impl Pin {
-    /// The PIN of this state folder. A file that is there and cannot be read is not the same as none: then nothing is
-    /// approved.
+    /// Loads the PIN of a state directory. A file that exists and cannot be read does not count as no PIN:
+    /// nothing can be approved then.
     pub fn at(state: &Path) -> Pin {
         let file = state.join("operator-pin");
         let hash = match std::fs::read_to_string(&file) {
@@ -82,12 +84,12 @@ impl Pin {
         Pin { file, hash: Arc::new(Mutex::new(hash)), tries, changing: Arc::default() }
     }
 
-    /// Whether a yes takes a PIN.
+    /// Returns true if an approval requires a PIN.
     pub fn is_set(&self) -> bool {
         !matches!(*known(&self.hash), Ok(None))
     }
 
-    /// Whether this is the PIN; anything is where there is none.
+    /// Verifies a PIN. Succeeds without one if no PIN is set.
     pub async fn verify(&self, given: Option<String>) -> Result<OperatorProof, PinError> {
         if self.is_set() {
             let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
@@ -96,8 +98,8 @@ impl Pin {
         Ok(OperatorProof(()))
     }
 
-    /// Sets a PIN, or takes it away. Whoever does knows the one there is. It happens even if whoever asked goes away
-    /// meanwhile: what is known here is what is on disk.
+    /// Sets or removes the PIN; the caller must give the current one. Completes even if the client
+    /// disconnects, so that the state in memory equals the file.
     pub async fn set(&self, given: Option<String>, new: Option<String>) -> Result<(), PinError> {
         if new.as_ref().is_some_and(|new| !is_pin(new)) {
             return Err(PinError::Length);
@@ -117,7 +119,7 @@ impl Pin {
 }
 
 async fn blocking(work: impl FnOnce() -> Result<(), PinError> + Send + 'static) -> Result<(), PinError> {
-    let fault = |_| Err(PinError::File("a fault inside Sinew; its log has the place".to_owned()));
+    let fault = |_| Err(PinError::File("internal fault in Sinew: see its log".to_owned()));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(fault)
 }
 
@@ -125,7 +127,7 @@ fn known(hash: &Mutex<Hash>) -> MutexGuard<'_, Hash> {
     hash.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this is the PIN. A try costs time.
+/// Checks a PIN. Counts as an attempt.
 fn check(hash: &Mutex<Hash>, tries: &Tries, given: Option<String>) -> Result<(), PinError> {
     let hash = match &*known(hash) {
         Ok(None) => return Ok(()),
@@ -136,19 +138,19 @@ fn check(hash: &Mutex<Hash>, tries: &Tries, given: Option<String>) -> Result<(),
     tries.make(|| is_match(&hash, &given))
 }
 
-/// What cannot be seen does not count: whoever guesses begins with what is pasted by accident.
+/// Invisible characters and spaces do not count: an attacker guesses accidentally pasted text first.
 fn is_pin(new: &str) -> bool {
     let visible = new.chars().filter(|c| *c != ' ' && !tool::is_unseen(*c)).count();
     visible >= SHORTEST && new.chars().count() <= LONGEST
 }
 
-/// At the costs that the hash names.
+/// Uses the cost parameters stored in the hash.
 fn is_match(hash: &str, given: &str) -> bool {
     let hash = PasswordHash::new(hash);
     hash.is_ok_and(|hash| Argon2::default().verify_password(given.as_bytes(), &hash).is_ok())
 }
 
-/// Old or new, never half.
+/// Replaces the file atomically.
 fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
     let Some(new) = new else {
         return match std::fs::remove_file(file) {
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn of_two_that_are_set_at_once_the_first_is_the_one_that_the_second_must_know() {
+    async fn concurrent_set_must_know_the_pin_set_first() {
         let folder = tempfile::tempdir().unwrap();
         let pin = Pin::at(folder.path());
         let set = |new: &str| pin.set(None, Some(new.to_owned()));
@@ -185,11 +187,11 @@ mod tests {
         assert!(matches!(lost, Err(PinError::Missing)), "{lost:?}");
         assert!(pin.verify(Some(won.to_owned())).await.is_ok());
         let restarted = Pin::at(folder.path());
-        assert!(restarted.verify(Some(won.to_owned())).await.is_ok(), "what is known is what is on disk");
+        assert!(restarted.verify(Some(won.to_owned())).await.is_ok(), "memory and disk agree");
     }
 
     #[test]
-    fn a_pin_has_six_characters_that_can_be_seen() {
+    fn pin_needs_six_visible_characters() {
         let check = |new: &str, expect: bool| assert_eq!(is_pin(new), expect, "{new:?}");
         check("135790", true);
         check("pass phrase", true);

@@ -1,7 +1,8 @@
-//! Questions to a human and their answers: a pure fold over what is on record.
+//! Approval requests and standing rules as a pure fold over ledger entries.
 //!
-//! Every change is proposed as the record that will say so, put on disk by whoever asked, and then applied; a start
-//! applies the same records again. So what holds in memory is what is on record, and nothing else. Time is handed in.
+//! Every change is proposed as a ledger entry, written to disk by the caller, and then applied; a restart
+//! applies the same entries again. So the state in memory always equals the ledger. The caller passes the
+//! time in.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,28 +15,29 @@ use tool::Caller;
 
 use super::rule::{Rule, Wanted};
 
-/// Questions that can wait at a time, how many of them may be one user's whatever its clients call themselves, and how
-/// many one caller's. A flood of questions is how a human is made to say yes without looking.
+/// Limits of open requests: in total, per user regardless of client names, and per caller. A flood of
+/// requests is a way to make an operator approve without reading.
 const MOST_OPEN: usize = 128;
 const MOST_OF_USER: usize = 64;
 const MOST_OF_ONE: usize = 32;
-/// Places of a user that are kept for its clients without a question: two busy ones do not silence a third.
+/// Open requests per user that are reserved for clients without one, so that two busy clients do not block a
+/// third.
 const KEPT_FREE: usize = 16;
-/// Rules that can stand at a time: more than a person remembers having made.
+/// Limit of standing rules: more than a person remembers having created.
 const MOST_STANDING: usize = 64;
-/// Questions that are over and still remembered, to tell a caller what became of them.
+/// Closed requests that are remembered, so that callers can learn how their request ended.
 const MOST_OVER: usize = 256;
 
-/// All questions and standing rules.
+/// All approval requests and standing rules.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     asked: BTreeMap<String, Asked>,
     standing: BTreeMap<String, Standing>,
-    /// The questions that are over, oldest first.
+    /// Ids of closed requests, oldest first.
     over: VecDeque<String>,
 }
 
-/// One question.
+/// Approval request with its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) digest: String,
@@ -44,7 +46,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Whether it waits, or its answer does, and has not run out by then.
+    /// Returns true if the request is pending or approved and has not expired at `now`.
     fn is_open_at(&self, now: Timestamp) -> bool {
         match &self.state {
             State::Pending => now < self.terms.expires_at,
@@ -54,24 +56,24 @@ impl Asked {
     }
 }
 
-/// What a question is about, as it is on record.
+/// Content of a request as recorded in the ledger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Terms {
-    /// The call that asked.
+    /// Call that requested approval.
     pub(crate) call: Arc<ledger::Call>,
-    /// The rules that ask, by file and name.
+    /// Rules that require approval, by file and name.
     pub(crate) rules: Vec<String>,
-    /// Stands for what is shown.
+    /// Keyed digest of the file of the request.
     pub(crate) card: String,
     pub(crate) asked_at: Timestamp,
     pub(crate) expires_at: Timestamp,
 }
 
-/// Where a question stands.
+/// State of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Pending,
-    /// A human said yes, and it can be used until then, once.
+    /// Approved; the approval can be used once, before `until`.
     Granted {
         until: Timestamp,
     },
@@ -80,14 +82,15 @@ pub(crate) enum State {
     },
     Expired,
     Used,
-    /// It was taken back: by the one who asked, by a stricter rule, or by the one who answered.
+    /// Withdrawn: by the caller, because the effect or a rule changed, or because the operator edited the
+    /// call.
     Void {
         why: String,
     },
 }
 
 impl State {
-    /// The word for people.
+    /// Name of the state for people.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             State::Pending => "pending",
@@ -104,58 +107,58 @@ impl State {
     }
 }
 
-/// A rule by which a human is not asked again for a while.
+/// Standing rule: matching calls need no further approval for a while.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Standing {
     pub(crate) rule: Rule,
-    /// The question whose answer it was.
+    /// Id of the approval that created the rule.
     pub(crate) from: String,
     pub(crate) made_at: Timestamp,
     pub(crate) until: Timestamp,
 }
 
-/// What a call brings when it wants to use an answer.
+/// Facts of a call that wants to use an approval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) digest: &'a str,
-    /// The rules that ask now.
+    /// Rules that require approval now.
     pub(crate) rules: &'a [String],
 }
 
-/// Why no question was asked, and no rule made: there are so many, and no more.
+/// Limit that prevents a new request or rule; holds its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     All(usize),
-    /// Of one user, by the kernel's word.
+    /// Limit per user, identified by the uid from the kernel.
     OfUser(usize),
     OfCaller(usize),
 }
 
-/// Why a question was not answered.
+/// Reason why a request cannot be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undecidable {
     Unknown,
-    /// Somebody was first, or nobody was in time.
+    /// It was decided earlier or has expired; holds the name of its state.
     Over(&'static str),
 }
 
-/// Why an answer cannot be used.
+/// Reason why an approval cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// There is none, or it is another caller's.
+    /// There is none, or it belongs to another caller.
     Unknown,
     Pending,
     Denied(Option<String>),
     Expired,
     Used,
     Void(String),
-    /// It was given for something else.
+    /// It was given for another effect.
     Mismatch,
 }
 
 impl Queue {
-    /// The questions, oldest first.
+    /// All requests, oldest first.
     pub(crate) fn asked(&self) -> Vec<(&String, &Asked)> {
         let mut all: Vec<_> = self.asked.iter().collect();
         all.sort_by(|one, other| (one.1.terms.asked_at, one.0).cmp(&(other.1.terms.asked_at, other.0)));
@@ -170,16 +173,16 @@ impl Queue {
         self.standing.iter()
     }
 
-    /// A new question.
+    /// Proposes a new request.
     pub(crate) fn request(&self, id: &str, digest: &str, terms: &Terms) -> Result<Approval, Full> {
         self.has_room_for(&terms.call.caller, terms.asked_at)?;
         let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
         Ok(entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))
     }
 
-    /// Whether this caller could ask one question more.
+    /// Checks that this caller may open one more request.
     pub(crate) fn has_room_for(&self, asks: &Caller, now: Timestamp) -> Result<(), Full> {
-        // What has run out takes nobody's place, whether that is on record yet or not.
+        // Expired requests do not count, whether their expiry is recorded yet or not.
         let open = || self.asked.values().filter(|asked| asked.is_open_at(now));
         let of_user = || open().filter(|asked| asked.terms.call.caller.uid == asks.uid);
         if open().count() >= MOST_OPEN {
@@ -196,7 +199,7 @@ impl Queue {
         Ok(())
     }
 
-    /// A yes. The first answer is the one that counts.
+    /// Proposes an approval. The first decision wins.
     pub(crate) fn grant(
         &self,
         id: &str,
@@ -208,7 +211,7 @@ impl Queue {
         Ok(entry(id, asked, ApprovalEvent::Granted, Some(by), json!({"until": until})))
     }
 
-    /// A no.
+    /// Proposes a denial.
     pub(crate) fn deny(
         &self,
         id: &str,
@@ -220,7 +223,7 @@ impl Queue {
         Ok(entry(id, asked, ApprovalEvent::Denied, Some(by), json!({"message": message})))
     }
 
-    /// A question that can be answered.
+    /// Returns a request that can still be decided.
     pub(crate) fn decidable(&self, id: &str, now: Timestamp) -> Result<&Asked, Undecidable> {
         let asked = self.asked.get(id).ok_or(Undecidable::Unknown)?;
         match &asked.state {
@@ -230,10 +233,10 @@ impl Queue {
         }
     }
 
-    /// Uses an answer up, if it was given to this caller for this very effect.
+    /// Proposes the use of an approval, if it was given to this caller for this effect.
     pub(crate) fn take(&self, id: &str, claim: Claim<'_>, now: Timestamp) -> Result<Approval, Unusable> {
         let asked = self.usable(id, claim.caller, now)?;
-        // A rule that did not ask then is one the human was not told of.
+        // The operator did not know of a rule that was not in the request.
         let as_shown = claim.rules.iter().all(|rule| asked.terms.rules.contains(rule));
         if asked.digest != claim.digest || !as_shown {
             return Err(Unusable::Mismatch);
@@ -241,7 +244,7 @@ impl Queue {
         Ok(entry(id, asked, ApprovalEvent::Used, None, Value::Null))
     }
 
-    /// An answer that this caller may use for what it was given for.
+    /// Returns an approval that this caller may use.
     pub(crate) fn usable(&self, id: &str, caller: &Caller, now: Timestamp) -> Result<&Asked, Unusable> {
         let asked = self.asked.get(id).filter(|asked| asked.terms.call.caller.is_same_party(caller));
         let asked = asked.ok_or(Unusable::Unknown)?;
@@ -255,13 +258,13 @@ impl Queue {
         }
     }
 
-    /// Takes a question or an unused answer back.
+    /// Proposes the withdrawal of a pending request or an unused approval.
     pub(crate) fn void(&self, id: &str, why: &str) -> Option<Approval> {
         let asked = self.asked.get(id).filter(|asked| asked.state.is_open())?;
         Some(entry(id, asked, ApprovalEvent::Void, None, json!({"why": why})))
     }
 
-    /// Whatever has run out by now.
+    /// Proposes the expiry of everything that has expired at `now`.
     pub(crate) fn expired(&self, now: Timestamp) -> Vec<Approval> {
         let questions =
             self.asked.iter().filter(|(_, asked)| asked.state.is_open() && !asked.is_open_at(now));
@@ -273,7 +276,7 @@ impl Queue {
             .collect()
     }
 
-    /// A new standing rule.
+    /// Proposes a new standing rule.
     pub(crate) fn stand(&self, id: &str, standing: &Standing, by: &str) -> Result<Approval, Full> {
         if self.standing.len() >= MOST_STANDING {
             return Err(Full::All(MOST_STANDING));
@@ -281,18 +284,19 @@ impl Queue {
         Ok(Approval { data: json!(standing), ..over(id, standing, ApprovalEvent::Standing, Some(by)) })
     }
 
-    /// Takes a standing rule back.
+    /// Proposes the revocation of a standing rule.
     pub(crate) fn revoke(&self, id: &str, by: &str) -> Option<Approval> {
         self.standing.get(id).map(|standing| over(id, standing, ApprovalEvent::Revoked, Some(by)))
     }
 
-    /// The standing rule that covers a call, if one does.
+    /// Id of the standing rule that covers a call, if there is one.
     pub(crate) fn covering(&self, wanted: &Wanted<'_>, now: Timestamp) -> Option<&String> {
         let holds = |standing: &Standing| now < standing.until && standing.rule.covers(wanted);
         self.standing.iter().find(|(_, standing)| holds(standing)).map(|(id, _)| id)
     }
 
-    /// Takes in what is on record. An entry that cannot be read is passed over: then nothing can come of it.
+    /// Applies a ledger entry. An entry that cannot be parsed is ignored, which can only result in fewer
+    /// approvals.
     pub(crate) fn apply(&mut self, approval: &Approval) {
         let Approval { id, event, digest, data, .. } = approval;
         let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -349,7 +353,7 @@ fn entry(id: &str, asked: &Asked, event: ApprovalEvent, by: Option<&str>, data: 
     }
 }
 
-/// An entry about a standing rule.
+/// Builds a ledger entry about a standing rule.
 fn over(id: &str, standing: &Standing, event: ApprovalEvent, by: Option<&str>) -> Approval {
     Approval {
         id: id.to_owned(),

@@ -1,15 +1,16 @@
-//! What a call is told that a human has not let run.
+//! Refusals of calls that are not approved.
 
 use tool::{Refusal, RefusalCode};
 
 use super::queue::{Full, Unusable};
 use crate::call::Call;
+use crate::layer::ToolExecutionLayer;
 use crate::pipeline::Halt;
 
 pub(super) fn again_without(call: &Call) -> Halt {
-    let reason = "Permission denied: The rule by which nobody was asked does not hold any more";
+    let reason = "Permission denied: The standing rule that covered this call is no longer in effect";
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("approval_revoked");
-    Box::new(refusal.hint("repeat the call: a human is asked")).into()
+    Box::new(refusal.hint("repeat the call to request approval")).into()
 }
 
 pub(super) fn pending(call: &Call, id: &str, detail: &str) -> Box<Refusal> {
@@ -20,25 +21,36 @@ pub(super) fn pending(call: &Call, id: &str, detail: &str) -> Box<Refusal> {
 }
 
 pub(super) fn too_many(call: &Call, full: Full) -> Box<Refusal> {
-    let whose = match full {
-        Full::All(most) => format!("{most} questions wait"),
+    let pending = match full {
+        Full::All(most) => format!("{most} approval requests are pending"),
         Full::OfUser(most) => {
-            format!("{most} questions of this user wait, whatever its clients call themselves")
+            format!("{most} approval requests of this user are pending, over all client names")
         }
-        Full::OfCaller(most) => format!("{most} questions of this caller wait"),
+        Full::OfCaller(most) => format!("{most} approval requests of this caller are pending"),
     };
-    let reason = format!("Permission denied: Approval is required, and {whose} already");
+    let reason = format!("Permission denied: Approval is required, but {pending} already");
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason).detail("too_many_approvals");
-    Box::new(refusal.hint("wait until some are answered: `sinew approvals list` shows them to the human"))
+    Box::new(refusal.hint("wait until some are decided; the operator sees them with `sinew approvals list`"))
 }
 
-/// The refusal of a call whose answer is not a yes to it.
+/// Charges a record to the budget of its caller, or refuses the call.
+pub(super) fn over_budget(layer: &ToolExecutionLayer, call: &Call, bytes: usize) -> Result<(), Box<Refusal>> {
+    layer.bookkeeping.charge(&call.caller, bytes).map_err(|throttled| {
+        let reason =
+            "Permission denied: The records of this caller's questions exceed their budget in the ledger";
+        let refusal = Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).detail("record_budget");
+        let refusal = refusal.hint("nothing was run; try again later");
+        Box::new(Refusal { retry_after_ms: Some(throttled.retry_after_ms), ..refusal })
+    })
+}
+
+/// Refusal of a call whose approval cannot be used.
 pub(super) fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
     use RefusalCode::{ApprovalDenied, ApprovalPending, ApprovalTimedOut, Conflict};
     let (code, detail, reason, hint) = match why {
         Unusable::Denied(message) => {
-            let said = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
-            let reason = format!("Approval denied by user{said}");
+            let message = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+            let reason = format!("Approval denied by user{message}");
             (
                 ApprovalDenied,
                 "denied_by_user",
@@ -47,32 +59,32 @@ pub(super) fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
             )
         }
         Unusable::Expired => {
-            let reason = "Approval timed out: nobody answered in time".to_owned();
-            (ApprovalTimedOut, "timed_out", reason, "nothing was run; silence is not consent")
+            let reason = "Approval timed out: the operator did not decide in time".to_owned();
+            (ApprovalTimedOut, "timed_out", reason, "nothing was run; without a decision the call is denied")
         }
         Unusable::Pending => {
-            (ApprovalPending, "asked", "Approval is pending".to_owned(), "come back when it is decided")
+            (ApprovalPending, "asked", "Approval is pending".to_owned(), "repeat the call once it is decided")
         }
         Unusable::Used => {
-            let reason = format!("Approval {id} was used already");
+            let reason = format!("Approval {id} has already been used");
             (
                 Conflict,
                 "approval_used",
                 reason,
-                "an approval is for one call: repeat it without approval_id to ask again",
+                "an approval is for one call: repeat it without approval_id to request another",
             )
         }
         Unusable::Void(why) => {
             let reason = format!("Approval {id} was withdrawn: {why}");
-            (Conflict, "approval_withdrawn", reason, "repeat the call without approval_id to ask again")
+            (Conflict, "approval_withdrawn", reason, "repeat the call without approval_id to request another")
         }
         Unusable::Mismatch => {
-            let reason = format!("Approval {id} is for something else than this call would do now");
-            (Conflict, "approval_mismatch", reason, "repeat the call without approval_id to ask again")
+            let reason = format!("Approval {id} does not match what this call would do now");
+            (Conflict, "approval_mismatch", reason, "repeat the call without approval_id to request another")
         }
         Unusable::Unknown => {
             let reason = "There is no such approval for this caller".to_owned();
-            (Conflict, "approval_unknown", reason, "repeat the call without approval_id to ask")
+            (Conflict, "approval_unknown", reason, "repeat the call without approval_id to request one")
         }
     };
     let reason = format!("Permission denied: {reason}");

@@ -1,5 +1,6 @@
-//! A standing rule: what a human need not be asked about again for a while. It says exactly what was displayed when it
-//! was made, and every input of the decision is a part of it: a call that differs in any of them is asked about.
+//! Standing rule: calls that need no further approval for a while. The rule says exactly what was displayed
+//! when it was created. Every input of the decision is part of it: a call that differs in any of them needs
+//! approval.
 
 mod command;
 
@@ -12,10 +13,10 @@ use tool::{Caller, Mode, Side};
 use super::effect::quoted;
 use command::Words;
 
-/// The label of a file that a command's words name.
+/// Label of a file that is named by the words of a command.
 const READS: &str = "reads";
 
-/// Calls that are covered.
+/// Calls that a standing rule covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rule {
     tool: String,
@@ -23,41 +24,43 @@ pub(crate) struct Rule {
     uid: u32,
     client: Option<String>,
     session: Option<String>,
-    /// Whose door the calls come through.
+    /// Side that the calls come from: agents, the operator, or a layer embedded in another process.
     #[serde(default)]
     side: Side,
-    /// One connection in the life of one daemon; otherwise any of the same client.
+    /// Run of the daemon and connection that the rule is limited to. `None`: any connection of the same
+    /// client.
     connection: Option<(String, u64)>,
     mode: Mode,
     asked_by: Vec<String>,
     bounds: String,
-    /// What the tool foretold besides: the program behind a name, where it runs, what a script holds.
+    /// Further facts from the preview of the tool: the program behind a name, its working directory, the
+    /// digest of a script.
     facts: Vec<(String, String)>,
     subject: Subject,
 }
 
-/// What the calls are about.
+/// Subject of the covered calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Subject {
-    /// These paths, programs, hosts and switches.
+    /// Calls that reach these paths, programs and hosts with these boolean arguments.
     Reaching {
-        /// By argument.
+        /// Paths by argument.
         paths: BTreeMap<String, Place>,
         command: Option<Words>,
         hosts: Vec<String>,
-        /// What is on or off, by argument: a yes to a rehearsal is none to the deed.
+        /// Boolean arguments by name: an approval of a dry run does not cover the real run.
         #[serde(default)]
         switches: BTreeMap<String, bool>,
-        /// Stands for all other arguments, unless they may be any.
+        /// Digest of all other arguments, unless they are arbitrary.
         #[serde(default)]
         others: Option<String>,
     },
-    /// Exactly these arguments: nothing else says what the call reaches.
+    /// Calls with exactly these arguments, if nothing else says what the call reaches.
     Arguments { digest: String },
 }
 
-/// Where a path may lead, by its canonical name.
+/// Canonical paths that an argument may name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Place {
@@ -65,33 +68,33 @@ enum Place {
     Within(String),
 }
 
-/// A call as a standing rule sees it.
+/// Properties of a call that a standing rule is matched against.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) tool: &'a str,
     pub(crate) definition: &'a str,
     pub(crate) caller: &'a Caller,
-    /// This daemon's life.
+    /// Run of the daemon.
     pub(crate) life: &'a str,
     pub(crate) mode: Mode,
     pub(crate) rules: &'a [String],
-    /// Where it runs, for how long, and with which network.
+    /// Timeout, sandbox and network.
     pub(crate) bounds: &'a str,
-    /// What the tool foretold.
+    /// Facts from the preview of the tool.
     pub(crate) facts: &'a [(String, String)],
-    /// Canonical names by argument.
+    /// Canonical paths by argument.
     pub(crate) paths: Vec<(String, String)>,
     pub(crate) commands: Vec<Vec<String>>,
     pub(crate) hosts: Vec<String>,
-    /// The arguments that are true or false, by name.
+    /// Boolean arguments by name.
     pub(crate) switches: BTreeMap<String, bool>,
-    /// Stands for the arguments besides those; `None` where what the call reaches is all that a human decides about.
+    /// Digest of the remaining arguments. `None` if the operator decides only about what the call reaches.
     pub(crate) others: Option<String>,
     pub(crate) arguments: &'a str,
 }
 
 impl Rule {
-    /// The rule for calls like this one, from any connection of the same client.
+    /// Creates the rule for calls like this one, from any connection of the same client.
     pub(crate) fn like(wanted: &Wanted<'_>) -> Result<Rule, String> {
         let mut paths: BTreeMap<String, Place> = BTreeMap::new();
         for (key, path) in &wanted.paths {
@@ -128,13 +131,13 @@ impl Rule {
         })
     }
 
-    /// The same for one connection in the life of one daemon.
+    /// Limits the rule to one connection in one run of the daemon.
     pub(crate) fn on(self, life: &str, connection: u64) -> Rule {
         Rule { connection: Some((life.to_owned(), connection)), ..self }
     }
 
-    /// The same for more calls: `argument=pattern`, a glob over canonical paths, or the first words of a command. Each
-    /// pattern must cover what it takes the place of.
+    /// Widens the rule by `argument=pattern`: a glob over canonical paths, or the first words of a command.
+    /// Each pattern must cover the value that it replaces.
     pub(crate) fn widened(mut self, patterns: &[String]) -> Result<Rule, String> {
         for pattern in patterns {
             let (key, value) =
@@ -146,7 +149,7 @@ impl Rule {
                 (Some(place), _) => *place = place.widened(key, value)?,
                 (None, Some(command)) if key == "command" => {
                     *command = command.opened(value, &self.facts)?;
-                    // What further words name is not known yet.
+                    // The files that further words may name are not known yet.
                     self.facts.retain(|(label, _)| label != READS);
                 }
                 _ => return Err(format!("`{key}` is neither a path nor the command of this call")),
@@ -159,7 +162,7 @@ impl Rule {
         &self.tool
     }
 
-    /// Whether a call is covered.
+    /// Returns true if the rule covers a call.
     pub(crate) fn covers(&self, wanted: &Wanted<'_>) -> bool {
         let caller = wanted.caller;
         let same_party = (self.uid, &self.client, &self.session, self.side)
@@ -176,7 +179,8 @@ impl Rule {
         same_party && same_connection && same_moment && same_tool && self.subject.is_of(wanted)
     }
 
-    /// Whether what the tool foretells is the same: all of it, but for what further words name.
+    /// Returns true if the facts from the preview are the same. Files named by further words of an open
+    /// command are ignored.
     fn foretells(&self, wanted: &Wanted<'_>) -> bool {
         let is_open =
             matches!(&self.subject, Subject::Reaching { command: Some(words), .. } if words.is_open());
@@ -184,9 +188,9 @@ impl Rule {
         wanted.facts.iter().filter(counts).eq(&self.facts)
     }
 
-    /// The rule in words: all of it, and nothing else.
+    /// The complete rule as text.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("{} is not asked about again where", self.tool)];
+        let mut lines = vec![format!("{} needs no further approval where", self.tool)];
         match &self.subject {
             Subject::Arguments { .. } => lines.push("  all arguments are the same".to_owned()),
             Subject::Reaching { paths, command, hosts, switches, others } => {
@@ -243,9 +247,9 @@ impl Place {
         }
     }
 
-    /// A glob that stays in a folder which is named in full.
+    /// Widens the path to a glob within a directory that is named in full.
     fn widened(&self, key: &str, glob: &str) -> Result<Place, String> {
-        built(glob).map_err(|error| format!("`{glob}` is no pattern: {}", error.kind()))?;
+        built(glob).map_err(|error| format!("`{glob}` is not a valid pattern: {}", error.kind()))?;
         let literal = glob.split(['*', '?', '[', '{']).next().unwrap_or_default();
         let named = literal.rsplit_once('/').map_or("", |(folder, _)| folder);
         let deep = named.split('/').filter(|part| !part.is_empty()).count() >= 2;
@@ -257,7 +261,7 @@ impl Place {
         let wider = Place::Within(glob.to_owned());
         match self {
             Place::Exactly(path) if wider.has(path) => Ok(wider),
-            _ => Err(format!("`{glob}` does not cover the very call it is made for")),
+            _ => Err(format!("`{glob}` does not cover the call that is being approved")),
         }
     }
 }

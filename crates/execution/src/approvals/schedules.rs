@@ -1,10 +1,12 @@
-//! The whole road under every order of events that chance comes up with: calls ask, are approved, denied, run out, taken
-//! back, repeated by whoever, the thing they would change is another by then, the rules are reloaded, and the daemon
-//! dies at any moment. It is the real layer on a real ledger; only the clock is the test's.
+//! Tests of the whole pipeline under random orders of events: calls request approval, are approved, denied,
+//! expire, are withdrawn and repeated by any client, the object that they would change is modified, the
+//! policy is reloaded, and the daemon crashes at any point. The layer and the ledger are real; only the clock
+//! is simulated.
 //!
-//! What is executed is executed once, approved, in time, unchanged, and by rules that still allow it. Each thing has its
-//! own order of events; others are under way meanwhile. `SINEW_APPROVAL_SCHEDULES` sets how many things each of nine
-//! campaigns has (ten thousand together if it is not set), `SINEW_APPROVAL_SEED` where the dice begin.
+//! Invariant: a call is executed at most once, approved, in time, with an unchanged effect, and by a policy
+//! that still allows it. Each test object has its own sequence of events, interleaved with those of others.
+//! `SINEW_APPROVAL_SCHEDULES` sets the number of objects in each of nine campaigns (ten thousand in total by
+//! default), `SINEW_APPROVAL_SEED` the seed.
 
 mod stage;
 mod truth;
@@ -26,23 +28,23 @@ use crate::{Acceptance, Answer, Asking, Card, Request};
 use stage::{Life, Stance, TOOL};
 use truth::{Known, Truth, Yes};
 
-/// How many events each thing is given beside the call that asks, and beside those that concern all.
+/// Events per object, besides the call that requests approval and the events that concern all objects.
 const EVENTS_EACH: usize = 2;
 const CLIENTS: [&str; 2] = ["one", "other"];
-/// As long as the rules say; then a question, and an unused answer, has run out.
+/// Approval timeout of the policy, after which requests and unused approvals expire.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What is likely.
+/// Probabilities of a campaign.
 #[derive(Clone, Copy)]
 struct Odds {
-    /// Things under way at a time.
+    /// Concurrent objects.
     at_a_time: usize,
-    /// Of a thousand events, so many are the end of the daemon, and so many a reload.
+    /// Crashes and reloads per thousand events.
     crashes: usize,
     reloads: usize,
 }
 
-/// The events of one folder.
+/// State of one campaign.
 struct Schedule<'a> {
     odds: Odds,
     folder: &'a Path,
@@ -51,9 +53,9 @@ struct Schedule<'a> {
     life: Option<Life>,
     stance: Stance,
     calls: Vec<JoinHandle<()>>,
-    /// The names of the things under way, and how many events each still has.
+    /// Names of the active objects and the number of events left for each.
     things: Vec<(String, usize)>,
-    /// What each call is about, by its connection.
+    /// Object of each call, by its connection.
     about: BTreeMap<u64, String>,
 }
 
@@ -68,7 +70,7 @@ fn caller(client: &str, connection: u64) -> Caller {
     }
 }
 
-/// What a card says that somebody put there: the text behind a label.
+/// Text of the fact with this label in an approval request.
 fn said(card: &Card, label: &str) -> String {
     let mut facts = card.effect.iter().chain(&card.arguments);
     facts.find(|fact| fact.label == label).unwrap().text.clone()
@@ -89,12 +91,12 @@ impl Schedule<'_> {
         self.truth.known().note(name, what.into());
     }
 
-    /// Something that concerns everything under way.
+    /// Notes an event that concerns every active object.
     fn note_all(&self, what: &str) {
         self.things.iter().for_each(|(name, _)| self.note(name, what));
     }
 
-    /// A call about a thing, with or without an answer that it brings along.
+    /// Starts a call about an object, optionally with an approval id.
     fn call(&mut self, name: &str, client: &str, asking: Asking, approval_id: Option<String>) {
         let connection = self.about.last_key_value().map_or(1, |(last, _)| last + 1);
         self.about.insert(connection, name.to_owned());
@@ -120,13 +122,13 @@ impl Schedule<'_> {
         let call = self.life().runtime.spawn(async move {
             let result = layer.execute(request).await;
             let refusal = result.metadata.refusal.as_ref();
-            let told = refusal.map_or("done".to_owned(), |refusal| {
+            let result_name = refusal.map_or("done".to_owned(), |refusal| {
                 refusal.detail.clone().unwrap_or_else(|| refusal.code.as_str().to_owned())
             });
-            *truth.known().told.entry(told).or_default() += 1;
+            *truth.known().told.entry(result_name).or_default() += 1;
         });
         self.calls.retain(|call| !call.is_finished());
-        // One that waits for nobody comes to its end, however slow the disk is.
+        // A call that does not wait for a decision always ends, however slow the disk is.
         if asking == Asking::Async && self.dice.roll(2) == 0 {
             self.life().runtime.block_on(call).unwrap();
         } else {
@@ -139,8 +141,8 @@ impl Schedule<'_> {
         self.call(name, CLIENTS[0], asking, None);
     }
 
-    /// Somebody comes with an answer: the one it has, one to another question, its own or somebody else's, and more
-    /// than once.
+    /// Repeats a call with an approval id: its own, one of another request or of another client, and
+    /// sometimes twice.
     fn repeat(&mut self) {
         let name = self.thing();
         let of = if self.dice.roll(6) == 0 { self.thing() } else { name.clone() };
@@ -152,7 +154,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// The questions that were ever asked about a thing, as far as the queue remembers.
+    /// Ids of all requests about an object that the queue remembers.
     fn questions(&self, name: &str) -> Vec<String> {
         let queue = self.life().layer.approvals.queue();
         let about = |asked: &Asked| self.about.get(&asked.terms.call.caller.connection);
@@ -160,7 +162,7 @@ impl Schedule<'_> {
         its.map(|(id, _)| id.clone()).collect()
     }
 
-    /// A question that the operator sees.
+    /// Picks an open request as the operator sees it.
     fn look(&mut self) -> Option<Card> {
         let ids: Vec<String> = {
             let queue = self.life().layer.approvals.queue();
@@ -214,7 +216,8 @@ impl Schedule<'_> {
                 let Some(call) = self.dice.pick(&calls) else { return };
                 let life = self.life();
                 life.runtime.block_on(life.layer.cancel(call.call_id));
-                // It has ended or was told to: it is not begun any more, and no other word is needed.
+                // The call has ended or is cancelled, so it must not start any more, and its token is marked
+                // too.
                 self.truth.known().withdrawn[&call.caller.connection].cancel();
             }
             1 => {
@@ -230,7 +233,7 @@ impl Schedule<'_> {
                 let Some(connection) = self.dice.pick(&connections) else { return };
                 self.truth.known().withdrawn[connection].cancel();
             }
-            // The caller goes away, and its question stays.
+            // The caller disconnects, and its request stays.
             _ => {
                 let Some(call) = self.dice.pick(&self.calls) else { return };
                 call.abort();
@@ -266,7 +269,7 @@ impl Schedule<'_> {
             7..11 => self.repeat(),
             11 => {
                 let (name, state) = (self.thing(), self.dice.roll(2));
-                self.note(&name, format!("it is {state} now"));
+                self.note(&name, format!("its state is {state} now"));
                 self.truth.known().things.entry(name).or_default().state = state;
             }
             12 => {
@@ -285,7 +288,7 @@ impl Schedule<'_> {
             roll if roll < crashes + reloads => self.reload(),
             _ => self.step_of_one(),
         }
-        // As far as the calls come in so many turns, which is not far where one waits for the disk.
+        // Calls advance by a number of polls, which is little if one waits for the disk.
         let turns = self.dice.roll(12);
         self.life().runtime.block_on(async {
             for _ in 0..turns {
@@ -296,7 +299,7 @@ impl Schedule<'_> {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// Gives every thing its events.
+    /// Runs the events of every object.
     fn play(mut self, things: usize) {
         let mut begun = 0;
         loop {
@@ -318,7 +321,7 @@ impl Schedule<'_> {
     }
 }
 
-/// In memory where that can be had: the disk's own time would be most of the test's.
+/// In memory if possible: disk latency would dominate the run time.
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()
@@ -328,9 +331,9 @@ fn play(odds: Odds) {
     let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
     let schedules = usize::try_from(number("SINEW_APPROVAL_SCHEDULES", 1120)).unwrap();
     let seed = number("SINEW_APPROVAL_SEED", 1);
-    let _told = Told(seed);
+    let _report = Told(seed);
     let (folder, truth) = (folder(), Arc::new(Truth::default()));
-    // Ahead of every clock on the wall, so that it goes only as the test says.
+    // Ahead of every wall clock, so that only the test advances it.
     truth.known().now = later(jiff::Timestamp::now(), Duration::from_secs(24 * 60 * 60));
     let schedule = Schedule {
         odds,
@@ -345,16 +348,16 @@ fn play(odds: Odds) {
     };
     schedule.play(schedules);
     let Known { executed, told, .. } = &*truth.known();
-    let seen = format!("{executed} of {schedules} executed, and told {told:?}");
-    eprintln!("{seen}");
-    assert!(executed * 20 > schedules, "the schedules reach what they are to show: {seen}");
-    let ways = ["done", "asked", "denied_by_user", "timed_out", "approval_used", "approval_mismatch"];
-    for way in ways.into_iter().chain(["approval_unknown", "cancelled"]) {
-        assert!(told.contains_key(way), "no schedule came to `{way}`: {seen}");
+    let summary = format!("{executed} of {schedules} executed, results {told:?}");
+    eprintln!("{summary}");
+    assert!(executed * 20 > schedules, "too few schedules execute a call: {summary}");
+    let results = ["done", "asked", "denied_by_user", "timed_out", "approval_used", "approval_mismatch"];
+    for expected in results.into_iter().chain(["approval_unknown", "cancelled"]) {
+        assert!(told.contains_key(expected), "no schedule ended with `{expected}`: {summary}");
     }
 }
 
-/// One campaign each: side by side they take the time of one.
+/// One test per campaign, so that they run in parallel.
 macro_rules! executed_at_most_once_and_only_as_approved {
     ($($name:ident: $at_a_time:literal at a time, $crashes:literal crashes, $reloads:literal reloads;)*) => {$(
         #[test]
@@ -365,13 +368,13 @@ macro_rules! executed_at_most_once_and_only_as_approved {
 }
 
 executed_at_most_once_and_only_as_approved! {
-    executed_as_approved_alone: 1 at a time, 1 crashes, 3 reloads;
-    executed_as_approved_alone_by_a_daemon_that_dies: 1 at a time, 10 crashes, 3 reloads;
-    executed_as_approved_alone_under_rules_that_change: 1 at a time, 1 crashes, 30 reloads;
-    executed_as_approved_among_few: 6 at a time, 1 crashes, 3 reloads;
-    executed_as_approved_among_few_by_a_daemon_that_dies: 6 at a time, 10 crashes, 3 reloads;
-    executed_as_approved_among_few_under_rules_that_change: 6 at a time, 1 crashes, 30 reloads;
-    executed_as_approved_in_a_crowd: 16 at a time, 1 crashes, 3 reloads;
-    executed_as_approved_in_a_crowd_by_a_daemon_that_dies: 16 at a time, 10 crashes, 3 reloads;
-    executed_as_approved_in_a_crowd_under_rules_that_change: 16 at a time, 1 crashes, 30 reloads;
+    executed_as_approved_single: 1 at a time, 1 crashes, 3 reloads;
+    executed_as_approved_single_with_crashes: 1 at a time, 10 crashes, 3 reloads;
+    executed_as_approved_single_with_reloads: 1 at a time, 1 crashes, 30 reloads;
+    executed_as_approved_few: 6 at a time, 1 crashes, 3 reloads;
+    executed_as_approved_few_with_crashes: 6 at a time, 10 crashes, 3 reloads;
+    executed_as_approved_few_with_reloads: 6 at a time, 1 crashes, 30 reloads;
+    executed_as_approved_many: 16 at a time, 1 crashes, 3 reloads;
+    executed_as_approved_many_with_crashes: 16 at a time, 10 crashes, 3 reloads;
+    executed_as_approved_many_with_reloads: 16 at a time, 1 crashes, 30 reloads;
 }

@@ -1,18 +1,20 @@
-//! The one way a text from outside gets onto a card: nothing in it can move a cursor, hide, reorder, or pass for empty
-//! space. What is not plainly visible is written as an escape, and can be read back from it.
+//! Escapes external text for display to the operator: nothing in it can move the cursor, hide or reorder
+//! text, or imitate empty space. Characters that are not plainly visible are written as escapes, which can be
+//! converted back.
 
 use std::fmt::Write;
 
 use tool::is_unseen;
 
-/// Indentation is left as it is up to this; nobody's code is deeper, and a longer run pushes text off the screen.
+/// Indentation up to this width is kept. Real code is not indented deeper, and a longer run pushes text off
+/// the screen.
 const DEEPEST_INDENT: usize = 64;
-/// Spaces between words are left as they are up to this.
+/// Spaces between words are kept up to this width.
 const WIDEST_GAP: usize = 8;
-/// Escapes of the same character are written one by one up to this, and counted beyond.
+/// Escapes of the same character are written one by one up to this number, and as a count beyond it.
 const LONGEST_RUN: usize = 3;
 
-/// A text on one line, of visible characters only.
+/// Escapes a text to one line of visible characters.
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

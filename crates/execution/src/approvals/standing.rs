@@ -1,4 +1,4 @@
-//! Rules that stand: made by an answer that was displayed word for word, listed, and taken back.
+//! Standing rules: creation from a displayed rule, listing and revocation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use super::queue::{Standing, State};
 use super::rule::Rule;
 use crate::layer::ToolExecutionLayer;
 
-/// How long a rule may stand at most, and how long one for a connection does.
+/// Maximum duration of a rule, and the duration of a rule for one connection.
 const LONGEST_RULE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A rule by which nobody is asked.
+/// Standing rule in the list for the operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StandingRule {
-    /// Names it.
+    /// Id of the rule.
     pub id: String,
-    /// It, in words.
+    /// The rule as text.
     pub lines: Vec<String>,
-    /// The question it was an answer to.
+    /// Id of the approval that created it.
     pub from: String,
-    /// Since when.
+    /// Time of creation.
     pub made_at: Timestamp,
-    /// Until when.
+    /// Time of expiry.
     pub until: Timestamp,
-    /// The same in seconds from now.
+    /// Seconds until it expires.
     pub seconds_left: u64,
 }
 
 impl ToolExecutionLayer {
-    /// The rule that an answer would make, if it is the one that was displayed.
+    /// Builds the rule that a decision would create, if it equals the displayed one.
     pub(super) fn rule_of(&self, id: &str, lasting: &Lasting) -> Result<Standing, DecideError> {
         let (connection, asked) = match self.approvals.queue().get(id) {
             Some(asked) => (asked.terms.call.caller.connection, asked.state.clone()),
@@ -46,7 +46,7 @@ impl ToolExecutionLayer {
         }
         let kept = self.approvals.cards.get(id).ok_or_else(|| DecideError::Unknown(id.to_owned()))?;
         let narrowest = kept.rule.clone().ok_or_else(|| {
-            DecideError::NoRule("it names too much at once: this call can only be approved once".to_owned())
+            DecideError::NoRule("it names several paths or commands: it can only be approved once".to_owned())
         })?;
         let widened = narrowest.widened(&lasting.patterns).map_err(DecideError::NoRule)?;
         let rule = match lasting.lasts {
@@ -57,7 +57,7 @@ impl ToolExecutionLayer {
         let lines = lines(&rule, lasting.lasts);
         let text = lines.join("\n");
         if redact::shared().redact_text(&text) != text.as_str() {
-            let why = "it would hold what looks like a secret: this call can only be approved once";
+            let why = "it would contain what looks like a secret: this call can only be approved once";
             return Err(DecideError::NoRule(why.to_owned()));
         }
         if lasting.displayed.as_ref() != Some(&lines) {
@@ -67,7 +67,7 @@ impl ToolExecutionLayer {
         Ok(Standing { rule, from: id.to_owned(), made_at: now, until: later(now, lasts) })
     }
 
-    /// The rules that stand.
+    /// All standing rules.
     pub async fn standing_rules(&self) -> Vec<StandingRule> {
         self.approvals.sweep(&self.ledger).await;
         let clock = &self.approvals.clock;
@@ -83,7 +83,7 @@ impl ToolExecutionLayer {
         rules.collect()
     }
 
-    /// Takes a rule back. Less is allowed afterwards, so it takes no PIN.
+    /// Revokes a rule. That only reduces what is allowed, so it takes no PIN.
     pub async fn revoke_rule(self: &Arc<Self>, id: &str, by: &Caller) -> Result<(), DecideError> {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let (layer, id) = (Arc::clone(self), id.to_owned());

@@ -1,6 +1,7 @@
-//! What an agent was told of a call that a human decides about. Whether one can be asked depends on what is in the files
-//! that the call would change: a right guess at it is told from a wrong one. A call that guesses leaves a refusal or a
-//! question on record; so that `explain` is no quieter way to guess, what it tells is on record too, and at no other pace.
+//! Ledger notes about explanations given to agents. Whether approval can be requested depends on the content
+//! of the files that the call would change, so an explanation can confirm a guess at that content. A real
+//! call leaves a refusal or a request in the ledger; explanations are recorded and rate limited too, so that
+//! `explain` is not a quieter way to guess.
 
 use std::sync::Arc;
 
@@ -11,11 +12,13 @@ use serde_json::{Value, json};
 use tool::Refusal;
 
 use super::foresee::Foreseen;
+use super::refusals::over_budget;
+use crate::bookkeeping::size_of;
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
 
-/// Puts on record what is about to be told. What cannot be recorded is not told.
+/// Records an explanation before it is returned. If it cannot be recorded, the caller gets a refusal instead.
 pub(super) async fn record(
     layer: &ToolExecutionLayer,
     call: &Call,
@@ -23,7 +26,9 @@ pub(super) async fn record(
     foreseen: &Result<Foreseen, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
     layer.refusals.turn().await;
-    let recorded = layer.ledger.append(&Entry::Note(note(call, tool, foreseen)));
+    let entry = Entry::Note(note(call, tool, foreseen));
+    over_budget(layer, call, size_of(&entry))?;
+    let recorded = layer.ledger.append(&entry);
     recorded.map(drop).map_err(|error| recorder::unavailable(&call.tool_name, &error))
 }
 
@@ -37,7 +42,7 @@ fn note(call: &Call, tool: &Tool, foreseen: &Result<Foreseen, Box<Refusal>>) -> 
     let on_record = call.on_record(name);
     Note {
         about: "explained".to_owned(),
-        text: format!("a caller was told what would become of a call of {name}: {verdict}"),
+        text: format!("an agent received an explanation of a call to {name}: {verdict}"),
         data: json!({
             "call_id": on_record.call_id,
             "tool": on_record.tool,

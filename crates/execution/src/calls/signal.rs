@@ -1,4 +1,5 @@
-//! Something that happens once in every call, and that few wait for: whoever waits pays for it, and no other.
+//! Latch: a condition that becomes true once and wakes all waiters. Every call has several latches and few
+//! are ever awaited, so the cost is on the side of the waiter.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,15 +12,16 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// It happens now, for good.
+    /// Sets the latch for good and wakes all waiters.
     pub(crate) fn give(&self) {
         self.given.store(true, Ordering::Release);
         self.told.notify_waiters();
     }
 
-    /// Returns when it has happened.
+    /// Returns when the latch is set.
     pub(crate) async fn given(&self) {
-        // Made before the look, since it hears of all that is told from then on: nothing is missed in between.
+        // Created before the load: `Notified` receives every notification from its creation on, so none is
+        // missed between the load and the await.
         let told = self.told.notified();
         if !self.given.load(Ordering::Acquire) {
             told.await;
@@ -34,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everybody_hears_of_it_however_early_or_late_they_ask() {
+    async fn latch_wakes_early_and_late_waiters() {
         let signal = Signal::default();
         let (mut one, mut other) = (Box::pin(signal.given()), Box::pin(signal.given()));
         assert!((&mut one).now_or_never().is_none() && (&mut other).now_or_never().is_none(), "not yet");

@@ -1,4 +1,4 @@
-//! The order to end one call, and who gave it.
+//! Request to stop one call, and its originator.
 
 use std::sync::OnceLock;
 
@@ -7,48 +7,49 @@ use tool::{Failure, FailureKind, Mode, Refusal, RefusalCode};
 
 use super::signal::Signal;
 
-/// Who ends a call before its time.
+/// Originator of a stop request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoppedBy {
-    /// The mode that was entered forbids what runs.
+    /// The new mode forbids the running tool.
     Mode,
-    /// A human, by `sinew cancel`.
+    /// The operator, with `sinew cancel`.
     Operator,
-    /// The caller took it back.
+    /// The caller cancelled the call.
     Caller,
-    /// Its worker session was closed.
+    /// The worker session of the call was closed.
     Session,
 }
 
-/// One call's order to end: given once, and for good.
+/// Stop request of one call. It can be made once and cannot be withdrawn.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    /// Fired when the caller takes the call back.
+    /// Cancelled when the caller cancels the call.
     withdrawn: CancellationToken,
     by: OnceLock<StoppedBy>,
     ordered: Signal,
 }
 
 impl Stop {
-    /// An order that is given at the latest when the caller takes the call back.
+    /// Creates a stop request that is also made when `cancellation` is cancelled.
     pub(crate) fn with(withdrawn: CancellationToken) -> Self {
         Stop { withdrawn, by: OnceLock::new(), ordered: Signal::default() }
     }
 
-    /// Gives the order. The first who does is the one that is named.
+    /// Requests the stop. Only the first originator is kept.
     pub(crate) fn order(&self, by: StoppedBy) {
         if !self.withdrawn.is_cancelled() && self.by.set(by).is_ok() {
             self.ordered.give();
         }
     }
 
-    /// Who gave it, once it is given. Nobody but the caller can give it without a name.
+    /// Originator of the stop, once it is requested. A stop without a stored originator comes from the
+    /// caller's cancellation token.
     pub(crate) fn by(&self) -> Option<StoppedBy> {
         let by_caller = || self.withdrawn.is_cancelled().then_some(StoppedBy::Caller);
         self.by.get().copied().or_else(by_caller)
     }
 
-    /// Returns when it is given.
+    /// Returns when the stop is requested.
     pub(crate) async fn given(&self) -> StoppedBy {
         tokio::select! {
             () = self.withdrawn.cancelled() => {}
@@ -68,7 +69,7 @@ impl StoppedBy {
         }
     }
 
-    /// The end of a call whose tool was running.
+    /// Failure of a call whose tool was running.
     pub(crate) fn failure(self, tool: &str, mode: Mode) -> Failure {
         let by = self.words(mode);
         let message = match self {
@@ -78,15 +79,15 @@ impl StoppedBy {
             }
         };
         Failure::new(FailureKind::Cancelled, message)
-            .hint("its effect may have happened, or part of it: look before trying again")
+            .hint("all or part of its effect may have happened: check before trying again")
     }
 
-    /// The end of a call whose decision was on record, and whose tool was not started.
+    /// Failure of a call whose decision was recorded and whose tool was not started.
     pub(crate) fn not_started(self, tool: &str, mode: Mode) -> Failure {
         Failure { hint: None, ..self.failure(tool, mode) }.hint("nothing was run")
     }
 
-    /// The end of a call that was not let run yet.
+    /// Refusal of a call that was not permitted yet.
     pub(crate) fn refusal(self, tool: &str, mode: Mode) -> Box<Refusal> {
         let reason = format!("The call was cancelled {}", self.words(mode));
         Box::new(Refusal::new(tool, RefusalCode::Cancelled, reason).hint("nothing was run"))

@@ -1,7 +1,7 @@
-//! A host's arguments in the terms of our rules: what it would open, written out before it is judged.
+//! Rewrites the arguments of a host call to the paths that the host will open, before they are judged.
 //!
-//! The host opens by itself, later and by name, so every reading of a name that the host may have must be the one
-//! that is judged. Where there are several, the call is refused.
+//! The host opens the paths itself, later and by name. If the host could resolve a name in more than one way,
+//! the call is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -10,27 +10,27 @@ use tool::{Arguments, Refusal, RefusalCode};
 
 use crate::host::JudgedTool;
 
-/// An argument that names something on the disk.
+/// An argument that names a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostArgument {
     /// A file or folder.
     Path {
-        /// Its key.
+        /// Key of the argument.
         key: String,
-        /// What the host takes where it is absent.
+        /// Value that the host uses if the argument is absent.
         default: Option<String>,
     },
-    /// A glob: the folder in front of its first wildcard is what is looked through.
+    /// A glob. The tool searches the folder before its first wildcard.
     Pattern {
-        /// Its key.
+        /// Key of the argument.
         key: String,
-        /// The argument with the folder it starts in.
+        /// Key of the argument with the folder that the glob starts in.
         below: Option<String>,
     },
 }
 
 impl JudgedTool {
-    /// The arguments with every name as the host will read it.
+    /// Returns the arguments with every path as the host will resolve it.
     pub(super) fn spelt_out(&self, mut input: Value, home: Option<&Path>) -> Result<Value, Box<Refusal>> {
         let Some(given) = input.as_object_mut() else { return Ok(input) };
         for argument in &self.arguments {
@@ -63,7 +63,7 @@ impl JudgedTool {
                 let path = self.one_reading(key, text, home)?;
                 given.insert(key.to_owned(), Value::from(path));
             }
-            // Of any other type, which the schema refuses.
+            // The schema refuses every other type.
             Some(_) => {}
         }
         Ok(())
@@ -84,15 +84,17 @@ impl JudgedTool {
         Ok(())
     }
 
-    /// A name that the host trims or expands by itself would be judged as one file and opened as another.
+    /// Returns the path as the host will open it. A path that the host would trim or normalise is refused,
+    /// because Sinew would judge one file and the host would open another.
     fn one_reading(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
         let trimmed = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
         if text.starts_with(trimmed) || text.ends_with(trimmed) {
-            return Err(self.two_readings(key, "begins or ends with a space"));
+            return Err(self.two_readings(key, "begins or ends with whitespace"));
         }
-        // Behind a link the system goes up from where the link leads; a host that tidies names goes up from the link.
+        // After a symlink the kernel resolves `..` from the link's target; a host that normalises paths
+        // resolves it from the link itself.
         if text.split('/').any(|part| part == "..") {
-            return Err(self.two_readings(key, "goes up by `..`"));
+            return Err(self.two_readings(key, "contains `..`"));
         }
         match (text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')), home) {
             (None, _) => Ok(text.to_owned()),
@@ -102,18 +104,18 @@ impl JudgedTool {
     }
 
     fn two_readings(&self, key: &str, why: &str) -> Box<Refusal> {
-        let reason = format!("Permission denied: `{key}` {why}: it could mean two files");
+        let reason = format!("Permission denied: `{key}` {why}: it could name two different files");
         let refusal = Refusal::new(self.definition().name().as_str(), RefusalCode::InvalidArguments, reason);
         Box::new(
             refusal
                 .detail("ambiguous_path")
-                .hint("name the file by its absolute path, and nothing around it"),
+                .hint("use the absolute path of the file, without surrounding whitespace"),
         )
     }
 }
 
-/// The folder a glob looks through. One whose wildcards could spell `..` or the start of another place could look
-/// anywhere, and is judged as if it did.
+/// Returns the folder that a glob searches. A glob whose wildcards could expand to `..` or to an absolute
+/// path could match anything, so it is judged as `/`.
 fn folder_of(pattern: &str) -> PathBuf {
     let is_wild = |part: &str| part.contains(['*', '?', '[', ']', '{', '}', '(', ')', '!', '+', '@', '\\']);
     if !stays_below(pattern) {
@@ -124,8 +126,8 @@ fn folder_of(pattern: &str) -> PathBuf {
     parts.fold(PathBuf::from(absolute), |folder, part| folder.join(part))
 }
 
-/// Whether every choice in a glob is plain words, and every class plain letters: they can be put together to names
-/// in a folder, and to nothing else.
+/// Returns true if all alternatives in a glob are plain words and all classes plain letters, so that it can
+/// match only below its folder.
 fn stays_below(pattern: &str) -> bool {
     if pattern.contains(['\\', '(', ')']) {
         return false;
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_out_as_the_host_reads_them() {
+    fn paths_are_resolved_as_the_host_resolves_them() {
         let spelt = |input: Value, home: Option<&str>| {
             let spelt = tool().spelt_out(input, home.map(Path::new));
             spelt.map_err(|refusal| refusal.detail.unwrap())
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_is_judged_by_the_folder_it_looks_through() {
+    fn glob_is_judged_by_the_folder_it_searches() {
         let check = |pattern: &str, folder: &str| {
             assert_eq!(folder_of(pattern), Path::new(folder), "{pattern}");
         };

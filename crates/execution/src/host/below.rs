@@ -1,8 +1,9 @@
-//! What lies below a folder that a host's tool looks through. The host shows all of it by itself, so one forbidden name
-//! among it refuses the call. Links are not followed, here or by such tools; what is made later is not seen.
+//! Check of the directory contents that a host's tool would list. The host lists them by itself, so a single
+//! forbidden path among them refuses the call. Symlinks are not followed, neither here nor by such tools.
+//! Files created after the check are not covered.
 
+use file_access::{EntryKind, Found, Next, ObjectKind, OpenedPath};
 use governance::{Permit, Verdict};
-use resources::{EntryKind, Found, Next, ObjectKind, OpenedPath};
 use serde_json::Value;
 use tool::{Refusal, RefusalCode, RuleRef, visible_line};
 
@@ -10,39 +11,41 @@ use crate::call::Call;
 use crate::host::{HostArgument, JudgedTool};
 use crate::pipeline::Deciding;
 
-/// Names that are looked at below one folder. Past them nobody can say that none is forbidden.
+/// Maximum number of names checked below one folder. A call that would list more is refused.
 const MOST_SEEN: usize = 100_000;
 
-/// A tool that shows what is below the folders it is given.
+/// Property of a tool that lists what is below the folders it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Below {
-    /// The argument with a glob that says which names it shows.
+    /// Key of the argument with a glob that filters the listed names.
     pub narrowed_by: Option<String>,
 }
 
-/// Which names a tool shows.
+/// Names that a call lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
     All,
-    /// Those with one of these endings, in lower case.
+    /// Names with one of these suffixes, in lower case.
     Ending(Vec<String>),
 }
 
-/// What is in the way.
+/// Reason why a folder must not be listed.
 enum InTheWay {
     Forbidden(Option<RuleRef>),
     TooMuch,
 }
 
 impl JudgedTool {
-    /// Which names below its folders a call shows, where the tool shows any; from the arguments as the host gave them.
+    /// Returns the names that a call lists below its folders, from the original arguments of the host. `None`
+    /// if the tool lists nothing.
     pub(super) fn shows(&self, input: &Value) -> Option<Shows> {
         let below = self.below.as_ref()?;
         let glob = below.narrowed_by.as_ref().and_then(|key| input.get(key)).and_then(Value::as_str);
         Some(glob.map_or(Shows::All, Shows::of))
     }
 
-    /// The arguments with the folders it looks through: those of its globs, which start where its paths say.
+    /// Keys of the arguments with the folders that the tool searches: its globs if it has any, which start in
+    /// its paths, else its paths.
     fn folders(&self) -> Vec<String> {
         let pattern = |argument: &HostArgument| match argument {
             HostArgument::Pattern { key, .. } => Some(key.clone()),
@@ -58,8 +61,8 @@ impl JudgedTool {
 }
 
 impl Shows {
-    /// Certain of a glob that ends in `*.EXT` or `*.{EXT,EXT}` behind plain folders and stars. A host may cut or combine
-    /// any other in ways of its own, and is taken to show everything.
+    /// Parses a filter glob. Only `*.EXT` and `*.{EXT,EXT}` after plain folders and stars narrow the listing.
+    /// A host may interpret any other glob in its own way, so it counts as listing everything.
     fn of(glob: &str) -> Shows {
         let (folders, last) = glob.rsplit_once('/').unwrap_or(("", glob));
         let word = |text: &str, more: &str| {
@@ -76,7 +79,8 @@ impl Shows {
         Shows::Ending(choices.iter().map(|choice| format!(".{}", choice.to_ascii_lowercase())).collect())
     }
 
-    /// Whether something of this name can be among it. What is in a folder has names of its own.
+    /// Returns true if the listing can include this entry. A directory is always included, because a suffix
+    /// filters only the names inside it.
     fn includes(&self, found: &Found<'_>) -> bool {
         match self {
             Shows::All => true,
@@ -89,10 +93,10 @@ impl Shows {
     }
 }
 
-/// Refuses a call that would show something forbidden; gives back every other verdict. A large tree or a dead mount takes
-/// its time, so it is looked through on a thread that can be left behind.
+/// Refuses a call that would list a forbidden path; returns any other verdict unchanged. A large tree or a
+/// dead mount takes time, so the scan runs on the blocking pool, where a stuck thread can be abandoned.
 pub(super) async fn refuse(
-    deciding: Deciding<'_>,
+    context: Deciding<'_>,
     call: &Call,
     tool: &JudgedTool,
     (verdict, shows): (Verdict, Option<Shows>),
@@ -100,14 +104,14 @@ pub(super) async fn refuse(
     let Some(shows) = shows.filter(|_| !matches!(verdict, Verdict::Denial(_))) else { return Ok(verdict) };
     let folders = tool.folders();
     let looking = async {
-        let place = deciding.openings.take(call.caller.connection).await;
+        let slot = context.openings.take(call.caller.connection).await;
         let looked = tokio::task::spawn_blocking(move || {
             let found = match &verdict {
                 Verdict::Permit(permit) => first_in_the_way(permit, &folders, &shows),
                 Verdict::Question(question) => first_in_the_way(question.proposed(), &folders, &shows),
                 Verdict::Denial(_) => None,
             };
-            drop(place);
+            drop(slot);
             (verdict, found)
         });
         looked.await.map_err(|_| failed(call))
@@ -154,23 +158,22 @@ fn in_the_way(permit: &Permit, folder: &OpenedPath, shows: &Shows) -> Option<InT
 fn refusal(tool: &JudgedTool, folder: &str, in_the_way: InTheWay) -> Box<Refusal> {
     let name = tool.definition().name().as_str();
     let narrower = match tool.below.as_ref().and_then(|below| below.narrowed_by.as_ref()) {
-        Some(key) => format!("name a folder without it, or narrow `{key}` to an ending such as `*.rs`"),
+        Some(key) => format!("name a folder without it, or narrow `{key}` to a suffix such as `*.rs`"),
         None => "name a folder without it".to_owned(),
     };
-    let hint =
-        format!("{narrower}; Sinew's own `search_files` and `list_directory` leave it out by themselves");
+    let hint = format!("{narrower}; Sinew's own `search_files` and `list_directory` skip forbidden paths");
     Box::new(match in_the_way {
         InTheWay::Forbidden(rule) => {
             let reason = format!(
-                "Permission denied: Path {folder} holds something that is forbidden, and this would show it"
+                "Permission denied: Path {folder} contains a forbidden path, which this call would list"
             );
             let refusal = Refusal::new(name, RefusalCode::PathForbidden, reason).detail("forbidden_below");
             Refusal { rule, ..refusal.hint(hint) }
         }
         InTheWay::TooMuch => {
             let reason = format!(
-                "Permission denied: Path {folder} holds too much to say that nothing forbidden is in it (more than \
-                 {MOST_SEEN} names, or folders that cannot be looked through)"
+                "Permission denied: Path {folder} is too large to check for forbidden paths (more than \
+                 {MOST_SEEN} names, or folders that cannot be read)"
             );
             Refusal::new(name, RefusalCode::TooLarge, reason).detail("too_much_below").hint(hint)
         }
@@ -178,9 +181,9 @@ fn refusal(tool: &JudgedTool, folder: &str, in_the_way: InTheWay) -> Box<Refusal
 }
 
 fn failed(call: &Call) -> Box<Refusal> {
-    let reason = "Sinew failed while looking through a folder";
+    let reason = "Sinew failed while scanning a folder";
     let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
-    Box::new(refusal.detail("internal_fault").hint("nothing was run; the log has the place"))
+    Box::new(refusal.detail("internal_fault").hint("nothing was run; see the daemon log for details"))
 }
 
 #[cfg(test)]
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_certain_ending_narrows() {
+    fn only_an_unambiguous_suffix_narrows() {
         let check = |glob: &str, expect: &[&str]| {
             let expect = match expect {
                 [] => Shows::All,

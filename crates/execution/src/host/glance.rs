@@ -1,5 +1,5 @@
-//! A judgement without a record, for a process that owns none: it permits or asks, and leaves every denial to a layer,
-//! which judges the call again and records it.
+//! Judge for host calls in a process without a ledger, such as a hook. It returns permits and approval
+//! questions. It leaves every denial to the daemon, which judges the call again and records it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::recorder;
 use crate::slots::Slots;
 use crate::world::World;
 
-/// Judges by a world and by what a record says of the moment, and writes nothing.
+/// Judges host calls by a snapshot and the recovered state of the ledger, and writes nothing.
 pub struct HostJudge {
     world: Arc<World>,
     mode: Mode,
@@ -29,24 +29,24 @@ pub struct HostJudge {
 }
 
 impl HostJudge {
-    /// A judge of the moment that was found in the ledger.
-    pub fn new(world: World, found: &Recovery) -> Result<Self, TelemetryError> {
+    /// Creates a judge with the mode and the rate windows recovered from the ledger.
+    pub fn new(world: World, recovery: &Recovery) -> Result<Self, TelemetryError> {
         content::share_patterns(&world.policy)?;
-        let mode = recorder::mode_after(found);
-        let limits = Limits::restore(places(&world, mode), found, |tool| world.goes_out(tool.as_str()));
+        let mode = recorder::mode_after(recovery);
+        let limits = Limits::restore(places(&world, mode), recovery, |tool| world.goes_out(tool.as_str()));
         Ok(HostJudge { world: Arc::new(world), mode, limits, openings: Slots::new(MOST_OPENING) })
     }
 
-    /// What is to be said of a call; nothing where it is denied, which nobody may say before it is on record.
-    pub async fn judge(&self, asked: HostCall) -> Result<Option<HostVerdict>, UnknownHost> {
-        let host = self.world.host(&asked.host)?;
-        let tool = match host.judges(&asked.request.tool_name) {
+    /// Judges a call. Returns `None` for a denial, which must be recorded before it is reported.
+    pub async fn judge(&self, host_call: HostCall) -> Result<Option<HostVerdict>, UnknownHost> {
+        let host = self.world.host(&host_call.host)?;
+        let tool = match host.judges(&host_call.request.tool_name) {
             Ok(tool) => tool,
             Err(because) => return Ok(Some(HostVerdict::None { because })),
         };
-        let (call, input) = Call::glance(asked.request, Arc::clone(&self.world), self.mode);
-        let deciding = Deciding { limits: &self.limits, openings: &self.openings };
-        let judging = judged::judge(deciding, &call, tool, (input, host.user_home.as_deref()));
+        let (call, input) = Call::glance(host_call.request, Arc::clone(&self.world), self.mode);
+        let context = Deciding { limits: &self.limits, openings: &self.openings };
+        let judging = judged::judge(context, &call, tool, (input, host.user_home.as_deref()));
         let verdict =
             AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));
         let (finding, rules) = explain::found(verdict);
@@ -59,7 +59,7 @@ impl HostJudge {
         })
     }
 
-    /// The world it judged by, for the layer that records. Nothing while a call is still being judged.
+    /// Returns the snapshot for the layer that records. `None` while a call is still being judged.
     pub fn into_world(self) -> Option<World> {
         Arc::into_inner(self.world)
     }

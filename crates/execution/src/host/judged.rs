@@ -1,4 +1,4 @@
-//! The judgement of a host's call: by the road's own rules, with every denial on record.
+//! Judges host calls by the rules of the pipeline and records every denial.
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -20,70 +20,70 @@ use crate::pipeline::{self, Deciding};
 use crate::recorder;
 use crate::world::World;
 
-/// A call that a host is about to make with a tool of its own.
+/// A call that a host is about to make with one of its own tools.
 #[derive(Clone, Debug)]
 pub struct HostCall {
-    /// Which host.
+    /// Name of the host.
     pub host: String,
-    /// The call, in the host's words.
+    /// The call, in the host's terms.
     pub request: Request,
-    /// Where it comes from, as the host tells it.
+    /// Ids of the call, as reported by the host.
     pub origin: Origin,
 }
 
-/// How the host finds the call again in its own records. Told, not known: for the record alone.
+/// Ids by which the host identifies the call in its own logs. They are not verified and are only recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The conversation.
+    /// Conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The call itself.
+    /// Tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// The agent inside the conversation.
+    /// Agent within the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// What the person had asked for.
+    /// User prompt that led to the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
 }
 
-/// What we have to say about a host's call.
+/// Opinion of Sinew about a host call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "opinion", rename_all = "snake_case")]
 pub enum HostVerdict {
-    /// Nothing.
+    /// No opinion.
     None {
-        /// Why not.
+        /// Reason.
         because: Silence,
     },
-    /// Our rules have judged.
+    /// Sinew judged the call.
     Judged {
-        /// How, and why.
+        /// Verdict and rules.
         #[serde(flatten)]
         explanation: Explanation,
-        /// What a permit says to this host.
+        /// Answer of this host's table for a permitted call.
         on_permit: OnPermit,
     },
 }
 
-/// Why there is nothing to say.
+/// Reason for not judging a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Silence {
-    /// The table has no such tool.
+    /// The host table has no such tool.
     UnknownTool,
-    /// The call comes to us by itself, and is judged there.
+    /// The call reaches Sinew through an endpoint and is judged there.
     JudgedOnArrival,
 }
 
-/// A host that no table describes.
+/// Error for a host without a host table.
 #[derive(Debug, thiserror::Error)]
-#[error("no table describes the host `{}`", .0.escape_debug())]
+#[error("unknown host `{}`: no host table describes it", .0.escape_debug())]
 pub struct UnknownHost(String);
 
 impl World {
-    /// The host of that name.
+    /// Returns the host with this name.
     pub(super) fn host(&self, name: &str) -> Result<&Host, UnknownHost> {
         let known = self.hosts.iter().find(|host| host.name == name);
         known.ok_or_else(|| UnknownHost(shorten(name, LONGEST_WORD).to_string()))
@@ -91,7 +91,7 @@ impl World {
 }
 
 impl Host {
-    /// The tool a call is judged as, or why it is not.
+    /// Returns the tool that a call is judged as, or the reason why it is not judged.
     pub(super) fn judges(&self, name: &str) -> Result<&JudgedTool, Silence> {
         match self.tool(name) {
             None => Err(Silence::UnknownTool),
@@ -102,20 +102,21 @@ impl Host {
 }
 
 impl ToolExecutionLayer {
-    /// Judges a host's call. What it permits counts against the rates, what it denies is on record; nothing is run.
-    pub async fn judge_host(&self, asked: HostCall) -> Result<HostVerdict, UnknownHost> {
+    /// Judges a host call. A permitted call counts against the rate limits of hosts, and a denial is
+    /// recorded. Nothing is run.
+    pub async fn judge_host(&self, host_call: HostCall) -> Result<HostVerdict, UnknownHost> {
         let world = self.world.load_full();
-        let host = world.host(&asked.host)?;
-        let tool = match host.judges(&asked.request.tool_name) {
+        let host = world.host(&host_call.host)?;
+        let tool = match host.judges(&host_call.request.tool_name) {
             Ok(tool) => tool,
             Err(because) => return Ok(HostVerdict::None { because }),
         };
-        let told = (asked.origin, asked.request.tool_name.clone());
-        let (call, input) = Call::suppose(asked.request, &self.ledger, Arc::clone(&world), self.mode());
+        let reported = (host_call.origin, host_call.request.tool_name.clone());
+        let (call, input) = Call::suppose(host_call.request, &self.ledger, Arc::clone(&world), self.mode());
         let judging = async {
             self.admits(&call)?;
-            let deciding = Deciding { limits: &self.host_limits, ..self.deciding() };
-            judge(deciding, &call, tool, (input, host.user_home.as_deref())).await
+            let context = Deciding { limits: &self.host_limits, ..self.deciding() };
+            judge(context, &call, tool, (input, host.user_home.as_deref())).await
         };
         let verdict =
             AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));
@@ -123,12 +124,13 @@ impl ToolExecutionLayer {
         if matches!(finding, Finding::Deny { .. }) {
             self.refusals.turn().await;
         }
-        let (call, finding) = self.on_record(call, finding, (&host.name, &told));
+        let (call, finding) = self.on_record(call, finding, (&host.name, &reported));
         let explanation = explanation(&call, tool, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
     }
 
-    /// A denial that cannot be recorded is still one, and says so.
+    /// Records a denial. If that fails, the call stays denied, and the refusal says that it could not be
+    /// recorded.
     fn on_record(
         &self,
         call: Call,
@@ -153,9 +155,10 @@ pub(super) fn explanation(
     Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
 }
 
-/// The road's own judgement, and the count of what it permits: the host runs it without telling us again.
+/// Judges a host call with the pipeline's own stages and counts it if it is permitted, because the host runs
+/// it without reporting back.
 pub(super) async fn judge(
-    deciding: Deciding<'_>,
+    context: Deciding<'_>,
     call: &Call,
     tool: &JudgedTool,
     (input, home): (Value, Option<&Path>),
@@ -166,12 +169,12 @@ pub(super) async fn judge(
     let shape = tool.shape(&call.world.policy);
     let schema = shape.schema().map_err(|mistake| unjudgeable(call, mistake))?;
     let valid = call.timed(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
-    let verdict = pipeline::decide(deciding, call, valid).await?;
+    let verdict = pipeline::decide(context, call, valid).await?;
     let verdict = unconfined::refuse(call, &shape.definition, verdict)?;
-    let verdict = below::refuse(deciding, call, tool, (verdict, shows)).await?;
+    let verdict = below::refuse(context, call, tool, (verdict, shows)).await?;
     match &verdict {
         Verdict::Permit(permit) => {
-            deciding.limits.count(permit).map_err(|denial| call.denied(denial))?;
+            context.limits.count(permit).map_err(|denial| call.denied(denial))?;
         }
         Verdict::Denial(denial) => call.keep_facts(denial.facts()),
         Verdict::Question(_) => {}
@@ -179,14 +182,14 @@ pub(super) async fn judge(
     Ok(verdict)
 }
 
-/// The table has a mistake that nobody has looked for yet.
+/// Refusal for an error in the host table that only this call brought up.
 fn unjudgeable(call: &Call, mistake: &str) -> Box<Refusal> {
-    let reason = format!("Permission denied: The table of this host cannot be used: {mistake}");
+    let reason = format!("Permission denied: The host table is invalid: {mistake}");
     let refusal = Refusal::new(&call.tool_name, RefusalCode::InvalidArguments, reason);
-    Box::new(refusal.detail("host_table").hint("`sinew check` shows the place"))
+    Box::new(refusal.detail("host_table").hint("run `sinew check` to see the location of the error"))
 }
 
-/// The curated map speaks of tools by the names that hosts give them.
+/// Checks the call against the curated map, which lists tools under the names that hosts use.
 fn refuse_malformed(call: &Call, input: &Value) -> Result<(), Box<Refusal>> {
     match call.world.guarded(|guard| guard.check_unknown(&call.tool_name, input)) {
         None => Ok(()),
@@ -195,10 +198,10 @@ fn refuse_malformed(call: &Call, input: &Value) -> Result<(), Box<Refusal>> {
 }
 
 impl Origin {
-    /// A host may say anything here, so it is cut and redacted like all that others wrote.
+    /// Facts for the ledger. The host controls these texts, so they are shortened and redacted.
     fn on_record(&self, host: &str, tool: &str) -> Value {
         let short = |text: &str| redact::shared().redact_text(&shorten(text, LONGEST_WORD)).into_owned();
-        let told = [
+        let reported = [
             ("session_id", &self.session_id),
             ("tool_use_id", &self.tool_use_id),
             ("agent_id", &self.agent_id),
@@ -206,8 +209,8 @@ impl Origin {
         ];
         let mut facts = json!({"name": host, "tool": short(tool)});
         if let Some(facts) = facts.as_object_mut() {
-            let told = told.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)));
-            facts.extend(told.map(|(key, text)| (key.to_owned(), json!(short(text)))));
+            let reported = reported.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)));
+            facts.extend(reported.map(|(key, text)| (key.to_owned(), json!(short(text)))));
         }
         facts
     }

@@ -1,5 +1,5 @@
-//! After a host has used a tool of its own: a word of advice for its model, where there is one. Nothing is blocked,
-//! recorded or undone.
+//! Advice for the model of a host after the host has used one of its tools. Nothing is blocked, recorded or
+//! undone.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,25 @@ use crate::content::for_each_text;
 use crate::host::{Host, HostTool, UnknownHost};
 use crate::layer::ToolExecutionLayer;
 
-/// What became of a host's call.
+/// Outcome of a host call.
 #[derive(Clone, Debug)]
 pub enum HostReview {
-    /// The tool answered with this.
+    /// The tool returned this value.
     Answered(Value),
-    /// The tool of this name failed with this message.
+    /// The tool failed.
     Failed {
-        /// In the host's spelling.
+        /// Tool name in the host's spelling.
         tool: String,
-        /// What the host was told.
+        /// Error message.
         error: String,
     },
 }
 
-/// What the model is told. Absent where there is nothing to say.
+/// Text for the model, or `None` if there is no advice.
 pub type Advice = Option<String>;
 
 impl ToolExecutionLayer {
-    /// What is to be said of a call that is over.
+    /// Returns the advice about a finished host call.
     pub async fn review_host(&self, host: &str, review: HostReview) -> Result<Advice, UnknownHost> {
         let world = self.world.load_full();
         let host = world.host(host)?;
@@ -37,7 +37,7 @@ impl ToolExecutionLayer {
             HostReview::Failed { tool, error } => host.right_shape(&tool, &error),
             HostReview::Answered(answer) => {
                 let looking = move || secrets_in(&redact::shared(), &answer);
-                // An answer can be megabytes, and other calls wait on this thread.
+                // A result can have megabytes, and other calls wait for this thread.
                 tokio::task::spawn_blocking(looking).await.unwrap_or_default()
             }
         })
@@ -45,18 +45,18 @@ impl ToolExecutionLayer {
 }
 
 impl Host {
-    /// How a malformed call would have been right, where the error says that it was malformed.
+    /// Returns an example of a valid call if the error blames the arguments.
     pub fn right_shape(&self, tool: &str, error: &str) -> Advice {
         if !guardrail::blames_arguments(&Failure::new(FailureKind::Io, error)) {
             return None;
         }
         let HostTool::Judged(judged) = self.tool(tool)? else { return None };
         let example = judged.definition().example()?;
-        Some(format!("Sinew: the call of {tool} was malformed. A call of the right shape: {example}"))
+        Some(format!("Sinew: the call of {tool} was malformed. Example of a valid call: {example}"))
     }
 }
 
-/// Which secrets an answer holds. They are named, never repeated.
+/// Returns a warning with the names of the secrets in a result. It never repeats a secret.
 pub fn secrets_in(redactor: &Redactor, answer: &Value) -> Advice {
     let mut found = BTreeSet::new();
     for_each_text(answer, &mut |text| found.extend(redactor.found(text).into_iter().map(str::to_owned)));
@@ -65,8 +65,8 @@ pub fn secrets_in(redactor: &Redactor, answer: &Value) -> Advice {
     }
     let names: Vec<String> = found.into_iter().collect();
     Some(format!(
-        "Sinew: this result holds what looks like a secret ({}). Do not repeat it, write it to a file or send it \
-         anywhere; name the file or variable that holds it instead.",
+        "Sinew: this result contains what looks like a secret ({}). Do not repeat it, write it to a file or \
+         send it anywhere; name the file or variable that contains it instead.",
         names.join(", ")
     ))
 }

@@ -1,12 +1,13 @@
-//! What a host runs it runs without our walls, whatever this machine could build: a rule that asks for them is not met.
+//! Refuses host calls that the policy requires to be sandboxed: a host runs its own tools without Sinew's
+//! sandbox.
 
 use governance::Verdict;
 use tool::{Refusal, RefusalCode, RuleRef, ToolDefinition};
 
 use crate::call::Call;
 
-/// Refuses what the rules let run in walls alone. The answer is the same on a machine that has walls and on one that
-/// has none.
+/// Refuses a call if a rule requires a sandbox for its tool. The result does not depend on the sandbox
+/// support of this machine.
 pub(super) fn refuse(
     call: &Call,
     definition: &ToolDefinition,
@@ -23,13 +24,13 @@ pub(super) fn refuse(
 }
 
 fn refusal(call: &Call, definition: &ToolDefinition, rule: RuleRef) -> Box<Refusal> {
-    let reason = "Tool must run confined, and a host runs its own tools without confinement";
+    let reason = "Tool must run in the sandbox, and a host runs its own tools without one";
     let name = definition.name().as_str();
     let refusal = Refusal::new(name, RefusalCode::SandboxUnavailable, reason).detail("runs_unconfined");
     Box::new(refusal.hint(hint(call, definition)).rule(rule))
 }
 
-/// Our own tool of that name runs where the rule says; else those of ours that do the like.
+/// Suggests Sinew's tool of the same name, else Sinew's tools of the same category.
 fn hint(call: &Call, definition: &ToolDefinition) -> String {
     let registry = &call.world.registry;
     let same = registry.get(definition.name().as_str()).map(|tool| tool.definition().name().to_string());
@@ -39,10 +40,10 @@ fn hint(call: &Call, definition: &ToolDefinition) -> String {
     };
     match same.map_or_else(alike, |name| format!("`{name}`")) {
         names if names.is_empty() => {
-            "no tool of Sinew's own does this; a person can change the rule".to_owned()
+            "Sinew has no tool for this; the operator can change the rule".to_owned()
         }
         names => {
-            format!("use Sinew's own {names} instead: Sinew runs it in the walls that the rule asks for")
+            format!("use Sinew's own {names} instead: Sinew runs it in the sandbox that the rule requires")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a started call ended: one outcome on record, one event, one result.
+//! Records the outcome of a call whose decision is in the ledger: one ledger entry, one event, one result.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::layer::ToolExecutionLayer;
 use crate::nudge;
 use crate::pipeline::{Answered, Ending, Ran};
 
-/// The result of a call that was started.
+/// Records the outcome of a call and returns its result.
 pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
     let Ran { order, end } = ran;
     let definition = Arc::clone(order.value().call().definition());
@@ -30,7 +30,7 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
         }
         Ending::NotStarted(failure) => (Err(failure), Started::No, 0),
     };
-    // Before anything is recorded of it: what comes from here to the receipt is the record's own time.
+    // Measured before the outcome is recorded: the time for that belongs to the ledger, not to the call.
     let latency = call.started.elapsed();
     let facts = EndFacts {
         stages: stages(call),
@@ -68,17 +68,19 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
     }
 }
 
-/// A decision that was overtaken before anything was started: on record it ends here. The call itself walks again.
+/// Records that a decided call was not started because the mode or the rules changed. The call then runs
+/// through the pipeline again.
 pub(crate) fn overtaken(layer: &ToolExecutionLayer, call: &Call, order: &Order) {
     let outcome = Outcome {
         failure: Some(FailureKind::Cancelled),
         message: Some(
-            "the mode or the rules changed before the tool was started; it is judged again".to_owned(),
+            "the mode or the rules changed before the tool was started; the call is judged again".to_owned(),
         ),
         facts: EndFacts { stages: stages(call), ..EndFacts::default() },
         ..Outcome::new(Status::NotStarted, call.started.elapsed())
     };
-    // Where that cannot be written, the next decision cannot be either, and the call is refused for it.
+    // If this cannot be written, the next decision cannot be written either, and the call is refused for
+    // that.
     if let Err(error) = layer.ledger.conclude(order, outcome) {
         tracing::error!(%error, "a call was not started, but that could not be recorded");
     }
@@ -97,7 +99,7 @@ fn failed(
     ToolResult::failed(name, failure, metadata, latency_ms)
 }
 
-/// Whether the tool was started, and what it could do.
+/// Start state of the tool, with the effect it could have.
 #[derive(Clone, Copy)]
 enum Started {
     Yes(Effect),
@@ -126,7 +128,8 @@ fn outcome(
     }
 }
 
-/// A change that ran out of time, or was cut short, may still happen, or be half done: nobody can say.
+/// Status of a failed call. A changing call that timed out or was interrupted may still take effect or be
+/// half done, so its status is unknown.
 fn status_of(failure: &Failure, started: Started) -> Status {
     match (failure.kind, started) {
         (_, Started::No) => Status::NotStarted,
@@ -138,14 +141,14 @@ fn status_of(failure: &Failure, started: Started) -> Status {
     }
 }
 
-/// The tool ended, but its end is not on record: the caller must not take it for done.
+/// Failure of a call whose outcome could not be recorded: the caller must not take it for done.
 fn unrecorded<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failure {
-    let what = if end.is_ok() { "ran to its end" } else { "failed" };
+    let what = if end.is_ok() { "succeeded" } else { "failed" };
     Failure::new(FailureKind::Io, format!("the tool {what}, but that could not be recorded: {error}"))
-        .hint("its effect may have happened; look before trying again")
+        .hint("its effect may have happened; check before trying again")
 }
 
-/// A stage of ours panicked: before its decision was on record the call is refused, after it the call has failed.
+/// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
 pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
     let failure = internal_fault();
     if !call.is_intended() {
@@ -153,7 +156,7 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
         return refused(
             layer,
             call,
-            refusal.detail("internal_fault").hint("nothing was run; the log has the place"),
+            refusal.detail("internal_fault").hint("nothing was run; see the daemon log for details"),
         );
     }
     let outcome = Outcome {
@@ -169,8 +172,8 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
     failed(layer, call, &call.tool_name, failure, Metadata { recorded, ..metadata(call) })
 }
 
-/// What is left of a call whose recording itself panicked, for its last answer. Kept beside the call, and made into
-/// words only then.
+/// Data for the result of a call whose recording panicked. It is copied from the call beforehand and
+/// formatted only if needed.
 pub(crate) struct Traces {
     id: CallId,
     tool_name: SharedText,
@@ -192,7 +195,7 @@ impl Traces {
         }
     }
 
-    /// The last resort.
+    /// Returns the result for a call whose recording panicked.
     pub(crate) fn crashed_result(self) -> ToolResult {
         let metadata = Metadata::new(self.id, &self.trace, self.mode, self.world.policy.shared_hash());
         let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
@@ -201,6 +204,6 @@ impl Traces {
 }
 
 fn internal_fault() -> Failure {
-    Failure::new(FailureKind::Crashed, "a fault inside Sinew ended this call")
-        .hint("the daemon goes on; its log has the place")
+    Failure::new(FailureKind::Crashed, "an internal fault in Sinew ended this call")
+        .hint("the daemon keeps running; see its log for details")
 }

@@ -1,11 +1,11 @@
-//! A call that is over, handed to whoever collects spans and measurements.
+//! Exports the span and the metrics of a finished call.
 
 use telemetry::{Note, metrics};
 use tool::{RefusalCode, ToolResult};
 
 use crate::call::Call;
 
-/// Hands the call's span and measurements to whoever collects them. It can neither delay nor fail the call.
+/// Ends the call's span and records its metrics. It can neither delay nor fail the call.
 pub(crate) fn export(call: Call, result: &ToolResult) {
     if let Some(word) = policy_word(result) {
         call.span.note(Note::Decision(word));
@@ -22,7 +22,7 @@ pub(crate) fn export(call: Call, result: &ToolResult) {
     });
 }
 
-/// What the policy said, where it was asked: `permit`, `ask` or `deny`.
+/// Decision of the policy, if it made one: `permit`, `ask` or `deny`.
 fn policy_word(result: &ToolResult) -> Option<&'static str> {
     let Some(refusal) = &result.metadata.refusal else { return Some("permit") };
     match refusal.code {

@@ -1,4 +1,4 @@
-//! Starts and stops of the daemon, on record.
+//! Records starts and stops of the daemon.
 
 use ledger::entry::{Start, Stop};
 use ledger::{Entry, LedgerError};
@@ -7,21 +7,23 @@ use serde_json::json;
 
 use crate::layer::ToolExecutionLayer;
 
-/// What a start found of the configuration that held before.
+/// Result of comparing the configuration files with the accepted configuration at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Configuration {
-    /// Nothing ever held here: the files are taken.
+    /// No configuration was accepted before; the files are applied.
     First,
-    /// The files loosen nothing that was accepted, or nobody is to be asked: they are taken.
+    /// The files loosen nothing that was accepted, or the settings require no confirmation; the files are
+    /// applied.
     Taken,
-    /// The files loosen what was accepted: that holds, and they wait for a human.
+    /// The files loosen what was accepted. The accepted configuration stays in effect until the operator
+    /// confirms the files.
     Waiting,
-    /// Nobody knows what was accepted: the files are taken as they are.
+    /// The accepted configuration is unknown; the files are applied.
     Unknown,
 }
 
-/// Puts a start of the daemon on record.
+/// Records a start of the daemon.
 pub(crate) fn start(layer: &ToolExecutionLayer, configuration: Configuration) -> Result<(), LedgerError> {
     let data = json!({
         "configuration": configuration,
@@ -33,7 +35,7 @@ pub(crate) fn start(layer: &ToolExecutionLayer, configuration: Configuration) ->
     layer.ledger.append(&Entry::Start(start)).map(|_| ())
 }
 
-/// Puts a clean stop on record, as far as anything can be recorded any more.
+/// Records a clean stop, if the ledger can still be written.
 pub(crate) fn stop(layer: &ToolExecutionLayer, reason: &str) {
     if let Err(error) = layer.ledger.append(&Entry::Stop(Stop { reason: reason.to_owned() })) {
         tracing::error!(%error, "the stop could not be recorded");

@@ -1,15 +1,15 @@
-//! The mode on record, restored at a start.
+//! Restores the recorded mode at a start.
 
 use ledger::entry::{MissingCause, ModeChange};
 use ledger::{Entry, Ledger, Recovery};
 use serde_json::Value;
 use tool::Mode;
 
-/// The mode to go on in, on record where it is not the one that was.
+/// Restores the mode, and records the change if it is not the last recorded one.
 pub(crate) fn restored_mode(ledger: &Ledger, recovery: &Recovery) -> Mode {
     let (last, mode) = (recovery.mode.unwrap_or(Mode::Normal), mode_after(recovery));
     if !is_whole(recovery) {
-        let reason = "records of the ledger were removed or changed".to_owned();
+        let reason = "ledger records were removed or changed".to_owned();
         let by = Some("sinew".to_owned());
         let change = ModeChange { from: last, to: mode, reason, by, data: Value::Null };
         if let Err(error) = ledger.append(&Entry::Mode(change)) {
@@ -19,13 +19,13 @@ pub(crate) fn restored_mode(ledger: &Ledger, recovery: &Recovery) -> Mode {
     mode
 }
 
-/// The mode to go on in: the last on record. Where records were taken away or changed, one of them may have said
-/// LOCKDOWN, so LOCKDOWN it is, until a human says otherwise.
+/// Returns the last recorded mode. If records were removed or changed, one of them may have entered LOCKDOWN,
+/// so the mode is LOCKDOWN until the operator changes it.
 pub(crate) fn mode_after(recovery: &Recovery) -> Mode {
     if is_whole(recovery) { recovery.mode.unwrap_or(Mode::Normal) } else { Mode::Lockdown }
 }
 
-/// Whether every record is there as it was written.
+/// Returns true if no record was removed or changed.
 pub(crate) fn is_whole(recovery: &Recovery) -> bool {
     let removed = recovery.missing.as_ref().is_some_and(|missing| missing.cause == MissingCause::Removed);
     !removed && recovery.damage.is_empty()

@@ -1,4 +1,4 @@
-//! A call that was not run: its refusal on record, its event, its result.
+//! Records a refused call: one ledger entry, one event, one result.
 
 use std::sync::atomic::Ordering;
 
@@ -9,10 +9,12 @@ use telemetry::{Event, emit};
 use tool::{Metadata, Refusal, RefusalCode, ToolResult};
 
 use super::{metadata, redacted, stages, subject};
+use crate::bookkeeping::{Form, Kind, size_of};
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
+use crate::sessions;
 
-/// The result of a call that was not run.
+/// Records a refusal and returns the result of the call.
 pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refusal) -> ToolResult {
     refusal.trace_id = Some(call.trace.trace_id.to_string());
     let entry = Entry::Refusal(Refused {
@@ -26,8 +28,13 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         facts: facts(call),
     });
-    let written = layer.ledger.append(&entry);
-    let recorded = written.is_ok();
+    let kind = if sessions::is_malformed(call) { Kind::Malformed } else { Kind::Refusal(refusal.code) };
+    let form = layer.bookkeeping.form(&call.caller, kind, size_of(&entry));
+    let written = match form {
+        Form::Full => layer.ledger.append(&entry).map(|_| true),
+        Form::Counted => Ok(false),
+    };
+    let recorded = matches!(written, Ok(true));
     if let Err(error) = written {
         refusal = *unavailable(&call.tool_name, &error);
         refusal.trace_id = Some(call.trace.trace_id.to_string());
@@ -63,9 +70,15 @@ fn announce_refusal(call: &Call, refusal: &Refusal) {
     }
 }
 
-/// The refusal of a call whose decision could not be recorded.
+/// Refusal of a call whose decision could not be recorded.
 pub(crate) fn unavailable(tool: &str, error: &LedgerError) -> Box<Refusal> {
     let reason = format!("Permission denied: The decision could not be recorded: {error}");
     let refusal = Refusal::new(tool, RefusalCode::LedgerUnavailable, reason);
-    Box::new(refusal.hint("nothing was run; free disk space or mend the state folder, then try again"))
+    let hint = match error {
+        LedgerError::Reserved { .. } => {
+            "nothing was run; raise ledger.max_bytes or lower ledger.keep_at_least_days in sinew.yaml, then restart Sinew"
+        }
+        _ => "nothing was run; free disk space or repair the state folder, then try again",
+    };
+    Box::new(refusal.hint(hint))
 }

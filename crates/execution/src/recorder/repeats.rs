@@ -1,4 +1,4 @@
-//! A call that was run before: its recorded end, told once more.
+//! Answers a repeated call with the recorded outcome of the earlier call.
 
 use ledger::entry::Note;
 use ledger::{Entry, Status};
@@ -6,11 +6,12 @@ use serde_json::json;
 use tool::{Failure, FailureKind, Metadata, Output, Repeat, ToolResult};
 
 use super::metadata;
+use crate::bookkeeping::{Form, Kind, size_of};
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::repeats::Earlier;
 
-/// The result of a call that was run before, and is not run again.
+/// Returns the recorded outcome of the earlier call as the result of the repeated one, which is not run.
 pub(crate) fn repeated(layer: &ToolExecutionLayer, call: &Call, earlier: Earlier) -> ToolResult {
     let Earlier { decision, outcome, at } = earlier;
     let of = decision.call.call_id;
@@ -20,7 +21,11 @@ pub(crate) fn repeated(layer: &ToolExecutionLayer, call: &Call, earlier: Earlier
         text: format!("a call of {} was repeated, and not run again", decision.call.tool),
         data: json!({"call_id": call.id, "repeat_of": of, "caller": call.on_record(&call.tool_name).caller}),
     };
-    let recorded = layer.ledger.append(&Entry::Note(note)).is_ok();
+    let entry = Entry::Note(note);
+    let recorded = match layer.bookkeeping.form(&call.caller, Kind::Repeat(of), size_of(&entry)) {
+        Form::Full => layer.ledger.append(&entry).is_ok(),
+        Form::Counted => false,
+    };
     let output_digest = outcome.as_ref().and_then(|outcome| outcome.output_digest.clone());
     let edited = decision.arguments_digest != call.arguments_digest;
     let repeat =
@@ -41,10 +46,9 @@ pub(crate) fn repeated(layer: &ToolExecutionLayer, call: &Call, earlier: Earlier
         }
         (_, outcome) => {
             let (kind, message) = outcome.map_or((None, None), |outcome| (outcome.failure, outcome.message));
-            let unknown =
-                || format!("{tool} was under way when everything stopped: how it ended is not known");
+            let unknown = || format!("{tool} was running when the daemon stopped: its outcome is not known");
             let failure = Failure::new(kind.unwrap_or(FailureKind::Crashed), message.unwrap_or_else(unknown));
-            let hint = "it was not run again; look at what it did, and use a new key to try again";
+            let hint = "it was not run again; check what it did, and use a new key to try again";
             ToolResult::failed(tool, failure.hint(hint), metadata, latency_ms)
         }
     }

@@ -1,4 +1,4 @@
-//! Worker sessions on record: opened and closed.
+//! Records the opening and closing of worker sessions.
 
 use ledger::entry::{Session, SessionEvent};
 use ledger::{Entry, LedgerError};
@@ -7,7 +7,7 @@ use telemetry::redact;
 
 use crate::layer::ToolExecutionLayer;
 
-/// Puts what happened to a session on record.
+/// Records an event of a worker session.
 pub(crate) fn session(
     layer: &ToolExecutionLayer,
     id: &str,

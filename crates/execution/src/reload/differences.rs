@@ -1,4 +1,5 @@
-//! What two worlds differ in, and which way each difference goes. What cannot be told loosens: a human then looks.
+//! Differences between two snapshots, each classified by its effect. A difference that cannot be classified
+//! counts as loosening, so that the operator reviews it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +12,10 @@ use super::drift;
 use crate::host::Host;
 use crate::world::World;
 
-/// More of what a manifest says of its program than this is told by its first part: the manifest has all of it.
+/// Maximum length of a manifest's description of its program in a report. The manifest has the whole text.
 const LONGEST_WORDS: usize = 400;
 
-/// Everything that is different.
+/// Returns all differences.
 pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
     let mut found = compare(&old.policy, &new.policy, definitions(old, new));
     found.extend(between_tools(old, new));
@@ -23,13 +24,13 @@ pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
     found.extend(between_keys(&old.keys, &new.keys));
     found.extend(between_maps(&old.curated, &new.curated));
     if hosts(old) != hosts(new) {
-        found.push(difference(Effect::Loosens, "the tables of hosts say something else".to_owned()));
+        found.push(difference(Effect::Loosens, "the host tables changed".to_owned()));
     }
     found
 }
 
-/// What two curated maps differ in. A demand that is dropped lets calls pass that were refused, and is a loosening like
-/// any other.
+/// Returns the differences between two curated maps. A dropped requirement lets calls pass that were refused
+/// before, so it counts as loosening.
 pub fn between_maps(old: &Curated, new: &Curated) -> Vec<Difference> {
     let difference = |CuratedChange { demands, what, rule }| {
         let effect = match demands {
@@ -42,7 +43,7 @@ pub fn between_maps(old: &Curated, new: &Curated) -> Vec<Difference> {
     new.changes_since(old).into_iter().map(difference).collect()
 }
 
-/// Tools whose servers say something else of them than before.
+/// Tools whose servers changed their definitions.
 fn between_servers(old: &World, new: &World) -> Vec<Difference> {
     let pinned = |world: &World, name: &str| world.registry.get(name)?.executor().pinned();
     let names = new.registry.definitions().map(|tool| tool.name().as_str());
@@ -52,12 +53,15 @@ fn between_servers(old: &World, new: &World) -> Vec<Difference> {
             return None;
         }
         let what = drift::between(&before, &after.unwrap_or_default());
-        Some(difference(Effect::Loosens, format!("the server of the tool {name} defines it anew: {what}")))
+        Some(difference(
+            Effect::Loosens,
+            format!("the server changed the definition of the tool {name}: {what}"),
+        ))
     });
     changed.collect()
 }
 
-/// Tools that came, went or are defined anew.
+/// Tools that were added, removed or redefined.
 pub(super) fn between_tools(old: &World, new: &World) -> Vec<Difference> {
     fn tools(world: &World) -> BTreeMap<&str, &ToolDefinition> {
         let definitions = world.registry.definitions();
@@ -65,26 +69,27 @@ pub(super) fn between_tools(old: &World, new: &World) -> Vec<Difference> {
     }
     let (before, after) = (tools(old), tools(new));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
-    let gone = gone.map(|name| difference(Effect::Tightens, format!("the tool {name} is gone")));
+    let gone = gone.map(|name| difference(Effect::Tightens, format!("the tool {name} was removed")));
     let changed = after.iter().filter_map(|(name, tool)| {
         let what = match before.get(name) {
             None => "new",
-            Some(known) if known.hash() != tool.hash() => "defined anew",
+            Some(known) if known.hash() != tool.hash() => "redefined",
             Some(_) => return None,
         };
-        let told = format!("the tool {name} is {what}: {}", introduced(tool, new));
-        Some(difference(Effect::Loosens, told))
+        let description = format!("the tool {name} is {what}: {}", introduced(tool, new));
+        Some(difference(Effect::Loosens, description))
     });
     gone.chain(changed).collect()
 }
 
-/// What a tool is and what stands behind it, for the person who accepts it.
+/// Describes a tool and the program behind it for the operator who accepts it.
 fn introduced(tool: &ToolDefinition, world: &World) -> String {
     let behind = world.registry.get(tool.name().as_str()).map(|tool| tool.executor().stands_for());
     let kind = [("category", tool.category().to_string()), ("risk", tool.risk_level().to_string())];
-    let told = kind.into_iter().chain(behind.unwrap_or_default());
-    let told = told.map(|(label, text)| format!("{label} {}", shorten(&visible_line(&text), LONGEST_WORDS)));
-    told.collect::<Vec<_>>().join("; ")
+    let description = kind.into_iter().chain(behind.unwrap_or_default());
+    let description =
+        description.map(|(label, text)| format!("{label} {}", shorten(&visible_line(&text), LONGEST_WORDS)));
+    description.collect::<Vec<_>>().join("; ")
 }
 
 fn between_workspaces(old: &World, new: &World) -> Vec<Difference> {
@@ -113,21 +118,21 @@ fn between_workspaces(old: &World, new: &World) -> Vec<Difference> {
     found
 }
 
-/// Keys that came, went, or are another's or elsewhere. Which of two keys can do less nobody knows here.
+/// Keys that were added, removed or changed. A changed key counts as loosening, because its permissions are
+/// unknown here.
 fn between_keys(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Difference> {
     let named = |name: &str| format!("the key `{}`", shorten(&visible_line(name), LONGEST_WORDS));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
-    let gone =
-        gone.map(|name| difference(Effect::Tightens, format!("{} is sent to nobody any more", named(name))));
-    let changed = after.iter().filter(|(name, told)| before.get(*name) != Some(told));
-    let changed = changed.map(|(name, told)| {
-        let what = if before.contains_key(name) { "another" } else { "new" };
-        difference(Effect::Loosens, format!("{} is {what}: {}", named(name), visible_line(told)))
+    let gone = gone.map(|name| difference(Effect::Tightens, format!("{} is no longer sent", named(name))));
+    let changed = after.iter().filter(|(name, description)| before.get(*name) != Some(description));
+    let changed = changed.map(|(name, description)| {
+        let what = if before.contains_key(name) { "changed" } else { "new" };
+        difference(Effect::Loosens, format!("{} is {what}: {}", named(name), visible_line(description)))
     });
     gone.chain(changed).collect()
 }
 
-/// The tools of both, each once, as they are now.
+/// Tools of both snapshots, each once, with the new definition first.
 fn definitions<'a>(old: &'a World, new: &'a World) -> Vec<&'a ToolDefinition> {
     let all = |world: &'a World| {
         let ours = world.registry.definitions();
@@ -155,7 +160,7 @@ fn hosts(world: &World) -> Vec<String> {
 }
 
 impl World {
-    /// Names everything in it.
+    /// Digest of everything in the snapshot.
     pub(crate) fn fingerprint(&self) -> String {
         let pinned = |name: &str| self.registry.get(name)?.executor().pinned();
         let tools = self.registry.definitions().map(|tool| match pinned(tool.name().as_str()) {

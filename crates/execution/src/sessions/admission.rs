@@ -1,5 +1,5 @@
-//! The first stage of the road, for calls of a worker: is there a call left, is there money left, is the tool on the
-//! list. And what every result of such a call says of what is left.
+//! Admission stage of the pipeline for calls of a worker: hop budget, cost cap and allowlist. Also adds the
+//! session report to every result of such a call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,8 @@ use crate::calls::StoppedBy;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
 
-/// Lets a worker's call in, and spends one for it. A call that walks again was let in before.
+/// Admits a call of a worker and counts it against the hop budget. A call that runs through the pipeline
+/// again was counted before.
 pub(crate) fn admit(layer: &ToolExecutionLayer, call: &Call) -> Result<(), Box<Refusal>> {
     if call.caller.session.is_none() || call.worker.get().is_some() {
         return Ok(());
@@ -33,7 +34,7 @@ pub(crate) fn admit(layer: &ToolExecutionLayer, call: &Call) -> Result<(), Box<R
     Err(Box::new(Refusal::new(&shown, RefusalCode::NotInAllowlist, reason).hint(hint)))
 }
 
-/// Spends a call, whatever becomes of it.
+/// Counts a call against the hop budget, whatever its result.
 pub(super) fn spend_hop(layer: &ToolExecutionLayer, call: &Call) -> Result<Arc<WorkerSession>, Box<Refusal>> {
     let id = call.caller.session.as_deref().unwrap_or_default();
     let Some(session) = layer.sessions.find(id) else { return Err(closed(call)) };
@@ -48,7 +49,7 @@ pub(super) fn spend_hop(layer: &ToolExecutionLayer, call: &Call) -> Result<Arc<W
     }
 }
 
-/// Adds what a call costs, now that it runs; or why it does not.
+/// Adds the cost of a call that is about to run, or fails if the cost cap was exceeded in the meantime.
 pub(crate) fn charge(call: &Call, tool: &ToolName) -> Result<(), Failure> {
     let Some(session) = call.worker.get() else { return Ok(()) };
     match session.charge(call.world.policy.cost_of(tool)) {
@@ -65,14 +66,14 @@ pub(crate) fn charge(call: &Call, tool: &ToolName) -> Result<(), Failure> {
     }
 }
 
-/// Ends a call whose session was closed before it was on the list of those that can be told so.
+/// Cancels a call whose session was closed before the call was in the list of calls.
 pub(crate) fn end_if_closed(call: &Call) {
     if call.worker.get().is_some_and(|session| session.closed.load(Ordering::SeqCst)) {
         call.track.stop().order(StoppedBy::Session);
     }
 }
 
-/// Says in a result what is left of its session, and between which marks its content stands.
+/// Adds the session report to a result: remaining budgets and the marks around untrusted content.
 pub(crate) fn report(call: &Call, result: &mut ToolResult) {
     let Some(session) = call.worker.get() else { return };
     result.metadata.remaining.extend(remaining(session));
@@ -87,7 +88,7 @@ pub(crate) fn report(call: &Call, result: &mut ToolResult) {
         cost_cap: session.budget().cap.stated().map(|(mode, amount)| {
             let exceeded = turn.cost > amount;
             let prompt =
-                || format!("This turn has cost {}, more than the {amount} it may: go on?", turn.cost);
+                || format!("This turn has cost {}, which exceeds its cap of {amount}. Continue?", turn.cost);
             let operator_prompt = exceeded.then(prompt);
             CostCapReport { mode: mode.to_owned(), amount, exceeded, operator_prompt }
         }),
@@ -95,7 +96,7 @@ pub(crate) fn report(call: &Call, result: &mut ToolResult) {
     });
 }
 
-/// What is left of this turn.
+/// Remaining budgets of this turn.
 pub(super) fn remaining(session: &WorkerSession) -> Map<String, Value> {
     let turn = *session.turn();
     let mut left = Map::from_iter([("hops".to_owned(), json!(turn.hops_left(session.budget())))]);
@@ -106,33 +107,33 @@ pub(super) fn remaining(session: &WorkerSession) -> Map<String, Value> {
 }
 
 fn spent(call: &Call, session: &WorkerSession, exhausted: Exhausted) -> Box<Refusal> {
-    let hint = "answer with what there is; the next turn begins with a full budget";
+    let hint = "answer with the results so far; the next turn begins with a full budget";
     let refusal = match exhausted {
         Exhausted::Hops => {
             let hops = session.budget().hops;
-            let reason = format!("Hop budget exhausted: all {hops} calls of this turn are used up");
+            let reason = format!("Hop budget exhausted: all {hops} calls of this turn are used");
             Refusal::new(&call.tool_name, RefusalCode::HopBudgetExhausted, reason)
         }
         Exhausted::Cost { cap } => {
             let cost = session.turn().cost;
-            let reason = format!("Cost cap exceeded: this turn has cost {cost}, and may cost {cap}");
+            let reason = format!("Cost cap exceeded: this turn has cost {cost}, the cap is {cap}");
             Refusal::new(&call.tool_name, RefusalCode::CostCapExceeded, reason)
         }
     };
     Box::new(refusal.hint(hint))
 }
 
-/// A message that is no call.
+/// Refusal of a message that is not a valid call.
 pub(super) fn malformed(reason: &str) -> Refusal {
-    let said = format!("Invalid call: {reason}");
+    let message = format!("Invalid call: {reason}");
     let refusal =
-        Refusal::new(super::MALFORMED, RefusalCode::InvalidArguments, said).detail("malformed_envelope");
+        Refusal::new(super::MALFORMED, RefusalCode::InvalidArguments, message).detail("malformed_envelope");
     let refusal = refusal.hint("send one JSON object per line, with the tool's name and its arguments");
     Refusal { schema_error: Some(reason.to_owned()), ..refusal }
 }
 
 fn closed(call: &Call) -> Box<Refusal> {
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, "This worker session is closed");
-    let refusal = refusal.detail("session_closed").hint("whoever opened it may open another");
+    let refusal = refusal.detail("session_closed").hint("the orchestrator can open a new session");
     Box::new(Refusal { retryable: false, ..refusal })
 }

@@ -1,30 +1,30 @@
-//! What a worker may do in one turn, and what it has done: arithmetic, nothing else.
+//! Budget and usage of one turn of a worker: pure arithmetic.
 
 use governance::files::CostMode;
 
-/// The most calls that a turn may be given.
+/// Upper limit of a hop budget.
 pub(crate) const MOST_HOPS: u32 = 10_000;
 
-/// What one turn may use up.
+/// Budget of one turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
-    /// Calls, rejected ones included.
+    /// Number of calls, rejected ones included.
     pub(crate) hops: u32,
     pub(crate) cap: Cap,
 }
 
-/// What one turn may cost, and what happens past it.
+/// Cost cap of one turn and its effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cap {
-    /// Any amount.
+    /// No cap.
     None,
-    /// It is reported, once.
+    /// Exceeding the cap is reported once.
     Warn(f64),
-    /// The next call is refused.
+    /// After the cap is exceeded, the next call is refused.
     Enforce(f64),
 }
 
-/// What one turn has used up.
+/// Usage of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) hops: u32,
@@ -32,12 +32,12 @@ pub(crate) struct Turn {
     warned: bool,
 }
 
-/// Why a turn has no further call.
+/// Reason why a turn allows no further call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Exhausted {
-    /// All calls are used up.
+    /// All calls are used.
     Hops,
-    /// It has cost more than it may.
+    /// The cost cap is exceeded.
     Cost {
         /// The cap.
         cap: f64,
@@ -45,7 +45,7 @@ pub(crate) enum Exhausted {
 }
 
 impl Cap {
-    /// A cap of 0 or less is none, and so is one that is no number.
+    /// Creates a cap. An amount that is not positive, or is NaN, means no cap.
     pub(crate) fn of(mode: CostMode, amount: f64) -> Self {
         match mode {
             CostMode::Warn if amount > 0.0 => Cap::Warn(amount),
@@ -54,7 +54,7 @@ impl Cap {
         }
     }
 
-    /// The amount and the word of its mode, where there is a cap.
+    /// Name of the mode and amount, if there is a cap.
     pub(crate) fn stated(self) -> Option<(&'static str, f64)> {
         match self {
             Cap::None => None,
@@ -65,8 +65,8 @@ impl Cap {
 }
 
 impl Turn {
-    /// Spends a call; its number in this turn. What the turn has cost is asked only of a call that there still is, and
-    /// that call is spent too.
+    /// Counts a call and returns its number in this turn. The cost cap is checked only if a call is left, and
+    /// a call that fails this check is counted too.
     pub(crate) fn spend_hop(&mut self, budget: &Budget) -> Result<u32, Exhausted> {
         if self.hops >= budget.hops {
             return Err(Exhausted::Hops);
@@ -78,7 +78,8 @@ impl Turn {
         }
     }
 
-    /// Adds what a call costs that is about to run. What others have cost since it was let in counts.
+    /// Adds the cost of a call that is about to run, unless other calls have exceeded the cap since it was
+    /// admitted.
     pub(crate) fn charge(&mut self, budget: &Budget, cost: f64) -> Result<Option<f64>, Exhausted> {
         match budget.cap {
             Cap::Enforce(cap) if self.cost > cap => Err(Exhausted::Cost { cap }),
@@ -86,9 +87,9 @@ impl Turn {
         }
     }
 
-    /// Adds what something has cost. Returns the cap that is to be warned of: once a turn, when it is first passed.
+    /// Adds a cost. Returns the cap if a warning is due: once per turn, when the cost first exceeds it.
     pub(crate) fn spend(&mut self, budget: &Budget, cost: f64) -> Option<f64> {
-        // A sum that only grows and stays a number, whatever is reported.
+        // The sum only grows and stays finite, whatever is reported.
         self.cost = (self.cost + if cost.is_finite() { cost.max(0.0) } else { 0.0 }).min(f64::MAX);
         match budget.cap {
             Cap::Warn(cap) if self.cost > cap && !self.warned => {
@@ -99,7 +100,7 @@ impl Turn {
         }
     }
 
-    /// Calls that are left.
+    /// Number of calls left.
     pub(crate) fn hops_left(&self, budget: &Budget) -> u32 {
         budget.hops.saturating_sub(self.hops)
     }
@@ -109,8 +110,8 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// Calls with what each costs, and what must come of them: the number of the call, `hops` or `cost`, and a mark
-    /// where the cap is warned of.
+    /// Checks a sequence of calls by their costs against the expected results: the number of the call, with
+    /// `!` if a cost warning is due, or `hops` or `cost` if it is refused.
     fn check(budget: Budget, costs: &[f64], expect: &[&str]) {
         let mut turn = Turn::default();
         let seen: Vec<String> = costs
@@ -129,46 +130,46 @@ mod tests {
     }
 
     #[test]
-    fn b157_the_call_after_the_last_is_refused() {
+    fn call_beyond_the_hop_budget_is_refused() {
         check(budget(2, CostMode::Off, 0.0), &[0.0; 4], &["1", "2", "hops", "hops"]);
         check(budget(0, CostMode::Off, 0.0), &[0.0], &["hops"]);
         check(budget(1, CostMode::Off, 0.0), &[0.0; 2], &["1", "hops"]);
     }
 
     #[test]
-    fn b159_a_cap_warns_once_or_ends_the_turn_or_is_silent() {
+    fn cost_cap_warns_once_or_refuses_or_is_off() {
         check(budget(9, CostMode::Warn, 1.0), &[0.6; 4], &["1", "2!", "3", "4"]);
         check(budget(9, CostMode::Enforce, 1.0), &[0.6; 4], &["1", "2", "cost", "cost"]);
         check(budget(9, CostMode::Off, 1.0), &[0.6; 4], &["1", "2", "3", "4"]);
-        // A call that is refused for its cost is spent, so the calls run out too.
+        // A call that is refused for its cost is counted, so the hop budget is used up too.
         check(budget(3, CostMode::Enforce, 1.0), &[2.0; 5], &["1", "cost", "cost", "hops", "hops"]);
     }
 
     #[test]
-    fn b161_equal_is_not_over_and_a_cap_of_nothing_is_none() {
+    fn cost_equal_to_the_cap_is_allowed_and_zero_is_no_cap() {
         check(budget(9, CostMode::Enforce, 1.0), &[0.5, 0.5, 0.5, 0.0], &["1", "2", "3", "cost"]);
         check(budget(9, CostMode::Warn, 1.0), &[1.0, 0.0, 0.25], &["1", "2", "3!"]);
         for amount in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
             check(budget(9, CostMode::Enforce, amount), &[5.0; 3], &["1", "2", "3"]);
             assert_eq!(Cap::of(CostMode::Warn, amount), Cap::None, "{amount}");
         }
-        // Nothing that is reported takes a cost back.
+        // A reported cost never reduces the sum.
         check(budget(9, CostMode::Enforce, 1.0), &[2.0, -5.0, f64::NAN], &["1", "cost", "cost"]);
     }
 
     #[test]
-    fn calls_that_were_let_in_together_do_not_pass_the_cap_together() {
+    fn concurrent_calls_cannot_exceed_the_cap_together() {
         let (mut turn, enforced) = (Turn::default(), budget(9, CostMode::Enforce, 1.0));
-        let let_in: Vec<_> = (0..4).map(|_| turn.spend_hop(&enforced)).collect();
-        assert!(let_in.iter().all(Result::is_ok), "nothing has cost anything yet: {let_in:?}");
+        let admitted: Vec<_> = (0..4).map(|_| turn.spend_hop(&enforced)).collect();
+        assert!(admitted.iter().all(Result::is_ok), "nothing has cost anything yet: {admitted:?}");
         let ran: Vec<bool> = (0..4).map(|_| turn.charge(&enforced, 0.6).is_ok()).collect();
         assert_eq!((ran, turn.cost), (vec![true, true, false, false], 1.2));
         let warned = budget(9, CostMode::Warn, 1.0);
-        assert_eq!(turn.charge(&warned, 0.6), Ok(Some(1.0)), "a warning stops nobody");
+        assert_eq!(turn.charge(&warned, 0.6), Ok(Some(1.0)), "a warning refuses no call");
     }
 
     #[test]
-    fn b160_a_turn_begins_with_nothing_used() {
+    fn turn_begins_with_nothing_used() {
         let budget = budget(2, CostMode::Warn, 1.0);
         for _ in 0..3 {
             let mut turn = Turn::default();

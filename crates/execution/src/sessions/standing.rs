@@ -1,4 +1,4 @@
-//! The sessions that are open, as the operator sees them.
+//! List of open sessions for the operator.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -7,17 +7,17 @@ use tool::Caller;
 use super::WorkerSession;
 use crate::layer::ToolExecutionLayer;
 
-/// One session that is open.
+/// Status of an open session.
 #[derive(Clone, Debug, Serialize)]
 pub struct SessionStanding {
-    /// Names it in results and records.
+    /// Id of the session in results and ledger records.
     pub session_id: String,
-    /// What whoever opened it calls it; one with a name outlives the connection that opened it.
+    /// Name given by the client that opened it. A named session outlives the connection that opened it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Who opened it.
+    /// Caller that opened the session.
     pub by: Caller,
-    /// Since when.
+    /// Time of opening.
     pub since: Timestamp,
     /// The only tools its worker may call.
     pub allowlist: Vec<String>,
@@ -25,14 +25,14 @@ pub struct SessionStanding {
     pub turns: u32,
     /// Calls so far, in all turns.
     pub hops: u64,
-    /// Calls that are left in this turn.
+    /// Calls left in this turn.
     pub hops_left: u32,
-    /// What all turns have cost.
+    /// Cost of all turns.
     pub cost: f64,
 }
 
 impl ToolExecutionLayer {
-    /// The sessions that are open, oldest first.
+    /// Open sessions, oldest first.
     pub fn worker_sessions(&self) -> Vec<SessionStanding> {
         let mut open: Vec<SessionStanding> =
             self.sessions.list().values().map(|session| session.seen()).collect();

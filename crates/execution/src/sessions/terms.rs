@@ -1,4 +1,4 @@
-//! What a session may do, as it was asked for and as it holds.
+//! Terms of a session, as requested and as checked.
 
 use governance::files::{CostMode, Sessions};
 use serde_json::{Value, json};
@@ -6,45 +6,45 @@ use serde_json::{Value, json};
 use super::budget::{Budget, Cap, MOST_HOPS};
 use crate::World;
 
-/// The calls of a turn where neither the session nor `safety.yaml` says how many.
+/// Hop budget if neither the session nor `safety.yaml` sets one.
 const USUAL_HOPS: u32 = 2;
-/// More names than this are no list of what a worker needs.
+/// Upper limit of names in an allowlist: more are not a selection of what a worker needs.
 const MOST_NAMES: usize = 128;
-/// No tool has a longer one.
+/// Upper limit of a name in bytes. No tool has a longer one.
 const LONGEST_NAME: usize = 256;
-/// So many are named to a worker that asks for another.
+/// Number of allowed tools that a refusal lists.
 const MOST_LISTED: usize = 32;
 
-/// What whoever opens a session asks for. What is absent is as `safety.yaml` says.
+/// Requested terms of a session. Absent values are taken from `safety.yaml`.
 #[derive(Clone, Debug, Default)]
 pub struct SessionTerms {
-    /// What people call it; it then outlives the connection that opened it.
+    /// Name for people. A named session outlives the connection that opened it.
     pub name: Option<String>,
     /// The only tools its worker may call.
     pub allowlist: Vec<String>,
-    /// Calls in a turn.
+    /// Calls per turn.
     pub hop_budget: Option<u32>,
-    /// The word for what happens past the cap. One that is unknown warns.
+    /// Mode of the cost cap. An unknown value means `warn`.
     pub cost_mode: Option<String>,
-    /// What a turn may cost; 0 or less for any amount.
+    /// Cost cap of a turn; no cap if it is 0 or less.
     pub cost_amount: Option<f64>,
 }
 
-/// Why a session cannot be had on these terms.
+/// Reason why the requested terms are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the error messages document the variants
 pub enum TermsError {
-    #[error("`allowlist` is empty: a worker that may call nothing needs no session")]
+    #[error("`allowlist` is empty: name at least one tool")]
     NothingAllowed,
-    #[error("`allowlist` has {0} names; it may have {MOST_NAMES}")]
+    #[error("`allowlist` has {0} names; the limit is {MOST_NAMES}")]
     TooManyNames(usize),
-    #[error("a name in `allowlist` has {0} bytes; it may have {LONGEST_NAME}")]
+    #[error("a name in `allowlist` has {0} bytes; the limit is {LONGEST_NAME}")]
     LongName(usize),
-    #[error("`hop_budget` is {0}; it may be {MOST_HOPS}")]
+    #[error("`hop_budget` is {0}; the limit is {MOST_HOPS}")]
     TooManyHops(u32),
 }
 
-/// Terms that hold.
+/// Checked terms.
 pub(super) struct Terms {
     pub(super) allowlist: Vec<String>,
     pub(super) budget: Budget,
@@ -71,7 +71,7 @@ impl Terms {
         Ok(Terms { allowlist: wish.allowlist.clone(), budget: Budget { hops, cap } })
     }
 
-    /// The names, for a worker: as they were given, so with nothing in them that a screen acts on.
+    /// Allowed names for a worker. They come from the client, so control characters are escaped.
     pub(super) fn listed(&self) -> String {
         let shown = self.allowlist.iter().take(MOST_LISTED).map(|name| name.escape_debug().to_string());
         let shown = shown.collect::<Vec<_>>().join(", ");
@@ -81,7 +81,7 @@ impl Terms {
         }
     }
 
-    /// For whoever opened it, and for the record.
+    /// Terms as JSON, for the client that opened the session and for the ledger.
     pub(super) fn shown(&self, world: &World) -> Value {
         let (accepted, rejected): (Vec<&String>, Vec<&String>) =
             self.allowlist.iter().partition(|name| world.registry.get(name).is_some());
@@ -90,7 +90,7 @@ impl Terms {
     }
 }
 
-/// A word that nobody knows must not switch a cap off.
+/// An unknown value must not disable the cap.
 fn read_mode(word: &str) -> CostMode {
     match word {
         "enforce" => CostMode::Enforce,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_as_asked_else_as_configured_else_as_usual() {
+    fn terms_fall_back_to_configuration_then_defaults() {
         let usual = |hops, mode, amount| Sessions { hop_budget: hops, cost_cap: CostCap { mode, amount } };
         let list = || SessionTerms { allowlist: vec!["read_file".to_owned()], ..SessionTerms::default() };
         let check = |wish: SessionTerms, usual: &Sessions, expect: Budget| {

@@ -1,4 +1,4 @@
-//! Calls that have not ended: where they stand, and how each is ended by whoever may.
+//! Tests of the list of active calls and of cancellation by operator and caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ async fn until(layer: &ToolExecutionLayer, standing: &Standing, count: usize) {
 }
 
 #[tokio::test]
-async fn a_running_call_is_ended_and_its_record_says_by_whom() {
+async fn cancelled_running_call_records_who_cancelled_it() {
     let gate = Gate::default();
     let (layer, folder) = Bench::new().tool("slow", Category::SYSTEM_WRITE, waits_for(&gate)).layer();
     let running = start(&layer, "slow");
@@ -41,13 +41,13 @@ async fn a_running_call_is_ended_and_its_record_says_by_whom() {
         (&end["outcome"], &end["failure"], &end["message"]),
         (&json!("unknown"), &json!("cancelled"), &json!("slow was cancelled by the operator"))
     );
-    assert!(layer.calls().is_empty(), "it is on no list any more");
-    assert_eq!(layer.cancel(seen.call_id).await, Cancelled::NotFound, "and cannot be ended twice");
+    assert!(layer.calls().is_empty(), "it is no longer listed");
+    assert_eq!(layer.cancel(seen.call_id).await, Cancelled::NotFound, "it cannot be cancelled twice");
     gate.open();
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_place_is_ended_without_running() {
+async fn cancelled_queued_call_never_runs() {
     let (gate, ran) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&ran);
     let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
@@ -59,7 +59,7 @@ async fn a_call_that_waits_for_a_place_is_ended_without_running() {
         },
     );
     let (layer, folder) = bench.layer();
-    // RECOVERY has 8 places, and one connection gets 6 of them.
+    // RECOVERY has 8 run slots and gives one connection 6 of them.
     for mode in [Mode::Lockdown, Mode::Recovery] {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
@@ -74,7 +74,7 @@ async fn a_call_that_waits_for_a_place_is_ended_without_running() {
     assert_eq!(refusal.reason, "The call was cancelled by the operator");
     gate.open();
     for task in running {
-        assert!(task.await.unwrap().success, "the others are left alone");
+        assert!(task.await.unwrap().success, "other calls are not affected");
     }
     assert_eq!(ran.load(Ordering::Relaxed), 0);
     let last = records(folder.path());
@@ -82,7 +82,7 @@ async fn a_call_that_waits_for_a_place_is_ended_without_running() {
 }
 
 #[tokio::test]
-async fn a_caller_that_takes_its_call_back_ends_it() {
+async fn caller_can_withdraw_its_call() {
     let gate = Gate::default();
     let (layer, folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
     let (withdrawn, theirs) = (CancellationToken::new(), Arc::clone(&layer));
@@ -93,16 +93,16 @@ async fn a_caller_that_takes_its_call_back_ends_it() {
     let result = running.await.unwrap();
     assert_eq!(result.error.as_deref(), Some("slow was cancelled by its caller"));
     assert_eq!(kind(&result), Some(FailureKind::Cancelled));
-    // One that was taken back before it began is not begun.
+    // A call that is withdrawn before it begins does not start.
     let late = crate::Request { withdrawn, ..request("slow", json!({}), None) };
     let late = layer.execute(late).await;
     assert!(!late.success && late.error.is_some_and(|error| error.contains("cancelled by its caller")));
     let started = records(folder.path()).iter().filter(|record| record["kind"] == "outcome").count();
-    assert_eq!(started, 2, "both have their end on record");
+    assert_eq!(started, 2, "both outcomes are recorded");
     gate.open();
 }
 
-/// A tool that makes calls for its caller, and waits for one of them for ever.
+/// Tool that makes calls for its caller and waits for one of them forever.
 struct Conducts(CancellationToken);
 
 impl ToolExecutor for Conducts {
@@ -120,7 +120,7 @@ impl ToolExecutor for Conducts {
 }
 
 #[tokio::test]
-async fn a_tool_that_makes_calls_makes_none_for_a_caller_who_left_or_whose_time_is_up() {
+async fn calling_tool_ends_with_its_caller_or_deadline() {
     for leaves in [true, false] {
         let ended = CancellationToken::new();
         let conducts = Conducts(ended.clone());

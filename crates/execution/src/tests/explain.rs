@@ -1,4 +1,4 @@
-//! What is explained is what happens, and explaining leaves no trace but where an agent is told what is in a file.
+//! `explain` predicts the result of a call, and records only what it reveals to an agent about file contents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tool::{Category, Failure, FailureKind, Mode, RefusalCode};
 use super::{Bench, caller, done, records, request};
 use crate::{Finding, Hearer, Request, ToolExecutionLayer};
 
-/// A tool that looks and one that changes, and how often either ran.
+/// Layer with a read-only tool and a writing tool, and a counter of their runs.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counting = |ran: &Arc<AtomicUsize>| {
@@ -34,7 +34,7 @@ fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn what_is_explained_is_what_happens() {
+async fn explanation_predicts_the_result() {
     let (layer, _folder, _) = bench();
     for mode in Mode::ALL {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
@@ -45,36 +45,44 @@ async fn what_is_explained_is_what_happens() {
             ("look", json!([])),
             ("change", json!({"text": "-----BEGIN RSA PRIVATE KEY-----"})),
         ] {
-            let told = layer.explain(request(tool, arguments.clone(), None), None, Hearer::Caller).await;
+            let explanation =
+                layer.explain(request(tool, arguments.clone(), None), None, Hearer::Caller).await;
             let result = layer.execute(request(tool, arguments.clone(), None)).await;
-            assert_eq!(told.mode, mode);
-            assert_eq!(told.finding == Finding::Permit, result.success, "{tool} in {mode}: {told:?}");
+            assert_eq!(explanation.mode, mode);
+            assert_eq!(
+                explanation.finding == Finding::Permit,
+                result.success,
+                "{tool} in {mode}: {explanation:?}"
+            );
             let facts =
                 |refusal: &tool::Refusal| (refusal.code, refusal.reason.clone(), refusal.rule.clone());
             let refused = result.metadata.refusal.as_ref().map(facts);
-            assert_eq!(told.finding.refusal().map(facts), refused, "{tool} in {mode}");
-            let ruled = told.finding.refusal().is_none_or(|refusal| refusal.rule.is_none());
-            assert!(ruled || !told.rules.is_empty(), "the rules that led there are named: {told:?}");
+            assert_eq!(explanation.finding.refusal().map(facts), refused, "{tool} in {mode}");
+            let ruled = explanation.finding.refusal().is_none_or(|refusal| refusal.rule.is_none());
+            assert!(ruled || !explanation.rules.is_empty(), "the deciding rules are named: {explanation:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn another_mode_can_be_asked_about() {
+async fn another_mode_can_be_explained() {
     let (layer, _folder, _) = bench();
     let in_mode =
         async |mode| layer.explain(request("change", json!({}), None), Some(mode), Hearer::Operator).await;
     assert_eq!(in_mode(Mode::Normal).await.finding, Finding::Permit);
-    let told = in_mode(Mode::Alert).await;
-    let Finding::Ask { asked_by, .. } = &told.finding else { panic!("{told:?}") };
-    assert!(asked_by.iter().any(|rule| rule.file.ends_with("modes.yaml") && rule.line > 0), "{told:?}");
-    let told = in_mode(Mode::Lockdown).await;
-    assert_eq!(told.finding.refusal().map(|refusal| refusal.code), Some(RefusalCode::ModeDenied));
-    assert_eq!((told.mode, layer.mode()), (Mode::Lockdown, Mode::Normal), "the mode itself stays");
+    let explanation = in_mode(Mode::Alert).await;
+    let Finding::Ask { asked_by, .. } = &explanation.finding else { panic!("{explanation:?}") };
+    assert!(
+        asked_by.iter().any(|rule| rule.file.ends_with("modes.yaml") && rule.line > 0),
+        "{explanation:?}"
+    );
+    let explanation = in_mode(Mode::Lockdown).await;
+    assert_eq!(explanation.finding.refusal().map(|refusal| refusal.code), Some(RefusalCode::ModeDenied));
+    assert_eq!((explanation.mode, layer.mode()), (Mode::Lockdown, Mode::Normal), "the mode does not change");
 }
 
 #[tokio::test]
-async fn explaining_by_the_rules_alone_leaves_no_trace() {
+async fn explaining_by_rules_alone_records_nothing() {
     let (layer, folder, ran) = bench();
     let before: (Vec<Value>, _) = (records(folder.path()), layer.status().remaining);
     for (tool, mode) in [("look", None), ("change", Some(Mode::Lockdown)), ("nowhere", None)] {
@@ -89,29 +97,29 @@ async fn explaining_by_the_rules_alone_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn a_layer_that_takes_no_calls_says_so_here_too() {
+async fn draining_layer_is_explained_as_shutting_down() {
     let (layer, _folder, _) = bench();
     layer.drain(std::time::Duration::ZERO).await;
-    let told = layer.explain(request("look", json!({}), None), None, Hearer::Caller).await;
-    assert_eq!(told.finding.refusal().map(|refusal| refusal.code), Some(RefusalCode::ShuttingDown));
+    let explanation = layer.explain(request("look", json!({}), None), None, Hearer::Caller).await;
+    assert_eq!(explanation.finding.refusal().map(|refusal| refusal.code), Some(RefusalCode::ShuttingDown));
 }
 
 #[test]
-fn an_explanation_is_one_flat_object() {
+fn explanation_serialises_to_one_flat_object() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (layer, _folder, _) = bench();
-    let told = runtime.block_on(layer.explain(
+    let explanation = runtime.block_on(layer.explain(
         request("CHANGE", json!({}), None),
         Some(Mode::Lockdown),
         Hearer::Caller,
     ));
-    let json = serde_json::to_value(&told).unwrap();
+    let json = serde_json::to_value(&explanation).unwrap();
     assert_eq!((&json["verdict"], &json["tool_name"]), (&json!("deny"), &json!("change")), "{json}");
     assert_eq!(json["refusal"]["code"], "mode_denied", "{json}");
-    assert_eq!(serde_json::from_value::<crate::Explanation>(json).unwrap(), told);
+    assert_eq!(serde_json::from_value::<crate::Explanation>(json).unwrap(), explanation);
 }
 
-/// A tool that changes what holds `right`, and says so when it is asked what it would do.
+/// Tool whose preview succeeds only if `old_text` is `right`.
 struct Edits;
 
 impl ToolExecutor for Edits {
@@ -140,20 +148,20 @@ fn notes(folder: &Path) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_guess_at_what_a_file_holds_is_told_as_the_call_tells_it_and_is_on_record() {
+async fn guesses_at_file_content_are_recorded() {
     let (layer, folder) = edits();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     for (guesses, (text, verdict, detail)) in
         [("right", "ask", None), ("wrong", "deny", Some("not_foreseeable"))].into_iter().enumerate()
     {
-        let told = layer.explain(guess(text), None, Hearer::Caller).await;
-        assert_eq!(told.finding.as_str(), verdict, "{told:?}");
-        assert_eq!(told, layer.explain(guess(text), None, Hearer::Operator).await, "the same for a human");
+        let explanation = layer.explain(guess(text), None, Hearer::Caller).await;
+        assert_eq!(explanation.finding.as_str(), verdict, "{explanation:?}");
+        assert_eq!(explanation, layer.explain(guess(text), None, Hearer::Operator).await, "for the operator");
         let result = layer.execute(guess(text)).await;
         let refused = result.metadata.refusal.unwrap();
-        assert_eq!(told.finding.refusal().map(|told| &told.reason), Some(&refused.reason));
+        assert_eq!(explanation.finding.refusal().map(|refusal| &refusal.reason), Some(&refused.reason));
         let notes = notes(folder.path());
-        assert_eq!(notes.len(), guesses + 1, "one for the caller, none for the human");
+        assert_eq!(notes.len(), guesses + 1, "one for the caller, none for the operator");
         let data = &notes[guesses]["data"];
         assert_eq!(
             (&data["tool"], &data["verdict"], &data["detail"]),
@@ -161,41 +169,41 @@ async fn a_guess_at_what_a_file_holds_is_told_as_the_call_tells_it_and_is_on_rec
         );
         assert!(!notes[guesses].to_string().contains(text), "by digest only: {data}");
     }
-    assert_eq!(layer.status().calls.refused, 2, "the calls; an explanation is none");
+    assert_eq!(layer.status().calls.refused, 2, "an explanation does not count as a call");
 }
 
 #[tokio::test]
-async fn a_mode_that_does_not_hold_opens_no_file_to_an_agent() {
+async fn explaining_another_mode_reveals_no_file_to_an_agent() {
     let (layer, folder) = edits();
     layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
     let in_alert = async |text, hearer| layer.explain(guess(text), Some(Mode::Alert), hearer).await;
     let right = in_alert("right", Hearer::Caller).await;
     assert_eq!(right.finding.as_str(), "ask", "{right:?}");
-    assert_eq!(right, in_alert("wrong", Hearer::Caller).await, "whatever it guesses");
+    assert_eq!(right, in_alert("wrong", Hearer::Caller).await, "the guess makes no difference");
     assert_eq!(in_alert("wrong", Hearer::Operator).await.finding.as_str(), "deny");
     assert!(notes(folder.path()).is_empty());
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded_is_not_told() {
+async fn explanation_that_cannot_be_recorded_is_refused() {
     let (layer, _folder) = edits();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     layer.ledger.close();
-    let told = [guess("right"), guess("wrong")].map(|guess| layer.explain(guess, None, Hearer::Caller));
-    for told in futures_util::future::join_all(told).await {
-        let code = told.finding.refusal().map(|refusal| refusal.code);
-        assert_eq!(code, Some(RefusalCode::LedgerUnavailable), "{told:?}");
+    let pending = [guess("right"), guess("wrong")].map(|guess| layer.explain(guess, None, Hearer::Caller));
+    for explanation in futures_util::future::join_all(pending).await {
+        let code = explanation.finding.refusal().map(|refusal| refusal.code);
+        assert_eq!(code, Some(RefusalCode::LedgerUnavailable), "{explanation:?}");
     }
 }
 
 #[tokio::test]
-async fn a_flood_of_guesses_is_slowed_down_like_one_of_refusals() {
+async fn flood_of_guesses_is_rate_limited_like_refusals() {
     let (layer, folder) = edits();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     while layer.refusals.turn().now_or_never().is_some() {}
-    // As many turns as take three seconds are given away before this one's.
+    // Sixty pending turns take three seconds and are queued before this one.
     (0..60).for_each(|_| assert!(layer.refusals.turn().now_or_never().is_none()));
-    let told = layer.explain(guess("wrong"), None, Hearer::Caller);
-    let told = tokio::time::timeout(Duration::from_secs(1), told).await;
-    assert!(told.is_err() && notes(folder.path()).is_empty(), "{told:?}");
+    let explanation = layer.explain(guess("wrong"), None, Hearer::Caller);
+    let explanation = tokio::time::timeout(Duration::from_secs(1), explanation).await;
+    assert!(explanation.is_err() && notes(folder.path()).is_empty(), "{explanation:?}");
 }

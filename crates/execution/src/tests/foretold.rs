@@ -1,4 +1,5 @@
-//! Whatever happened before: what is explained is what happens, word for word, and a caller and the operator hear the same.
+//! `explain` predicts the exact result of a call after random events, and gives the caller and the operator
+//! the same explanation.
 
 use governance::Permit;
 use registry::{Change, Preview};
@@ -8,7 +9,7 @@ use super::*;
 use crate::approvals::Dice;
 use crate::{Answer, Explanation, Finding, Hearer, Lasting};
 
-/// A tool that would replace `before` by `after`, if `before` is what is there.
+/// Tool that replaces `before` by `after` if `before` matches the current value.
 struct Replaces {
     there: Arc<AtomicUsize>,
 }
@@ -18,7 +19,7 @@ impl ToolExecutor for Replaces {
         let arguments = permit.call().arguments();
         let there = self.there.load(Ordering::SeqCst);
         if arguments.get("before") != Some(&json!(there)) {
-            return Err(Failure::new(FailureKind::Conflict, "that is not what is there"));
+            return Err(Failure::new(FailureKind::Conflict, "the value does not match"));
         }
         let after = arguments.get("after").map(ToString::to_string).unwrap_or_default();
         let change = Change {
@@ -34,7 +35,7 @@ impl ToolExecutor for Replaces {
     }
 }
 
-/// One walk: a layer that goes through modes, answers and changes of what is there.
+/// Random scenario: a layer with mode changes, decisions and changes of the current value.
 struct Story {
     layer: Arc<ToolExecutionLayer>,
     _folder: tempfile::TempDir,
@@ -83,12 +84,12 @@ impl Story {
         Request { caller, asking, approval_id, idempotency_key: key, ..request(tool, arguments, None) }
     }
 
-    /// Something that changes what becomes of calls.
+    /// Triggers a random event that changes the result of later calls.
     async fn turn_of_events(&mut self) {
         match self.dice.roll(4) {
             0 => {
                 let mode = Mode::ALL[self.dice.roll(Mode::ALL.len())];
-                // Not every way leads there; then it stays.
+                // Not every transition is allowed; otherwise the mode stays.
                 let _ = self.layer.set_mode(mode, "test", &caller(), None).await;
             }
             1 => {
@@ -102,13 +103,13 @@ impl Story {
                     1 => Answer::Deny(None),
                     _ => self.displayed(&id, lasting).await,
                 };
-                // Somebody may have been first.
+                // The request may be decided already.
                 let _ = self.layer.decide(&id, answer, &caller(), None).await;
             }
         }
     }
 
-    /// A rule holds as it was displayed, so it is displayed first.
+    /// A rule is created only as displayed, so it is displayed first.
     async fn displayed(&self, id: &str, lasting: Lasting) -> Answer {
         match self.layer.decide(id, Answer::Lasting(lasting.clone()), &caller(), None).await {
             Err(crate::DecideError::NotDisplayed { lines }) => {
@@ -120,27 +121,27 @@ impl Story {
 
     async fn call(&mut self) {
         let request = self.any_request();
-        let told = self.layer.explain(request.clone(), None, Hearer::Caller).await;
-        let human = self.layer.explain(request.clone(), None, Hearer::Operator).await;
-        assert_eq!(told, human, "{request:?}");
+        let explanation = self.layer.explain(request.clone(), None, Hearer::Caller).await;
+        let for_operator = self.layer.explain(request.clone(), None, Hearer::Operator).await;
+        assert_eq!(explanation, for_operator, "{request:?}");
         let result = self.layer.execute(request.clone()).await;
         let happened = happened(&result);
-        assert_eq!(foretold(&told), happened, "{request:?}\n{told:?}\n{result:?}");
-        self.seen.push(told.finding.as_str());
+        assert_eq!(foretold(&explanation), happened, "{request:?}\n{explanation:?}\n{result:?}");
+        self.seen.push(explanation.finding.as_str());
         let asked = result.metadata.refusal.and_then(|refusal| refusal.approval_id);
         self.questions.extend(asked.filter(|id| !self.questions.contains(id)));
     }
 }
 
-/// What a program can tell one end from another by.
+/// Facts of a result that a program can distinguish.
 type Word = (&'static str, Option<(RefusalCode, Option<String>, String, Option<tool::RuleRef>)>);
 
 fn word(refusal: &tool::Refusal) -> (RefusalCode, Option<String>, String, Option<tool::RuleRef>) {
     (refusal.code, refusal.detail.clone(), refusal.reason.clone(), refusal.rule.clone())
 }
 
-fn foretold(told: &Explanation) -> Word {
-    match &told.finding {
+fn foretold(explanation: &Explanation) -> Word {
+    match &explanation.finding {
         Finding::Permit => ("permit", None),
         Finding::Ask { .. } => ("ask", None),
         Finding::Deny { refusal } => ("deny", Some(word(refusal))),
@@ -157,7 +158,7 @@ fn happened(result: &ToolResult) -> Word {
 }
 
 #[tokio::test]
-async fn t045_what_is_explained_is_what_happens_whatever_happened_before() {
+async fn explanation_predicts_the_result_after_random_events() {
     let mut seen = std::collections::HashMap::new();
     for number in 1..=5 {
         let mut story = Story::begin(number);

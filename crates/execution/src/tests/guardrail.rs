@@ -1,5 +1,4 @@
-//! The guardrail on the road: what is refused, what is offered instead, and what is advised afterwards. `bNN` is the
-//! number of the behaviour in the documents.
+//! Tests of the guardrail in the pipeline: refusals, offered repairs, and advice after failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +9,7 @@ use tool::{Category, Failure, FailureKind, Mode, RefusalCode, Repair, RiskLevel,
 use super::{Bench, Does, caller, done, records, request};
 use crate::{SessionTerms, ToolExecutionLayer};
 
-/// A tool that takes a path and a content, and how often it ran.
+/// Layer with two tools that take a path and a content, and a counter of their runs.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let mut bench = Bench::new();
@@ -40,17 +39,17 @@ async fn repair(layer: &Arc<ToolExecutionLayer>, tool: &str, arguments: Value) -
 }
 
 #[tokio::test]
-async fn a_repair_is_offered_proven_and_never_run() {
+async fn repair_is_offered_verified_and_never_run() {
     let (layer, folder, ran) = bench();
     let offered =
         repair(&layer, "put", json!({"file_path": "a.txt", "content": "x", "size": "3"})).await.unwrap();
     assert_eq!(Value::Object(offered.arguments.clone()), json!({"path": "a.txt", "content": "x", "size": 3}));
-    assert_eq!(offered.note, "`file_path` is called `path`; /size is number, not text");
-    assert_eq!(ran.load(Ordering::Relaxed), 0, "nothing runs from a repair");
+    assert_eq!(offered.note, "rename `file_path` to `path`; send /size as number, not as text");
+    assert_eq!(ran.load(Ordering::Relaxed), 0, "a repair is not run");
     let written = records(folder.path());
     let kinds: Vec<&Value> =
         written.iter().map(|record| &record["kind"]).filter(|kind| *kind != "checkpoint").collect();
-    assert_eq!(kinds, ["refusal"], "and it is no call on record");
+    assert_eq!(kinds, ["refusal"], "only the refusal is recorded");
     assert!(
         layer.execute(request("put", Value::Object(offered.arguments), None)).await.success,
         "it is accepted"
@@ -58,7 +57,7 @@ async fn a_repair_is_offered_proven_and_never_run() {
 }
 
 #[tokio::test]
-async fn repairs_use_up_no_limit() {
+async fn repairs_use_no_rate_limit() {
     let (layer, _folder, ran) = bench();
     for _ in 0..5 {
         assert!(repair(&layer, "put", json!({"file_path": "a.txt"})).await.is_some());
@@ -66,12 +65,12 @@ async fn repairs_use_up_no_limit() {
     for _ in 0..2 {
         assert!(layer.execute(request("put", json!({"path": "a.txt"}), None)).await.success);
     }
-    assert_eq!(ran.load(Ordering::Relaxed), 2, "both calls of the hour were left");
+    assert_eq!(ran.load(Ordering::Relaxed), 2, "both calls of the hour were available");
     assert!(repair(&layer, "put", json!({"file_path": "a.txt"})).await.is_none(), "now it would be refused");
 }
 
 #[tokio::test]
-async fn a_forbidden_path_has_no_repair_whether_it_exists_or_not() {
+async fn forbidden_path_has_no_repair_whether_it_exists_or_not() {
     let (layer, folder, _) = bench();
     std::fs::write(folder.path().join(".env"), "SECRET=1").unwrap();
     std::fs::create_dir(folder.path().join(".git")).unwrap();
@@ -80,26 +79,24 @@ async fn a_forbidden_path_has_no_repair_whether_it_exists_or_not() {
     for path in [".git/config", ".git/hooks/pre-commit"] {
         assert_eq!(repair(&layer, "put", json!({"file_path": path})).await, None, "{path}");
     }
+    for path in [".env", ".env.missing"] {
+        assert_eq!(repair(&layer, "get", json!({"file_path": path})).await, None, "{path}");
+    }
     for name in ["there", "not-there"] {
         let path = outside.path().join(name);
         for tool in ["put", "get"] {
             assert_eq!(repair(&layer, tool, json!({"file_path": path})).await, None, "{tool} {name}");
         }
     }
-    for path in ["missing.txt", ".env"] {
-        assert!(
-            repair(&layer, "get", json!({"file_path": path})).await.is_some(),
-            "{path} is no secret of this tool"
-        );
-    }
+    assert!(repair(&layer, "get", json!({"file_path": "missing.txt"})).await.is_some());
 }
 
 #[tokio::test]
-async fn only_a_permit_proves_a_repair() {
+async fn repair_is_offered_only_for_a_permitted_call() {
     let (layer, _folder, _) = bench();
     let call = json!({"file_path": "a.txt"});
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
-    assert_eq!(repair(&layer, "put", call.clone()).await, None, "a human would be asked");
+    assert_eq!(repair(&layer, "put", call.clone()).await, None, "approval would be required");
     assert!(repair(&layer, "get", call.clone()).await.is_some());
     layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
     assert_eq!(repair(&layer, "put", call).await, None, "it would be denied");
@@ -107,7 +104,7 @@ async fn only_a_permit_proves_a_repair() {
     for mode in [Mode::Recovery, Mode::Normal] {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
-    assert_eq!(repair(&layer, "put", secret).await, None, "a secret is refused, and not repeated");
+    assert_eq!(repair(&layer, "put", secret).await, None, "a secret is refused and not echoed");
 }
 
 #[tokio::test]
@@ -122,7 +119,7 @@ async fn explaining_a_call_offers_the_same_repair() {
 }
 
 #[tokio::test]
-async fn b28_arguments_in_a_name_are_refused_and_the_name_is_told() {
+async fn arguments_in_a_tool_name_are_refused_with_the_name() {
     let (layer, folder, ran) = bench();
     for name in [
         "put<arg_key>path</arg_key>",
@@ -137,21 +134,18 @@ async fn b28_arguments_in_a_name_are_refused_and_the_name_is_told() {
             (refusal.code, refusal.detail.as_deref()),
             (RefusalCode::UnknownTool, Some("malformed_name"))
         );
-        assert!(refusal.hint.as_ref().unwrap().contains("call `put`,"), "{refusal:?}");
+        assert!(refusal.hint.as_ref().unwrap().contains("send `put` alone"), "{refusal:?}");
         assert!(refusal.example.is_some(), "{refusal:?}");
-        assert!(
-            !format!("{refusal:?}").contains("hunter2"),
-            "what was attached is not repeated: {refusal:?}"
-        );
+        assert!(!format!("{refusal:?}").contains("hunter2"), "the attached text is not echoed: {refusal:?}");
     }
     let near = layer.execute(request("putt[1]", json!({}), None)).await.metadata.refusal.unwrap();
-    assert!(near.hint.unwrap().contains("call `put`,"));
+    assert!(near.hint.unwrap().contains("send `put` alone"));
     assert_eq!(ran.load(Ordering::Relaxed), 0);
     assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("hunter2")));
 }
 
 #[tokio::test]
-async fn names_of_other_hosts_are_answered() {
+async fn tool_names_of_other_hosts_get_a_hint() {
     let (layer, _folder, _) = bench();
     let refusal = |name: &'static str, arguments: Value| {
         let layer = Arc::clone(&layer);
@@ -164,18 +158,18 @@ async fn names_of_other_hosts_are_answered() {
     assert_eq!((whole.code, whole.detail.as_deref()), (RefusalCode::UnknownTool, Some("deprecated_tool")));
     assert_eq!(whole.reason, "Tool write_local_file not found");
     assert!(whole.hint.unwrap().contains("use write_file") && whole.example.is_some());
-    assert_eq!(whole.schema_error, None, "its arguments are as they should be");
+    assert_eq!(whole.schema_error, None, "its arguments are valid");
     let prefixed = refusal("mcp__sinew__get", json!({"path": "a"})).await;
     assert_eq!(
         (prefixed.code, prefixed.hint.as_deref()),
         (RefusalCode::UnknownTool, Some("did you mean `get`?"))
     );
     let other = refusal("overwrite", json!({})).await;
-    assert_eq!(other.code, RefusalCode::UnknownTool, "never by a part of a name: {other:?}");
+    assert_eq!(other.code, RefusalCode::UnknownTool, "partial names do not match: {other:?}");
 }
 
 #[tokio::test]
-async fn b29_advice_follows_only_a_complaint_about_arguments() {
+async fn advice_follows_only_failures_about_arguments() {
     let fails = |kind, message: &'static str| {
         move |_| -> registry::Running { Box::pin(async move { Err(Failure::new(kind, message)) }) }
     };
@@ -196,11 +190,11 @@ async fn b29_advice_follows_only_a_complaint_about_arguments() {
     assert_eq!(hint("breaks").await, None);
     assert_eq!(hint("fine").await, None);
     let failed = records(folder.path()).into_iter().find(|record| record["outcome"] == "failed").unwrap();
-    assert!(!failed.to_string().contains("Example"), "the record is of what the tool said");
+    assert!(!failed.to_string().contains("Example"), "the ledger has only the failure of the tool");
 }
 
 #[tokio::test]
-async fn nested_calls_are_checked_by_the_tools_there_are() {
+async fn nested_calls_are_checked_against_their_tools() {
     let mut spec = ToolSpec::new("plan", "Calls others", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "required": ["steps"], "properties": {
         "steps": {"type": "array", "format": "calls"}}}));
@@ -218,23 +212,23 @@ async fn nested_calls_are_checked_by_the_tools_there_are() {
     assert!(layer.execute(request("plan", plan(json!(1)), None)).await.success);
 }
 
-/// What was announced of a call, by event.
+/// Collects the events of a call up to and including `last`.
 async fn announced(watch: &mut telemetry::Watch, call: tool::CallId, last: &str) -> Vec<(String, Value)> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     loop {
         let telemetry::Seen::Event(event) = watch.next().await else { panic!("events were missed") };
         let record: Value = serde_json::from_str(event.record.get()).unwrap();
         if record["call_id"] == json!(call) {
-            told.push((event.event.to_owned(), record));
+            events.push((event.event.to_owned(), record));
             if event.event == last {
-                return told;
+                return events;
             }
         }
     }
 }
 
 #[tokio::test]
-async fn b30_b154_mistakes_of_workers_and_advice_are_announced_once() {
+async fn worker_mistakes_and_advice_emit_one_event_each() {
     let log = tempfile::tempdir().unwrap();
     let target = telemetry::LogTarget::Directory(log.path().to_owned());
     let _guard = telemetry::init(&telemetry::TelemetrySettings::default(), &target).unwrap();
@@ -260,7 +254,7 @@ async fn b30_b154_mistakes_of_workers_and_advice_are_announced_once() {
         let result = layer.execute(request).await;
         announced(&mut watch, result.metadata.call_id, last).await
     };
-    let names = |told: &[(String, Value)]| told.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |events: &[(String, Value)]| events.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
 
     let worker = run("fetch", Some(session), "worker_inner_validation_fail").await;
     let all = ["worker_inner_call", "tool_validation_failed", "worker_inner_validation_fail"];

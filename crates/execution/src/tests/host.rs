@@ -1,4 +1,4 @@
-//! A host's calls: what is said of them, what is on record, and what our walls do not cover.
+//! Tests of calls of a host: verdicts, ledger records, and limits of the sandbox of Sinew.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ fn host() -> Host {
     }
 }
 
-/// A world with that host, a tool of ours called `bash`, and one more rule for it, on a machine with walls.
+/// Snapshot with that host, a Sinew tool called `bash`, and one more rule for it, on a machine with full
+/// isolation.
 fn world(folder: &Path, rule: &str) -> World {
     let around = Surroundings {
         variables: Variables::with_home(folder),
@@ -91,7 +92,7 @@ fn call(tool: &str, input: Value) -> HostCall {
     HostCall { host: "other".to_owned(), request: request(tool, input, None), origin }
 }
 
-/// `permit`, `ask`, a refusal's code and detail, or why there is nothing to say.
+/// Verdict as text: `permit`, `ask`, code and detail of a refusal, or the reason why there is no verdict.
 fn told(verdict: &HostVerdict) -> String {
     match verdict {
         HostVerdict::None { because } => format!("{because:?}"),
@@ -118,7 +119,7 @@ fn calls(folder: &Path) -> Vec<(HostCall, &'static str)> {
 }
 
 #[tokio::test]
-async fn a_verdict_is_given_and_a_denial_alone_is_on_record() {
+async fn only_denials_of_host_calls_are_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
     let mut denied = 0;
@@ -141,7 +142,7 @@ async fn a_verdict_is_given_and_a_denial_alone_is_on_record() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_record_says_the_same_but_no_denial() {
+async fn judge_without_a_ledger_agrees_but_gives_no_denial() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
     let before = records(folder.path());
@@ -149,7 +150,7 @@ async fn whoever_has_no_record_says_the_same_but_no_denial() {
     for (asked, expect) in calls(folder.path()) {
         let glanced = judge.judge(asked.clone()).await.unwrap();
         match expect.contains(' ') {
-            true => assert_eq!(glanced, None, "a denial is for those who record it"),
+            true => assert_eq!(glanced, None, "a denial needs a ledger"),
             false => assert_eq!(glanced, Some(layer.judge_host(asked).await.unwrap())),
         }
     }
@@ -161,13 +162,13 @@ async fn whoever_has_no_record_says_the_same_but_no_denial() {
     let Some(HostVerdict::Judged { explanation, .. }) =
         judge.judge(call("Look", json!({"path": folder.path().join("a.txt")}))).await.unwrap()
     else {
-        panic!("reading is left in every mode");
+        panic!("reading is allowed in every mode");
     };
-    assert_eq!(explanation.mode, tool::Mode::Lockdown, "a record that was changed may have said so");
+    assert_eq!(explanation.mode, tool::Mode::Lockdown, "a damaged ledger implies LOCKDOWN");
 }
 
 #[tokio::test]
-async fn walls_of_this_machine_do_not_stand_around_what_a_host_runs() {
+async fn sandbox_rules_refuse_host_calls_outside_the_sandbox() {
     for (rule, expect) in [
         ("", "permit"),
         ("    requires_sandbox: true\n", "bash.requires_sandbox"),
@@ -194,7 +195,7 @@ async fn walls_of_this_machine_do_not_stand_around_what_a_host_runs() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_advised_on() {
+async fn finished_host_calls_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
     let review = async |review| layer.review_host("other", review).await.unwrap();
@@ -215,21 +216,22 @@ async fn what_is_over_is_advised_on() {
 }
 
 #[tokio::test]
-async fn questions_of_hosts_use_up_nobodys_calls() {
+async fn host_calls_use_no_rate_limit_of_other_calls() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
-    // NORMAL allows 600 a minute: hosts have used up theirs after that, and calls that run have not.
+    // NORMAL allows 600 calls per minute. Host calls have a limit of their own, so calls that run are not
+    // affected.
     let mut permitted = 0;
     while told(&layer.judge_host(call("Shell", json!({"line": "ls"}))).await.unwrap()) == "permit" {
         permitted += 1;
         assert!(permitted <= 600, "a host has a limit too");
     }
     assert_eq!(permitted, 600);
-    assert!(layer.execute(request("bash", json!({}), None)).await.success, "and others are not in its way");
+    assert!(layer.execute(request("bash", json!({}), None)).await.success, "other calls are not affected");
 }
 
 #[tokio::test]
-async fn a_tool_that_shows_what_is_below_its_folder_shows_nothing_forbidden() {
+async fn recursive_host_tool_reveals_no_forbidden_path() {
     let folder = tempfile::tempdir().unwrap();
     let rule = "  find:\n    forbidden_paths: [\"**/.env\", \"**/secret.rs\", \"**/vault\"]\n";
     let layer = layer(folder.path(), rule);
@@ -264,10 +266,10 @@ async fn a_tool_that_shows_what_is_below_its_folder_shows_nothing_forbidden() {
     ] {
         assert_eq!(told(&find(path, glob).await), expect, "{path} {glob:?}");
     }
-    let HostVerdict::Judged { explanation, .. } = find("env", None).await else { panic!("it is judged") };
+    let HostVerdict::Judged { explanation, .. } = find("env", None).await else { panic!("no verdict") };
     let refusal = explanation.finding.refusal().unwrap();
     let rule = refusal.rule.as_ref().unwrap();
     assert!(&*rule.id == "find.forbidden_paths" && rule.line > 0, "{rule:?}");
     assert!(refusal.hint.as_ref().unwrap().contains("narrow `glob`"), "{refusal:?}");
-    assert!(!refusal.reason.contains(".env"), "what is there is not told: {}", refusal.reason);
+    assert!(!refusal.reason.contains(".env"), "the refusal does not reveal the file: {}", refusal.reason);
 }

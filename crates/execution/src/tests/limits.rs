@@ -1,4 +1,4 @@
-//! Rates under a crowd, across a restart, and what a refused caller is told.
+//! Tests of rate limits: under concurrency, across a restart, and in results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tool::{Category, RefusalCode};
 
 use super::{Bench, done, request};
 
-/// A tool that may run ten times an hour, and how often it ran.
+/// Bench with a tool that may run ten times an hour, and a counter of its runs.
 fn bench() -> (Bench, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
@@ -28,7 +28,7 @@ fn bench() -> (Bench, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn ten_thousand_at_once_are_ten() {
+async fn concurrent_calls_cannot_exceed_a_rate_limit() {
     let (bench, ran) = bench();
     let (layer, folder) = bench.layer();
     let calls: Vec<_> = (0..10_000)
@@ -50,18 +50,18 @@ async fn ten_thousand_at_once_are_ten() {
         assert!((3_500_000..=3_600_000).contains(&after), "an hour from the first: {after}");
     }
     assert_eq!((done, ran.load(Ordering::Relaxed)), (10, 10));
-    assert!(layer.execute(request("other", json!({}), None)).await.success, "another tool is not touched");
+    assert!(layer.execute(request("other", json!({}), None)).await.success, "another tool is not affected");
     layer.close("test");
     drop(layer);
     let (bench, ran) = self::bench();
     let again = Bench::layer_in(folder.path(), bench.registry);
     let refused = again.execute(request("ten", json!({}), None)).await;
-    assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::RateLimited, "a restart refills nothing");
+    assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::RateLimited, "a restart resets nothing");
     assert_eq!(ran.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
-async fn every_result_says_what_is_left() {
+async fn every_result_reports_remaining_calls() {
     let (bench, _) = bench();
     let (layer, _folder) = bench.layer();
     for left in (0..10).rev() {

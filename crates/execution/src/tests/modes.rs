@@ -1,4 +1,4 @@
-//! The mode: who may change it, what changes it by itself, and what becomes of calls under way.
+//! Tests of the mode: allowed transitions, automatic transitions, and effects on active calls.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ async fn set(layer: &Arc<ToolExecutionLayer>, mode: Mode) -> Result<Mode, ModeEr
     Ok(layer.set_mode(mode, "test", &caller(), None).await?.previous)
 }
 
-/// How many tools run and have not answered at once.
+/// Number of running calls in the list of calls.
 fn running(layer: &ToolExecutionLayer) -> usize {
     layer.calls().iter().filter(|call| call.standing == Standing::Running).count()
 }
@@ -24,14 +24,14 @@ fn changes(folder: &std::path::Path) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_human_keeps_to_the_edges_and_may_lock_down_from_anywhere() {
+async fn operator_follows_transitions_and_can_always_lock_down() {
     let (layer, folder) = Bench::new().layer();
     let refused = set(&layer, Mode::Recovery).await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "no way leads from NORMAL to RECOVERY: from NORMAL a human can set ALERT or DEGRADED or LOCKDOWN"
+        "cannot change the mode from NORMAL to RECOVERY: from NORMAL the operator can set ALERT or DEGRADED or LOCKDOWN"
     );
-    assert_eq!((layer.mode(), changes(folder.path()).len()), (Mode::Normal, 0), "and nothing is written");
+    assert_eq!((layer.mode(), changes(folder.path()).len()), (Mode::Normal, 0), "nothing is recorded");
     for from in [Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Recovery] {
         for way in [Mode::Lockdown, Mode::Recovery, Mode::Normal] {
             set(&layer, way).await.unwrap();
@@ -52,11 +52,11 @@ async fn a_human_keeps_to_the_edges_and_may_lock_down_from_anywhere() {
     }
     let written = changes(folder.path()).len();
     assert_eq!(set(&layer, Mode::Lockdown).await.unwrap(), Mode::Lockdown);
-    assert_eq!(changes(folder.path()).len(), written, "the same mode writes nothing");
+    assert_eq!(changes(folder.path()).len(), written, "setting the same mode records nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_changes_the_one_that_was_asked_for_last_is_made_last() {
+async fn mode_changes_are_applied_in_order() {
     let (layer, _folder) = Bench::new().layer();
     set(&layer, Mode::Lockdown).await.unwrap();
     for round in 0..100 {
@@ -66,7 +66,7 @@ async fn of_two_changes_the_one_that_was_asked_for_last_is_made_last() {
     }
 }
 
-/// A tool that only RECOVERY lets run, and that could do harm.
+/// Registers a writing tool that is allowed only in RECOVERY.
 fn forbidden(registry: &mut ToolRegistry) {
     let mut spec = ToolSpec::new("forbidden", "A test tool", Category::SYSTEM_WRITE, tool::RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object"}));
@@ -82,7 +82,7 @@ async fn be_refused(layer: &Arc<ToolExecutionLayer>, times: usize) {
 }
 
 #[tokio::test]
-async fn six_refused_calls_in_a_minute_raise_the_alarm_and_five_do_not() {
+async fn six_refused_calls_in_a_minute_cause_alert() {
     let mut registry = ToolRegistry::new();
     forbidden(&mut registry);
     let folder = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ async fn six_refused_calls_in_a_minute_raise_the_alarm_and_five_do_not() {
     assert_eq!(change["by"], "transition_rules.NORMAL_to_ALERT");
     assert!(change["reason"].as_str().unwrap().contains("refused_high_risk_calls 6 > 5 in 60 s"), "{change}");
     assert_eq!(change["data"]["sensors"][0]["value"], 6.0, "{change}");
-    // What a human has seen is not held against the agent again; what comes after is.
+    // Refusals from before the operator reset the mode no longer count; later ones do.
     set(&layer, Mode::Normal).await.unwrap();
     be_refused(&layer, 5).await;
     layer.follow_rules(None).await;
@@ -109,7 +109,7 @@ async fn six_refused_calls_in_a_minute_raise_the_alarm_and_five_do_not() {
 }
 
 #[tokio::test]
-async fn a_restart_forgives_nothing() {
+async fn refused_calls_count_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let start = || {
         let mut registry = ToolRegistry::new();
@@ -133,11 +133,11 @@ async fn a_restart_forgives_nothing() {
     let third = start();
     third.recall().await;
     third.follow_rules(None).await;
-    assert_eq!(third.mode(), Mode::Normal, "a human has seen them all");
+    assert_eq!(third.mode(), Mode::Normal, "the operator has reset the mode since");
 }
 
 #[tokio::test]
-async fn good_work_raises_no_alarm() {
+async fn successful_calls_do_not_change_the_mode() {
     let bench = Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
     let (layer, _folder) = bench.layer();
     for _ in 0..50 {
@@ -148,7 +148,7 @@ async fn good_work_raises_no_alarm() {
 }
 
 #[tokio::test]
-async fn running_out_of_something_degrades() {
+async fn resource_exhaustion_causes_degraded() {
     let bench = Bench::new().tool("full", Category::READ_ONLY, |_| {
         Box::pin(async { Err(tool::Failure::new(FailureKind::ResourceExhausted, "no space left")) })
     });
@@ -161,7 +161,7 @@ async fn running_out_of_something_degrades() {
 }
 
 #[tokio::test]
-async fn lockdown_ends_what_it_forbids_and_lets_the_rest_finish() {
+async fn lockdown_cancels_only_the_calls_it_forbids() {
     let gate = Gate::default();
     let bench = Bench::new().tool("change", Category::SYSTEM_WRITE, waits_for(&gate)).tool(
         "read",
@@ -178,7 +178,7 @@ async fn lockdown_ends_what_it_forbids_and_lets_the_rest_finish() {
         tokio::task::yield_now().await;
     }
     set(&layer, Mode::Alert).await.unwrap();
-    assert_eq!(running(&layer), 2, "ALERT lets both come to their end");
+    assert_eq!(running(&layer), 2, "ALERT cancels neither");
     set(&layer, Mode::Lockdown).await.unwrap();
     let cancelled = write.await.unwrap();
     assert_eq!(kind(&cancelled), Some(FailureKind::Cancelled), "{cancelled:?}");
@@ -187,11 +187,11 @@ async fn lockdown_ends_what_it_forbids_and_lets_the_rest_finish() {
     let outcome = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
     assert_eq!((&outcome["outcome"], &outcome["failure"]), (&json!("unknown"), &json!("cancelled")));
     gate.open();
-    assert!(read.await.unwrap().success, "a look is allowed in LOCKDOWN");
+    assert!(read.await.unwrap().success, "a read is allowed in LOCKDOWN");
 }
 
 #[tokio::test]
-async fn a_call_that_waits_is_judged_again_at_once() {
+async fn queued_call_is_judged_again_at_once() {
     let gate = Gate::default();
     let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).such_tool(
         "change",
@@ -218,19 +218,20 @@ async fn a_call_that_waits_is_judged_again_at_once() {
     assert_eq!(
         refused.metadata.refusal.unwrap().code,
         RefusalCode::ModeDenied,
-        "while the place is still taken"
+        "while the slot is still taken"
     );
     assert_eq!(layer.status().calls.running, 1);
     gate.open();
     assert!(slow.await.unwrap().success);
 }
 
-/// Whether the call was overtaken: a disk that is done before anybody looks leaves no time for it.
+/// Returns true if mode and policy changed while the decision was being written. False if the disk was too
+/// fast for that.
 async fn overtaken_by(mode: Mode, last: &[&str]) -> bool {
     let bench = || Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
     let (layer, folder) = bench().layer();
     let mut asked = Box::pin(layer.execute(request("change", json!({}), None)));
-    // It waits for its decision to be on disk, and meanwhile the rules and the mode are replaced.
+    // The call waits for its decision to reach the disk. Meanwhile the policy and the mode are replaced.
     if asked.as_mut().now_or_never().is_some() {
         return false;
     }
@@ -247,18 +248,18 @@ async fn overtaken_by(mode: Mode, last: &[&str]) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_that_was_recorded_and_not_started_is_judged_again() {
+async fn call_overtaken_before_its_start_is_judged_again() {
     for (mode, last) in [(Mode::Normal, &["decision", "done"][..]), (Mode::Lockdown, &["refusal"])] {
         let mut tries = 0;
         while !overtaken_by(mode, last).await {
             tries += 1;
-            assert!(tries < 100, "{mode}: the disk was faster than the caller a hundred times");
+            assert!(tries < 100, "{mode}: the disk was too fast a hundred times");
         }
     }
 }
 
 #[tokio::test]
-async fn what_waits_for_a_human_stands_in_the_status() {
+async fn proposed_transition_is_recorded_and_not_applied() {
     let (layer, folder) = Bench::new().layer();
     set(&layer, Mode::Alert).await.unwrap();
     assert!(layer.status().proposal.is_none());
@@ -279,11 +280,12 @@ async fn what_waits_for_a_human_stands_in_the_status() {
 }
 
 #[tokio::test]
-async fn the_pin_is_asked_for_by_the_mode_that_is_left_in_its_turn() {
+async fn pin_requirement_depends_on_the_current_mode() {
     let (layer, folder) = Bench::new().layer();
     std::fs::create_dir_all(folder.path().join("state")).unwrap();
     layer.pin().set(None, Some("correct horse".to_owned())).await.unwrap();
-    // In NORMAL, where it was asked, DEGRADED takes no PIN. In ALERT, where it is left, it does.
+    // From NORMAL, where the change was requested, DEGRADED takes no PIN. From ALERT, the current mode, it
+    // does.
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     let refused = layer.set_mode(Mode::Degraded, "test", &caller(), None).await;
     assert!(matches!(refused, Err(crate::ModeError::Unproven)), "{refused:?}");

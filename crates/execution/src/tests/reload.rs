@@ -1,4 +1,4 @@
-//! A world that is replaced while calls run and wait.
+//! Tests of reloads while calls run and wait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tool::{Category, ToolSpec};
 use super::{Bench, Does, Gate, done, records, request, waits_for};
 use crate::{Acceptance, Reloaded, World};
 
-/// The world of a layer with these tools: for those who want another one.
+/// Snapshot with these tools, for a reload.
 fn world(folder: &Path, tools: &[&str]) -> World {
     let mut registry = ToolRegistry::new();
     for name in tools {
@@ -24,29 +24,29 @@ fn world(folder: &Path, tools: &[&str]) -> World {
 }
 
 #[tokio::test]
-async fn tools_that_come_wait_and_tools_that_go_do_not() {
+async fn added_tools_need_acceptance_and_removed_ones_do_not() {
     let (layer, folder) = Bench::new().tool("one", Category::READ_ONLY, |_| done(json!({}))).layer();
     let mut changes = layer.tool_changes();
     let more = || world(folder.path(), &["one", "two"]);
     let report = layer.reload(more(), Vec::new(), &Acceptance::Ask).await;
     assert_eq!(report.result, Reloaded::Waiting, "{report:?}");
-    assert!(!changes.has_changed().unwrap(), "nobody is told of what does not hold");
+    assert!(!changes.has_changed().unwrap(), "a candidate causes no notification");
     assert_eq!(layer.status().tools, 1);
     let seen = Acceptance::Seen(report.candidate.unwrap());
     let other = layer.reload(world(folder.path(), &["one", "three"]), Vec::new(), &seen).await;
-    assert_eq!(other.result, Reloaded::Waiting, "something else than was seen");
+    assert_eq!(other.result, Reloaded::Waiting, "it differs from the accepted candidate");
     let report = layer.reload(more(), Vec::new(), &seen).await;
     assert_eq!((report.result, layer.status().tools), (Reloaded::Applied, 2), "{report:?}");
     changes.changed().await.unwrap();
     let fewer = layer.reload(world(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
-    assert_eq!(fewer.result, Reloaded::Applied, "what tightens waits for nobody: {fewer:?}");
+    assert_eq!(fewer.result, Reloaded::Applied, "a stricter snapshot needs no acceptance: {fewer:?}");
     assert!(changes.has_changed().unwrap());
     let same = layer.reload(world(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
     assert_eq!(same.result, Reloaded::Unchanged);
 }
 
 #[tokio::test]
-async fn what_changed_beside_the_world_is_part_of_what_was_seen() {
+async fn acceptance_covers_differences_outside_the_snapshot() {
     let (layer, folder) = Bench::new().tool("one", Category::READ_ONLY, |_| done(json!({}))).layer();
     let more = || world(folder.path(), &["one", "two"]);
     let beside =
@@ -54,12 +54,12 @@ async fn what_changed_beside_the_world_is_part_of_what_was_seen() {
     let shown = layer.reload(more(), Vec::new(), &Acceptance::Ask).await;
     let seen = Acceptance::Seen(shown.candidate.unwrap());
     let other = layer.reload(more(), beside(), &seen).await;
-    assert_eq!(other.result, Reloaded::Waiting, "it takes more than was shown: {other:?}");
+    assert_eq!(other.result, Reloaded::Waiting, "it differs from the accepted candidate: {other:?}");
     let seen = Acceptance::Seen(other.candidate.unwrap());
     assert_eq!(layer.reload(more(), beside(), &seen).await.result, Reloaded::Applied);
 }
 
-/// The same with a policy that lets private keys pass.
+/// Snapshot with a policy that redacts private keys instead of blocking them.
 fn lax(folder: &Path) -> World {
     let policy = folder.join("policy");
     std::fs::create_dir_all(&policy).unwrap();
@@ -75,7 +75,7 @@ fn lax(folder: &Path) -> World {
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded_leaves_the_patterns_of_secrets_as_they_were() {
+async fn unrecorded_reload_keeps_the_secret_patterns() {
     let blocks = || redact::shared().blocked("-----BEGIN RSA PRIVATE KEY-----").is_some();
     let (layer, folder) = Bench::new().layer();
     assert!(blocks());
@@ -85,7 +85,7 @@ async fn what_cannot_be_recorded_leaves_the_patterns_of_secrets_as_they_were() {
 }
 
 #[tokio::test]
-async fn the_record_of_a_reload_names_the_policy_that_holds_after_it() {
+async fn reload_record_names_the_resulting_policy() {
     let (layer, folder) = Bench::new().layer();
     let (before, lax) = (layer.status().policy_hash, || lax(folder.path()));
     layer.reload(lax(), Vec::new(), &Acceptance::Ask).await;
@@ -94,14 +94,14 @@ async fn the_record_of_a_reload_names_the_policy_that_holds_after_it() {
     assert_ne!(before, after);
     layer.reload(world(folder.path(), &[]), Vec::new(), &Acceptance::Always).await;
     let reloads = records(folder.path()).into_iter().filter(|record| record["kind"] == "reload");
-    let told: Vec<_> =
+    let results: Vec<_> =
         reloads.map(|record| (record["result"].clone(), record["policy_hash"].clone())).collect();
     let expect = [("waiting", &before), ("applied", &after), ("applied", &before)];
-    assert_eq!(told, expect.map(|(result, hash)| (json!(result), json!(hash))));
+    assert_eq!(results, expect.map(|(result, hash)| (json!(result), json!(hash))));
 }
 
 #[tokio::test]
-async fn a_running_call_keeps_its_world_and_a_waiting_one_gets_the_new() {
+async fn running_call_keeps_its_snapshot_and_queued_gets_new() {
     let gate = Gate::default();
     let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
         "gone",
@@ -127,5 +127,5 @@ async fn a_running_call_keeps_its_world_and_a_waiting_one_gets_the_new() {
     let refused = waiting.await.unwrap();
     assert_eq!(refused.metadata.refusal.unwrap().code, tool::RefusalCode::UnknownTool);
     gate.open();
-    assert!(running.await.unwrap().success, "its tool is gone from the list, not from under it");
+    assert!(running.await.unwrap().success, "a removed tool still finishes its running call");
 }

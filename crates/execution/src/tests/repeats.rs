@@ -1,4 +1,4 @@
-//! Calls with an idempotency key: run once, however and whenever they are repeated.
+//! Tests of idempotency keys: a call runs once, however and whenever it is repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ fn with_caller(request: Request, change: impl FnOnce(&mut Caller)) -> Request {
     Request { caller, ..request }
 }
 
-/// Tools that count their runs, in a layer over this folder.
+/// Creates a layer in this directory with tools that count their runs.
 fn layer_in(folder: &std::path::Path, ran: &Arc<AtomicUsize>) -> Arc<ToolExecutionLayer> {
     let mut registry = ToolRegistry::new();
     for (name, category) in [("change", Category::SYSTEM_WRITE), ("look", Category::READ_ONLY)] {
@@ -49,7 +49,7 @@ fn repeat_of(result: &ToolResult) -> Option<tool::CallId> {
 }
 
 #[tokio::test]
-async fn t016_a_repeat_is_told_the_recorded_end_and_nothing_runs() {
+async fn repeat_returns_the_recorded_outcome_without_a_run() {
     let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
     let layer = layer_in(folder.path(), &ran);
     for tool in ["change", "look"] {
@@ -69,7 +69,7 @@ async fn t016_a_repeat_is_told_the_recorded_end_and_nothing_runs() {
     assert_eq!(other.code, RefusalCode::Conflict, "another tool is another call");
     let failed = layer.execute(marked("change", json!({"fail": 1}), "f")).await;
     let again = layer.execute(marked("change", json!({"fail": 1}), "f")).await;
-    assert_eq!((kind(&again), &again.error), (kind(&failed), &failed.error), "a failure is an end too");
+    assert_eq!((kind(&again), &again.error), (kind(&failed), &failed.error), "a failure is an outcome too");
     assert_eq!(repeat_of(&again), Some(failed.metadata.call_id));
     // Without a key every call is a new one.
     ran.store(0, Ordering::Relaxed);
@@ -82,7 +82,7 @@ async fn t016_a_repeat_is_told_the_recorded_end_and_nothing_runs() {
 }
 
 #[tokio::test]
-async fn t016_a_key_belongs_to_its_caller() {
+async fn key_is_scoped_to_its_caller() {
     let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
     let layer = layer_in(folder.path(), &ran);
     let call = || marked("change", json!({}), "k");
@@ -99,7 +99,7 @@ async fn t016_a_key_belongs_to_its_caller() {
 }
 
 #[tokio::test]
-async fn t016_a_hundred_at_once_run_once() {
+async fn hundred_concurrent_repeats_run_once() {
     let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
     let layer = layer_in(folder.path(), &ran);
     let calls = (0..100).map(|connection| {
@@ -117,13 +117,13 @@ async fn t016_a_hundred_at_once_run_once() {
     assert_eq!(
         ends.iter().filter(|end| repeat_of(end) == of).count(),
         99,
-        "all are told of the one that ran"
+        "all repeats refer to the one that ran"
     );
     assert!(layer.calls().is_empty());
 }
 
 #[tokio::test]
-async fn t016_a_restart_forgets_no_key() {
+async fn keys_survive_a_restart() {
     let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
     let first = layer_in(folder.path(), &ran);
     let ended = first.execute(marked("change", json!({}), "k")).await;
@@ -135,13 +135,13 @@ async fn t016_a_restart_forgets_no_key() {
 }
 
 #[tokio::test]
-async fn what_was_never_started_uses_no_key_up() {
+async fn call_that_never_started_does_not_use_its_key() {
     let gate = Gate::default();
     let bench = Bench::new().tool("slow", Category::SYSTEM_WRITE, waits_for(&gate));
     let (layer, _folder) = bench.layer();
     let malformed = layer.execute(marked("slow", json!([]), "k")).await;
     assert_eq!(malformed.metadata.refusal.unwrap().code, RefusalCode::InvalidArguments);
-    // One that still runs is waited for, as long as the caller will wait.
+    // A repeat waits for the running call until its own deadline.
     let running = Arc::clone(&layer);
     let running = tokio::spawn(async move { running.execute(marked("slow", json!({}), "k")).await });
     while !layer.calls().iter().any(|call| call.standing == Standing::Running) {

@@ -1,4 +1,4 @@
-//! A fault that passes is tried once more, where twice is the same as once. Nothing else is.
+//! Tests of retries: a transient failure of an idempotent tool is retried once, and nothing else is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,8 @@ use super::{Bench, kind, records, request};
 
 const ALMOST_NOTHING: Duration = Duration::from_millis(50);
 
-/// A tool that fails so often before it works, how often it was tried, and its outcome on record.
+/// Runs a tool that fails in the given ways before it succeeds. Returns success, number of attempts, and the
+/// attempts in the recorded outcome.
 async fn check(
     fails: &'static [FailureKind],
     idempotent: bool,
@@ -26,7 +27,7 @@ async fn check(
         move |_| {
             let failure = fails.get(counted.fetch_add(1, Ordering::Relaxed)).copied();
             Box::pin(async move {
-                // So that too little is left of the deadline for the pause and another try.
+                // Leaves too little of the deadline for the pause and another attempt.
                 tokio::time::sleep(deadline.unwrap_or_default().saturating_sub(ALMOST_NOTHING)).await;
                 match failure {
                     Some(kind) => Err(Failure::new(kind, "connection reset")),
@@ -45,21 +46,21 @@ async fn check(
 }
 
 #[tokio::test]
-async fn once_more_and_only_once() {
+async fn transient_failure_is_retried_once() {
     use FailureKind::{Io, ResourceExhausted, TimedOut, Transient, Unreadable};
     assert_eq!(check(&[], true, None).await, (true, 1, Value::Null));
     assert_eq!(check(&[Transient], true, None).await, (true, 2, json!(2)));
-    assert_eq!(check(&[Transient, Transient], true, None).await, (false, 2, json!(2)), "not a third time");
+    assert_eq!(check(&[Transient, Transient], true, None).await, (false, 2, json!(2)), "no third attempt");
     assert_eq!(
         check(&[Transient], false, None).await,
         (false, 1, Value::Null),
-        "twice might be once too often"
+        "a tool that is not idempotent is not retried"
     );
     let two_seconds = Some(Duration::from_secs(2));
     assert_eq!(
         check(&[Transient], true, two_seconds).await,
         (false, 1, Value::Null),
-        "never past the deadline"
+        "no retry past the deadline"
     );
     for lasting in [Io, ResourceExhausted, TimedOut, Unreadable] {
         let fails: &'static [FailureKind] = match lasting {

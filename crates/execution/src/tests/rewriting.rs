@@ -1,4 +1,5 @@
-//! Tools that rewrite their own arguments: a human is shown what they make of them, and that is what runs.
+//! Tests of tools that rewrite their arguments: the operator sees the rewritten arguments, and exactly these
+//! run.
 
 use governance::Permit;
 use registry::Preview;
@@ -7,7 +8,7 @@ use tool::{Arguments, Failure};
 use super::*;
 use crate::Answer;
 
-/// Makes something else of its arguments each time it changes its mind, and answers with what it was handed.
+/// Tool whose rewritten arguments depend on a counter, and that returns the arguments it got.
 struct Rewrites {
     mind: Arc<AtomicUsize>,
 }
@@ -22,7 +23,7 @@ impl ToolExecutor for Rewrites {
     }
 
     fn run(&self, order: Arc<Order>) -> Running {
-        // Whatever it would make of them by now.
+        // A preview from now on would return something else.
         self.mind.fetch_add(100, Ordering::SeqCst);
         done(json!(order.value().foretold()))
     }
@@ -36,7 +37,7 @@ fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
     (layer, folder, mind)
 }
 
-/// Asks about a call, says yes to it, and brings the yes after `meanwhile`.
+/// Requests approval for a call, approves it, runs `meanwhile`, and repeats the call with the approval.
 async fn approved(layer: &Arc<ToolExecutionLayer>, meanwhile: impl FnOnce()) -> ToolResult {
     let asked = Request { asking: Asking::Async, ..request("rewrites", json!({}), None) };
     let pending = layer.execute(asked).await;
@@ -50,14 +51,14 @@ async fn approved(layer: &Arc<ToolExecutionLayer>, meanwhile: impl FnOnce()) -> 
 }
 
 #[tokio::test]
-async fn what_a_tool_made_of_its_arguments_when_a_human_looked_is_what_it_gets() {
+async fn tool_gets_the_rewritten_arguments_that_were_approved() {
     let (layer, _folder, _) = bench();
     let ran = approved(&layer, || {}).await;
     assert_eq!(ran.output, json!({"mind": 1}), "{ran:?}");
 }
 
 #[tokio::test]
-async fn a_yes_is_not_for_what_a_tool_makes_of_its_arguments_by_now() {
+async fn approval_does_not_cover_newly_rewritten_arguments() {
     let (layer, _folder, mind) = bench();
     let refused = approved(&layer, || mind.store(2, Ordering::SeqCst)).await;
     let detail = refused.metadata.refusal.as_ref().and_then(|refusal| refusal.detail.clone());

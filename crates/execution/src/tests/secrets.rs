@@ -1,4 +1,4 @@
-//! What the policy blocks passes in no direction and by no way out of a tool.
+//! Blocked secrets pass neither in arguments nor in any kind of output of a tool.
 
 use std::sync::Mutex;
 use tool::{Failure, Progress, ProgressNote};
@@ -7,7 +7,7 @@ use super::*;
 use crate::content;
 
 #[tokio::test]
-async fn a_blocked_secret_passes_in_neither_direction() {
+async fn blocked_secret_passes_in_neither_direction() {
     let secret = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc";
     let bench = Bench::new().tool("echo", Category::READ_ONLY, |_| done(json!({"text": "fine"}))).tool(
         "leak",
@@ -21,8 +21,8 @@ async fn a_blocked_secret_passes_in_neither_direction() {
     {
         let refused = layer.execute(request("echo", arguments, None)).await;
         let refusal = refused.metadata.refusal.unwrap();
-        let told = (refusal.code, refusal.detail.as_deref());
-        assert_eq!(told, (RefusalCode::ValidatorRejected, Some("secret")));
+        let code_and_detail = (refusal.code, refusal.detail.as_deref());
+        assert_eq!(code_and_detail, (RefusalCode::ValidatorRejected, Some("secret")));
         let rule = refusal.rule.unwrap();
         assert!(
             rule.file.ends_with("safety.yaml") && rule.line > 0 && rule.id.contains("private_key"),
@@ -35,9 +35,9 @@ async fn a_blocked_secret_passes_in_neither_direction() {
     assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
 }
 
-/// The judge sees the names of files as they are, and the record must not repeat a secret that somebody made one of.
+/// The policy judges file names as they are, but the ledger must not repeat a secret in one.
 #[tokio::test]
-async fn a_secret_in_the_name_of_a_file_is_in_no_record() {
+async fn secret_in_a_file_name_is_not_recorded() {
     let secret = format!("ghp_{}", "a1B2".repeat(9));
     let (layer, folder) = Bench::new()
         .such_tool(
@@ -58,12 +58,12 @@ async fn a_secret_in_the_name_of_a_file_is_in_no_record() {
     let decisions: Vec<Value> =
         records(folder.path()).into_iter().filter(|record| record["kind"] == "decision").collect();
     let [plain, telling] = decisions.as_slice() else { panic!("{decisions:?}") };
-    assert!(plain["facts"].to_string().contains("notes.txt"), "what the judge saw is there: {plain}");
+    assert!(plain["facts"].to_string().contains("notes.txt"), "an ordinary name is recorded: {plain}");
     assert!(!telling.to_string().contains(&secret), "{telling}");
 }
 
 #[tokio::test]
-async fn a_failure_tells_no_blocked_secret_and_no_more_than_an_answer_may_have() {
+async fn failure_reveals_no_secret_and_keeps_the_output_limit() {
     let secret = "-----BEGIN RSA PRIVATE KEY-----";
     let failing = |failure: Failure| {
         move |_| -> Running {
@@ -83,18 +83,15 @@ async fn a_failure_tells_no_blocked_secret_and_no_more_than_an_answer_may_have()
         .layer();
     for tool in ["output", "words", "way_out"] {
         let result = layer.execute(request(tool, json!({}), None)).await;
-        assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{tool}: what happened is still said");
-        let told = serde_json::to_string(&result).unwrap();
-        assert!(!told.contains("PRIVATE KEY") && told.contains("withheld"), "{tool}: {told}");
+        assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{tool}: the failure kind is still reported");
+        let text = serde_json::to_string(&result).unwrap();
+        assert!(!text.contains("PRIVATE KEY") && text.contains("withheld"), "{tool}: {text}");
     }
     let flood = layer.execute(request("flood", json!({}), None)).await;
     assert_eq!(flood.output, json!({}));
-    assert!(
-        serde_json::to_string(&flood).unwrap().contains("try later; its output is left out"),
-        "{flood:?}"
-    );
+    assert!(serde_json::to_string(&flood).unwrap().contains("try later; its output is omitted"), "{flood:?}");
     let talker = layer.execute(request("talker", json!({}), None)).await;
-    assert!(serde_json::to_string(&talker).unwrap().len() < 10_000, "others may have written the words");
+    assert!(serde_json::to_string(&talker).unwrap().len() < 10_000, "the failure text is limited");
     let modest = layer.execute(request("modest", json!({}), None)).await;
     assert_eq!(
         (modest.output, modest.error.unwrap().as_str()),
@@ -104,11 +101,11 @@ async fn a_failure_tells_no_blocked_secret_and_no_more_than_an_answer_may_have()
 }
 
 #[test]
-fn what_a_tool_says_on_its_way_is_withheld_from_the_secret_on() {
+fn progress_is_withheld_from_the_secret_on() {
     let (_layer, _folder) = Bench::new().layer();
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let ears = Arc::clone(&heard);
-    let progress = content::screened(&Progress::heard_by(move |note| ears.lock().unwrap().push(note)));
+    let sink = Arc::clone(&heard);
+    let progress = content::screened(&Progress::heard_by(move |note| sink.lock().unwrap().push(note)));
     let piece = |text: &str| ProgressNote {
         message: "some bytes".into(),
         share: Some((1, 2)),
@@ -122,5 +119,5 @@ fn what_a_tool_says_on_its_way_is_withheld_from_the_secret_on() {
         heard.iter().map(|note| note.data.as_ref().map(|data| data["content"].clone())).collect();
     assert_eq!(contents, [Some(json!("so far\n-----BEGIN RSA PRIV")), None, None]);
     assert!(heard[1].message.contains("withheld") && heard[1].share.is_some(), "{:?}", heard[1]);
-    assert!(!content::screened(&Progress::default()).is_heard(), "what nobody hears is not put into words");
+    assert!(!content::screened(&Progress::default()).is_heard(), "no progress is built without a listener");
 }

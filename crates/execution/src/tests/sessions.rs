@@ -1,4 +1,4 @@
-//! Worker sessions inside the layer: what the tool is handed, and budgets that hold under pressure.
+//! Tests of worker sessions in the layer: the session id passed to tools, and budgets under concurrency.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn code(result: &ToolResult) -> Option<RefusalCode> {
     result.metadata.refusal.as_ref().map(|refusal| refusal.code)
 }
 
-/// A tool that keeps what it was handed.
+/// Tool that stores the arguments it gets.
 fn keeps(handed: &Arc<Mutex<Vec<Value>>>) -> impl Fn(Arc<registry::Order>) -> registry::Running + use<> {
     let handed = Arc::clone(handed);
     move |order| {
@@ -34,7 +34,7 @@ fn keeps(handed: &Arc<Mutex<Vec<Value>>>) -> impl Fn(Arc<registry::Order>) -> re
 }
 
 #[tokio::test]
-async fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() {
+async fn tool_gets_only_the_session_id_of_its_caller() {
     let handed = Arc::new(Mutex::new(Vec::new()));
     let bench = Bench::new()
         .such_tool("wants", Category::READ_ONLY, |spec| spec.wants_session = true, keeps(&handed))
@@ -52,7 +52,7 @@ async fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() 
     let session = open(&layer, &["wants", "closed", "plain"], 9);
     let other = open(&layer, &["wants"], 9);
     for tool in ["wants", "closed"] {
-        assert!(layer.execute(asked(tool, json!({}), &session)).await.success, "its absence never fails");
+        assert!(layer.execute(asked(tool, json!({}), &session)).await.success, "the argument may be absent");
         assert_eq!(handed.lock().unwrap().pop(), Some(json!({"session_id": session})), "{tool}");
         for forged in [json!(other), json!(session), json!(""), Value::Null, json!(5)] {
             let refused = layer.execute(asked(tool, json!({"session_id": forged}), &session)).await;
@@ -64,10 +64,10 @@ async fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() 
         layer.next_turn(&session).unwrap();
     }
     assert!(handed.lock().unwrap().is_empty(), "a refused call never reaches the tool");
-    // Another tool may have an argument of that name, and is handed nothing else.
+    // Another tool may have an argument of that name and gets it unchanged.
     assert!(layer.execute(asked("plain", json!({"session_id": "mine"}), &session)).await.success);
     assert_eq!(handed.lock().unwrap().pop(), Some(json!({"session_id": "mine"})));
-    // Outside of any session there is none to hand over, and none can be made up.
+    // Outside of a session there is no id to pass, and a caller cannot invent one.
     assert!(layer.execute(request("wants", json!({}), None)).await.success);
     assert_eq!(handed.lock().unwrap().pop(), Some(json!({})));
     let forged = layer.execute(request("wants", json!({"session_id": session}), None)).await;
@@ -75,7 +75,7 @@ async fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() 
 }
 
 #[tokio::test]
-async fn calls_at_once_cannot_overshoot_a_budget() {
+async fn concurrent_calls_cannot_exceed_the_hop_budget() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let bench = Bench::new().tool("count", Category::READ_ONLY, move |_| {
@@ -97,11 +97,11 @@ async fn calls_at_once_cannot_overshoot_a_budget() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_judged_again_is_spent_once() {
+async fn call_that_is_judged_again_is_counted_once() {
     let gate = Gate::default();
     let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
     let session = open(&layer, &["slow"], 2);
-    // RECOVERY has 8 places, and one connection gets 6 of them: the next call waits.
+    // RECOVERY has 8 run slots and gives one connection 6 of them, so the next call is queued.
     for mode in [Mode::Lockdown, Mode::Recovery] {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
@@ -122,14 +122,14 @@ async fn a_call_that_is_judged_again_is_spent_once() {
     gate.open();
     let result = waiting.await.unwrap();
     assert_eq!((result.success, result.metadata.mode), (true, Mode::Normal), "judged again: {result:?}");
-    assert_eq!(result.metadata.remaining["hops"], 1, "and spent once");
+    assert_eq!(result.metadata.remaining["hops"], 1, "counted once");
     for task in running {
         assert!(task.await.unwrap().success);
     }
 }
 
 #[tokio::test]
-async fn what_still_runs_ends_with_its_session() {
+async fn running_calls_end_with_their_session() {
     let gate = Gate::default();
     let (layer, folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
     let (session, other) = (open(&layer, &["slow"], 2), open(&layer, &["slow"], 2));
@@ -150,7 +150,7 @@ async fn what_still_runs_ends_with_its_session() {
     assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::Conflict, Some("session_closed")));
     assert!(!refusal.retryable);
     gate.open();
-    assert!(others.await.unwrap().success, "another session is left alone");
+    assert!(others.await.unwrap().success, "another session is not affected");
     let on_record: Vec<Value> =
         records(folder.path()).into_iter().filter(|record| record["id"] == session).collect();
     assert_eq!(on_record.iter().map(|record| &record["event"]).collect::<Vec<_>>(), ["opened", "closed"]);
@@ -158,14 +158,14 @@ async fn what_still_runs_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_not_on_the_list_yet_ends_with_its_session_too() {
+async fn unlisted_call_also_ends_with_its_session() {
     type Close = Box<dyn FnOnce() + Send>;
     let close: Arc<Mutex<Option<Close>>> = Arc::default();
     let closing = Arc::clone(&close);
     let bench = Bench::new().tool("slow", Category::READ_ONLY, move |_| {
         let close = closing.lock().unwrap().take();
         Box::pin(async move {
-            // A tool is polled once before its call is on the list.
+            // A tool is polled once before its call is in the list of calls.
             close.into_iter().for_each(|close| close());
             std::future::pending().await
         })
@@ -179,7 +179,7 @@ async fn a_call_that_was_not_on_the_list_yet_ends_with_its_session_too() {
 }
 
 #[tokio::test]
-async fn b164_a_tool_without_a_schema_takes_whatever_comes() {
+async fn tool_without_a_schema_accepts_any_arguments() {
     let bench = Bench::new().such_tool(
         "free",
         Category::READ_ONLY,

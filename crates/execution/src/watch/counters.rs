@@ -1,44 +1,47 @@
-//! What has happened lately, as far as a rule can ask: sliding windows over the last hour, bounded whatever comes.
+//! Event counters for the mode rules: sliding windows over the last hour, with bounded memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use governance::files::Metric;
 
-/// The longest window a rule may have.
+/// Longest window that a rule may have.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// So many of one kind are kept; the oldest go first. The policy warns of a rule that asks for more.
+/// Maximum number of events kept per kind; the oldest are dropped first. The policy loader warns about a rule
+/// that needs more.
 const MOST: usize = governance::MOST_COUNTED as usize;
-/// With fewer ends than this a rate says nothing.
+/// Minimum number of ended calls for an error rate.
 const FEWEST_ENDS: usize = 5;
 
-/// Something that a rule can count.
+/// Event that a rule can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// The policy or a human refused a call.
+    /// The policy or the operator refused a call.
     Violation,
-    /// A call that can do harm was started.
+    /// A high-risk call was started.
     HighRisk,
-    /// A call that can do harm was refused, or nobody was there to approve it.
+    /// A high-risk call was refused, or timed out waiting for approval.
     RefusedHighRisk,
-    /// A call was malformed; whose and which tool, as one number.
+    /// A call was malformed. The number is a hash of its connection and tool.
     Malformed(u64),
-    /// The machine ran out of something.
+    /// The machine ran out of a resource.
     Exhaustion,
-    /// A call came to an end, through no fault of its tool or of the machine.
+    /// The ledger's size limit removed records younger than their minimum age.
+    LedgerPressure,
+    /// A call ended without a fault of its tool or of the machine.
     Ended,
-    /// A call failed, and its caller could not have helped it.
+    /// A call failed through a fault of its tool or of the machine.
     Failed,
 }
 
 impl Counted {
-    /// Whether a rule may want to know at once.
+    /// Returns true if the rules must be evaluated at once.
     pub(crate) fn is_trouble(self) -> bool {
         self != Counted::Ended
     }
 }
 
-/// Everything that was counted, oldest first.
+/// Counted events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     violations: Lately<()>,
@@ -46,6 +49,7 @@ pub(crate) struct Counters {
     refused_high_risk: Lately<()>,
     malformed: Lately<u64>,
     exhaustion: Lately<()>,
+    ledger_pressure: Lately<()>,
     ends: Lately<End>,
 }
 
@@ -63,12 +67,14 @@ impl Counters {
             Counted::RefusedHighRisk => self.refused_high_risk.add(at, ()),
             Counted::Malformed(whose) => self.malformed.add(at, whose),
             Counted::Exhaustion => self.exhaustion.add(at, ()),
+            Counted::LedgerPressure => self.ledger_pressure.add(at, ()),
             Counted::Ended => self.ends.add(at, End::Well),
             Counted::Failed => self.ends.add(at, End::Badly),
         }
     }
 
-    /// A metric over a window that ends now. Nothing where it is not counted, or where there is too little to say.
+    /// Value of a metric over the window that ends now. `None` if it is not a counted metric, or if there are
+    /// too few calls for a rate.
     pub(crate) fn read(&self, metric: Metric, now: Duration, window: Duration) -> Option<f64> {
         let since = now.saturating_sub(window);
         let count = match metric {
@@ -76,6 +82,7 @@ impl Counters {
             Metric::HighRiskCalls => self.high_risk.after(since).count(),
             Metric::RefusedHighRiskCalls => self.refused_high_risk.after(since).count(),
             Metric::ResourceExhaustion => self.exhaustion.after(since).count(),
+            Metric::LedgerPressure => self.ledger_pressure.after(since).count(),
             Metric::RepeatedValidationFailures => most_of_one(self.malformed.after(since)),
             Metric::ToolErrorRate => return error_rate(self.ends.after(since)),
             Metric::CpuLoadPercent
@@ -86,12 +93,16 @@ impl Counters {
         u32::try_from(count).ok().map(f64::from)
     }
 
-    /// Lets go of what no window reaches any more.
+    /// Drops events that are older than every window.
     pub(crate) fn forget_before(&mut self, now: Duration) {
         let since = now.saturating_sub(LONGEST);
-        for times in
-            [&mut self.violations, &mut self.high_risk, &mut self.refused_high_risk, &mut self.exhaustion]
-        {
+        for times in [
+            &mut self.violations,
+            &mut self.high_risk,
+            &mut self.refused_high_risk,
+            &mut self.exhaustion,
+            &mut self.ledger_pressure,
+        ] {
             times.forget(since);
         }
         self.malformed.forget(since);
@@ -99,7 +110,7 @@ impl Counters {
     }
 }
 
-/// The most that came from one source.
+/// Largest number of events from one source.
 fn most_of_one<'a>(sources: impl Iterator<Item = &'a u64>) -> usize {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for source in sources {
@@ -108,7 +119,7 @@ fn most_of_one<'a>(sources: impl Iterator<Item = &'a u64>) -> usize {
     counts.into_values().max().unwrap_or(0)
 }
 
-/// The percentage that ended badly.
+/// Percentage of calls that failed.
 fn error_rate<'a>(ends: impl Iterator<Item = &'a End>) -> Option<f64> {
     let (mut all, mut bad) = (0_u32, 0_u32);
     for end in ends {
@@ -119,7 +130,7 @@ fn error_rate<'a>(ends: impl Iterator<Item = &'a End>) -> Option<f64> {
     enough.then(|| f64::from(bad) / f64::from(all) * 100.0)
 }
 
-/// Times in order, each with what came with it.
+/// Events in order of time.
 #[derive(Debug)]
 struct Lately<T>(VecDeque<(Duration, T)>);
 
@@ -130,7 +141,8 @@ impl<T> Default for Lately<T> {
 }
 
 impl<T> Lately<T> {
-    /// Usually the newest; what is recalled from the record may come later than it happened.
+    /// Adds an event. It is normally the newest, but events restored from the ledger may be added after newer
+    /// ones.
     fn add(&mut self, at: Duration, what: T) {
         match self.0.back() {
             Some((newest, _)) if *newest > at => {
@@ -144,7 +156,7 @@ impl<T> Lately<T> {
         }
     }
 
-    /// What happened after a moment; what happened at it has left the window.
+    /// Events after `since`; an event at exactly that time has left the window.
     fn after(&self, since: Duration) -> impl Iterator<Item = &T> {
         let start = self.0.partition_point(|(time, _)| *time <= since);
         self.0.range(start..).map(|(_, what)| what)
@@ -166,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_slide() {
+    fn events_leave_a_window_with_time() {
         let mut counters = Counters::default();
         let mut check = |what: &[(Counted, u64)], metric, now, window, expect: Option<f64>| {
             what.iter().for_each(|(what, second)| counters.note(*what, at(*second)));
@@ -178,7 +190,7 @@ mod tests {
         check(&[(violation, 10), (violation, 20)], Metric::PolicyViolations, 60, 60, Some(2.0));
         check(&[], Metric::PolicyViolations, 70, 60, Some(1.0));
         check(&[], Metric::PolicyViolations, 70, 0, Some(0.0));
-        // Recalled late, it still counts where it belongs.
+        // An event that is added late still counts at its own time.
         check(&[(violation, 15)], Metric::PolicyViolations, 74, 60, Some(2.0));
         check(&[], Metric::PolicyViolations, 10_000, 60, Some(0.0));
         check(&[], Metric::HighRiskCalls, 10_000, 60, Some(0.0));
@@ -187,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn repetition_is_of_one_caller_and_tool() {
+    fn repetition_counts_one_caller_and_tool() {
         let mut counters = Counters::default();
         for whose in [1, 2, 1, 3, 1, 2] {
             counters.note(Counted::Malformed(whose), at(5));
@@ -196,19 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_needs_enough_to_be_one() {
+    fn error_rate_needs_enough_calls() {
         let mut counters = Counters::default();
         let rate = |counters: &Counters| counters.read(Metric::ToolErrorRate, at(6), at(60));
         for end in [Counted::Failed, Counted::Failed, Counted::Failed, Counted::Ended] {
             counters.note(end, at(5));
         }
-        assert_eq!(rate(&counters), None, "four calls say nothing");
+        assert_eq!(rate(&counters), None, "four calls are too few");
         counters.note(Counted::Ended, at(5));
         assert_eq!(rate(&counters), Some(60.0));
     }
 
     #[test]
-    fn memory_is_bounded_whatever_comes() {
+    fn number_of_kept_events_is_bounded() {
         let mut counters = Counters::default();
         for second in 0..10_000 {
             counters.note(Counted::Malformed(second), at(1));

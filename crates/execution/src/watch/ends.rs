@@ -1,4 +1,5 @@
-//! What the end of a call means for the rules: told by whoever records the end, live or read back.
+//! Maps the end of a call to the events that the mode rules count, for live calls and for calls restored from
+//! the ledger.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,7 +7,7 @@ use tool::{Failure, FailureKind, Fault, RefusalCode, RiskLevel};
 
 use super::Counted;
 
-/// A refusal, as the rules see it.
+/// Refused call, as the mode rules count it.
 pub(crate) struct RefusedCall<'a> {
     pub(crate) code: RefusalCode,
     pub(crate) detail: Option<&'a str>,
@@ -16,7 +17,7 @@ pub(crate) struct RefusedCall<'a> {
 }
 
 impl RefusedCall<'_> {
-    /// Everything it counts as.
+    /// Events that this refusal counts as.
     pub(crate) fn counted(&self) -> impl Iterator<Item = Counted> {
         let violation = self.is_violation();
         let unapproved = self.code == RefusalCode::ApprovalTimedOut;
@@ -33,7 +34,8 @@ impl RefusedCall<'_> {
         .flatten()
     }
 
-    /// Whether the policy or a human said no to what was asked. A limit, a mistake or an absence is not that.
+    /// Returns true if the policy or the operator refused the content of the call. Limits, malformed calls
+    /// and missing approvals are not violations.
     fn is_violation(&self) -> bool {
         match self.code {
             RefusalCode::NotInAllowlist
@@ -63,7 +65,7 @@ impl RefusedCall<'_> {
         }
     }
 
-    /// Whether the machine had run out of something, and not only this call of luck.
+    /// Returns true if the machine ran out of a resource, as opposed to a fault of this call alone.
     fn is_exhaustion(&self) -> bool {
         let ours = ["internal_fault", "open_crashed", "path_unresponsive"];
         let of_machine = !self.detail.is_some_and(|detail| ours.contains(&detail));
@@ -78,7 +80,7 @@ impl RefusedCall<'_> {
     }
 }
 
-/// What the failure of a started call counts as.
+/// Events that the failure of a started call counts as.
 pub(crate) fn failed(kind: FailureKind) -> impl Iterator<Item = Counted> {
     let end = match kind.fault() {
         Fault::Caller | Fault::Operator => Counted::Ended,
@@ -89,7 +91,7 @@ pub(crate) fn failed(kind: FailureKind) -> impl Iterator<Item = Counted> {
     [Some(end), exhausted, closed].into_iter().flatten()
 }
 
-/// What the end of a started call counts as.
+/// Events that the end of a started call counts as.
 pub(crate) fn ended<T>(end: &Result<T, Failure>, risk: RiskLevel) -> impl Iterator<Item = Counted> {
     let high = (risk == RiskLevel::High).then_some(Counted::HighRisk);
     let (done, failure) = match end {

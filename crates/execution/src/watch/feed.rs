@@ -1,4 +1,4 @@
-//! Where ends are recorded they are also counted, here.
+//! Counts the ends of calls for the mode rules; called by the recorder.
 
 use tool::{Failure, Refusal, ToolDefinition};
 
@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 
 impl ToolExecutionLayer {
-    /// Counts a call that was not run.
+    /// Counts a refused call.
     pub(crate) fn count_refused(&self, call: &Call, refusal: &Refusal) {
         let refused = RefusedCall {
             code: refusal.code,

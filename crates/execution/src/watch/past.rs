@@ -1,4 +1,4 @@
-//! What happened before this process, read back from the record: a restart makes nothing undone.
+//! Restores the event counters from the ledger, so that a restart does not reset the mode rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::{BEFORE_START, Counted};
 use crate::layer::ToolExecutionLayer;
 use crate::transition::was_human;
 
-/// As far back as any rule counts.
+/// Longest window of a rule.
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// As many of a kind as are ever counted.
+/// Maximum number of events restored per kind.
 const MOST: usize = 4096;
-/// Among so many changes of the mode there is one by a human, or there was none worth remembering.
+/// Number of recent mode changes that are searched for the last one by the operator.
 const CHANGES: usize = 64;
 
 impl ToolExecutionLayer {
-    /// Counts again what the record says of the last hour. Blocking work, so it has a thread of its own.
+    /// Counts the recorded events of the last hour again. Runs on the blocking pool.
     pub(crate) async fn recall(self: &Arc<Self>) {
         let layer = Arc::clone(self);
         let recalled = tokio::task::spawn_blocking(move || layer.recall_now()).await;
         if let Ok(Err(error)) = recalled {
-            tracing::error!(%error, "what happened before this start could not be read: it is not counted");
+            tracing::error!(%error, "events before this start could not be read and are not counted");
         }
     }
 
@@ -34,7 +34,7 @@ impl ToolExecutionLayer {
         let since = Timestamp::now().checked_sub(HOUR).ok();
         let before_seq = Some(self.watch.began_seq.saturating_add(1));
         let of = |kind: &str| Filter { kind: Some(kind.to_owned()), before_seq, ..Filter::default() };
-        for kind in ["refusal", "outcome"] {
+        for kind in ["refusal", "outcome", "retention"] {
             let recent = self.ledger.query(&Filter { since, limit: Some(MOST), ..of(kind) })?;
             for record in recent.iter().rev() {
                 let at = self.moment_of(record);
@@ -51,7 +51,7 @@ impl ToolExecutionLayer {
         Ok(())
     }
 
-    /// When a record was written, by the clock of the rules. A record of the future counts as one of now.
+    /// Time of a record on the rule clock. A time in the future counts as now.
     fn moment_of(&self, record: &Record) -> Duration {
         let ago = self.watch.began_at.duration_since(record.time);
         BEFORE_START.saturating_sub(Duration::try_from(ago).unwrap_or(Duration::ZERO))
@@ -61,6 +61,7 @@ impl ToolExecutionLayer {
         match entry {
             Entry::Refusal(refused) => self.counted_refusal(refused),
             Entry::Outcome(concluded) => self.counted_outcome(concluded),
+            Entry::Retention(retention) if retention.under_pressure > 0 => vec![Counted::LedgerPressure],
             _ => Vec::new(),
         }
     }

@@ -1,19 +1,19 @@
-//! Lists in brackets, `[a, "b, c"]`, on one line or several: read by letters, changed at one place.
+//! Edits YAML flow lists (`[a, "b, c"]`) that span one or more lines, character by character.
 
 use std::ops::Range;
 
 use super::lines::Entry;
 
-/// A list and the places of its items in a text.
+/// Flow list and the positions of its items in a text.
 pub(super) struct List<'a> {
     text: &'a str,
-    /// The line the text begins on, counted from 1.
+    /// Line number of the first line of `text`, 1-based.
     first_line: usize,
     open: usize,
     items: Vec<Range<usize>>,
 }
 
-/// Changes the list of a key in its lines.
+/// Replaces the lines of an entry by the result of `change`.
 pub(super) fn edit(
     lines: &mut Vec<String>,
     entry: &Entry,
@@ -49,7 +49,7 @@ impl<'a> List<'a> {
             }
             if depth == 0 && quote.is_none() && !comment {
                 list.items.extend(item);
-                // What follows the list on its lines must be nothing but a comment.
+                // Only a comment may follow the list on its last line.
                 let rest = text.get(here.end..)?.trim_start();
                 return (rest.is_empty() || rest.starts_with('#')).then_some(list);
             }
@@ -64,7 +64,7 @@ impl<'a> List<'a> {
         None
     }
 
-    /// The text with one more item.
+    /// Returns the text with one more item.
     pub(super) fn with(&self, value: &str) -> Option<String> {
         let mut text = self.text.to_owned();
         match self.items.last() {
@@ -74,8 +74,8 @@ impl<'a> List<'a> {
         Some(text)
     }
 
-    /// The text without the item on this line that says this.
-    pub(super) fn without(&self, line: usize, says: &str) -> Option<String> {
+    /// Returns the text without the item on `line`. `item_text` selects one of several items on that line.
+    pub(super) fn without(&self, line: usize, item_text: &str) -> Option<String> {
         let on_line = |item: &Range<usize>| {
             let above = self.text.get(..item.start).map_or(0, |text| text.matches('\n').count());
             self.first_line + above == line
@@ -84,7 +84,7 @@ impl<'a> List<'a> {
             (0..self.items.len()).filter(|at| self.items.get(*at).is_some_and(on_line)).collect();
         let says_it = |at: &&usize| {
             let text = self.items.get(**at).and_then(|item| self.text.get(item.clone())).unwrap_or_default();
-            text.trim_matches(['"', '\'']) == says
+            text.trim_matches(['"', '\'']) == item_text
         };
         let gone = match here.as_slice() {
             [only] => *only,

@@ -1,20 +1,21 @@
-//! Finding a key in the lines of a file, by its indentation: whatever belongs to a key stands further in than it.
+//! Finds a key in the lines of a YAML file by indentation: everything indented deeper than a key belongs to
+//! it.
 
 use std::ops::Range;
 
-/// A key and the lines of its value.
+/// Key and the lines of its value.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The line of the key, counted from 0.
+    /// Line of the key, 0-based.
     pub(super) line: usize,
-    /// Where in that line its value begins.
+    /// Byte offset of the value in that line.
     pub(super) value_at: usize,
-    /// After the last line of its value.
+    /// Line after the last line of the value.
     pub(super) end: usize,
 }
 
 impl Entry {
-    /// What stands beside the key, without a comment. Empty where the value is on the lines below.
+    /// Returns the text beside the key without a comment. Empty where the value is on the following lines.
     pub(super) fn value<'a>(&self, lines: &'a [String]) -> Option<&'a str> {
         let rest = lines.get(self.line)?.get(self.value_at..)?;
         let comment = if rest.trim_start().starts_with('#') { Some(0) } else { rest.find(" #") };
@@ -22,13 +23,13 @@ impl Entry {
     }
 }
 
-/// Where a key is, or where it would have to stand.
+/// Location of a key, or the position where it would be inserted.
 pub(super) enum Found {
     Here(Entry),
     Absent(Place),
 }
 
-/// Where keys that are not there would have to stand.
+/// Insert position for keys that do not exist yet.
 pub(super) struct Place {
     at: usize,
     indent: usize,
@@ -36,7 +37,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Writes the keys, one below the other, and the value beside the last.
+    /// Inserts the keys as nested lines, with the value beside the last one.
     pub(super) fn insert(&self, lines: &mut Vec<String>, value: &str) {
         let last = self.keys.len().saturating_sub(1);
         let written = self.keys.iter().enumerate().map(|(depth, key)| {
@@ -47,7 +48,7 @@ impl Place {
     }
 }
 
-/// Looks for a key inside a key inside a key. `None` where one of them is not written over lines of its own.
+/// Finds a nested key. Returns `None` where one of the outer keys has its value on the same line.
 pub(super) fn find(lines: &[String], keys: &[String]) -> Option<Found> {
     let (mut scope, mut outer) = (0..lines.len(), None);
     for (depth, key) in keys.iter().enumerate() {
@@ -75,7 +76,7 @@ pub(super) fn find(lines: &[String], keys: &[String]) -> Option<Found> {
     None
 }
 
-/// The items of a list that has a dash a line, each with the lines that belong to it.
+/// Returns the line ranges of the items of a block list (`- item`).
 pub(super) fn items(lines: &[String], entry: &Entry) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();
     let mut dash = None;
@@ -96,7 +97,8 @@ pub(super) fn items(lines: &[String], entry: &Entry) -> Vec<Range<usize>> {
     items
 }
 
-/// After the last line that stands further in than the key; a list may begin, and a bracket end, right below it.
+/// Returns the line after the value of `key`. A list item or a closing bracket may have the same indentation
+/// as its key.
 fn end_of(lines: &[String], key: usize) -> usize {
     let own = lines.get(key).map_or(0, |line| indent(line));
     let mut end = key + 1;
@@ -124,7 +126,7 @@ fn is_dash(line: &str) -> bool {
     text == "-" || text.starts_with("- ")
 }
 
-/// The key of a line, and where its value begins.
+/// Returns the key of a line and the byte offset of its value.
 fn key_of(line: &str) -> Option<(&str, usize)> {
     let start = indent(line);
     let text = line.get(start..)?;

@@ -1,4 +1,4 @@
-//! Changes in files as people write them.
+//! Edits of hand-written policy files.
 
 use super::amend;
 use crate::remedy::{Act, Edit, PolicyFile};
@@ -45,7 +45,7 @@ last: [] # end
 ";
 
 #[test]
-fn one_place_changes_and_the_rest_stays() {
+fn edit_changes_one_place_only() {
     let put = |from: &str, to: &str| Some(FILE.replacen(from, to, 1));
     let cases = [
         ("tools.read_file.allowed_in_modes", add("ALERT"), put("B\"]", "B\", ALERT]")),
@@ -77,7 +77,7 @@ fn one_place_changes_and_the_rest_stays() {
 }
 
 #[test]
-fn what_only_a_person_should_change_stays() {
+fn unsupported_yaml_forms_are_not_edited() {
     let cases = [
         ("tools: {read_file: {allowed_paths: [/a]}}\n", "tools.read_file.allowed_paths", add("/b")),
         ("a: *list\n", "a", add("x")),

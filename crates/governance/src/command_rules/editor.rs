@@ -1,4 +1,5 @@
-//! What a script of sed's has started: its command `e`, and the flag `e` of `s`, which runs the text that was made.
+//! Programs that a sed script starts: its command `e`, and the flag `e` of `s`, which runs the resulting
+//! text.
 //!
 //! Any word may be a script, so every word is read as one; a text that sed could not take has nothing started. What the text
 //! of a file adds to a script's own is not seen here.
@@ -41,12 +42,12 @@ fn without_option(word: &str) -> &str {
     parted.map_or("", |(_, script)| script)
 }
 
-/// How a `[` in an expression is read.
+/// Interpretation of a `[` in an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Brackets {
     /// As any other character.
     Plain,
-    /// What stands between brackets ends nothing.
+    /// Text between brackets ends nothing.
     Kept,
 }
 
@@ -58,9 +59,9 @@ impl Brackets {
 struct Script<'s> {
     rest: &'s str,
     brackets: Brackets,
-    /// What `e` was given.
+    /// Arguments of `e`.
     commands: Vec<&'s str>,
-    /// What stands between marks: it may become the text that is run.
+    /// Texts between delimiters, which may become the text that is run.
     texts: Vec<&'s str>,
     runs_its_text: bool,
 }

@@ -24,19 +24,20 @@ pub(super) fn meant(words: &[String]) -> Vec<Vec<String>> {
     ways
 }
 
-/// Whether some of the letters may be meant in the other case.
+/// Returns true if some of the letters may be meant in the other case.
 pub(super) fn change_case(words: &[String]) -> bool {
     words.iter().any(|word| behind_marks(word).any(|piece| piece.starts_with(CHANGES_OF_CASE)))
 }
 
-/// Whether a character is called by a name (`\N{LATIN SMALL LETTER S}`): there are too many of them to be told here, so that
-/// such words may say anything. Quotes may stand anywhere in it, for a shell on the way.
+/// Returns true if a character is given by name (`\N{LATIN SMALL LETTER S}`). There are too many names to
+/// resolve them here, so such words may contain any text. Quotes may occur anywhere in it, because a shell
+/// may remove them first.
 pub(super) fn call_by_name(words: &[String]) -> bool {
     let is_named = |piece: &str| piece.starts_with("N{") && by_code(piece).is_none();
     words.iter().any(|word| behind_marks(&word.replace(['\'', '"'], "")).any(is_named))
 }
 
-/// What stands behind each `\`.
+/// Text after each `\`.
 fn behind_marks(word: &str) -> impl Iterator<Item = &str> {
     word.split('\\').skip(1)
 }
@@ -57,7 +58,7 @@ fn unescaped(
     text
 }
 
-/// The same for who reads changes of case: they are no characters.
+/// Like `escape`, but treats changes of case as no characters.
 fn without_case(piece: &str, longest_octal: usize) -> (Option<char>, &str) {
     match piece.strip_prefix(CHANGES_OF_CASE) {
         Some(rest) => (None, rest),

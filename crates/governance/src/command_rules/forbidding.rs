@@ -1,13 +1,15 @@
-//! What a rule that forbids meets: its program by any name, and its words anywhere behind it.
+//! Matching of forbidding rules: the program under any path or version, and the rule's words anywhere after
+//! it.
 
 use super::CommandRule;
 use super::readings::{Readings, last_name};
 
-/// An option of more letters than this is one of a program that writes long options with one dash, such as `find`.
+/// Longest option that may be a group of single letters. Longer options with one dash are names, as in `find
+/// -exec`.
 const MOST_LETTERS: usize = 2;
 
 impl CommandRule {
-    /// Whether one of the readings says what the rule forbids.
+    /// Returns true if one of the readings of a command contains what the rule forbids.
     pub(super) fn forbids(&self, said: &Readings) -> bool {
         let Some((programs, wanted)) = self.words.split_first() else { return true };
         if said.are_unreadable() {
@@ -16,13 +18,14 @@ impl CommandRule {
         let programs: Vec<String> =
             programs.iter().map(|known| last_name(known, said.file_names()).into_owned()).collect();
         let is_meant = |name: &str| programs.iter().any(|known| is_same_program(name, known));
-        // A rule about some of git's commands is one about every name they can be given.
+        // A git alias can stand for any git command, so a rule about one git command also forbids aliases.
         let is_of_git = !wanted.is_empty() && is_meant("git");
         said.behind(&is_meant).any(|rest| are_given(wanted, rest)) || (is_of_git && said.give_git_an_alias())
     }
 }
 
-/// Whether each of the words is there: options in any order and spelling, the others in theirs.
+/// Returns true if all wanted words are present: options in any order and form, the other words in their
+/// order.
 fn are_given(wanted: &[Vec<String>], rest: &[String]) -> bool {
     let mut ordered = rest.iter();
     wanted.iter().all(|choice| {
@@ -42,7 +45,8 @@ fn is_option_given(wanted: &str, rest: &[String]) -> bool {
         || (can_be_joined && letters.chars().all(|letter| given.contains(letter)))
 }
 
-/// Programs take a long option by its beginning, and its value behind a `=`.
+/// Returns true if a word is the wanted long option. Programs accept an abbreviated name and a value after
+/// `=`.
 fn is_short_for(word: &str, wanted: &str) -> bool {
     let parts = |text: &str| match text.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -52,13 +56,14 @@ fn is_short_for(word: &str, wanted: &str) -> bool {
     name.len() > 2 && wanted.starts_with(&name) && (wanted_value.is_none() || wanted_value == value)
 }
 
-/// Whether two names may be those of one program: they are the same, or one has a version behind it (`python`, `python3.11`).
+/// Returns true if two names may mean one program: they are equal, or one has a version suffix
+/// (`python3.11`).
 fn is_same_program(name: &str, known: &str) -> bool {
     let version = name.strip_prefix(known).or_else(|| known.strip_prefix(name).filter(|_| !name.is_empty()));
     version.is_some_and(|version| version.is_empty() || is_version(version))
 }
 
-/// Numbers with points between them, behind a sign or not.
+/// Returns true for digits and dots, with an optional leading `-` or `.`.
 fn is_version(text: &str) -> bool {
     let numbers = text.strip_prefix(['-', '.']).unwrap_or(text);
     numbers.starts_with(|c: char| c.is_ascii_digit())

@@ -1,13 +1,14 @@
-//! What a rule that forbids must know of git: the same command can be given to it in other words.
+//! Knowledge of git that forbidding rules need, because the same git command can be written in several ways.
 //!
-//! An alias is a command under another name, a setting on the line makes one or names a program to run, and some of its
-//! commands run what follows them. What stands in the files of a repository is not seen here.
+//! An alias is a command under another name. A config option on the command line can define an alias or name
+//! a program to run. Some git commands run the words that follow them. Files in the repository are not read
+//! here.
 
 use super::quiet::is_in;
 use super::readings::{is_for_a_shell, last_name};
 use crate::surroundings::FileNames;
 
-/// Git's own commands, of all its versions so far: no alias takes their place.
+/// Built-in commands of all git versions so far. Git does not let an alias replace one of them.
 const OWN: &str = "add am annotate apply archimport archive backfill bisect blame branch bugreport bundle cat-file \
     check-attr check-ignore check-mailmap check-ref-format checkout checkout--worker checkout-index cherry cherry-pick \
     citool clean clone column commit commit-graph commit-tree config count-objects credential credential-cache \
@@ -26,7 +27,8 @@ const OWN: &str = "add am annotate apply archimport archive backfill bisect blam
     unpack-objects update-index update-ref update-server-info upload-archive upload-archive--writer upload-pack var \
     verify-commit verify-pack verify-tag version web--browse whatchanged worktree write-tree";
 
-/// Those of which no word names a program: all others are looked through. `grep` is one of them but for its `-O`.
+/// Built-in commands that run no program named by their words (`grep` only without `-O`). The words of all
+/// other commands are searched.
 const QUIET: &str = "add am annotate apply blame branch bundle cat-file check-attr check-ignore check-mailmap \
     check-ref-format checkout checkout-index cherry cherry-pick clean column commit commit-graph commit-tree count-objects \
     describe diff diff-files diff-index diff-pairs diff-tree fmt-merge-msg for-each-ref format-patch fsck gc \
@@ -37,7 +39,7 @@ const QUIET: &str = "add am annotate apply blame branch bundle cat-file check-at
     symbolic-ref tag unpack-file unpack-objects update-index update-ref update-server-info var verify-commit verify-pack \
     verify-tag version whatchanged worktree write-tree";
 
-/// Options before the command that take the next word.
+/// Options before the command that take the next word as their value.
 const WITH_A_WORD: &[&str] = &[
     "-C",
     "-c",
@@ -50,13 +52,13 @@ const WITH_A_WORD: &[&str] = &[
     "--shallow-file",
 ];
 
-/// Options before the command that change what it runs.
+/// Options before the command that can change which programs git runs.
 const SETTINGS: &[&str] = &["-c", "--config-env", "--exec-path"];
 
-/// The words behind git, taken apart.
+/// Words after `git`, parsed into options, command and arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'w> {
-    /// Whether settings stand before the command.
+    /// True if a config option precedes the command.
     is_set: bool,
     command: Option<&'w str>,
     rest: &'w [String],
@@ -77,18 +79,19 @@ impl<'w> Line<'w> {
     }
 }
 
-/// How many words an option before the command is.
+/// Returns the number of words that an option before the command takes, itself included.
 fn taken(option: &str) -> usize {
     if WITH_A_WORD.contains(&option) { 2 } else { 1 }
 }
 
-/// Whether git, given these words, runs nothing that one of them names.
+/// Returns true if git, with these words, runs no program that one of them names.
 pub(super) fn starts_nothing(words: &[String]) -> bool {
     let Line { is_set, command, rest } = Line::of(words);
     !is_set && command.is_none_or(|command| is_in(QUIET, command) && !(command == "grep" && opens(rest)))
 }
 
-/// Whether `git grep` opens what it finds: `-O`, also behind other letters, and `--open-files-in-pager` by any beginning.
+/// Returns true if `git grep` opens its matches in a program: `-O`, also in a group of letters, or an
+/// abbreviation of `--open-files-in-pager`.
 fn opens(words: &[String]) -> bool {
     words.iter().any(|word| match word.strip_prefix("--") {
         Some(long) => long.starts_with("op"),
@@ -96,11 +99,14 @@ fn opens(words: &[String]) -> bool {
     })
 }
 
-/// Whether git is given a command somewhere in this line that is not its own: an alias, which may stand for any. A word of
-/// several words before the command counts as one: it is a line of its own, and may give git any name.
+/// Returns true if a git in this line gets a command that is not built in, which is an alias and may run
+/// anything.
+///
+/// A word before the command that contains shell syntax counts as an alias too: it is a command line of its
+/// own and may run git with any command.
 pub(super) fn is_given_an_alias(line: &[String], is_git: impl Fn(&str) -> bool) -> bool {
-    // From the end on, so that a long line is walked once: `next` is the command that git is given if it stands here, and
-    // `second` the one it is given if a word is between.
+    // Scans from the end, so that a long line is read once. `next` is the command of a git at the current
+    // position, `second` the command of a git one word earlier.
     let (mut next, mut second, mut behind): (Option<&str>, Option<&str>, Option<&str>) = (None, None, None);
     for word in line.iter().rev().map(String::as_str) {
         if is_git(word) && next.is_some_and(|command| !is_in(OWN, command)) {
@@ -119,7 +125,8 @@ pub(super) fn is_given_an_alias(line: &[String], is_git: impl Fn(&str) -> bool) 
     false
 }
 
-/// A line in which the program `git-push` stands, as it says `git push`.
+/// Returns the line with programs such as `git-push` written as `git push`; `None` if it contains no such
+/// program.
 pub(super) fn spelt_out(line: &[String], names: FileNames) -> Option<Vec<String>> {
     let command = |word: &String| {
         let name = last_name(word, names);
@@ -143,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_found_behind_its_options() {
+    fn git_command_is_found_after_its_options() {
         for (line, is_set, command) in [
             ("", false, None),
             ("--version", false, None),
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_whatever_is_not_gits_own() {
+    fn command_that_is_not_built_into_git_is_an_alias() {
         for (line, expect) in [
             ("git push", false),
             ("git -C x status", false),
@@ -188,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_git_is_spelt_out() {
+    fn git_dash_program_is_expanded_to_git_and_command() {
         let check = |line: &str, expect: Option<&str>| {
             let found = spelt_out(&words(line), FileNames::CaseSensitive);
             assert_eq!(found, expect.map(words), "{line}");
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quiet_commands_are_gits_own() {
+    fn non_executing_commands_are_all_built_into_git() {
         let strangers: Vec<_> = QUIET.split_whitespace().filter(|command| !is_in(OWN, command)).collect();
         assert_eq!(strangers, [""; 0]);
     }

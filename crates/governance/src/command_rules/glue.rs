@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::readings::is_sign;
 
-/// What a quote of Perl's begins with, then one of Ruby's.
+/// Prefixes of quotes in Perl, then in Ruby.
 const QUOTES: &[&str] = &["q", "qq", "qr", "qw", "qx", "m", "%", "%q", "%Q", "%w", "%W", "%x"];
 
 /// Those of Perl's that hold two texts, with a mark between them.
@@ -36,7 +36,8 @@ fn parts(word: &str, ends: impl Fn(char) -> bool + Copy) -> Vec<String> {
     found
 }
 
-/// Whether a word is parted here: wherever no part of a name stands, and at a `+`.
+/// Returns true if a word is split at this character: at every character that cannot be part of a name, and
+/// at a `+`.
 pub(super) fn is_glue(c: char) -> bool {
     is_sign(c) || c == '+'
 }
@@ -67,7 +68,8 @@ fn unmarked(word: &str) -> String {
     word.char_indices().map(shown).collect()
 }
 
-/// Where a shell has what holds in the place of a variable: behind a `-` within `${…}`. Its other signs part a word anyway.
+/// Offsets of each `-` within `${…}`, which a shell follows with the default value of a variable. The other
+/// signs there split a word anyway.
 fn defaults(word: &str) -> BTreeSet<usize> {
     let (mut depth, mut before, mut found) = (0_usize, ' ', BTreeSet::new());
     for (at, c) in word.char_indices() {
@@ -86,7 +88,7 @@ fn defaults(word: &str) -> BTreeSet<usize> {
 struct Quote {
     open: usize,
     mark: char,
-    /// How many texts it holds, each with a mark behind it.
+    /// Number of texts in the quote, each followed by a delimiter.
     texts: usize,
 }
 

@@ -1,10 +1,11 @@
-//! Programs that start nothing their words name, as data. Whoever is not here may start anything.
+//! List of programs that start no program named by their arguments. Any other program may start anything.
 
 use super::git;
 use super::readings::last_name;
 use crate::surroundings::FileNames;
 
-/// Where a bare name is what it says. Elsewhere anybody may have put a program of that name.
+/// Directories in which a bare name is the system's program. Elsewhere any user may have put a program of
+/// that name.
 const OF_THE_SYSTEM: &[&str] = &["/bin/", "/usr/bin/"];
 
 /// None of their options has them run a program of the caller's choice. `sort`, `split`, `install`, `fd`, `less` and `tar`
@@ -20,7 +21,7 @@ const QUIET: &str = "[ b2sum base32 base64 basename bunzip2 bzcat bzip2 cal cat 
 /// Quiet unless an option begins so.
 const QUIET_BUT: &[(&str, &[&str])] = &[("rg", &["--pre", "--hostname-bin"])];
 
-/// Whether nothing that the words of this line say is started by its program.
+/// Returns true if the program of this line starts nothing that the line's words name.
 pub(super) fn starts_nothing(line: &[String], names: FileNames) -> bool {
     let Some((program, words)) = line.split_first() else { return true };
     let bare = OF_THE_SYSTEM.iter().find_map(|folder| program.strip_prefix(folder)).unwrap_or(program);
@@ -36,7 +37,7 @@ pub(super) fn starts_nothing(line: &[String], names: FileNames) -> bool {
     }
 }
 
-/// Whether a list of words has this one.
+/// Returns true if a list of words contains this one.
 pub(super) fn is_in(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|known| known == word)
 }

@@ -1,7 +1,7 @@
 //! The ways in which a line of words can be read by who forbids: as it stands, and with what its words may hold.
 //!
-//! What a program puts together by itself, out of variables, patterns or code, and what it finds in a file or is handed on
-//! its input, is not seen here.
+//! Text that a program builds by itself, out of variables, patterns or code, and text that it finds in a file
+//! or receives on its input are not covered here.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use super::{FOR_A_SHELL, editor, escapes, git, glue, quiet};
 use crate::name::fold;
 use crate::surroundings::FileNames;
 
-/// What a shell takes away, so that the letters around it are one word.
+/// Characters that a shell removes, so that the letters around them become one word.
 const QUOTES: &[char] = &['\'', '"', '\\'];
 
 /// Programs of which one command starts what follows it, with nothing in between: `1ereboot`.
@@ -28,11 +28,11 @@ pub(super) struct Readings {
     pieces: Vec<Vec<String>>,
     within: Within,
     names: FileNames,
-    /// Whether the words may hold any name at all.
+    /// True if the words may contain any name at all.
     is_unreadable: bool,
 }
 
-/// Where in a line the name of a program is looked for.
+/// Positions in a line where the name of a program is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     /// In the first place alone: nothing else is started.
@@ -74,7 +74,8 @@ impl Readings {
         Readings { lines, pieces, within: Within::Words, names, is_unreadable }
     }
 
-    /// What follows a program that is meant, in each reading. What follows a later one follows the first as well.
+    /// Words after a matching program, in each reading. The words after a later match follow the first one as
+    /// well.
     pub(super) fn behind(&self, is_meant: &dyn Fn(&str) -> bool) -> impl Iterator<Item = &[String]> {
         self.lines.iter().chain(&self.pieces).filter_map(move |line| {
             let reach = if self.within == Within::First { 1 } else { line.len() };
@@ -84,24 +85,25 @@ impl Readings {
         })
     }
 
-    /// Whether git is given a command somewhere that is not its own. Where nothing is started, the first word has none.
+    /// Returns true if git is given a command anywhere that is not one of its own. Where nothing is started,
+    /// the first word has none.
     pub(super) fn give_git_an_alias(&self) -> bool {
         let is_git = |word: &str| self.is_named(word, |name| name == "git");
         let mut lines = self.lines.iter();
         self.within != Within::First && lines.any(|line| git::is_given_an_alias(line, is_git))
     }
 
-    /// Whether the words may hold any name at all, so that every rule is met.
+    /// Returns true if the words may contain any name at all, so that every rule matches.
     pub(super) fn are_unreadable(&self) -> bool {
         self.is_unreadable
     }
 
-    /// How names of programs are compared here.
+    /// Comparison of program names in this line.
     pub(super) fn file_names(&self) -> FileNames {
         self.names
     }
 
-    /// Whether one of the programs that a word may name is meant.
+    /// Returns true if one of the programs that a word may name matches.
     fn is_named(&self, word: &str, is_meant: impl Fn(&str) -> bool) -> bool {
         let last = word.rsplit('/').next().unwrap_or_default();
         let letters = last.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();

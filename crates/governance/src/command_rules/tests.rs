@@ -1,7 +1,7 @@
-//! Commands against rules, in a word: `allowed`, or why not.
+//! Commands checked against rules. The expected result is `allowed` or the detail word of the denial.
 
-use document::{Document, Located};
 use serde::Deserialize;
+use strict_yaml::{Document, Located};
 
 use super::*;
 use crate::trail::Trail;
@@ -24,7 +24,7 @@ fn compile(text: &str, names: FileNames) -> (CommandRules, Vec<String>) {
     (rules, errors.collect())
 }
 
-/// Each line, and what becomes of it.
+/// Checks the result for each command line.
 fn check(lists: &str, names: FileNames, lines: &[(&str, &str)]) {
     let (rules, errors) = compile(lists, names);
     assert!(errors.is_empty(), "{errors:?}");
@@ -37,7 +37,7 @@ fn check(lists: &str, names: FileNames, lines: &[(&str, &str)]) {
 }
 
 #[test]
-fn an_allowed_command_is_read_narrowly() {
+fn allowing_rule_is_matched_narrowly() {
     let lists = "allowed: [ls, {argv: [git, [status, diff]]}, /opt/own]\n";
     let lines = [
         ("ls -la /x", "allowed"),
@@ -67,7 +67,7 @@ fn an_allowed_command_is_read_narrowly() {
 }
 
 #[test]
-fn a_forbidden_command_is_read_widely() {
+fn forbidding_rule_is_matched_widely() {
     let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}, {argv: [rm, [-rf, -fr]]}]\n";
     let lines = [
         ("sudo", "forbidden_command"),
@@ -104,9 +104,9 @@ fn a_forbidden_command_is_read_widely() {
     }
 }
 
-/// An alias, a setting that makes one or names a program, and a command that runs its words.
+/// Covers aliases, config options that define an alias or name a program, and commands that run their words.
 #[test]
-fn git_is_not_asked_for_the_same_in_other_words() {
+fn forbidden_git_command_is_found_in_every_form() {
     let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}]\n";
     let (rules, _) = compile(lists, FileNames::CaseSensitive);
     let check = |words: &[&str], expect: &str| {
@@ -148,27 +148,28 @@ fn git_is_not_asked_for_the_same_in_other_words() {
     ] {
         check(allowed, "allowed");
     }
-    // Who forbids nothing of git may use aliases: what they run is not on the line.
+    // Without a rule about git, aliases are allowed: the program that an alias runs is not in the command
+    // line.
     let (rules, _) = compile("allowed: [git]\nforbidden: [sudo]\n", FileNames::CaseSensitive);
     let alias = ["git", "p"].map(str::to_owned).to_vec();
     rules.admit(&Command::Words(alias), &mut Notes::on(&mut Trail::off())).unwrap();
 }
 
 #[test]
-fn no_line_reaches_a_shell() {
+fn line_with_shell_syntax_is_refused() {
     for line in
         ["ls; rm -rf x", "ls $(id)", "ls `id`", "ls\nid", "ls *", "ls ~", "ls 'a b'", "a|b", "a > b", "a & b"]
     {
         check("allowed: [\"*\"]\n", FileNames::CaseSensitive, &[(line, "needs_a_shell")]);
     }
-    // As words of their own they are handed on as they are.
+    // Given as separate words, the same characters are passed on unchanged.
     let (rules, _) = compile("allowed: [ls]\n", FileNames::CaseSensitive);
     let words = ["ls", "; rm -rf x", "$(id)"].map(str::to_owned).to_vec();
     rules.admit(&Command::Words(words), &mut Notes::on(&mut Trail::off())).unwrap();
 }
 
 #[test]
-fn a_rule_without_words_does_not_load() {
+fn rule_without_words_does_not_load() {
     let check = |entry: &str, expect: &[&str]| {
         let errors = compile(&format!("allowed: [{entry}]\n"), FileNames::CaseSensitive).1;
         assert_eq!(errors, expect, "{entry}");
@@ -188,7 +189,7 @@ fn a_rule_without_words_does_not_load() {
 }
 
 #[test]
-fn a_rule_that_breaks_its_own_example_does_not_load() {
+fn rule_that_contradicts_its_example_does_not_load() {
     let good =
         "allowed:\n  - {argv: [git, [status, diff]], match: [\"git status\"], not_match: [\"git push\"]}\n";
     assert_eq!(compile(good, FileNames::CaseSensitive).1, [""; 0]);

@@ -1,4 +1,4 @@
-//! What changes for one tool: how far it comes in each mode, and every limit by what holds in the end.
+//! Compares two policies for one tool: its access in each mode, and the effective value of every limit.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::tool_rules::{Confinement, ToolRules};
 use crate::tools_file::Isolation;
 use crate::trail::{Notes, Trail};
 
-/// How far a tool comes in a mode.
+/// Access of a tool in a mode, the strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Denied,
@@ -24,7 +24,7 @@ enum Level {
     Runs,
 }
 
-/// How far the tool comes in each mode, and where its own questions are not asked.
+/// Compares the access of the tool in each mode, with approval and on paths where its own approval is waived.
 pub(super) fn compare_modes(before: &Standing<'_>, after: &Standing<'_>, found: &mut Vec<Difference>) {
     compare_levels(before, after, Attendance::Asked, found);
     if after.rules.is_some_and(|rules| !rules.unattended.written().is_empty()) {
@@ -46,8 +46,8 @@ fn compare_levels(
         let ((old, _), (new, rule)) = (level(before, mode, attendance), level(after, mode, attendance));
         let words = |level| match level {
             Level::Denied => "is denied",
-            Level::Asks => "asks a human",
-            Level::Runs => "runs by itself",
+            Level::Asks => "requires approval",
+            Level::Runs => "runs without approval",
         };
         let effect = match new.cmp(&old) {
             Ordering::Less => Effect::Tightens,
@@ -55,7 +55,7 @@ fn compare_levels(
             Ordering::Greater => Effect::Loosens,
         };
         let name = after.definition.name();
-        let what = format!("{name} in {mode}{place}: {}, where it {} before", words(new), words(old));
+        let what = format!("{name} in {mode}{place}: {} (before: {})", words(new), words(old));
         push(found, effect, what, rule);
     }
 }
@@ -72,22 +72,22 @@ fn level(standing: &Standing<'_>, mode: Mode, attendance: Attendance) -> (Level,
     }
 }
 
-/// What holds for a tool besides its modes, whether a file or its definition says so.
+/// Effective settings of a tool besides its modes, from the policy file or from its definition.
 #[derive(Default)]
 struct Sheet {
-    /// `None` where the workspaces hold.
+    /// `None` where the workspaces apply.
     allowed_paths: Option<Entries<String>>,
     forbidden_paths: Entries<String>,
     unattended: Entries<String>,
     program_folders: Entries<String>,
     allowed_commands: Entries<Vec<Vec<String>>>,
     forbidden_commands: Entries<Vec<Vec<String>>>,
-    /// `None` where the gateway alone holds.
+    /// `None` where only the gateway applies.
     hosts: Option<Entries<String>>,
-    /// By name, `None` for no limit. More is looser.
+    /// Limits by name; `None` means no limit. A higher value is looser.
     numbers: Vec<(&'static str, Option<u64>)>,
     steps: Vec<Step>,
-    /// What a call costs a worker's budget. Less is looser.
+    /// Cost of a call in the budget of a worker session. A lower value is looser.
     price: f64,
 }
 
@@ -96,25 +96,26 @@ impl Sheet {
         let (mut numbers, mut sheet) = (effective(standing), Sheet::default());
         let mut confined = Confinement::default();
         let mut choices = (HardLinks::Refuse, false);
-        // Taken apart to the last field, so that none is forgotten.
+        // Destructured without `..`, so that a new field cannot be forgotten here.
         if let Some(ToolRules {
-            // These show in how far the tool comes in each mode, and in its risk and its way out.
+            // Compared as part of the access in each mode, the risk and the outbound route.
             category: _,
             allowed_modes: _,
             approval_modes: _,
             forbidden_modes: _,
             approval: _,
             sandbox: _,
-            // These are asked of the standing, which knows what holds where they are absent.
+            // Read through the effective policy, which knows the default where they are absent.
             max_file_bytes: _,
             timeout: _,
             rate: _,
             max_output_bytes: _,
-            // They change no verdict.
+            // Examples change no verdict.
             examples: _,
             cost,
+            // Asked of the standing too: a list for every tool adds to it.
+            forbidden_paths: _,
             allowed_paths,
-            forbidden_paths,
             unattended,
             hard_links,
             commands,
@@ -125,7 +126,6 @@ impl Sheet {
         }) = standing.rules
         {
             sheet.allowed_paths = allowed_paths.as_ref().map(|PathList { globs, .. }| paths(globs));
-            sheet.forbidden_paths = paths(forbidden_paths);
             sheet.unattended = paths(unattended);
             let CommandRules { allowed, forbidden, .. } = commands;
             sheet.allowed_commands = words(allowed.iter().flat_map(|list| &list.rules));
@@ -136,32 +136,33 @@ impl Sheet {
             (confined, choices) = (*confinement, (*hard_links, shadow.is_some()));
             sheet.price = *cost;
         }
+        sheet.forbidden_paths = paths(standing.forbidden_paths());
         let (links, shadow) = choices;
         let mut steps = ways(standing);
         let linked = usize::from(links == HardLinks::Allow);
         steps.push(Step::new(
-            "a file with several names",
-            ["is refused where they are not known", "is taken"],
+            "files with several hard links",
+            ["are refused unless every name is known and permitted", "are allowed"],
             linked,
         ));
-        steps.push(Step::new("its rules", ["hold", "are only recorded"], usize::from(shadow)));
+        steps.push(Step::new("its rules", ["are enforced", "are only recorded"], usize::from(shadow)));
         steps.extend(wall_steps(&confined));
         numbers.extend(walls(&confined));
         Sheet { numbers, steps, ..sheet }
     }
 }
 
-/// The limits as they hold, whoever states them.
+/// Returns the effective limits, from the rules or from the definition.
 fn effective(standing: &Standing<'_>) -> Vec<(&'static str, Option<u64>)> {
     vec![
         ("largest file", standing.max_file_bytes()),
-        ("calls an hour", standing.per_hour().map(u64::from)),
-        ("time to run", Some(standing.timeout().as_secs())),
-        ("largest answer", Some(standing.max_output_bytes())),
+        ("calls per hour", standing.per_hour().map(u64::from)),
+        ("timeout in seconds", Some(standing.timeout().as_secs())),
+        ("largest output", Some(standing.max_output_bytes())),
     ]
 }
 
-/// How it runs, whoever says so.
+/// Returns the ranked settings of how the tool runs, from the rules or from the definition.
 fn ways(standing: &Standing<'_>) -> Vec<Step> {
     let without_walls = standing.policy.asks_for_walls(standing.definition).is_none();
     let harmless = match standing.risk {
@@ -170,9 +171,13 @@ fn ways(standing: &Standing<'_>) -> Vec<Step> {
         RiskLevel::Low => 2,
     };
     vec![
-        Step::new("it", ["runs behind walls", "runs without walls"], usize::from(without_walls)),
-        Step::new("its risk", ["is taken for high", "is taken for medium", "is taken for low"], harmless),
-        Step::new("it", ["goes by the gateway", "goes past the gateway"], usize::from(!standing.goes_out())),
+        Step::new("it", ["runs sandboxed", "runs without a sandbox"], usize::from(without_walls)),
+        Step::new("its risk level", ["is high", "is medium", "is low"], harmless),
+        Step::new(
+            "it",
+            ["uses the outbound gateway", "bypasses the outbound gateway"],
+            usize::from(!standing.goes_out()),
+        ),
     ]
 }
 
@@ -184,17 +189,13 @@ fn wall_steps(confinement: &Confinement) -> [Step; 2] {
     };
     let reduced = usize::from(confinement.least == Isolation::Reduced);
     [
-        Step::new("walls with parts missing", ["are refused", "are taken"], reduced),
-        Step::new(
-            "the network of its programs",
-            ["is off", "is a loopback of their own", "is open"],
-            network,
-        ),
+        Step::new("reduced isolation", ["is refused", "is accepted"], reduced),
+        Step::new("the network of its programs", ["is off", "is a private loopback", "is open"], network),
     ]
 }
 
 fn walls(confinement: &Confinement) -> [(&'static str, Option<u64>); 3] {
-    // The others are steps.
+    // `min_isolation` and `network` are compared as ranked settings.
     let Confinement { least: _, network: _, memory_mb: _, max_processes: _, cpu_seconds } = confinement;
     [
         ("memory", Some(confinement.memory_mebibytes().into())),
@@ -203,12 +204,12 @@ fn walls(confinement: &Confinement) -> [(&'static str, Option<u64>); 3] {
     ]
 }
 
-/// By what they are read as: a link that was put elsewhere changes a list of which no letter has changed.
+/// Keyed by the resolved path: a symbolic link with a new target changes a list whose text is unchanged.
 fn paths(globs: &PathGlobs) -> Entries<String> {
     let written = globs.written().iter();
     let as_it_leads = written.clone().filter_map(|written| {
         let (spelling, text) = (written.as_it_leads()?.to_string(), &written.pattern);
-        let words = format!("{spelling}, where {text} leads");
+        let words = format!("{spelling} (resolved from {text})");
         Some((spelling, (words, written.rule.clone())))
     });
     let as_written =
@@ -216,7 +217,7 @@ fn paths(globs: &PathGlobs) -> Entries<String> {
     as_it_leads.chain(as_written).collect()
 }
 
-/// By the words themselves: two rules may read alike and match differently.
+/// Keyed by the words themselves: two rules with the same display text may match differently.
 fn words<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> Entries<Vec<Vec<String>>> {
     let shown = |rule: &CommandRule| {
         let word = |choice: &Vec<String>| {
@@ -231,20 +232,25 @@ fn words<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> Entries<Vec<Ve
     rules.into_iter().map(|rule| (rule.words.clone(), (shown(rule), rule.rule.clone()))).collect()
 }
 
-/// Everything else that a policy states of a tool.
+/// Compares every rule of a tool besides its access in each mode.
 pub(super) fn compare_rules(before: &Standing<'_>, after: &Standing<'_>, found: &mut Vec<Difference>) {
     let name = after.definition.name().as_str();
     let (old, new) = (Sheet::of(before), Sheet::of(after));
-    // Without a list the workspaces hold, so that a list which appears or goes away may lead anywhere new.
+    // Without a list the workspaces apply, so a list that is added or removed may open any new path.
     match (&old.allowed_paths, &new.allowed_paths) {
         (None, Some(list)) if list.is_empty() => {
-            push(found, Effect::Tightens, format!("{name} may go nowhere"), None);
+            push(found, Effect::Tightens, format!("{name} may access no path"), None);
         }
         (None, Some(list)) => {
             let rule = list.values().next().map(|(_, rule)| rule.clone());
-            push(found, Effect::Loosens, format!("{name} leaves the workspaces for a list of paths"), rule);
+            push(
+                found,
+                Effect::Loosens,
+                format!("{name} may access a list of paths instead of the workspaces"),
+                rule,
+            );
         }
-        (Some(_), None) => push(found, Effect::Loosens, format!("{name} may go into all workspaces"), None),
+        (Some(_), None) => push(found, Effect::Loosens, format!("{name} may access all workspaces"), None),
         (Some(old), Some(new)) => lists(&format!("{name}: allowed path"), old, new, Wide::Adds, found),
         (None, None) => {}
     }
@@ -255,9 +261,14 @@ pub(super) fn compare_rules(before: &Standing<'_>, after: &Standing<'_>, found: 
     lists(&list("forbidden command"), &old.forbidden_commands, &new.forbidden_commands, Wide::Removes, found);
     lists(&list("program folder"), &old.program_folders, &new.program_folders, Wide::Adds, found);
     match (&old.hosts, &new.hosts) {
-        (None, Some(_)) => push(found, Effect::Tightens, format!("{name} may go to listed hosts only"), None),
+        (None, Some(_)) => push(found, Effect::Tightens, format!("{name} may reach listed hosts only"), None),
         (Some(_), None) => {
-            push(found, Effect::Loosens, format!("{name} may go wherever the gateway lets"), None);
+            push(
+                found,
+                Effect::Loosens,
+                format!("{name} may reach every host that the gateway allows"),
+                None,
+            );
         }
         (Some(old), Some(new)) => lists(&list("allowed host"), old, new, Wide::Adds, found),
         (None, None) => {}

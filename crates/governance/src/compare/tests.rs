@@ -1,4 +1,4 @@
-//! Two policies, and which way each change between them goes.
+//! Direction of each change between two policies.
 
 use super::*;
 use crate::judge_tests::{definition, machine};
@@ -18,7 +18,7 @@ const OLD: &str = "tools:
 const FREE: &str = "modes: {NORMAL: {}, ALERT: {}, DEGRADED: {}, LOCKDOWN: {}, RECOVERY: {}}\n";
 const SAFETY: &str = "outbound_gateway: {allowed_domains: [\"*.org\"], blocked_domains: [evil.org]}\n";
 
-/// What becomes of the whole when one part of the old files is replaced.
+/// Checks the strongest effect of replacing one part of the old files.
 #[track_caller]
 fn check(part: &str, by: &str, effect: Option<Effect>, words: &str) {
     let all = [OLD, FREE, SAFETY];
@@ -32,7 +32,7 @@ fn check(part: &str, by: &str, effect: Option<Effect>, words: &str) {
     assert!(found.is_empty() || found.iter().any(|difference| difference.what.contains(words)), "{found:#?}");
 }
 
-/// What becomes of the whole when the entry of one tool changes.
+/// Checks the strongest effect of changing the entry of one tool.
 #[track_caller]
 fn check_entry(tool: &str, old: &str, new: &str, effect: Option<Effect>, words: &str) {
     let load = |entry: &str| {
@@ -44,7 +44,7 @@ fn check_entry(tool: &str, old: &str, new: &str, effect: Option<Effect>, words: 
 }
 
 #[test]
-fn what_makes_more_possible_loosens() {
+fn wider_rules_loosen() {
     let loosens = |part: &str, by: &str, words: &str| check(part, by, Some(Effect::Loosens), words);
     loosens(
         "allowed_in_modes: [NORMAL]",
@@ -54,31 +54,31 @@ fn what_makes_more_possible_loosens() {
     loosens(
         "requires_approval_in_modes: [ALERT]",
         "requires_approval_in_modes: [ALERT, DEGRADED]",
-        "DEGRADED: asks",
+        "DEGRADED: requires approval",
     );
     loosens("[/a/**]", "[/a/**, /b]", "allowed path added: /b");
     loosens("    allowed_paths: [/a/**]\n", "", "all workspaces");
     loosens("[/a/secret]", "[]", "forbidden path removed: /a/secret");
     loosens("max_file_size_mb: 10", "max_file_size_mb: 11", "largest file");
-    loosens("    rate_limit_per_hour: 5\n", "", "calls an hour: 5 becomes no limit");
+    loosens("    rate_limit_per_hour: 5\n", "", "calls per hour: 5 becomes no limit");
     loosens("allowed_commands: [ls]", "allowed_commands: [ls, rm]", "allowed command added: rm");
     loosens(", forbidden_commands: [sudo]", "", "forbidden command removed: sudo");
     loosens("[a.org]", "[a.org, b.org]", "allowed host added: b.org");
-    loosens("  fetch: {allowed_domains: [a.org]}\n", "", "wherever the gateway lets");
+    loosens("  fetch: {allowed_domains: [a.org]}\n", "", "every host that the gateway allows");
     loosens("blocked_domains: [evil.org]", "blocked_domains: []", "blocked host removed");
     loosens(
         "blocked_domains",
         "allow_private_addresses: true, blocked_domains",
         "the local network is open (before: is closed)",
     );
-    loosens("max_file", "hard_links: allow\n    max_file", "several names");
+    loosens("max_file", "hard_links: allow\n    max_file", "several hard links");
     loosens("max_file", "shadow: true\n    max_file", "only record");
     loosens("  run: {allowed", "  run: {network: full, allowed", "network");
     loosens("  run: {allowed", "  run: {program_folders: [/p/x], allowed", "program folder added: /p/x");
 }
 
 #[test]
-fn commands_are_compared_by_their_words_and_not_by_how_they_read() {
+fn commands_are_compared_by_words_not_by_text() {
     for (old, new) in
         [("[ls, -la]", "[\"ls -la\"]"), ("[[a, b]]", "[\"a|b\"]"), ("[ls, [a, b]]", "[ls, a|b]")]
     {
@@ -91,23 +91,23 @@ fn commands_are_compared_by_their_words_and_not_by_how_they_read() {
 }
 
 #[test]
-fn limits_are_compared_as_they_hold() {
-    // The definition of `slow_read` says 7 seconds and 2 calls an hour.
+fn limits_are_compared_by_effective_value() {
+    // The definition of `slow_read` sets a timeout of 7 seconds and 2 calls per hour.
     for (less, more, words) in [
-        ("", "timeout_seconds: 8", "time to run: 7 becomes 8"),
-        ("", "rate_limit_per_hour: 3", "calls an hour: 2 becomes 3"),
-        ("", "max_output_bytes: 1048577", "largest answer: 1048576 becomes 1048577"),
+        ("", "timeout_seconds: 8", "timeout in seconds: 7 becomes 8"),
+        ("", "rate_limit_per_hour: 3", "calls per hour: 2 becomes 3"),
+        ("", "max_output_bytes: 1048577", "largest output: 1048576 becomes 1048577"),
         ("max_file_size_mb: 1", "", "largest file: 1048576 becomes no limit"),
         ("", "memory_mb: 4096", "memory: 2048 becomes 4096"),
         ("memory_mb: 1024", "", "memory: 1024 becomes 2048"),
         ("", "max_processes: 1000", "processes: 256 becomes 1000"),
         ("cpu_seconds: 5", "", "processor time: 5 becomes no limit"),
         ("cpu_seconds: 5", "cpu_seconds: 0", "processor time: 5 becomes no limit"),
-        ("min_isolation: full", "min_isolation: reduced", "walls with parts missing"),
-        ("requires_sandbox: true", "", "runs by itself, where it is denied before"),
-        ("max_processes: 256", "", "runs without walls"),
+        ("min_isolation: full", "min_isolation: reduced", "reduced isolation"),
+        ("requires_sandbox: true", "", "runs without approval (before: is denied)"),
+        ("max_processes: 256", "", "runs without a sandbox"),
         ("", "network: loopback", "network"),
-        ("", "hard_links: allow", "several names"),
+        ("", "hard_links: allow", "several hard links"),
         ("", "shadow: true", "only record"),
         ("", "unattended_paths: [/a/**]", "unattended path added"),
         ("cost_per_call: 0.5", "cost_per_call: 0.25", "cost of a call: 0.5 becomes 0.25"),
@@ -115,10 +115,10 @@ fn limits_are_compared_as_they_hold() {
         check_entry("slow_read", less, more, Some(Effect::Loosens), words);
     }
     for (more, less, words) in [
-        ("", "timeout_seconds: 6", "time to run: 7 becomes 6"),
-        ("", "rate_limit_per_hour: 1", "calls an hour: 2 becomes 1"),
-        ("", "max_output_bytes: 5", "largest answer: 1048576 becomes 5"),
-        ("min_isolation: reduced", "min_isolation: full", "walls with parts missing"),
+        ("", "timeout_seconds: 6", "timeout in seconds: 7 becomes 6"),
+        ("", "rate_limit_per_hour: 1", "calls per hour: 2 becomes 1"),
+        ("", "max_output_bytes: 5", "largest output: 1048576 becomes 5"),
+        ("min_isolation: reduced", "min_isolation: full", "reduced isolation"),
         ("", "cost_per_call: 0.5", "cost of a call: 0 becomes 0.5"),
     ] {
         check_entry("slow_read", more, less, Some(Effect::Tightens), words);
@@ -128,12 +128,12 @@ fn limits_are_compared_as_they_hold() {
 }
 
 #[test]
-fn a_question_that_is_no_longer_asked_on_unattended_paths_loosens() {
+fn dropped_approval_on_unattended_paths_loosens() {
     let entry = "requires_approval: true, unattended_paths: [/a/**]";
     let modes = FREE.replace("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}");
     let load = |modes: &str| machine(&format!("tools: {{write_file: {{{entry}}}}}\n")).modes(modes).policy();
     let found = compare(&load(&modes), &load(FREE), &[definition("write_file")]);
-    let what = "write_file in NORMAL on unattended paths: runs by itself";
+    let what = "write_file in NORMAL on unattended paths: runs without approval";
     assert!(
         found.iter().any(|one| one.effect == Effect::Loosens && one.what.starts_with(what)),
         "{found:#?}"
@@ -141,27 +141,27 @@ fn a_question_that_is_no_longer_asked_on_unattended_paths_loosens() {
 }
 
 #[test]
-fn whoever_no_longer_passes_the_gateway_loosens() {
-    check_entry("search", "", "category: read_only", Some(Effect::Loosens), "past the gateway");
+fn leaving_the_gateway_loosens() {
+    check_entry("search", "", "category: read_only", Some(Effect::Loosens), "bypasses the outbound gateway");
 }
 
 #[test]
-fn what_makes_less_possible_tightens() {
+fn narrower_rules_tighten() {
     let tightens = |part: &str, by: &str, words: &str| check(part, by, Some(Effect::Tightens), words);
     tightens("allowed_in_modes: [NORMAL]", "allowed_in_modes: []", "write_file in NORMAL: is denied");
-    tightens("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}", "NORMAL: asks a human");
+    tightens("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}", "NORMAL: requires approval");
     tightens("[/a/**]", "[]", "allowed path removed");
     tightens("[/a/secret]", "[/a/secret, /a/x]", "forbidden path added");
     tightens("max_file_size_mb: 10", "max_file_size_mb: 1", "largest file");
     tightens("allowed_commands: [ls]", "allowed_commands: []", "allowed command removed");
     tightens("[sudo]", "[sudo, su]", "forbidden command added");
-    tightens("ALERT: {}", "ALERT: {max_concurrent_tasks: 3}", "calls at once");
+    tightens("ALERT: {}", "ALERT: {max_concurrent_tasks: 3}", "concurrent calls");
     tightens("blocked_domains: [evil.org]", "blocked_domains: [evil.org, x.org]", "blocked host added");
 }
 
-/// Each of these makes more possible in one direction, and less in the other.
+/// Each pair loosens in one direction and tightens in the other.
 #[test]
-fn what_no_tool_states_is_compared_both_ways() {
+fn settings_outside_tools_are_compared_both_ways() {
     let check = |file: usize, narrow: &str, wide: &str, words: &str| {
         let load = |text: &str| {
             let mut all = ["tools: {}\n", FREE, SAFETY].map(str::to_owned);
@@ -175,21 +175,26 @@ fn what_no_tool_states_is_compared_both_ways() {
         }
     };
     let mode = |rules: &str| FREE.replace("ALERT: {}", &format!("ALERT: {{{rules}}}"));
-    check(1, &mode("max_concurrent_tasks: 3"), &mode(""), "ALERT: calls at once: ");
+    check(1, &mode("max_concurrent_tasks: 3"), &mode(""), "ALERT: concurrent calls: ");
     let running = |word: &str| mode(&format!("on_transition: {{running: {word}}}"));
-    check(1, &running("cancel"), &running("finish"), "ALERT: running calls when it begins");
+    check(1, &running("cancel"), &running("finish"), "ALERT: running calls on entry");
     let watched = |flag: bool| mode(&format!("background_monitoring_enabled: {flag}"));
-    check(1, &watched(true), &watched(false), "ALERT: the machine is");
+    check(1, &watched(true), &watched(false), "ALERT: system monitoring is");
     let cpu = "conditions: [{metric: cpu_load_percent, operator: \">\", value: 90}]";
     let ways = |more: &str| format!("{FREE}transition_rules: {{NORMAL_to_ALERT: {{{cpu}}}{more}}}\n");
     let stricter = format!(", NORMAL_to_DEGRADED: {{{cpu}}}");
-    check(1, &ways(&stricter), &ways(""), "way to a stricter mode");
+    check(1, &ways(&stricter), &ways(""), "transition to a stricter mode");
     let milder = format!(", ALERT_to_NORMAL: {{{cpu}, requires_human_approval: true}}");
-    check(1, &ways(""), &ways(&milder), "way back to a milder mode");
+    check(1, &ways(""), &ways(&milder), "transition to a less strict mode");
 
     let rates = |rules: &str| format!("{SAFETY}rate_limits: {{ALERT: {{{rules}}}}}\n");
-    check(2, &rates("tool_calls_per_minute: 3"), &rates(""), "ALERT: calls a minute");
-    check(2, &rates("outbound_calls_per_hour: 3"), &rates("outbound_calls_per_hour: 4"), "leave the machine");
+    check(2, &rates("tool_calls_per_minute: 3"), &rates(""), "ALERT: calls per minute");
+    check(
+        2,
+        &rates("outbound_calls_per_hour: 3"),
+        &rates("outbound_calls_per_hour: 4"),
+        "outbound calls per hour",
+    );
     let secret = |action: &str| {
         let list = format!("[{{name: key, pattern: \"sk-[a-z]+\", action: {action}}}]");
         format!("{SAFETY}content_filtering: {{secret_patterns: {list}}}\n")
@@ -204,13 +209,13 @@ fn what_no_tool_states_is_compared_both_ways() {
     );
     check(2, &gateway("max_response_kb: 1"), &gateway("max_response_kb: 2"), "largest response");
     let human = |seconds: u32| format!("{SAFETY}human_approval: {{timeout_seconds: {seconds}}}\n");
-    check(2, &human(60), &human(61), "time a human is waited for");
+    check(2, &human(60), &human(61), "approval timeout in seconds");
     let sessions = |rules: &str| format!("{SAFETY}sessions: {{{rules}}}\n");
-    check(2, &sessions("hop_budget: 2"), &sessions("hop_budget: 3"), "calls of a worker in a turn");
+    check(2, &sessions("hop_budget: 2"), &sessions("hop_budget: 3"), "hop budget of a worker");
 }
 
 #[test]
-fn a_secret_that_is_treated_otherwise_and_a_cap_that_is_another_are_looked_at_by_a_human() {
+fn changed_secret_action_and_cost_cap_loosen() {
     let load = |safety: &str| machine("tools: {}\n").safety(&format!("{SAFETY}{safety}")).policy();
     let secret = |action: &str| {
         format!("content_filtering: {{secret_patterns: [{{name: key, pattern: x, action: {action}}}]}}\n")
@@ -219,8 +224,8 @@ fn a_secret_that_is_treated_otherwise_and_a_cap_that_is_another_are_looked_at_by
     for (old, new, words) in [
         (secret("block"), secret("warn"), "secret removed: key (block)"),
         (secret("warn"), secret("block"), "secret removed: key (warn)"),
-        (cap("mode: enforce, amount: 5"), cap("mode: enforce, amount: 6"), "what a turn may cost"),
-        (cap("mode: warn, amount: 5"), cap("mode: enforce, amount: 5"), "what a turn may cost"),
+        (cap("mode: enforce, amount: 5"), cap("mode: enforce, amount: 6"), "the cost cap of a turn"),
+        (cap("mode: warn, amount: 5"), cap("mode: enforce, amount: 5"), "the cost cap of a turn"),
     ] {
         let found = compare(&load(&old), &load(&new), &[definition("read_file")]);
         let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(words);
@@ -229,13 +234,13 @@ fn a_secret_that_is_treated_otherwise_and_a_cap_that_is_another_are_looked_at_by
 }
 
 #[test]
-fn a_list_of_paths_in_the_place_of_the_workspaces_may_lead_anywhere() {
-    check_entry("write_file", "", "allowed_paths: []", Some(Effect::Tightens), "may go nowhere");
-    check_entry("write_file", "", "allowed_paths: [/a]", Some(Effect::Loosens), "leaves the workspaces");
+fn path_list_instead_of_workspaces_loosens() {
+    check_entry("write_file", "", "allowed_paths: []", Some(Effect::Tightens), "may access no path");
+    check_entry("write_file", "", "allowed_paths: [/a]", Some(Effect::Loosens), "instead of the workspaces");
 }
 
 #[test]
-fn what_is_asked_on_unattended_paths_is_said_only_where_there_are_some() {
+fn unattended_paths_are_reported_only_if_listed() {
     let load = |tools: &str| machine(tools).modes(FREE).policy();
     let asks = "tools: {write_file: {requires_approval: true}}\n";
     let found = compare(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
@@ -243,7 +248,7 @@ fn what_is_asked_on_unattended_paths_is_said_only_where_there_are_some() {
 }
 
 #[test]
-fn what_changes_nothing_is_neutral() {
+fn changes_without_effect_are_neutral() {
     check("tools:\n", "# a word\ntools:\n", Some(Effect::Neutral), "change nothing");
     check(
         "  run:",
@@ -254,9 +259,9 @@ fn what_changes_nothing_is_neutral() {
     check("tools:\n", "tools:\n", None, "");
 }
 
-/// A link that was put elsewhere between two readings of the same list.
+/// A symbolic link changes its target between two loads of the same list.
 #[test]
-fn a_list_is_compared_by_where_its_links_lead() {
+fn path_lists_are_compared_by_resolved_links() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let (link, shown) = (root.join("link"), root.display());
@@ -267,7 +272,7 @@ fn a_list_is_compared_by_where_its_links_lead() {
         machine(&format!("tools: {{write_file: {{{list}}}}}\n")).policy()
     };
     let old = load("real", 10);
-    let gone = format!("forbidden path removed: {shown}/real/**, where {shown}/link/** leads");
+    let gone = format!("forbidden path removed: {shown}/real/** (resolved from {shown}/link/**)");
     for size in [10, 9] {
         let found = compare(&old, &load("other", size), &[definition("write_file")]);
         let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(&gone);
@@ -277,7 +282,7 @@ fn a_list_is_compared_by_where_its_links_lead() {
 }
 
 #[test]
-fn a_way_between_modes_is_told_in_words() {
+fn transition_changes_are_described_in_full() {
     let load = |rules: &str| {
         machine("tools: {}\n").modes(&format!("{FREE}transition_rules: {{{rules}}}\n")).policy()
     };
@@ -288,13 +293,13 @@ fn a_way_between_modes_is_told_in_words() {
         {metric: cpu_load_percent, operator: \"<\", value: 40.5},
         {metric: memory_used_percent, operator: \"<\", value: 50}]}";
     let found = compare(&load(stricter), &load(milder), &[definition("read_file")]);
-    let told: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    let texts: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(
-        told,
+        texts,
         [
-            "way back to a milder mode added: ALERT to NORMAL when cpu_load_percent < 40.5 and \
-             memory_used_percent < 50, if a human agrees",
-            "way to a stricter mode removed: NORMAL to ALERT when cpu_load_percent > 85 for 30 s or \
+            "transition to a less strict mode added: ALERT to NORMAL when cpu_load_percent < 40.5 and \
+             memory_used_percent < 50, with human approval",
+            "transition to a stricter mode removed: NORMAL to ALERT when cpu_load_percent > 85 for 30 s or \
              policy_violations >= 5 in 60 s",
         ]
     );

@@ -1,19 +1,20 @@
-//! How what the judge saw is written: what stands together in one object, field by field. As `serde`'s `flatten` would,
-//! but without its detour, for which every call would wait.
+//! JSON form of the decision facts: nested structs are written into one object, field by field.
+//!
+//! The output equals that of `#[serde(flatten)]`, without its intermediate map, which would delay every call.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use tool::json_text::write_some;
 
 use super::{Moment, ObjectSeen, PathSeen, Sighting};
 
-/// How many fields there are at least; `serde` asks.
+/// Minimum number of fields, as the length hint for `serde`.
 const FIELDS: usize = 5;
 
 impl Serialize for Sighting<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Sighting { moment, paths, content_bytes, commands, hosts, would_deny } = self;
         let Moment { mode, policy, counts } = moment;
-        let mut out = serializer.serialize_struct("Sighting", FIELDS)?;
+        let mut out = serializer.serialize_struct("DecisionFacts", FIELDS)?;
         out.serialize_field("mode", mode)?;
         out.serialize_field("policy", policy)?;
         out.serialize_field("counts", counts)?;
@@ -28,9 +29,9 @@ impl Serialize for Sighting<'_> {
 
 impl Serialize for PathSeen<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let PathSeen { key, typed, canonical, access, kind, object, other_names, missing_folders, base } =
-            self;
-        let mut out = serializer.serialize_struct("PathSeen", FIELDS)?;
+        let PathSeen { key, typed, canonical, access, kind, object, .. } = self;
+        let PathSeen { other_names, missing_folders, git_entry, base, .. } = self;
+        let mut out = serializer.serialize_struct("PathFacts", FIELDS)?;
         out.serialize_field("key", key)?;
         out.serialize_field("typed", typed)?;
         write_some(&mut out, "canonical", canonical.as_ref())?;
@@ -42,6 +43,7 @@ impl Serialize for PathSeen<'_> {
         }
         write_some(&mut out, "other_names", Some(other_names).filter(|names| !names.is_empty()))?;
         write_some(&mut out, "missing_folders", Some(missing_folders).filter(|names| !names.is_empty()))?;
+        write_some(&mut out, "git_entry", git_entry.as_ref())?;
         write_some(&mut out, "base", base.as_ref())?;
         out.end()
     }
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
     use crate::situation::Counts;
 
-    /// The same as `flatten` writes it.
+    /// Reference implementation with `flatten`.
     #[derive(Serialize)]
     struct FlatSighting<'a> {
         #[serde(flatten)]
@@ -89,6 +91,8 @@ mod tests {
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         missing_folders: &'a [String],
         #[serde(skip_serializing_if = "Option::is_none")]
+        git_entry: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         base: Option<&'a str>,
     }
 
@@ -102,6 +106,7 @@ mod tests {
             object: path.object.as_ref(),
             other_names: &path.other_names,
             missing_folders: &path.missing_folders,
+            git_entry: path.git_entry,
             base: path.base.as_deref(),
         }
     }
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_flatten() {
+    fn output_equals_that_of_serde_flatten() {
         let counts = Counts { tool_last_hour: 1, all_last_minute: 2, outbound_last_hour: Counts::UNKNOWN };
         let moment = || Moment { mode: Mode::Alert, policy: "p", counts };
         let text = |name: &'static str| Cow::Borrowed(name);
@@ -137,6 +142,7 @@ mod tests {
             object: Some(ObjectSeen { size: Some(7), links: None }),
             other_names: vec![text("one"), text("other")],
             missing_folders: vec!["missing".to_owned()],
+            git_entry: Some("existing"),
             base: Some(text("/base")),
         };
         let bare = || PathSeen {
@@ -144,6 +150,7 @@ mod tests {
             object: None,
             other_names: Vec::new(),
             missing_folders: Vec::new(),
+            git_entry: None,
             base: None,
             ..whole()
         };

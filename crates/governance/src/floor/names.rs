@@ -1,35 +1,26 @@
-//! The names that no policy frees, as data. There is one list, for tools and for confined programs: a name that is
-//! protected from the one and not from the other is a way round.
+//! Lists of the built-in denials, as data.
+//!
+//! Tools and sandboxed programs share the lists, because a name that is protected from only one of them can
+//! be reached through the other.
 
-/// What in a repository names programs, leads git elsewhere, or says what it does next. A rebase that stopped goes on with the
-/// commands of a list.
-macro_rules! git_acts_on {
-    () => {
-        "config,config.worktree,commondir,hooks,info,modules,worktrees,remotes,branches,rebase-merge"
-    };
-}
+use tool::git_acts_on;
 
-/// The same, name by name: repositories whose folder has another name than git gives them are known by what is in them.
-pub fn git_acts_on() -> impl Iterator<Item = &'static str> {
-    git_acts_on!().split(',')
-}
-
-/// Names with one reason.
+/// Names that are denied for the same reason.
 pub(super) struct Group {
     pub(super) id: &'static str,
     pub(super) why: &'static str,
     pub(super) names: &'static [&'static str],
 }
 
-/// Names that are never written to, by a tool or by a program it runs. Reading them is for the policy to judge.
+/// Names that neither a tool nor a program it runs may write. The policy decides about reading them.
 pub(super) const NEVER_WRITTEN: &[Group] = &[
     Group {
         id: "git",
         why: GIT,
         names: &[
-            // With a working tree or without one, whose folder only its usual ending gives away.
+            // `.git` of a working tree, and bare repositories, which are recognised only by the usual ending.
             concat!("/**/*.git/{", git_acts_on!(), "}/**"),
-            "/**/info/{alternates,attributes}", // of a repository under any name
+            "/**/info/{alternates,attributes}", // in a repository folder of any name
             "/**/.husky/**",
             "/**/.hgrc",
             "/**/.hg/{hgrc,hgrc-not-shared}",
@@ -56,10 +47,10 @@ pub(super) const NEVER_WRITTEN: &[Group] = &[
             "/etc/{profile.d,zsh,fish}/**",
         ],
     },
-    Group { id: "ssh", why: "it decides who may log in, and with what", names: &["/**/.ssh/**"] },
+    Group { id: "ssh", why: "it controls who can log in and with which keys", names: &["/**/.ssh/**"] },
     Group {
         id: "keychain",
-        why: "passwords are kept there",
+        why: "it stores passwords and keys",
         names: &[
             "/**/Library/Keychains/**",
             "/**/.local/share/keyrings/**",
@@ -70,7 +61,7 @@ pub(super) const NEVER_WRITTEN: &[Group] = &[
     },
     Group {
         id: "autostart",
-        why: "the system starts what stands there",
+        why: "the system starts programs listed there",
         names: &[
             "/**/Library/{LaunchAgents,LaunchDaemons,StartupItems}/**",
             "/**/.config/systemd/**",
@@ -87,7 +78,7 @@ pub(super) const NEVER_WRITTEN: &[Group] = &[
     },
     Group {
         id: "crontab",
-        why: "the system runs it by the clock",
+        why: "the system runs it on a schedule",
         names: &[
             "/var/spool/{cron,at}/**",
             "/var/at/**",
@@ -99,7 +90,7 @@ pub(super) const NEVER_WRITTEN: &[Group] = &[
     },
     Group {
         id: "agent_settings",
-        why: "agents and editors run what stands there",
+        why: "agents and editors run commands from it",
         names: &[
             "/**/.mcp.json",
             "/**/.vscode/**",
@@ -123,19 +114,20 @@ pub(super) const NEVER_WRITTEN: &[Group] = &[
     },
 ];
 
-const GIT: &str = "git runs what stands there";
+const GIT: &str = "git runs programs named there";
 
-/// Names that no tool writes to, and that a program must: the rest of a repository is git's to write, and git is one.
-/// To a tool all of it is closed, because what ends in a program that git runs becomes more with its versions.
+/// Names that a tool must not write, although sandboxed programs may, because git is such a program.
+///
+/// The whole folder is closed to tools, because each git version adds files that can make git run a program.
 pub(super) const GITS_OWN: &[Group] = &[Group { id: "git", why: GIT, names: &["/**/.git", "/**/.git/**"] }];
 
-/// Names that are no folders where all is well: as a file or a link they send git to a repository elsewhere.
+/// Names that must be folders: a file or a link with such a name redirects git to another repository.
 pub(super) const ONLY_FOLDERS: &[Group] = &[Group { id: "git", why: GIT, names: &["/**/.git"] }];
 
-/// Names that are never touched at all.
+/// Names that must not be accessed at all.
 pub(super) const NEVER_TOUCHED: &[Group] = &[Group {
     id: "processes",
-    why: "it holds the memory, secrets or open files of a running program, or leads out of every rule",
+    why: "it exposes the memory, secrets or open files of a process, or bypasses every path rule",
     names: &[
         "/proc/*/{environ,mem,maps,smaps,smaps_rollup,numa_maps,pagemap,auxv,stack,syscall,personality}",
         "/proc/*/{fd,fdinfo,map_files,root,cwd}/**",

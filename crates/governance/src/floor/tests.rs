@@ -1,8 +1,8 @@
-//! What the floor protects from reading and from writing, name by name.
+//! Names that the built-in denials protect from reading and from writing.
 
 use super::*;
 
-/// What the floor says of reading and of writing, in words.
+/// Checks the group that denies reading, and the group that denies writing and removing.
 fn check(path: &str, read: Option<&str>, write: Option<&str>) {
     let floor = Floor::new(&Protected { folders: vec![PathBuf::from("/h/.local/share/sinew")] }).unwrap();
     let name = Name::canonical(path.as_ref()).unwrap();
@@ -145,7 +145,7 @@ const FREE: &[&str] = &[
 ];
 
 #[test]
-fn names_that_are_never_written() {
+fn protected_names_cannot_be_written() {
     for (group, paths) in WRITTEN {
         paths.iter().for_each(|path| check(path, None, Some(group)));
     }
@@ -153,7 +153,7 @@ fn names_that_are_never_written() {
 }
 
 #[test]
-fn names_that_no_program_may_leave() {
+fn programs_may_not_leave_auto_executed_files() {
     for (path, expect) in [
         ("/w/.bashrc", true),
         ("/w/sub/.BashRC", true),
@@ -190,12 +190,12 @@ fn names_that_no_program_may_leave() {
     ] {
         assert_eq!(runs_by_itself(path.as_ref(), Stands::Folder), expect, "{path}");
     }
-    assert!(runs_by_itself("/w/.git".as_ref(), Stands::Other), "it leads git elsewhere");
-    assert!(runs_by_itself("w/x".as_ref(), Stands::Folder), "what has no canonical name is not free");
+    assert!(runs_by_itself("/w/.git".as_ref(), Stands::Other), "it redirects git to another repository");
+    assert!(runs_by_itself("w/x".as_ref(), Stands::Folder), "a name that is not canonical is protected");
 }
 
 #[test]
-fn what_no_tool_writes_no_program_leaves_but_for_what_is_gits_own() {
+fn write_denials_for_tools_hold_for_programs_except_git() {
     for (_, paths) in WRITTEN {
         for path in *paths {
             let closed = runs_by_itself(path.as_ref(), Stands::Other);
@@ -206,7 +206,7 @@ fn what_no_tool_writes_no_program_leaves_but_for_what_is_gits_own() {
 }
 
 #[test]
-fn names_that_are_never_touched() {
+fn process_files_and_own_folders_cannot_be_accessed() {
     for path in [
         "/proc/1/environ",
         "/proc/self/mem",
@@ -240,7 +240,7 @@ fn names_that_are_never_touched() {
 }
 
 #[test]
-fn sinews_own_folder_is_known_by_both_its_names() {
+fn own_folder_is_protected_under_both_of_its_names() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("real")).unwrap();
@@ -260,7 +260,8 @@ fn sinews_own_folder_is_known_by_both_its_names() {
     check("a[b]*", "ab/x", false);
 }
 
-/// Names in and just beside each pattern: itself, below it, above it, elsewhere, a letter longer, without its folders.
+/// Returns names that match each pattern or nearly do: itself, below it, above it, elsewhere, one letter
+/// longer, and without its folders.
 fn names_near(list: &[Group]) -> Vec<String> {
     let own = list.iter().flat_map(|group| group.names).flat_map(|pattern| spelt_out(pattern));
     own.flat_map(|pattern| {
@@ -280,7 +281,7 @@ fn names_near(list: &[Group]) -> Vec<String> {
 }
 
 #[test]
-fn a_tree_finds_in_the_floor_what_expressions_find() {
+fn trie_and_globset_agree_on_built_in_denials() {
     for (list, reach) in [
         (NEVER_TOUCHED, Reach::Below),
         (NEVER_WRITTEN, Reach::Below),
@@ -288,7 +289,7 @@ fn a_tree_finds_in_the_floor_what_expressions_find() {
         (ONLY_FOLDERS, Reach::Alone),
     ] {
         let guarded = Guarded::compile(list, reach).unwrap();
-        assert_eq!(guarded.tree.expressions(), 0, "each would be compiled at every start");
+        assert_eq!(guarded.tree.expressions(), 0, "a regex would be compiled at every start");
         let (mut set, mut groups) = (globset::GlobSetBuilder::new(), Vec::new());
         for group in list {
             for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {

@@ -1,23 +1,24 @@
-//! One part of a pattern whose wildcards are so plain that comparing letters finds what it matches: `.env.*`, `*_key`,
-//! `{id_rsa,id_dsa}`. An expression would say the same, and takes many times as long.
+//! Pattern components that byte comparison can match, such as `.env.*`, `*_key` and `{id_rsa,id_dsa}`.
+//!
+//! A regular expression gives the same result but takes many times as long.
 
-/// As many spellings as one part is spelt out into; more are left to an expression.
+/// Maximum number of brace alternatives of one component; with more, a regular expression is used.
 const MOST_SPELLINGS: usize = 8;
 
-/// What a part matches, spelt out.
+/// Pattern component, expanded into its alternatives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PlainPart(Box<[Spelling]>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Spelling {
-    /// These letters and no others.
+    /// Exact text.
     Whole(Box<str>),
-    /// Whatever begins and ends so: a `*` stands between the two.
+    /// Prefix and suffix around a `*`.
     Around(Box<str>, Box<str>),
 }
 
 impl PlainPart {
-    /// The part, unless only an expression can say what it matches.
+    /// Parses a component; `None` if it needs a regular expression.
     pub(super) fn of(part: &str) -> Option<Self> {
         let spellings: Option<Vec<_>> = alternatives(part)?.iter().map(|text| Spelling::of(text)).collect();
         spellings.filter(|spellings| spellings.len() <= MOST_SPELLINGS).map(|all| PlainPart(all.into()))
@@ -49,14 +50,16 @@ impl Spelling {
     }
 }
 
-/// A text once for each of those in its braces, if it has one pair of them at most.
+/// Expands the braces of a text; `None` if a pair is not closed. Braces after the first pair are not
+/// expanded.
 pub(crate) fn alternatives(part: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = part.split_once('{') else { return Some(vec![part.to_owned()]) };
     let (among, after) = rest.split_once('}')?;
     Some(among.split(',').map(|text| format!("{before}{text}{after}")).collect())
 }
 
-/// Whether a text means nothing but itself. The character that stands for a stray byte of a name is none of its letters.
+/// Returns true if a text has no wildcards. The replacement character is excluded, because it stands for
+/// invalid bytes.
 fn is_letters(text: &str) -> bool {
     !text.contains(['*', '?', '[', ']', '{', '}', '\\', char::REPLACEMENT_CHARACTER])
 }
@@ -66,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_letters_alone_can_say_is_compared() {
+    fn simple_components_match_by_comparison() {
         for (part, names, others) in [
             (".env.*", &[".env.", ".env.x", ".env.*", ".env.\u{e9}"][..], &[".env", "x.env.x"][..]),
             ("*_key", &["_key", "a_key", "_key_key"], &["_keys", "key"]),
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_left_to_an_expression() {
+    fn other_components_need_a_regular_expression() {
         for part in
             ["?", "a?*", "[ab]", "**", "a*b*", "{a,{b,c}}", "{a}{b}", "{a", r"\*", "\u{fffd}*", "{*a*,b}"]
         {

@@ -1,4 +1,4 @@
-//! What patterns cover, alone and in long lists.
+//! Paths that patterns match, alone and in long lists.
 
 use std::os::unix::fs::symlink;
 
@@ -19,7 +19,7 @@ fn line(globs: &PathGlobs, path: impl AsRef<Path>) -> Option<u64> {
 }
 
 #[test]
-fn a_choice_of_nothing_is_a_choice() {
+fn empty_alternative_matches_the_bare_name() {
     for purpose in [Purpose::Allow, Purpose::Forbid] {
         let globs = globs(purpose, &["/w/key{,.bak}"]);
         for name in ["/w/key", "/w/key.bak"] {
@@ -30,7 +30,7 @@ fn a_choice_of_nothing_is_a_choice() {
 }
 
 #[test]
-fn what_each_pattern_covers() {
+fn patterns_match_by_purpose() {
     let check = |pattern: &str, allowed: &[&str], forbidden_too: &[&str], never: &[&str]| {
         let (allow, forbid) = (globs(Purpose::Allow, &[pattern]), globs(Purpose::Forbid, &[pattern]));
         for path in allowed {
@@ -61,10 +61,9 @@ fn what_each_pattern_covers() {
     check("/", &["/"], &["/a", "/a/b"], &[]);
 }
 
-/// Each pattern alone, by the expression that stands for it: the tree says the same of every name, whose characters count
-/// as one each.
+/// Compares the trie with the `globset` expression of each pattern.
 #[test]
-fn the_tree_agrees_with_the_expressions_of_its_patterns() {
+fn trie_and_globset_agree() {
     let parts = ["a", "b", "*", "**", "a*", "*.b", "{a,.b}", "[ab]?", "{a*,}b"];
     let all = parts.iter().flat_map(|one| parts.iter().map(move |two| (one, two)));
     let all = all.flat_map(|(one, two)| parts.iter().map(move |three| format!("/{one}/{two}/{three}")));
@@ -86,7 +85,8 @@ fn the_tree_agrees_with_the_expressions_of_its_patterns() {
         };
         let expressions: Vec<_> = texts.iter().map(|text| build(text).compile_matcher()).collect();
         for name in &names {
-            // An expression of `globset` counts bytes where we count characters: it is asked of one of each.
+            // `globset` counts bytes and the trie counts characters, so the expected result uses one-byte
+            // characters.
             let plain = name.replace(|c: char| !c.is_ascii(), "z");
             let expect = expressions.iter().any(|one| one.is_match(&plain));
             assert_eq!(line(&alone, name).is_some(), expect, "{pattern} {name}");
@@ -94,9 +94,9 @@ fn the_tree_agrees_with_the_expressions_of_its_patterns() {
     }
 }
 
-/// As a reader counts letters, which is not how `globset` does.
+/// `globset` alone would match one byte.
 #[test]
-fn a_question_mark_is_one_character() {
+fn question_mark_matches_one_character() {
     let stray = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     for (pattern, names, others) in [
         ("/w/pass?", &["passé", "passx", "pass語", "pass😀"][..], &["pass", "passéx", "passxy"][..]),
@@ -119,7 +119,7 @@ fn a_question_mark_is_one_character() {
 }
 
 #[test]
-fn a_class_of_letters_that_are_several_bytes_does_not_load() {
+fn class_with_non_ascii_letters_does_not_load() {
     for (pattern, class) in [("/w/[éè]tat", "[éè]"), ("/w/[a-é]", "[a-é]"), ("/w/[a]{[ü],b}", "[ü]")]
     {
         let bad = Pattern::parse(pattern, &Variables::default()).unwrap_err();
@@ -131,7 +131,7 @@ fn a_class_of_letters_that_are_several_bytes_does_not_load() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_matched_by_its_bytes() {
+fn name_that_is_not_utf8_is_matched_by_its_bytes() {
     use std::os::unix::ffi::OsStrExt;
     let name = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     let globs = globs(Purpose::Forbid, &["/w/*.md", "/v/?x"]);
@@ -139,9 +139,9 @@ fn a_name_that_is_no_text_is_matched_by_its_bytes() {
     assert_eq!(line(&globs, name(b"/v/\xffx/y")), Some(2));
 }
 
-/// Each kind that is looked up in a table, so many times; and no more of the others than a judgement can bear.
+/// Covers many patterns of each kind, and the limit on patterns with wildcards in one folder.
 #[test]
-fn a_hundred_thousand_patterns_are_one_list() {
+fn list_of_100_000_patterns_is_searched() {
     let pattern = |n: usize| match n % 5 {
         0 => format!("/s{n}"),
         1 => format!("/o{n}/**"),
@@ -174,7 +174,7 @@ fn a_hundred_thousand_patterns_are_one_list() {
 }
 
 #[test]
-fn the_first_rule_in_the_file_is_named() {
+fn first_matching_rule_in_the_file_is_named() {
     let globs = globs(Purpose::Forbid, &["/a/b/**", "/a/**", "**/c"]);
     assert_eq!(line(&globs, "/a/b/c"), Some(1));
     assert_eq!(line(&globs, "/a/c"), Some(2));
@@ -183,7 +183,7 @@ fn the_first_rule_in_the_file_is_named() {
 }
 
 #[test]
-fn links_in_the_plain_part_are_followed() {
+fn links_in_the_literal_prefix_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     fs::create_dir_all(root.join("real/deep")).unwrap();
@@ -192,15 +192,15 @@ fn links_in_the_plain_part_are_followed() {
     symlink("loop", root.join("loop")).unwrap();
     let pattern = |name: &str| root.join(name).display().to_string();
     let globs = globs(Purpose::Forbid, &[&pattern("link/x"), &pattern("chain/**"), &pattern("loop/y")]);
-    assert_eq!(line(&globs, root.join("link/x")), Some(1), "as it is written");
-    assert_eq!(line(&globs, root.join("real/x")), Some(1), "as it leads");
+    assert_eq!(line(&globs, root.join("link/x")), Some(1), "as written");
+    assert_eq!(line(&globs, root.join("real/x")), Some(1), "with the link resolved");
     assert_eq!(line(&globs, root.join("real/deep/a")), Some(2));
-    assert_eq!(line(&globs, root.join("loop/y")), Some(3), "a loop leads nowhere and stands as written");
+    assert_eq!(line(&globs, root.join("loop/y")), Some(3), "a loop is kept as written");
     assert_eq!(line(&globs, root.join("real/y")), None);
 }
 
 #[test]
-fn a_link_may_go_up_and_stay_where_it_is() {
+fn relative_link_targets_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     fs::create_dir_all(root.join("a/b")).unwrap();
@@ -213,7 +213,7 @@ fn a_link_may_go_up_and_stay_where_it_is() {
 }
 
 #[test]
-fn what_is_listed_by_name_is_known_as_such() {
+fn literal_paths_and_whole_folders_are_listed() {
     let globs = globs(Purpose::Forbid, &["/w", "/v/**", "/u/*.md", "/t/**/x"]);
     assert_eq!(globs.outright(), [Path::new("/w"), Path::new("/v")]);
     assert_eq!(globs.whole_folders(), [Path::new("/v")]);

@@ -1,7 +1,8 @@
-//! Patterns as a tree of the parts between their slashes, so that a name is looked up part by part: what a judgement costs
-//! grows with the depth of a name and not with the number of patterns. A plain part is found in a table, `*` and `**` are
-//! edges of their own, a part that letters can tell (`*.md`) is compared, and only what is left (`[ab]?`) is matched by an
-//! expression.
+//! Trie of path patterns with one level per path component, so that the cost of a lookup grows with the depth
+//! of the name and not with the number of patterns.
+//!
+//! A literal component is found in a table, `*` and `**` are separate edges, a simple component (`*.md`) is
+//! compared byte by byte, and only the others (`[ab]?`) are matched by a regular expression.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,49 +14,51 @@ use regex::bytes::{RegexSet, RegexSetBuilder};
 use super::part::PlainPart;
 use crate::pattern::{BadPattern, is_wild};
 
-/// Expressions that are compiled together.
+/// Number of regular expressions that are compiled into one set.
 const TOGETHER: usize = 64;
-/// As many places as most names are at, at once.
+/// Initial capacity for the active nodes of a lookup, enough for most names.
 const USUAL_PLACES: usize = 16;
-/// Parts with wildcards of their own that one folder may have: each costs every judgement a little.
+/// Maximum number of components with wildcards per node, because each of them adds to the cost of every
+/// lookup.
 const MOST_WILD: usize = 10_000;
 
-/// One byte, as an expression of `globset` has it for a `?`; and one character, which is what a reader means.
+/// Expression for `?` as `globset` writes it, which matches one byte; and the replacement, which matches one
+/// character.
 const BYTE: &str = "[^/]";
 const CHARACTER: &str = "(?u:[^/])";
 
-/// A tree that is asked.
+/// Compiled trie of patterns.
 #[derive(Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
 }
 
-/// A tree under construction: nobody can ask it before its expressions are compiled.
+/// Builder of a trie. It has no lookup, because its regular expressions are not compiled yet.
 pub(crate) struct TreeBuilder {
     nodes: Vec<Sapling>,
 }
 
-/// A place in the tree: what all patterns that lead here have in common.
+/// Node of the trie, for a common prefix of patterns.
 #[derive(Debug, Default)]
 struct Node {
-    /// Behind plain parts.
+    /// Children for literal components.
     plain: Names,
-    /// Behind a `*`.
+    /// Child for `*`.
     any: Option<usize>,
-    /// Behind a `**` that more follows.
+    /// Child for a `**` that is not the last component.
     deep: Option<usize>,
-    /// Whether this is such a place: any part leads back to it.
+    /// True if this node is the child for a `**`: every component leads back to it.
     stays: bool,
-    /// Behind parts with other wildcards, those that are compared.
+    /// Children for simple components with wildcards.
     compared: Vec<(PlainPart, usize)>,
-    /// The expressions of the rest, and where each of them leads.
+    /// Regular expressions of the other components, and the child for each.
     sets: Vec<(RegexSet, Vec<usize>)>,
-    /// The first pattern that ends here, and the first that takes everything below.
+    /// First pattern that ends here, and first pattern that matches everything below.
     here: Option<usize>,
     below: Option<usize>,
 }
 
-/// A place that patterns are still added to.
+/// Node under construction.
 #[derive(Default)]
 struct Sapling {
     node: Node,
@@ -63,8 +66,9 @@ struct Sapling {
     wild: HashMap<String, usize>,
 }
 
-/// Plain parts and where each of them leads, in the order of their lengths: most are told apart by that alone. No part that
-/// a caller makes up is hashed.
+/// Literal components and their children, sorted by length, which is enough to distinguish most of them.
+///
+/// A lookup does not hash the components that a caller chose.
 #[derive(Debug, Default)]
 struct Names(Box<[(Box<[u8]>, usize)]>);
 
@@ -90,7 +94,7 @@ impl TreeBuilder {
         TreeBuilder { nodes: vec![Sapling::default()] }
     }
 
-    /// Adds a pattern by its text, with the number it is known by.
+    /// Adds a pattern under a number.
     pub(crate) fn add(&mut self, text: &str, number: usize) -> Result<(), BadPattern> {
         let glob = glob_builder(text).build();
         glob.map_err(|error| bad(&error.kind().to_string()))?;
@@ -114,10 +118,10 @@ impl TreeBuilder {
         }
     }
 
-    /// The place behind a part, made if there is none yet.
+    /// Returns the child for a component, and creates it if it does not exist.
     fn behind(&mut self, at: usize, part: &str) -> Result<usize, BadPattern> {
         let next = self.nodes.len();
-        let Some(from) = self.nodes.get_mut(at) else { return Err(bad("it leads nowhere")) };
+        let Some(from) = self.nodes.get_mut(at) else { return Err(bad("internal error: unknown node")) };
         let found = match part {
             "*" => *from.node.any.get_or_insert(next),
             "**" => *from.node.deep.get_or_insert(next),
@@ -134,7 +138,7 @@ impl TreeBuilder {
         Ok(found)
     }
 
-    /// Compiles what is left to compile.
+    /// Compiles the regular expressions and returns the trie.
     pub(crate) fn build(self) -> Result<Tree, BadPattern> {
         Ok(Tree { nodes: self.nodes.into_iter().map(Sapling::grow).collect::<Result<_, _>>()? })
     }
@@ -159,7 +163,7 @@ impl Sapling {
 }
 
 impl Node {
-    /// Adds where a part leads from here, as far as no expression has to say so.
+    /// Adds the children that a component leads to without a regular expression.
     fn go_on(&self, (at, part): (usize, &[u8]), next: &mut Vec<usize>) {
         let mut leads = |behind: Option<usize>| {
             if let Some(behind) = behind {
@@ -176,18 +180,18 @@ impl Node {
 }
 
 impl Tree {
-    /// One without patterns.
+    /// Returns a trie without patterns.
     pub(super) fn empty() -> Self {
         Tree { nodes: Vec::new() }
     }
 
-    /// How many of its parts only an expression can match.
+    /// Returns the number of sets of regular expressions.
     #[cfg(test)]
     pub(crate) fn expressions(&self) -> usize {
         self.nodes.iter().map(|node| node.sets.len()).sum()
     }
 
-    /// The smallest number of the patterns that match a name.
+    /// Returns the smallest number among the patterns that match a name.
     pub(crate) fn first(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
         let mut take = |number: Option<usize>| {
@@ -195,7 +199,8 @@ impl Tree {
                 found = Some(found.map_or(number, |found| found.min(number)));
             }
         };
-        // Two lists that change places, so that a judgement, which looks names up in many trees, asks for memory twice.
+        // Two lists that are swapped, so that a lookup allocates only twice: a judgement looks names up in
+        // many tries.
         let (mut places, mut next) = (Vec::with_capacity(USUAL_PLACES), Vec::with_capacity(USUAL_PLACES));
         places.push(0);
         self.go_deeper(&mut places);
@@ -226,7 +231,8 @@ impl Tree {
         places.iter().filter_map(|at| self.nodes.get(*at).map(|node| (*at, node)))
     }
 
-    /// Adds to the places those behind a `**`, which may be no part at all. Each of them once.
+    /// Adds the children for `**` of the active nodes, because `**` may match no component. Removes
+    /// duplicates.
     fn go_deeper(&self, places: &mut Vec<usize>) {
         let mut looked = 0;
         while let Some(at) = places.get(looked).copied() {
@@ -242,7 +248,7 @@ impl Tree {
     }
 }
 
-/// `{,.bak}` is also nothing: whoever writes it means the name without as well.
+/// Returns a builder that accepts empty alternatives, so that `key{,.bak}` also matches `key`.
 fn glob_builder(text: &str) -> GlobBuilder<'_> {
     let mut builder = GlobBuilder::new(text);
     builder.literal_separator(true).empty_alternates(true);
@@ -256,13 +262,13 @@ fn expressions(parts: &[(String, usize)]) -> Result<RegexSet, BadPattern> {
     set.map_err(|error| bad(&error.to_string()))
 }
 
-/// The expression of a part with a character for each `?`. What a `*` stands for may stay bytes.
+/// Returns the regular expression of a component with `?` as one character. `*` may still match bytes.
 fn of_characters(glob: &Glob) -> String {
     let wide = glob.regex().replace(BYTE, CHARACTER);
     wide.replace(&format!("{CHARACTER}*"), &format!("{BYTE}*"))
 }
 
-/// A part of a name in characters: of bytes that are none, each counts as one.
+/// Replaces each byte of a component that is not valid UTF-8 by one replacement character.
 fn characters(part: &[u8]) -> Cow<'_, [u8]> {
     if str::from_utf8(part).is_ok() {
         return Cow::Borrowed(part);
@@ -276,14 +282,12 @@ fn characters(part: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn bad(why: &str) -> BadPattern {
-    BadPattern { message: format!("the pattern cannot be read: {why}"), suggestion: None }
+    BadPattern { message: format!("the pattern is not valid: {why}"), suggestion: None }
 }
 
 fn too_many() -> BadPattern {
     BadPattern {
-        message: format!(
-            "a list has more than {MOST_WILD} patterns with wildcards within a name in one folder"
-        ),
-        suggestion: Some("forbid or allow the folder, or name what is in it plainly".to_owned()),
+        message: format!("a list has more than {MOST_WILD} patterns with wildcards in names of one folder"),
+        suggestion: Some("list the whole folder, or list its files without wildcards".to_owned()),
     }
 }

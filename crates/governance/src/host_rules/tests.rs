@@ -1,6 +1,6 @@
-//! Addresses against lists, in a word: `allowed`, or why not.
+//! URLs checked against lists. The expected result is `allowed` or the detail word of the denial.
 
-use document::Document;
+use strict_yaml::Document;
 
 use super::*;
 use crate::safety_file::SafetyFile;
@@ -33,7 +33,7 @@ fn check(outbound: &Outbound, expect: &str, urls: &[&str]) {
 }
 
 #[test]
-fn patterns_are_names_that_hosts_can_have() {
+fn only_valid_host_names_are_patterns() {
     let label = |length: usize| "a".repeat(length);
     let long = |last: usize| format!("{0}.{0}.{0}.{1}", label(63), label(last));
     for good in ["*", "a", "a-b.org", "*.a.org", &label(63), &long(61)] {
@@ -47,7 +47,7 @@ fn patterns_are_names_that_hosts_can_have() {
 }
 
 #[test]
-fn patterns_that_have_a_host_in_common_meet() {
+fn patterns_with_a_common_host_overlap() {
     let read = |text: &str| HostPattern::read(text).unwrap();
     for (a, b, expect) in [
         ("*", "a.org", true),
@@ -69,7 +69,7 @@ fn patterns_that_have_a_host_in_common_meet() {
 }
 
 #[test]
-fn what_is_quoted_of_an_address_has_no_secrets() {
+fn quoted_url_has_no_credentials() {
     for (text, expect) in [
         ("https://a.org/x?token=1#y", "https://a.org/x"),
         ("ftp://ada:secret@a.org/x", "ftp://…@a.org/x"),
@@ -83,7 +83,7 @@ fn what_is_quoted_of_an_address_has_no_secrets() {
 const OPEN: &str = "  allowed_domains: [\"*\"]\n  blocked_domains: [\"*.onion\", evil.example]\n";
 
 #[test]
-fn t143_names_are_compared_label_by_label() {
+fn names_are_compared_label_by_label() {
     let github = outbound(OPEN, Some(&["github.com", "*.example.org"]));
     let good =
         ["https://github.com/x", "https://GitHub.com", "https://github.com.", "http://github.com:8080/"];
@@ -114,7 +114,7 @@ fn t143_names_are_compared_label_by_label() {
 }
 
 #[test]
-fn what_is_blocked_is_blocked_with_everything_below() {
+fn blocked_host_includes_everything_below_it() {
     let open = outbound(OPEN, None);
     check(&open, "allowed", &["https://example.org", "https://1.1.1.1", "https://[2606:4700::1111]/"]);
     let blocked = [
@@ -131,7 +131,7 @@ fn what_is_blocked_is_blocked_with_everything_below() {
 }
 
 #[test]
-fn t138_t139_private_addresses_are_closed_in_every_spelling() {
+fn private_addresses_are_denied_in_every_notation() {
     let spellings = [
         "http://127.0.0.1",
         "http://2130706433",
@@ -189,8 +189,11 @@ fn t138_t139_private_addresses_are_closed_in_every_spelling() {
         let named = outbound(gateway, Some(&["169.254.169.254", "*"]));
         check(&named, "private_address", &closed);
         for text in closed {
-            assert!(named.admit_service(&Target::of_url(text)).is_err(), "the settings open it not: {text}");
-            assert!(named.admit_server(&Target::of_url(text)).is_err(), "nor a manifest: {text}");
+            assert!(
+                named.admit_service(&Target::of_url(text)).is_err(),
+                "the settings cannot allow it: {text}"
+            );
+            assert!(named.admit_server(&Target::of_url(text)).is_err(), "a manifest cannot allow it: {text}");
         }
     }
     check(
@@ -206,7 +209,7 @@ fn t138_t139_private_addresses_are_closed_in_every_spelling() {
 }
 
 #[test]
-fn other_schemes_and_no_list_lead_nowhere() {
+fn other_schemes_and_missing_lists_are_denied() {
     let open = outbound(OPEN, None);
     check(
         &open,

@@ -1,7 +1,8 @@
-//! The judge on real files and real policy folders.
+//! Tests of the judge on real files and real policy folders.
 
 mod call;
 mod cases;
+mod common_paths;
 mod differential;
 mod explanation;
 pub(crate) mod machine;

@@ -1,15 +1,17 @@
-//! What is forbidden to one tool and open to another that comes to the same: a file nobody may read, in the hands of a tool
-//! that edits it or of a program that prints it; a file nobody may write, open to one that removes it.
+//! Finds paths that are forbidden to one tool but open to another with the same effect: a file that
+//! `read_file` may not read but another tool or a program can show, or one that `write_file` may not write
+//! but another tool can remove.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use document::DocumentError;
+use strict_yaml::DocumentError;
 use tool::{Mode, ToolDefinition};
 
 use super::Findings;
 use super::wider::Wider;
-use crate::glob::Purpose;
+use crate::common_paths::{self, COMMON};
+use crate::glob::{PathGlobs, Purpose, Written};
 use crate::name::Name;
 use crate::pattern::Pattern;
 use crate::policy::Policy;
@@ -18,16 +20,17 @@ use crate::standing::Standing;
 use crate::tool_rules::ToolRules;
 use crate::trail::{Notes, Trail};
 
-/// The tool whose forbidden paths say what nobody is to see.
+/// Tool whose forbidden paths must not be readable by any tool.
 const READER: &str = "read_file";
-/// The tool whose forbidden paths say what nobody is to change.
+/// Tool whose forbidden paths must not be changed by any tool.
 const WRITER: &str = "write_file";
-/// Tools with paths that show names and no contents.
+/// Tools that take paths and show names only, never contents.
 const SHOW_NAMES_ALONE: &[&str] = &["list_directory"];
 
 impl Policy {
-    /// Every path that is forbidden to the tool that reads or writes files, and not to another that shows or changes them.
-    /// Only what can be reached counts: what a tool's own list names, or else the workspaces.
+    /// Returns every path that is forbidden to all tools, or to the tool that reads or writes files, but not to
+    /// another tool that shows or changes them. Only reachable paths count: those in the tool's own list, or
+    /// else the workspaces.
     pub fn lint_between<'a>(
         &self,
         definitions: impl IntoIterator<Item = &'a ToolDefinition>,
@@ -36,38 +39,62 @@ impl Policy {
         let tools: Vec<Standing<'_>> = definitions.into_iter().map(|tool| Standing::of(self, tool)).collect();
         let mut findings = Findings { policy: self, found: Vec::new() };
         let shows = |tool: &ToolDefinition| !SHOW_NAMES_ALONE.contains(&tool.name().as_str());
-        findings.open_elsewhere((READER, "read"), &tools, workspaces, shows);
-        findings.open_elsewhere((WRITER, "change"), &tools, workspaces, changes);
+        let common = self.common.globs();
+        let list_of = |name: &str| {
+            let found = tools.iter().find(|tool| tool.definition.name().as_str() == name);
+            found.map_or(common, Standing::forbidden_paths)
+        };
+        let read = common_paths::own_part(list_of(READER)).iter().chain(common.written());
+        findings.open_elsewhere("read", read, &tools, workspaces, shows);
+        let written = common_paths::own_part(list_of(WRITER)).iter();
+        findings.open_elsewhere("change", written, &tools, workspaces, changes);
         findings.found.sort_by_key(|found| found.line);
         findings.found
     }
 }
 
 impl Findings<'_> {
-    fn open_elsewhere(
+    fn open_elsewhere<'w>(
         &mut self,
-        (name, verb): (&str, &str),
+        verb: &str,
+        forbidden: impl Iterator<Item = &'w Written>,
         tools: &[Standing<'_>],
         workspaces: &Workspaces,
         comes_to_the_same: impl Fn(&ToolDefinition) -> bool,
     ) {
-        let is_it = |tool: &&Standing<'_>| tool.definition.name().as_str() == name;
-        let Some(rules) = tools.iter().find(is_it).and_then(|tool| tool.rules) else { return };
         let others = tools.iter().filter(|tool| {
             let takes_paths = !tool.definition.path_arguments().is_empty();
-            takes_paths && !is_it(tool) && comes_to_the_same(tool.definition) && runs_somewhere(tool)
+            // A sandboxed program opens what it wants of the folders it is granted.
+            let opens_files = takes_paths || tool.definition.requires_sandbox();
+            opens_files && comes_to_the_same(tool.definition) && runs_somewhere(tool)
         });
         let others: Vec<Other<'_, '_>> = others.map(Other::of).collect();
-        for forbidden in rules.forbidden_paths.written() {
+        for forbidden in forbidden {
             let open = others.iter().filter(|other| other.may_reach(&forbidden.pattern, workspaces));
             let open: BTreeSet<&str> = open.map(|other| other.tool.definition.name().as_str()).collect();
             if open.is_empty() {
                 continue;
             }
-            let names = open.into_iter().collect::<Vec<_>>().join(", ");
-            let message = format!("`{}` is forbidden here, and may still be open to {names}", forbidden.text);
-            let fix = format!("if nobody is to {verb} it, write it in `forbidden_paths` of {names} too");
+            let names = open.iter().copied().collect::<Vec<_>>().join(", ");
+            let placed = open.iter().map(|tool| self.with_line(tool)).collect::<Vec<_>>().join(", ");
+            let message =
+                format!("`{}` is forbidden here, but may still be open to {placed}", forbidden.text);
+            let fix = match &*forbidden.rule.id {
+                COMMON => {
+                    format!("if no tool may {verb} it, remove it from `forbidden_paths_except` of {names}")
+                }
+                _ => format!("if no tool may {verb} it, add it to `forbidden_paths` of {names} too"),
+            };
             self.add(&forbidden.rule, &message, &fix);
+        }
+    }
+
+    /// A tool, with the line of its entry if it has one.
+    fn with_line(&self, tool: &str) -> String {
+        let mut entries = self.policy.files().tools.tools.iter();
+        match entries.find(|(key, _)| key.eq_ignore_ascii_case(tool)) {
+            Some((key, _)) => format!("{tool} (line {})", key.line),
+            None => tool.to_owned(),
         }
     }
 }
@@ -81,21 +108,22 @@ fn runs_somewhere(tool: &Standing<'_>) -> bool {
     Mode::ALL.into_iter().any(|mode| tool.admit_without_rates(mode, &mut Notes::on(&mut trail)).is_ok())
 }
 
-/// Another tool, with what it is forbidden.
+/// Another tool, with an index of its forbidden paths.
 struct Other<'t, 'p> {
     tool: &'t Standing<'p>,
     rules: Option<&'t ToolRules>,
+    forbidden: &'t PathGlobs,
     forbidding: Wider<'t>,
 }
 
 impl<'t, 'p> Other<'t, 'p> {
     fn of(tool: &'t Standing<'p>) -> Self {
         let rules = tool.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules));
-        let forbidden = rules.map_or(&[][..], |rules| rules.forbidden_paths.written());
-        Other { tool, rules, forbidding: Wider::of(forbidden, Purpose::Forbid) }
+        let forbidden = rules.map_or(tool.forbidden_paths(), |rules| &rules.forbidden_paths);
+        Other { tool, rules, forbidden, forbidding: Wider::of(forbidden.written(), Purpose::Forbid) }
     }
 
-    /// Whether it may come to something of what a pattern names.
+    /// Returns true if the tool may reach a path that the pattern matches.
     fn may_reach(&self, pattern: &Pattern, workspaces: &Workspaces) -> bool {
         let reaches = |folder: &Path| {
             let plain = pattern.literal_part().0;
@@ -112,10 +140,8 @@ impl<'t, 'p> Other<'t, 'p> {
 
     fn forbids(&self, pattern: &Pattern) -> bool {
         let example = Name::canonical(&pattern.example());
-        let matches = |rules: &ToolRules| {
-            example.as_ref().is_some_and(|name| rules.forbidden_paths.first_match(name).is_some())
-        };
-        self.rules.is_some_and(matches) || self.forbidding.covering(pattern).next().is_some()
+        let is_matched = example.as_ref().is_some_and(|name| self.forbidden.first_match(name).is_some());
+        is_matched || self.forbidding.covering(pattern).next().is_some()
     }
 }
 
@@ -125,7 +151,7 @@ mod tests {
     use crate::judge_tests::{definition, machine};
     use crate::situation::{Workspace, WorkspaceAccess};
 
-    /// The findings as line and the tools that it is open to.
+    /// Checks the findings as line and names of the tools that can still reach the path.
     #[track_caller]
     fn check(first: &str, tools: &str, expect: &[(u64, &str)]) {
         let policy = machine(tools).policy();
@@ -138,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_read_is_open_to_nobody() {
+    fn unreadable_paths_open_to_other_tools_are_found() {
         let reader = "tools:\n  read_file:\n    forbidden_paths:\n      - \"**/.env\"\n      - /w/keys\n      - /elsewhere/x\n";
         let check = |more: &[&str], expect: &[(u64, &str)]| {
             check("read_file", &[&[reader], more].concat().concat(), expect);
@@ -147,16 +173,24 @@ mod tests {
         let many = "  read_many: {forbidden_paths: [\"**/.env*\", /w/keys/**]}\n";
         check(&[many], &[(4, "copy_file"), (5, "copy_file")]);
         check(&[many, "  copy_file: {forbidden_paths: [\"**/.env*\", /w]}\n"], &[]);
-        // What runs nowhere or is kept apart by its own list is not open.
+        // A tool that runs in no mode, or whose own list excludes the path, cannot reach it.
         let nowhere = "  copy_file: {forbidden_in_modes: [NORMAL, ALERT, DEGRADED, LOCKDOWN, RECOVERY]}\n";
         check(&[many, nowhere], &[]);
-        check(&[many, "  copy_file: {allowed_paths: [/elsewhere/y]}\n"], &[(4, "copy_file")]);
+        check(&[many, "  copy_file: {allowed_paths: [/elsewhere/y]}\n"], &[(4, "copy_file (line 8)")]);
         let elsewhere = "  copy_file: {allowed_paths: [/elsewhere/**]}\n";
-        check(&[many, elsewhere], &[(4, "copy_file"), (6, "copy_file")]);
+        check(&[many, elsewhere], &[(4, "copy_file (line 8)"), (6, "copy_file (line 8)")]);
     }
 
     #[test]
-    fn what_nobody_may_write_is_removed_by_nobody_and_may_be_read() {
+    fn a_tool_excepted_from_the_list_for_all_is_named() {
+        let list = "forbidden_paths: [\"**/.env\", /w/keys]\n";
+        check("read_file", &["tools: {}\n", list].concat(), &[]);
+        let tools = "tools:\n  copy_file: {forbidden_paths_except: [/w/keys]}\n  read_file: {forbidden_paths_except: [\"**/.env\"]}\n";
+        check("read_file", &[tools, list].concat(), &[(4, "read_file (line 3)"), (4, "copy_file (line 2)")]);
+    }
+
+    #[test]
+    fn unwritable_paths_open_to_changes_are_found() {
         let writer = "tools:\n  write_file:\n    forbidden_paths: [/w/fixed]\n";
         check("write_file", writer, &[(3, "copy_file")]);
         check("write_file", &[writer, "  copy_file: {forbidden_paths: [/w]}\n"].concat(), &[]);

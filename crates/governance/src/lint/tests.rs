@@ -1,10 +1,10 @@
-//! What a policy says and probably does not mean, by line.
+//! Lint findings, by line.
 
 use std::fs;
 
 use crate::judge_tests::{definition, machine};
 
-/// The findings as `file line message`, without what is quoted around them.
+/// Checks the findings as line and a part of the message.
 #[track_caller]
 fn check(tools: &str, modes: Option<&str>, safety: Option<&str>, expect: &[(u64, &str)]) {
     let machine = machine(tools);
@@ -26,7 +26,7 @@ fn check(tools: &str, modes: Option<&str>, safety: Option<&str>, expect: &[(u64,
 }
 
 #[test]
-fn paths_that_never_match_or_change_nothing() {
+fn redundant_and_unmatchable_paths_are_found() {
     let tools = "tools:
   read_file:
     allowed_paths:
@@ -59,7 +59,7 @@ fn paths_that_never_match_or_change_nothing() {
 }
 
 #[test]
-fn modes_commands_and_hosts_too() {
+fn redundant_modes_commands_and_hosts_are_found() {
     let tools = "tools:
   write_file:
     allowed_in_modes: [NORMAL, ALERT, RECOVERY, DEGRADED]
@@ -109,7 +109,7 @@ fn modes_commands_and_hosts_too() {
 }
 
 #[test]
-fn the_shipped_policy_is_clean() {
+fn shipped_policy_has_no_findings() {
     let around = crate::Surroundings {
         variables: crate::Variables::with_home("/home/anna".as_ref()),
         protected: crate::Protected::default(),
@@ -120,9 +120,9 @@ fn the_shipped_policy_is_clean() {
     assert_eq!(policy.lint(&definitions), []);
 }
 
-/// Squared, this would take hours.
+/// A comparison of every pair would take hours.
 #[test]
-fn a_long_list_is_looked_through_once() {
+fn long_lists_are_linted_in_linear_time() {
     let list: Vec<String> = (0..20_000).map(|n| format!("/srv/{n}/**")).collect();
     let tools = format!("tools:\n  read_file:\n    forbidden_paths: [{}, /srv/7/x]\n", list.join(", "));
     check(&tools, None, None, &[(3, "`/srv/7/x` changes nothing: line 3 covers it")]);

@@ -1,12 +1,12 @@
-//! Which pattern of a list covers another, found by the texts that could: a long list is looked through once, not once for
-//! each of its patterns.
+//! Index of the patterns of a list by text, to find the patterns that cover another one. It avoids comparing
+//! every pair in a long list.
 
 use std::collections::HashMap;
 
 use crate::glob::{Purpose, Written};
 use crate::pattern::Pattern;
 
-/// The patterns of a list by their texts.
+/// Patterns of a list, indexed by their texts.
 pub(super) struct Wider<'w> {
     list: &'w [Written],
     purpose: Purpose,
@@ -22,7 +22,7 @@ impl<'w> Wider<'w> {
         Wider { list, purpose, by_text }
     }
 
-    /// The patterns that cover this one, with their places, in the order of the list.
+    /// Returns the patterns that cover `narrow`, with their positions, in list order.
     pub(super) fn covering(&self, narrow: &Pattern) -> impl Iterator<Item = (usize, &'w Written)> {
         let mut places: Vec<usize> = texts(&narrow.to_string())
             .iter()
@@ -41,8 +41,8 @@ impl<'w> Wider<'w> {
     }
 }
 
-/// Every text that a pattern which covers this one can have: its own, that of a folder above it, one of its names anywhere, or
-/// everything.
+/// Returns every text that a covering pattern can have: its own text, a folder above it, one of its name
+/// parts anywhere, or a pattern that matches everything.
 fn texts(narrow: &str) -> Vec<String> {
     let mut texts: Vec<String> = ["/", "/**", "/**/*", "/**/**"].map(str::to_owned).into();
     let ends = narrow.match_indices('/').map(|(at, _)| at).skip(1).chain([narrow.len()]);

@@ -1,4 +1,4 @@
-//! Loading: what loads, what does not, and where the report points.
+//! Loading of policy files: valid files, invalid files, and the locations in the report.
 
 mod schemas;
 
@@ -40,7 +40,7 @@ fn load_one(file: &str, text: &str) -> Result<Policy, PolicyError> {
     load(pick("modes.yaml", MODES_TEXT), pick("tools.yaml", TOOLS_TEXT), &safety)
 }
 
-/// The file does not load, and the report says this, there.
+/// Checks that the file does not load, and the location, message and suggestion of the report.
 #[track_caller]
 fn check(file: &str, text: &str, place: (u64, u64), message: &str, help: &str) {
     let error = load_one(file, text).map(|_| ()).expect_err(text);
@@ -52,7 +52,7 @@ fn check(file: &str, text: &str, place: (u64, u64), message: &str, help: &str) {
 }
 
 #[test]
-fn the_shipped_files_load_without_a_word() {
+fn shipped_files_load_without_warnings() {
     let policy = Policy::embedded(&around()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(policy.warnings(), []);
     assert_eq!(policy.hash().len(), 64);
@@ -65,7 +65,7 @@ fn the_shipped_files_load_without_a_word() {
 }
 
 #[test]
-fn the_documents_snippets_load_as_they_stand() {
+fn documented_snippets_load_unchanged() {
     let seed = r#"tools:
   write_file:
     category: "system_write"
@@ -95,7 +95,7 @@ fn the_documents_snippets_load_as_they_stand() {
 }
 
 #[test]
-fn no_safeguard_is_left_out_by_leaving_out_its_section() {
+fn missing_safety_sections_are_reported() {
     let missing = |text: &str| match load(MODES_TEXT, TOOLS_TEXT, text) {
         Ok(_) => Vec::new(),
         Err(error) => error.problems().iter().map(ToString::to_string).collect(),
@@ -116,11 +116,11 @@ fn no_safeguard_is_left_out_by_leaving_out_its_section() {
 }
 
 #[test]
-fn t025_t026_t027_strict_yaml_is_strict_here_too() {
+fn policy_files_are_strict_yaml() {
     check("tools.yaml", "", (1, 1), "the file is empty", "");
     check("safety.yaml", "# nothing\n", (1, 1), "the file is empty", "");
     check("modes.yaml", "modes:\n", (1, 6), "`modes` has no value", "");
-    check("tools.yaml", "tools:\n  a: {}\n  b: {}\n  a: {}\n", (4, 3), "`a` stands twice", "");
+    check("tools.yaml", "tools:\n  a: {}\n  b: {}\n  a: {}\n", (4, 3), "`a` occurs twice", "");
     check("tools.yaml", "tools: {}\n---\ntools: {}\n", (2, 1), "second document", "");
     check("tools.yaml", "tools: !!map {}\n", (1, 8), "tags", "");
     check("tools.yaml", "a: &a [x]\ntools: *a\n", (1, 7), "anchors", "");
@@ -165,7 +165,7 @@ fn t025_t026_t027_strict_yaml_is_strict_here_too() {
 }
 
 #[test]
-fn unknown_words_are_placed_and_explained() {
+fn unknown_words_are_located_and_explained() {
     check(
         "tools.yaml",
         "tools:\n  a:\n    allowed_in_modes: [NORMAL, NORMALL]\n",
@@ -198,7 +198,7 @@ fn unknown_words_are_placed_and_explained() {
     );
     check("tools.yaml", "tool_categories: {Bad-Name: {}}\ntools: {}\n", (1, 19), "not a category name", "");
     check("tools.yaml", "tools:\n  \"bad name\": {}\n", (2, 3), "not a tool name", "");
-    check("tools.yaml", "tools:\n  read_file: {}\n  Read_File: {}\n", (3, 3), "stated twice", "merge");
+    check("tools.yaml", "tools:\n  read_file: {}\n  Read_File: {}\n", (3, 3), "defined twice", "merge");
     check(
         "tools.yaml",
         "tools:\n  a: {examples: [{arguments: {}, mode: NORMA, expect: deny}]}\n",
@@ -210,7 +210,7 @@ fn unknown_words_are_placed_and_explained() {
 }
 
 #[test]
-fn bad_patterns_are_placed_and_explained() {
+fn bad_patterns_are_located_and_explained() {
     let bad = |pattern: &str, message: &str, help: &str| {
         for key in ["allowed_paths", "forbidden_paths", "unattended_paths"] {
             let text = format!("tools:\n  a:\n    {key}:\n      - \"{pattern}\"\n");
@@ -228,7 +228,7 @@ fn bad_patterns_are_placed_and_explained() {
     bad("/a//b", "empty part", "");
     bad("/a/b**", "has `**` beside other characters", "`*` is any part");
     bad("/a/{b/c,d}", "spans a `/`", "one pattern for each");
-    bad("/a/[b", "the pattern cannot be read", "");
+    bad("/a/[b", "the pattern is not valid", "");
     bad("", "a pattern is empty", "remove");
     bad(" ", "a pattern is empty", "remove");
 }
@@ -239,7 +239,7 @@ fn contradictions_do_not_load() {
         "tools.yaml",
         "tools:\n  a: {allowed_in_modes: [ALERT, ALERT]}\n",
         (2, 33),
-        "`ALERT` stands twice",
+        "`ALERT` appears twice",
         "",
     );
     check("tools.yaml", "tools:\n  a: {timeout_seconds: 0}\n", (2, 24), "must be between 1 and 86400", "");
@@ -315,9 +315,9 @@ fn transitions_follow_the_edges() {
     bad("NORMAL_to_RECOVERY", "no rule may lead from NORMAL to RECOVERY");
     bad("NORMAL_to_LOCKDOWN", "no rule may lead");
     bad("NORMAL_to_NORMAL", "no rule may lead");
-    bad("NORMAL", "names no two modes");
+    bad("NORMAL", "does not name two modes");
     bad("NORMAL_to_HIGH", "unknown mode `HIGH`");
-    bad("LOCKDOWN_to_RECOVERY", "leaving LOCKDOWN needs a human");
+    bad("LOCKDOWN_to_RECOVERY", "leaving LOCKDOWN requires human approval");
     load_one("modes.yaml", &rule("LOCKDOWN_to_RECOVERY", ", requires_human_approval: true")).unwrap();
     load_one("modes.yaml", &rule("NORMAL_to_ALERT", ", logic: all")).unwrap();
     let negative = rule("NORMAL_to_ALERT", "").replace("value: 5", "value: -5");
@@ -344,7 +344,7 @@ fn all_problems_are_reported_at_once() {
 }
 
 #[test]
-fn t028_the_folder_must_be_whole_and_ours() {
+fn policy_folder_must_be_complete_and_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Policy::load(&folder.path().join("none"), &around()).unwrap_err();
     assert!(missing.to_string().contains("is not a folder of policy files"), "{missing}");
@@ -361,14 +361,15 @@ fn t028_the_folder_must_be_whole_and_ours() {
 }
 
 #[test]
-fn what_is_allowed_but_hardly_meant_is_said() {
+fn probable_mistakes_are_warned_about() {
     let warnings = |tools: &str| {
         let policy = load_one("tools.yaml", tools).unwrap();
         policy.warnings().iter().map(|w| format!("{} {}", w.line, w.message)).collect::<Vec<_>>().join("\n")
     };
     for all in ["/**", "**", "/", "/**/*"] {
         let list = format!("tools:\n  a:\n    allowed_paths: [\"$HOME/x\", \"{all}\"]\n");
-        // T041: a slip does not load, and what is meant is still said aloud at each start.
+        // A pattern that allows everything does not load by mistake; a deliberate one is still warned about
+        // at each start.
         check("tools.yaml", &list, (3, 32), "would allow every path", "allow_every_path: true");
         let text = warnings(&format!("{list}    allow_every_path: true\n"));
         assert!(text.contains("3 ") && text.contains("allows every path"), "{all}: {text}");
@@ -379,7 +380,7 @@ fn what_is_allowed_but_hardly_meant_is_said() {
 }
 
 #[test]
-fn names_are_compared_with_the_tools_there_are() {
+fn tool_names_are_checked_against_the_registry() {
     let tool = |name: &str, alias: &str| {
         let mut spec = ToolSpec::new(name, "d", Category::READ_ONLY, RiskLevel::Low);
         spec.aliases = vec![alias.to_owned()];
@@ -410,17 +411,17 @@ fn names_are_compared_with_the_tools_there_are() {
     bad(
         load_one("tools.yaml", "tools:\n  view: {}\n").unwrap(),
         2,
-        "another name of `read_file`",
+        "an alias of `read_file`",
         "write `read_file`",
     );
     let modes = "modes:\n  NORMAL:\n    require_approval_for: [read_file, all_action]\n";
-    bad(load_one("modes.yaml", modes).unwrap(), 3, "`all_action` is no word", "`all_actions`");
+    bad(load_one("modes.yaml", modes).unwrap(), 3, "`all_action` is not a keyword", "`all_actions`");
     let modes = "modes: {NORMAL: {require_approval_for: [everything]}}\n";
-    bad(load_one("modes.yaml", modes).unwrap(), 1, "`everything` is no word", "all_actions");
+    bad(load_one("modes.yaml", modes).unwrap(), 1, "`everything` is not a keyword", "all_actions");
 }
 
 #[test]
-fn the_hash_follows_the_files() {
+fn policy_hash_depends_on_every_file() {
     let hash = |tools: &str, safety: &str| load(MODES_TEXT, tools, safety).unwrap().hash().to_owned();
     assert_eq!(hash(TOOLS_TEXT, SAFETY_TEXT), hash(TOOLS_TEXT, SAFETY_TEXT));
     assert_ne!(hash(TOOLS_TEXT, SAFETY_TEXT), hash("tools: {} # x\n", SAFETY_TEXT));
@@ -432,7 +433,7 @@ fn the_hash_follows_the_files() {
 }
 
 #[test]
-fn a_policy_that_breaks_its_own_example_does_not_load() {
+fn policy_that_breaks_its_own_example_does_not_load() {
     let example = |path: &str, mode: &str, expect: &str| {
         let tools = format!(
             "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [~/.ssh]\n    examples:\n      - {{arguments: {{path: \"{path}\"}}, mode: {mode}, expect: {expect}}}\n"
@@ -462,7 +463,7 @@ fn a_policy_that_breaks_its_own_example_does_not_load() {
         "tools:\n  read_file:\n    examples:\n      - {arguments: {path: 7}, mode: NORMAL, expect: deny}\n";
     let policy = load("modes: {NORMAL: {}}\n", wrong, SAFETY_TEXT).unwrap();
     let error = policy.check_tools([&crate::judge_tests::definition("read_file")]).unwrap_err();
-    assert!(error.to_string().contains("is no call of `read_file`"), "{error}");
+    assert!(error.to_string().contains("is not a valid call of `read_file`"), "{error}");
     let unknown =
         "tools:\n  a:\n    examples:\n      - {arguments: {path: $NO/x}, mode: NORMAL, expect: deny}\n";
     check("tools.yaml", unknown, (4, 9), "unknown variable `$NO`", "");

@@ -1,4 +1,4 @@
-//! Whether a tool may run at all: by its mode, its category and what can be enforced of its rules.
+//! Checks whether a tool may run at all: by mode, by category, and by whether its rules can be enforced.
 
 use tool::{Mode, Outward, RefusalCode, RuleRef};
 
@@ -9,28 +9,30 @@ use crate::tools_file::Isolation;
 use crate::trail::{Notes, Trail};
 
 impl<'a> Standing<'a> {
-    /// Mode, category, what cannot be enforced, rates: all that needs no path. The rules passed are noted.
+    /// Checks everything that needs no path: mode, category, enforceability and rates. Records the rules that
+    /// passed.
     pub(crate) fn admit(&self, situation: &Situation<'_>, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         self.admit_without_rates(situation.mode, notes)?;
         let rates = self.rates(situation.mode);
         rates.check(situation.counts, notes)
     }
 
-    /// The same without what depends on how much has run.
+    /// Like `admit`, without the rate limits.
     pub(crate) fn admit_without_rates(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         self.admit_mode(mode, notes)?;
         self.admit_category(mode, notes)?;
         self.admit_enforceable(notes)
     }
 
-    /// Whether neither the tool's modes nor the mode's categories are against it.
+    /// Returns true if the modes of the tool and the categories of the mode allow it.
     pub(crate) fn may_run_in(&self, mode: Mode) -> bool {
         let mut trail = Trail::off();
         let mut notes = Notes::on(&mut trail);
         self.admit_mode(mode, &mut notes).is_ok() && self.admit_category(mode, &mut notes).is_ok()
     }
 
-    /// Forbidden beats approval beats allowed; a mode in no list is denied.
+    /// Checks the mode: forbidden overrides approval, and approval overrides allowed; a mode in no list is
+    /// denied.
     fn admit_mode(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let asked = || mode.to_string();
         let mut find = |list: &'a [(Mode, RuleRef)]| {
@@ -75,9 +77,13 @@ impl<'a> Standing<'a> {
             .map(Mode::as_str)
             .collect();
         let hint = match elsewhere.as_slice() {
-            [] => format!("no mode lets `{}` run; {} decides", self.definition.name(), place(rule)),
+            [] => format!("no mode allows `{}` (see {})", self.definition.name(), place(rule)),
             modes => {
-                format!("it runs in {}; {} decides, and a human sets the mode", modes.join(", "), place(rule))
+                format!(
+                    "it is allowed in {} (see {}); the operator sets the mode",
+                    modes.join(", "),
+                    place(rule)
+                )
             }
         };
         let reason = format!("Tool not allowed in {mode} mode");
@@ -119,7 +125,7 @@ impl<'a> Standing<'a> {
         }
         let names: Vec<&str> = rules.categories.iter().map(|(category, _)| category.as_str()).collect();
         let hint = format!(
-            "`{}` is of category {}; {} lets only {} run",
+            "`{}` has category {}; {} allows only {}",
             self.definition.name(),
             self.category,
             place(first),
@@ -129,7 +135,7 @@ impl<'a> Standing<'a> {
         Err(Grounds::new(RefusalCode::ModeDenied, "category", &reason, hint, first))
     }
 
-    /// A rule that nothing enforces yet denies: a call must never run past a limit somebody wrote down.
+    /// Denies a call whose rules cannot be enforced: a call must never run past a written limit.
     fn admit_enforceable(&self, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let asked = self.rules.and_then(|rules| rules.sandbox.clone());
         match (asked, self.definition.requires_sandbox()) {
@@ -141,19 +147,20 @@ impl<'a> Standing<'a> {
         self.admit_judgeable()
     }
 
-    /// Only a tool that starts its work in a process of its own can have walls around it.
+    /// Denies a tool that runs inside the daemon: only a tool that starts a process of its own can be
+    /// sandboxed.
     fn not_confinable(&self, rule: &RuleRef) -> Grounds {
         let name = self.definition.name();
         let hint = format!(
-            "{} asks for it, and `{name}` works inside Sinew, where no walls can stand; its paths are held by \
-             `allowed_paths`, and without the line it runs",
+            "{} requires it, but `{name}` runs inside the Sinew process, which cannot be sandboxed; \
+             its paths are restricted by `allowed_paths`. Remove the rule to let it run",
             place(rule)
         );
-        let reason = "Tool must run confined, and this tool cannot be";
+        let reason = "Tool must run confined, and this tool cannot be confined";
         Grounds::new(RefusalCode::SandboxUnavailable, "not_confinable", reason, hint, rule)
     }
 
-    /// Whether this machine has the walls that are asked for.
+    /// Checks that this machine provides the required isolation.
     fn admit_confined(&self, rule: &RuleRef, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let least = self.rules.map(|rules| rules.confinement).unwrap_or_default().least;
         let word = |level| match level {
@@ -173,21 +180,21 @@ impl<'a> Standing<'a> {
             (None, _) => ("no_sandbox", "Tool must run confined, and no confinement is available"),
         };
         let hint = format!(
-            "{} asks for it; the call is never run weaker. `sinew doctor` says what this machine lacks",
+            "{} requires it, and the call never runs with less. `sinew doctor` shows what this machine lacks",
             place(rule)
         );
         Err(Grounds::new(RefusalCode::SandboxUnavailable, detail, reason, hint, rule))
     }
 
-    /// A rule about commands or hosts binds only a tool that declares which of its arguments they are. One that does
-    /// not is refused: a call must never run past a limit somebody wrote down.
+    /// Denies a tool with command or host rules that declares no such argument: the rules could not be
+    /// enforced, and a call must never run past a written limit.
     fn admit_judgeable(&self) -> Result<(), Grounds> {
         let Some(rules) = self.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules)) else {
             return Ok(());
         };
         let has = |kind| self.definition.outward_arguments().iter().any(|argument| argument.kind == kind);
         let refuse = |code, rule: &RuleRef, what: &str| {
-            let reason = format!("{} binds nothing of this tool", place(rule));
+            let reason = format!("{} does not apply to this tool", place(rule));
             let hint = format!("no argument of `{}` is {what}; remove the rule", self.definition.name());
             Err(Grounds::new(code, "not_judged", &reason, hint, rule))
         };

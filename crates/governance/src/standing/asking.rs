@@ -1,4 +1,4 @@
-//! Which rules ask for a human, and where they are left unasked.
+//! Rules that require approval, and the paths on which the approvals of `tools.yaml` are waived.
 
 use tool::{Mode, RuleRef};
 
@@ -9,17 +9,17 @@ use crate::name::Name;
 use crate::reached::Reached;
 use crate::trail::Notes;
 
-/// Whether what `tools.yaml` asks a human about is asked.
+/// State of the approvals that `tools.yaml` requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attendance {
-    /// It is.
+    /// They are required.
     Asked,
-    /// The call stays within `unattended_paths`.
+    /// They are waived: every path of the call is in `unattended_paths`.
     LeftOut,
 }
 
 impl<'a> Standing<'a> {
-    /// Whether the call stays where `tools.yaml` lets its own questions go unasked: every path of it, as it leads.
+    /// Returns `Waived` if every path of the call, with symbolic links resolved, is in `unattended_paths`.
     pub(crate) fn attendance(&self, reached: &[Reached], notes: &mut Notes<'_>) -> Attendance {
         let Some(rules) = self.rules.filter(|rules| !rules.unattended.written().is_empty()) else {
             return Attendance::Asked;
@@ -43,7 +43,7 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Every rule that asks for a human.
+    /// Returns every rule that requires approval.
     pub(crate) fn approvals(
         &self,
         mode: Mode,
@@ -69,7 +69,8 @@ impl<'a> Standing<'a> {
         let by_mode = by_mode.filter(|(what, _)| what.applies(&subject)).map(|(_, rule)| rule);
         let safety = self.policy.safety.approvals.iter().filter(|rule| rule.applies(&subject, mode));
         let abroad = self.policy.safety.gateway.asks.as_ref().filter(|_| self.goes_out());
-        // An entry of tools.yaml takes back what tools.yaml asks, not what a mode or the definition does.
+        // `unattended_paths` waives the approvals of tools.yaml only, not those of a mode, safety.yaml or the
+        // definition.
         let is_asked = attendance == Attendance::Asked;
         let in_tools = always.into_iter().chain(tool).chain(category).filter(|_| is_asked);
         let stated = in_tools.chain(by_mode).chain(safety.map(|rule| &rule.rule)).chain(abroad);
@@ -82,7 +83,7 @@ impl<'a> Standing<'a> {
         asked
     }
 
-    /// The rules that ask a human about something else than this call.
+    /// Returns the approval rules that do not apply to this call.
     fn silent_about(&self, asked: &[RuleRef]) -> impl Iterator<Item = (&'a RuleRef, String)> {
         let in_modes = |list: &'a [(Mode, RuleRef)]| list.iter().map(|(mode, rule)| (rule, mode.to_string()));
         let tool = self.rules.into_iter().flat_map(move |rules| in_modes(&rules.approval_modes));

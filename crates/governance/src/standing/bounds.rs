@@ -1,4 +1,4 @@
-//! How much a permitted call of a tool may take: how often, how long, how large and where.
+//! Limits of a permitted call: rates, timeout, sizes and folders.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::sight::Sight;
 use crate::situation::{Situation, Workspace, WorkspaceAccess};
 use crate::verdict::Limits;
 
-/// What a tool may answer where no rule says otherwise.
+/// Output limit where no rule sets one.
 const USUAL_OUTPUT_BYTES: u64 = 1024 * 1024;
 
 impl Standing<'_> {
@@ -32,7 +32,7 @@ impl Standing<'_> {
         }
     }
 
-    /// How often the tool itself may run in an hour.
+    /// Returns the calls per hour that the tool itself is allowed.
     pub(crate) fn per_hour(&self) -> Option<u32> {
         let own = self.rules.and_then(|rules| rules.rate.as_ref()).map(|(limit, _)| *limit);
         own.or(self.definition.rate_limit_per_hour())
@@ -42,12 +42,12 @@ impl Standing<'_> {
         self.rules.and_then(|rules| rules.timeout).unwrap_or(self.definition.timeout())
     }
 
-    /// The largest file it may read or write.
+    /// Returns the largest file that it may read or write.
     pub(crate) fn max_file_bytes(&self) -> Option<u64> {
         self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most)
     }
 
-    /// The most it may answer.
+    /// Returns the output limit.
     pub(crate) fn max_output_bytes(&self) -> u64 {
         self.rules.and_then(|rules| rules.max_output_bytes).unwrap_or(USUAL_OUTPUT_BYTES)
     }
@@ -67,17 +67,18 @@ impl Standing<'_> {
             hard_links: self.hard_links(),
             sight: Sight {
                 floor: Arc::clone(&self.policy.floor),
-                forbidden: self.rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
+                forbidden: Arc::clone(self.forbidden_paths()),
             },
         }
     }
 
-    /// What holds for a file with several names.
+    /// Returns the handling of files with several hard links.
     pub(crate) fn hard_links(&self) -> HardLinks {
         self.rules.map_or(HardLinks::Refuse, |rules| rules.hard_links)
     }
 
-    /// Where a confined process may work. A pattern that is not a whole folder cannot be a wall, and grants none.
+    /// Returns the folders that a sandboxed process may work in. A pattern that is not a whole folder cannot
+    /// be granted by the sandbox.
     fn folders(&self, situation: &Situation<'_>) -> Vec<Workspace> {
         if !self.definition.requires_sandbox() {
             return Vec::new();
@@ -88,7 +89,7 @@ impl Standing<'_> {
         }
     }
 
-    /// Where programs of its calls could have been put by a call.
+    /// Returns the folders in which a call could have placed programs.
     fn written_to(&self, situation: &Situation<'_>) -> Vec<PathBuf> {
         if !self.definition.requires_sandbox() {
             return Vec::new();
@@ -97,7 +98,7 @@ impl Standing<'_> {
         let own = own.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
         let own = own.map(|folder| folder.root().to_owned());
         let mut found: Vec<PathBuf> = Vec::new();
-        // What any call may write to counts, as it did when the policy was read.
+        // Folders that any call may write to count, as in `check_program_folders`.
         for folder in own.chain(self.policy.written_to(situation.workspaces)) {
             if !found.contains(&folder) {
                 found.push(folder);

@@ -1,8 +1,9 @@
-//! The transition rules of `modes.yaml`, checked: every rule along an edge, every number usable, every exit guarded.
+//! Checks the transition rules of `modes.yaml`: every rule follows an edge, every number is usable, and
+//! leaving a locked mode needs human approval.
 
 use std::time::Duration;
 
-use document::Located;
+use strict_yaml::Located;
 use tool::Mode;
 
 use super::edges::{a_rule_may_lead, mildness, only_a_human_leaves, ways_by_rule};
@@ -11,12 +12,12 @@ use crate::files::{self, Operator};
 use crate::modes_file::{ModesFile, TransitionEntry};
 use crate::problems::{Inspection, suggest_mode};
 
-/// How far back is counted where the file does not say.
+/// Window of a counted metric where the file sets none.
 const USUAL_WINDOW: Duration = Duration::from_secs(60);
-/// No window and no duration is longer: what is counted is remembered for so long.
+/// Longest window and duration in seconds. Counted events are kept for this long.
 const LONGEST_SPAN: u64 = 60 * 60;
 
-/// Checks the rules. `None` where the file has none to say: then the built-in ones hold.
+/// Checks the rules. `None` where the file has no `transition_rules`: the built-in rules then apply.
 pub(crate) fn check(file: &ModesFile, inspection: &mut Inspection<'_>) -> Option<Transitions> {
     let table = file.transition_rules.as_ref()?;
     let mut rules: Vec<Rule> = table.iter().filter_map(|(key, entry)| rule(key, entry, inspection)).collect();
@@ -35,7 +36,7 @@ fn rule(key: &Located<String>, entry: &TransitionEntry, inspection: &mut Inspect
         inspection.error(key, &format!("no rule may lead from {from} to {to}"), suggestion);
     }
     if only_a_human_leaves(from) && !entry.requires_human_approval {
-        let message = format!("leaving {from} needs a human, and this rule asks for none");
+        let message = format!("leaving {from} requires human approval, which this rule does not demand");
         inspection.error(key, &message, Some("add `requires_human_approval: true`".to_owned()));
     }
     if entry.conditions.is_empty() {
@@ -47,11 +48,11 @@ fn rule(key: &Located<String>, entry: &TransitionEntry, inspection: &mut Inspect
     Some(Rule { from, to, logic: entry.logic, conditions, gate, place })
 }
 
-/// The two modes of a rule's name.
+/// Parses the two modes in the name of a rule.
 fn ends(key: &Located<String>, inspection: &mut Inspection<'_>) -> Option<(Mode, Mode)> {
     let Some((from, to)) = key.split_once("_to_") else {
         let suggestion = Some("name it by its two modes, such as NORMAL_to_ALERT".to_owned());
-        inspection.error(key, &format!("`{}` names no two modes", key.value), suggestion);
+        inspection.error(key, &format!("`{}` does not name two modes", key.value), suggestion);
         return None;
     };
     let mut mode = |word: &str| {
@@ -83,11 +84,11 @@ fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>
     warn_of_the_impossible(stated, inspection);
     let (metric, counted) = (stated.metric, stated.metric.is_counted());
     if !counted && stated.window_seconds.is_some() {
-        let message = format!("`{}` is read off the machine and has no window", metric.as_str());
-        inspection.warn(stated, &message, Some("`duration_seconds` says how long it must hold".to_owned()));
+        let message = format!("`{}` is measured directly and has no window", metric.as_str());
+        inspection.warn(stated, &message, Some("`duration_seconds` sets how long it must hold".to_owned()));
     }
     if counted && stated.window_seconds.is_none() {
-        let message = format!("`{}` is counted over 60 s, since no window is stated", metric.as_str());
+        let message = format!("`{}` is counted over 60 s, since no window is set", metric.as_str());
         inspection.warn(stated, &message, Some("add `window_seconds`".to_owned()));
     }
     Condition {
@@ -99,7 +100,8 @@ fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>
     }
 }
 
-/// A threshold that no measurement comes up to never fires, and whoever wrote it relies on it.
+/// Warns about a threshold above the maximum of the metric: the rule never fires, although its author relies
+/// on it.
 fn warn_of_the_impossible(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>) {
     let (value, most) = (stated.value.value, stated.metric.most());
     let never = match stated.operator {
@@ -109,12 +111,14 @@ fn warn_of_the_impossible(stated: &Located<files::Condition>, inspection: &mut I
     };
     if never {
         let metric = stated.metric.as_str();
-        let message = format!("this never holds: `{metric}` is at most {most}, and {value} is asked for");
-        inspection.warn(stated, &message, Some(format!("ask for less than {most}")));
+        let message =
+            format!("this is never true: `{metric}` is at most {most}, and the threshold is {value}");
+        inspection.warn(stated, &message, Some(format!("set a value below {most}")));
     }
 }
 
-/// A way there and a way back that one and the same measurement opens lets the mode swing to and fro.
+/// Warns about a pair of rules that the same measurement can fire in both directions, so that the mode
+/// oscillates.
 fn warn_of_flapping(
     key: &Located<String>,
     entry: &TransitionEntry,
@@ -135,7 +139,7 @@ fn warn_of_flapping(
                     back.value,
                     there.metric.as_str()
                 );
-                let suggestion = Some("let the way back begin below the way there".to_owned());
+                let suggestion = Some("set a lower threshold for the transition back".to_owned());
                 inspection.warn(there, &message, suggestion);
             }
         }

@@ -1,28 +1,29 @@
-//! One comparison of a measurement with a value.
+//! Comparison of a measurement with a threshold.
 
 use std::time::Duration;
 
 use crate::files::{Metric, Operator};
 
-/// One checked condition.
+/// Checked condition of a transition rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) metric: Metric,
     pub(crate) operator: Operator,
     pub(crate) value: f64,
-    /// How long it must hold without a gap.
+    /// Time for which it must hold without interruption.
     pub(crate) duration: Duration,
-    /// How far back is counted; only what is counted has one.
+    /// Window of a counted metric; `None` for a measured one.
     pub(crate) window: Option<Duration>,
 }
 
 impl Condition {
-    /// What is not known holds nothing.
+    /// Returns true if the measurement meets the condition. An unknown measurement never does.
     pub(crate) fn holds(&self, measured: Option<f64>) -> bool {
         measured.is_some_and(|measured| self.operator.compares(measured, self.value))
     }
 
-    /// Whether the mere passing of time can make it true: it must hold for a while, or counts what leaves its window.
+    /// Returns true if the condition can become true by the passage of time alone: it must hold for a
+    /// duration, or it counts events that leave the window.
     pub(crate) fn ripens(&self) -> bool {
         let waits_for_few = matches!(self.operator, Operator::Below | Operator::AtMost | Operator::Equal);
         !self.duration.is_zero() || (self.metric.is_counted() && waits_for_few)
@@ -43,7 +44,7 @@ impl std::fmt::Display for Condition {
 }
 
 impl Operator {
-    /// The sign in the file.
+    /// Returns the operator as written in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Operator::Above => ">",

@@ -1,4 +1,4 @@
-//! The edges between the modes. There are no others, whatever a file or a person says.
+//! Edges between the modes. Neither a file nor a person can add others.
 
 use tool::Mode;
 
@@ -14,32 +14,32 @@ const EDGES: [(Mode, Mode); 9] = [
     (Mode::Recovery, Mode::Normal),
 ];
 
-/// Whether a rule may lead from one mode to the other.
+/// Returns true if a rule may change the mode along this edge.
 pub(crate) fn a_rule_may_lead(from: Mode, to: Mode) -> bool {
     EDGES.contains(&(from, to))
 }
 
-/// Where a rule may lead from this mode.
+/// Returns the modes that a rule may change to from this mode.
 pub(crate) fn ways_by_rule(from: Mode) -> impl Iterator<Item = Mode> {
     EDGES.into_iter().filter(move |(start, _)| *start == from).map(|(_, end)| end)
 }
 
-/// Whether a human may lead from one mode to the other: along the edges, and into LOCKDOWN from anywhere.
+/// Returns true if a person may set this mode: along the edges, and LOCKDOWN from any other mode.
 pub fn a_human_may_lead(from: Mode, to: Mode) -> bool {
     a_rule_may_lead(from, to) || (to == Mode::Lockdown && from != to)
 }
 
-/// The modes a human may set from this one.
+/// Returns the modes that a person may set from this one.
 pub fn ways_out(from: Mode) -> impl Iterator<Item = Mode> {
     Mode::ALL.into_iter().filter(move |to| a_human_may_lead(from, *to))
 }
 
-/// Whether only a human may lead out of this mode.
+/// Returns true if only a person may leave this mode.
 pub(crate) fn only_a_human_leaves(mode: Mode) -> bool {
     matches!(mode, Mode::Lockdown | Mode::Recovery)
 }
 
-/// How far a mode is from the strictest one. Where several rules fire, the strictest mode is entered.
+/// Returns the rank of a mode, 0 for the strictest. If several rules fire, the strictest mode is entered.
 pub(crate) fn mildness(mode: Mode) -> u8 {
     match mode {
         Mode::Lockdown => 0,

@@ -1,4 +1,4 @@
-//! The machine: which rule, if any, wants to change the mode now.
+//! State machine that decides which transition rule fires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,74 +10,77 @@ use super::edges::{a_rule_may_lead, only_a_human_leaves};
 use super::{Condition, Gate, Need, Reading, Rule, Transitions};
 use crate::files::Logic;
 
-/// How long a mode lasts at least before a rule may lead back to everyday work. Getting stricter is never delayed.
+/// Minimum time in a mode before a rule may loosen it. Tightening is never delayed.
 const SHORTEST_STAY: Duration = Duration::from_secs(60);
-/// What was not looked at for longer has not been seen to hold.
+/// Longest gap between observations. After a longer gap a condition does not count as held without
+/// interruption.
 const LONGEST_GAP: Duration = Duration::from_secs(30);
 
-/// Follows the rules. Time counts from any moment the caller likes, and only forward.
+/// State machine of the operational mode. Time is a monotonic duration since any fixed moment.
 #[derive(Debug)]
 pub struct Machine {
     rules: Arc<Transitions>,
     mode: Mode,
     entered: Duration,
-    /// When a human last set the mode. What tightens counts from then on: a human has seen the rest.
+    /// Time at which a person last set the mode. Tightening rules only count events after it, because the
+    /// person has seen the earlier ones.
     seen_by_human: Option<Duration>,
-    /// Since when each condition has held, rule by rule.
+    /// Start of the period in which each condition has held, by rule.
     held: Vec<Vec<Option<Duration>>>,
     looked: Option<Duration>,
     proposal: Option<Transition>,
 }
 
-/// A change that a rule wants.
+/// Transition that a rule demands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transition {
-    /// The mode that holds.
+    /// Current mode.
     pub from: Mode,
-    /// The mode that should.
+    /// Target mode.
     pub to: Mode,
-    /// The rule, where it is written.
+    /// Rule, with its location.
     pub rule: RuleRef,
-    /// What was measured.
+    /// Measurements of the conditions.
     pub readings: Vec<Reading>,
 }
 
-/// What an observation leads to.
+/// Result of an observation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Move {
     /// The mode should change now.
     Change(Transition),
-    /// The mode should change if a human agrees. Said once; until then it stands in [`Machine::proposal`].
+    /// The mode should change after human approval. Reported once; `ModeMachine::proposal` returns it until
+    /// it is confirmed or no longer holds.
     Propose(Transition),
 }
 
-/// Who changed the mode.
+/// Origin of a mode change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangedBy {
-    /// A rule, or Sinew itself.
+    /// Rule, or the daemon itself.
     Rule,
-    /// A person.
+    /// Person.
     Human,
 }
 
 impl Machine {
-    /// A machine that begins in this mode at this moment.
+    /// Creates a state machine that starts in this mode at this time.
     pub fn new(rules: Arc<Transitions>, mode: Mode, now: Duration) -> Self {
         let held = nothing_held(&rules);
         Machine { rules, mode, entered: now, seen_by_human: None, held, looked: None, proposal: None }
     }
 
-    /// The mode it is in.
+    /// Returns the current mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What a human is asked to confirm by setting the mode.
+    /// Returns the transition that a person can confirm by setting the mode.
     pub fn proposal(&self) -> Option<&Transition> {
         self.proposal.as_ref()
     }
 
-    /// The mode has changed. Whatever has held so far held in another mode, and begins anew.
+    /// Enters a mode. Conditions that held in the previous mode start again.
     pub fn enter(&mut self, mode: Mode, now: Duration, by: ChangedBy) {
         self.mode = mode;
         self.entered = now;
@@ -87,13 +90,13 @@ impl Machine {
         }
     }
 
-    /// A human set a mode before this machine began: what led to it is not counted again.
+    /// Sets an earlier time at which a person set the mode, so that events before it do not count again.
     pub fn seen_by_human_at(&mut self, then: Duration) {
-        // What the record says of earlier times may arrive after a human has spoken anew.
+        // The ledger may report an earlier time after a person has set the mode again.
         self.seen_by_human = self.seen_by_human.max(Some(then));
     }
 
-    /// Other rules hold from now on.
+    /// Replaces the rules. Conditions start again if the rules differ.
     pub fn follow(&mut self, rules: Arc<Transitions>) {
         if *self.rules != *rules {
             self.rules = rules;
@@ -101,19 +104,19 @@ impl Machine {
         }
     }
 
-    /// What the rules that leave this mode measure.
+    /// Returns the metrics that the rules of the current mode need.
     pub fn needs(&self) -> impl Iterator<Item = Need> {
         let conditions = self.leaving().flat_map(|rule| &rule.conditions);
         conditions.map(|condition| Need { metric: condition.metric, window: condition.window })
     }
 
-    /// Whether a rule of this mode can come true although nothing happens.
+    /// Returns true if a rule of the current mode can fire by the passage of time alone.
     pub fn ripens(&self) -> bool {
         self.leaving().flat_map(|rule| &rule.conditions).any(Condition::ripens)
     }
 
-    /// Looks at all rules, and gives the one that leads to the strictest mode of those that fire. `read` gives a measurement, or
-    /// nothing where there is none: then its condition does not hold.
+    /// Evaluates all rules of the mode and returns the transition to the strictest mode among those that
+    /// fire. `read` returns a measurement, or `None` if there is none; the condition then does not hold.
     pub fn observe(&mut self, now: Duration, read: impl Fn(Need) -> Option<f64>) -> Option<Move> {
         if self.looked.is_some_and(|last| now.saturating_sub(last) > LONGEST_GAP) {
             self.held = nothing_held(&self.rules);
@@ -153,20 +156,20 @@ impl Machine {
 }
 
 impl Transition {
-    /// Why, in one sentence.
+    /// Returns the reason in one sentence.
     pub fn reason(&self) -> String {
         let known = self.readings.iter().filter(|reading| reading.held_seconds.is_some());
         let known: Vec<String> = known.map(ToString::to_string).collect();
         format!("{} ({} line {}): {}", self.rule.id, self.rule.file, self.rule.line, known.join(", "))
     }
 
-    /// What was measured, in the shape of a record.
+    /// Returns the measurements in the format of the ledger.
     pub fn sensors(&self) -> Value {
         json!(self.readings)
     }
 }
 
-/// Measures each condition and notes since when it has held.
+/// Measures each condition and updates the time since which it has held.
 fn look(
     rule: &Rule,
     held: &mut [Option<Duration>],
@@ -192,7 +195,7 @@ fn look(
     rule.conditions.iter().zip(held).map(measure).collect()
 }
 
-/// Whether enough of its conditions have held for long enough. No conditions are never enough.
+/// Returns true if enough conditions have held for long enough. A rule without conditions never fires.
 fn fires(rule: &Rule, held: &[Option<Duration>], now: Duration) -> bool {
     let ripe = |(condition, held): (&Condition, &Option<Duration>)| {
         held.is_some_and(|since| now.saturating_sub(since) >= condition.duration)

@@ -1,4 +1,4 @@
-//! What can be measured, and what a measurement is asked for.
+//! Metrics, queries for them, and readings.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use serde::Serialize;
 
 use crate::files::Metric;
 
-/// How many events of a kind are kept to be counted; of more, the oldest are forgotten.
+/// Maximum number of events of a kind that are kept for counting. The oldest are dropped first.
 pub const MOST_COUNTED: u16 = 4096;
 
-/// One measurement that a rule asks for.
+/// Measurement that a rule needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What is measured.
+    /// Metric to measure.
     pub metric: Metric,
-    /// For what is counted: how far back.
+    /// Window of a counted metric.
     pub window: Option<Duration>,
 }
 
-/// One measurement and what it was held against, for the record.
+/// Measurement and the threshold it was compared with, for the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reading {
-    /// What was measured.
+    /// Metric name.
     pub metric: &'static str,
-    /// The measurement; absent where there was none.
+    /// Measured value; `None` if there was none.
     pub value: Option<f64>,
-    /// How it was compared.
+    /// Comparison operator.
     pub operator: &'static str,
-    /// With what.
+    /// Threshold.
     pub limit: f64,
-    /// How far back was counted.
+    /// Window of a counted metric, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_seconds: Option<u64>,
-    /// How long it had held.
+    /// Time in seconds for which the condition had held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_seconds: Option<u64>,
 }
@@ -52,13 +52,13 @@ impl std::fmt::Display for Reading {
     }
 }
 
-/// A number as a person writes it.
+/// Formats a number with at most one decimal.
 fn short(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
 impl Metric {
-    /// The word in the file.
+    /// Returns the name used in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Metric::CpuLoadPercent => "cpu_load_percent",
@@ -71,10 +71,11 @@ impl Metric {
             Metric::RefusedHighRiskCalls => "refused_high_risk_calls",
             Metric::RepeatedValidationFailures => "repeated_validation_failures",
             Metric::ResourceExhaustion => "resource_exhaustion",
+            Metric::LedgerPressure => "ledger_pressure",
         }
     }
 
-    /// No measurement is above this.
+    /// Returns the highest value that a measurement can have.
     pub(crate) fn most(self) -> f64 {
         match self {
             Metric::CpuLoadPercent
@@ -86,11 +87,12 @@ impl Metric {
             | Metric::HighRiskCalls
             | Metric::RefusedHighRiskCalls
             | Metric::RepeatedValidationFailures
-            | Metric::ResourceExhaustion => f64::from(MOST_COUNTED),
+            | Metric::ResourceExhaustion
+            | Metric::LedgerPressure => f64::from(MOST_COUNTED),
         }
     }
 
-    /// Whether it is counted over a window, and not read off the machine.
+    /// Returns true if the metric is counted over a window instead of being measured directly.
     pub fn is_counted(self) -> bool {
         match self {
             Metric::CpuLoadPercent
@@ -102,7 +104,8 @@ impl Metric {
             | Metric::HighRiskCalls
             | Metric::RefusedHighRiskCalls
             | Metric::RepeatedValidationFailures
-            | Metric::ResourceExhaustion => true,
+            | Metric::ResourceExhaustion
+            | Metric::LedgerPressure => true,
         }
     }
 }

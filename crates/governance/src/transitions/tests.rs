@@ -1,11 +1,11 @@
-//! The machine with hand-made measurements and a hand-made clock.
+//! State machine tests with simulated measurements and a simulated clock.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use document::Document;
+use strict_yaml::Document;
 use tool::Mode;
 
 use super::*;
@@ -26,10 +26,10 @@ fn seconds(at: u64) -> Duration {
     Duration::from_secs(at)
 }
 
-/// A moment, the measurements, and the mode afterwards.
+/// Time, measurements, and the expected mode afterwards.
 type Step<'a> = (u64, &'a [(Metric, f64)], Mode);
 
-/// A change is entered at once, a proposal is not.
+/// Enters each change at once; a proposal is not entered.
 fn check_steps(rules: &Arc<Transitions>, start: Mode, steps: &[Step<'_>]) {
     let mut machine = Machine::new(Arc::clone(rules), start, seconds(0));
     for (at, measured, expect) in steps {
@@ -66,7 +66,7 @@ fn a_condition_must_hold_for_its_whole_duration() {
 }
 
 #[test]
-fn every_operator_and_both_logics() {
+fn every_operator_and_both_logics_work() {
     for (operator, below, at, above) in [
         (">", false, false, true),
         (">=", false, true, true),
@@ -103,9 +103,9 @@ fn no_conditions_and_no_measurements_change_nothing() {
     }
 }
 
-/// In whatever order they are written: a reload that turns them round changes nothing.
+/// A reload that reorders the rules changes nothing.
 #[test]
-fn one_change_at_a_time_to_the_strictest_mode_of_those_that_fire() {
+fn strictest_mode_wins_among_rules_that_fire() {
     let written = [
         "  NORMAL_to_ALERT: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
         "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
@@ -124,7 +124,7 @@ fn one_change_at_a_time_to_the_strictest_mode_of_those_that_fire() {
 }
 
 #[test]
-fn the_way_back_takes_its_time_and_the_way_there_does_not() {
+fn loosening_waits_and_tightening_does_not() {
     let rules = rules(concat!(
         "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 97}]}\n",
         "  DEGRADED_to_NORMAL: {conditions: [{metric: disk_used_percent, operator: \"<\", value: 95}]}\n",
@@ -142,7 +142,7 @@ fn the_way_back_takes_its_time_and_the_way_there_does_not() {
 }
 
 #[test]
-fn a_change_that_needs_a_human_is_proposed_once_and_withdrawn() {
+fn human_approved_change_is_proposed_once_and_withdrawn() {
     let rules = rules(concat!(
         "  ALERT_to_NORMAL:\n    logic: all\n    requires_human_approval: true\n    conditions:\n",
         "      - {metric: cpu_load_percent, operator: \"<\", value: 70}\n",
@@ -152,18 +152,18 @@ fn a_change_that_needs_a_human_is_proposed_once_and_withdrawn() {
     let read = |cpu: f64| move |need: Need| Some(if need.metric.is_counted() { 0.0 } else { cpu });
     assert_eq!(machine.observe(seconds(10), read(5.0)), None, "the shortest stay");
     assert!(matches!(machine.observe(seconds(60), read(5.0)), Some(Move::Propose(_))));
-    assert_eq!(machine.observe(seconds(65), read(5.0)), None, "said once");
-    assert_eq!(machine.proposal().map(|proposal| proposal.to), Some(Mode::Normal), "and stands");
+    assert_eq!(machine.observe(seconds(65), read(5.0)), None, "proposed once");
+    assert_eq!(machine.proposal().map(|proposal| proposal.to), Some(Mode::Normal), "and still pending");
     assert_eq!(machine.mode(), Mode::Alert);
     assert_eq!(machine.observe(seconds(70), read(80.0)), None);
-    assert_eq!(machine.proposal(), None, "withdrawn with its reason");
+    assert_eq!(machine.proposal(), None, "withdrawn once its condition fails");
     assert!(machine.observe(seconds(75), read(5.0)).is_some(), "and proposed anew");
     machine.enter(Mode::Normal, seconds(76), ChangedBy::Human);
     assert_eq!((machine.proposal(), machine.mode()), (None, Mode::Normal));
 }
 
 #[test]
-fn counters_fire_past_their_value_and_not_again_once_a_human_has_seen_them() {
+fn human_mode_change_resets_counters() {
     let rules = rules(
         "  NORMAL_to_ALERT: {conditions: [{metric: refused_high_risk_calls, operator: \">\", value: 5, window_seconds: 60}]}\n",
     );
@@ -174,26 +174,26 @@ fn counters_fire_past_their_value_and_not_again_once_a_human_has_seen_them() {
     );
     let mut machine = Machine::new(rules, Mode::Alert, seconds(0));
     machine.enter(Mode::Normal, seconds(100), ChangedBy::Human);
-    // Six calls at 90 s: within the window, but before the human said that all is well.
-    // The record of an earlier word arrives late.
+    // The six calls at 90 s are in the window, but before the person set the mode at 100 s. An earlier mode
+    // change is read from the ledger afterwards.
     machine.seen_by_human_at(seconds(80));
     assert_eq!(machine.observe(seconds(110), six_at(90, 110)), None);
     assert!(machine.observe(seconds(110), six_at(105, 110)).is_some(), "new ones count");
 }
 
-/// Six of what is counted happened then, and now is now.
+/// Returns a reader that counts six events at `then`, evaluated at `now`.
 fn six_at(then: u64, now: u64) -> impl Fn(Need) -> Option<f64> {
     move |need| Some(if need.window.unwrap() > seconds(now - then) { 6.0 } else { 0.0 })
 }
 
 #[test]
-fn only_a_humans_word_makes_what_was_before_it_count_no_more() {
+fn only_a_human_mode_change_resets_counters() {
     let rules = rules(
         "  NORMAL_to_ALERT: {conditions: [{metric: refused_high_risk_calls, operator: \">\", value: 5, window_seconds: 60}]}\n",
     );
-    let fires = |tell: &dyn Fn(&mut Machine)| {
+    let fires = |prepare: &dyn Fn(&mut Machine)| {
         let mut machine = Machine::new(Arc::clone(&rules), Mode::Normal, seconds(0));
-        tell(&mut machine);
+        prepare(&mut machine);
         machine.observe(seconds(110), six_at(90, 110)).is_some()
     };
     assert!(fires(&|_| {}));
@@ -204,7 +204,7 @@ fn only_a_humans_word_makes_what_was_before_it_count_no_more() {
 }
 
 #[test]
-fn the_way_back_counts_its_whole_window_whatever_a_human_has_seen() {
+fn loosening_rules_count_their_whole_window() {
     let rules = rules(concat!(
         "  ALERT_to_NORMAL:\n    requires_human_approval: true\n",
         "    conditions: [{metric: policy_violations, operator: \"==\", value: 0, window_seconds: 300}]\n",
@@ -216,7 +216,7 @@ fn the_way_back_counts_its_whole_window_whatever_a_human_has_seen() {
 }
 
 #[test]
-fn another_proposal_is_said_too() {
+fn different_proposal_is_reported_again() {
     let rules = rules(concat!(
         "  NORMAL_to_ALERT: {requires_human_approval: true, conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
         "  NORMAL_to_DEGRADED: {requires_human_approval: true, conditions: [{metric: disk_used_percent, operator: \">\", value: 5}]}\n",
@@ -234,7 +234,7 @@ fn another_proposal_is_said_too() {
 }
 
 #[test]
-fn other_rules_begin_anew_and_the_same_ones_go_on() {
+fn changed_rules_reset_conditions() {
     let of = |value: u32| {
         rules(&format!(
             "  NORMAL_to_ALERT: {{conditions: [{{metric: cpu_load_percent, operator: \">\", value: {value}, duration_seconds: 30}}]}}\n"
@@ -253,7 +253,7 @@ fn other_rules_begin_anew_and_the_same_ones_go_on() {
 }
 
 #[test]
-fn time_alone_can_make_some_rules_true() {
+fn some_rules_can_fire_by_time_alone() {
     let ripens = |mode: Mode, condition: &str| {
         let rules = rules(&format!("  NORMAL_to_ALERT: {{conditions: [{{{condition}}}]}}\n"));
         Machine::new(rules, mode, seconds(0)).ripens()
@@ -269,7 +269,7 @@ fn time_alone_can_make_some_rules_true() {
 }
 
 #[test]
-fn a_measurement_is_told_with_what_it_was_held_against() {
+fn reading_is_displayed_with_its_threshold() {
     let reading = |value, window_seconds, held_seconds| {
         let (metric, operator, limit) = ("cpu_load_percent", ">", 95.5);
         Reading { metric, value, operator, limit, window_seconds, held_seconds }.to_string()
@@ -281,7 +281,7 @@ fn a_measurement_is_told_with_what_it_was_held_against() {
 }
 
 #[test]
-fn the_reason_names_rule_line_and_measurement() {
+fn reason_names_rule_line_and_measurement() {
     let rules = rules(concat!(
         "  NORMAL_to_ALERT:\n    conditions:\n",
         "      - {metric: policy_violations, operator: \">\", value: 10, window_seconds: 600}\n",
@@ -299,7 +299,7 @@ fn the_reason_names_rule_line_and_measurement() {
 }
 
 #[test]
-fn rules_that_make_no_sense_are_told() {
+fn nonsensical_rules_are_reported() {
     let told = |rest: &str| {
         let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{rest}");
         let document = Document::from_text("modes.yaml", &text).unwrap();
@@ -319,7 +319,10 @@ fn rules_that_make_no_sense_are_told() {
         ("metric: policy_violations, operator: \">\", value: 4096, window_seconds: 9", "is at most 4096"),
         ("metric: high_risk_calls, operator: \">=\", value: 4097, window_seconds: 9", "is at most 4096"),
         ("metric: resource_exhaustion, operator: \"==\", value: 5000, window_seconds: 9", "is at most 4096"),
-        ("metric: disk_used_percent, operator: \">\", value: 100", "is at most 100, and 100 is asked for"),
+        (
+            "metric: disk_used_percent, operator: \">\", value: 100",
+            "is at most 100, and the threshold is 100",
+        ),
         ("metric: memory_pressure, operator: \">=\", value: 5", "is at most 4"),
     ] {
         assert!(one(condition).contains(expect), "{condition}: {}", one(condition));
@@ -354,7 +357,7 @@ fn rules_that_make_no_sense_are_told() {
 }
 
 #[test]
-fn a_busy_processor_raises_no_alarm() {
+fn busy_processor_does_not_change_the_mode() {
     let around = Surroundings {
         variables: Variables::with_home(Path::new("/home/ada")),
         protected: Protected::default(),
@@ -372,11 +375,11 @@ fn a_busy_processor_raises_no_alarm() {
         assert!(moved.is_none(), "{second}: {moved:?}");
     }
     let refused = |need: Need| (need.metric == Metric::RefusedHighRiskCalls).then_some(9.0);
-    assert!(machine.observe(seconds(3600), refused).is_some(), "the rules are looked at");
+    assert!(machine.observe(seconds(3600), refused).is_some(), "the rules are evaluated");
 }
 
 #[test]
-fn a_human_has_the_edges_and_lockdown() {
+fn person_may_set_edges_and_lockdown() {
     let ways = |from: Mode| ways_out(from).map(Mode::as_str).collect::<Vec<_>>().join(" ");
     assert_eq!(ways(Mode::Normal), "ALERT DEGRADED LOCKDOWN");
     assert_eq!(ways(Mode::Alert), "NORMAL DEGRADED LOCKDOWN");
@@ -385,7 +388,7 @@ fn a_human_has_the_edges_and_lockdown() {
     assert_eq!(ways(Mode::Recovery), "NORMAL LOCKDOWN");
 }
 
-/// Numbers without a pattern, and the same ones in every run.
+/// Pseudo-random numbers with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -405,7 +408,7 @@ fn any_rules(dice: &mut Dice) -> Arc<Transitions> {
     use crate::files::{Logic, Operator};
     let count = 3 + dice.below(6);
     let rule = |dice: &mut Dice| Rule {
-        // Any pair at all: not only the file's check keeps to the edges.
+        // Any pair of modes: the state machine checks the edges as well, not only the loader.
         from: dice.of(&Mode::ALL),
         to: dice.of(&Mode::ALL),
         logic: dice.of(&[Logic::Any, Logic::All]),
@@ -425,7 +428,7 @@ fn any_rules(dice: &mut Dice) -> Arc<Transitions> {
 }
 
 #[test]
-fn whatever_is_measured_only_edges_are_taken_and_lockdown_is_never_left() {
+fn random_measurements_follow_edges_and_keep_lockdown() {
     let (mut dice, mut changes) = (Dice(0x9e37_79b9_7f4a_7c15), 0);
     for _ in 0..2_000 {
         let rules = any_rules(&mut dice);
@@ -455,5 +458,5 @@ fn whatever_is_measured_only_edges_are_taken_and_lockdown_is_never_left() {
             assert!(machine.proposal().is_none_or(|wish| edges::a_rule_may_lead(machine.mode(), wish.to)));
         }
     }
-    assert!(changes > 100, "the dice led somewhere: {changes}");
+    assert!(changes > 100, "too few random changes: {changes}");
 }

@@ -1,4 +1,4 @@
-//! What a caller is told, case by case.
+//! Refusals of malformed calls, case by case.
 
 use serde_json::json;
 use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
@@ -24,7 +24,7 @@ fn run(arguments: Value) -> Result<ValidCall, Box<Refusal>> {
 }
 
 #[test]
-fn a_good_call_gets_its_defaults() {
+fn valid_call_gets_its_defaults() {
     let call = run(json!({"path": "a", "content": ""})).unwrap();
     assert_eq!(call.arguments()["mode"], "overwrite");
     let call = run(json!({"path": "a", "content": "", "mode": "create"})).unwrap();
@@ -32,7 +32,7 @@ fn a_good_call_gets_its_defaults() {
 }
 
 #[test]
-fn a_default_of_nothing_is_not_filled_in() {
+fn null_default_is_not_filled_in() {
     let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema =
         Some(json!({"type": "object", "properties": {"sha": {"type": "string", "default": null}}}));
@@ -43,7 +43,7 @@ fn a_default_of_nothing_is_not_filled_in() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_type_its_place_and_what_could_stand_there() {
+fn problem_names_pointer_type_and_alternatives() {
     let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "additionalProperties": false, "minProperties": 1,
         "required": ["text", "number"], "properties": {
@@ -83,7 +83,7 @@ fn what_is_wrong_is_named_by_its_type_its_place_and_what_could_stand_there() {
 }
 
 #[test]
-fn every_problem_is_reported_with_its_place() {
+fn every_problem_is_reported_with_its_pointer() {
     let refusal = run(json!({"path": 7, "contnet": "secret words", "tags": [1, -2, "x"]})).unwrap_err();
     assert_eq!(
         (refusal.code, refusal.detail.as_deref()),
@@ -109,7 +109,7 @@ fn every_problem_is_reported_with_its_place() {
 }
 
 #[test]
-fn the_message_has_the_documents_shape() {
+fn refusal_reason_has_the_documented_form() {
     let refusal = run(json!({"path": "a"})).unwrap_err();
     assert_eq!(
         refusal.reason,
@@ -118,7 +118,7 @@ fn the_message_has_the_documents_shape() {
 }
 
 #[test]
-fn where_nothing_is_missing_nothing_is_said_to_be() {
+fn no_missing_fields_are_reported_if_none_is_missing() {
     let refusal = run(json!({"path": "", "content": "b"})).unwrap_err();
     assert_eq!(
         refusal.reason,
@@ -129,7 +129,7 @@ fn where_nothing_is_missing_nothing_is_said_to_be() {
 }
 
 #[test]
-fn anything_but_an_object_lacks_every_field() {
+fn non_object_lacks_every_required_field() {
     for wrong in [json!([]), json!("x"), json!(3), json!(true)] {
         let refusal = run(wrong.clone()).unwrap_err();
         assert!(
@@ -143,7 +143,7 @@ fn anything_but_an_object_lacks_every_field() {
 }
 
 #[test]
-fn the_list_is_bounded() {
+fn problem_list_is_bounded() {
     let many: Arguments = (0..1000).map(|n| (format!("k{n}"), json!(1))).collect();
     let refusal = run(Value::Object(many)).unwrap_err();
     assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
@@ -156,7 +156,7 @@ fn the_list_is_bounded() {
 }
 
 #[test]
-fn what_is_missing_comes_first() {
+fn missing_fields_come_first() {
     let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
     let item = json!({"type": "object", "required": ["a"]});
     spec.input_schema =
@@ -171,7 +171,7 @@ fn what_is_missing_comes_first() {
 }
 
 #[test]
-fn a_huge_word_is_not_repeated() {
+fn huge_text_is_not_repeated() {
     let huge = |c: char| c.to_string().repeat((3 << 20) / c.len_utf8());
     let schema = json!({"type": "object", "additionalProperties": false, "properties": {
         "lists": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}},
@@ -209,22 +209,22 @@ fn object(key: String, value: Value) -> Value {
 }
 
 #[test]
-fn a_long_list_under_a_huge_key_is_refused_without_listing_its_places() {
+fn long_list_under_huge_key_is_refused_without_pointers() {
     let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
     let lists = json!({"type": "array", "items": {"type": "integer"}});
     spec.input_schema = Some(json!({"type": "object", "additionalProperties": lists}));
     let definition = Arc::new(spec.check().unwrap());
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    // Written out, the places of the wrong items would take 640 MB; a message can hold enough for 200 GB.
+    // The pointers of the invalid items would take 640 MB; a message can hold enough items for 200 GB.
     let call =
         |item: Value| check(&definition, &schema, object("k".repeat(1 << 16), vec![item; 10_000].into()));
     let refusal = call(json!("x")).unwrap_err();
-    assert!(refusal.reason.contains("too large to say where"), "{}", refusal.reason);
-    assert!(call(json!(1)).is_ok(), "large is not wrong");
+    assert!(refusal.reason.contains("too large to locate the errors"), "{}", refusal.reason);
+    assert!(call(json!(1)).is_ok(), "large arguments alone are valid");
 }
 
 #[test]
-fn no_example_is_offered_that_would_be_refused() {
+fn example_that_would_be_refused_is_not_offered() {
     let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "required": ["sha"], "properties": {
         "sha": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}}));
@@ -237,7 +237,7 @@ fn no_example_is_offered_that_would_be_refused() {
 }
 
 #[test]
-fn the_example_passes_its_own_check() {
+fn offered_example_passes_the_check() {
     let refusal = run(json!({})).unwrap_err();
     run(refusal.example.clone().unwrap()).unwrap();
     assert!(refusal.hint.as_ref().unwrap().ends_with("; `example` is accepted"), "{:?}", refusal.hint);

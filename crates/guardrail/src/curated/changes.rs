@@ -1,5 +1,6 @@
-//! What a new map demands of calls against an old one: more, as much or less. Compared by what each name has to meet in
-//! the end, so that a demand which only moved, or is kept by a stricter one, is not called dropped.
+//! Comparison of two curated maps: whether the new one is stricter, equal or looser. It compares the
+//! effective requirements of each name, so that a requirement that only moved, or is implied by a stricter
+//! one, is not reported as dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,41 +9,41 @@ use tool::{RuleRef, ToolName};
 use super::Curated;
 use crate::entry::Entry;
 
-/// Which way what is demanded goes.
+/// Direction of a change in requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demands {
-    /// Calls that passed may be refused.
+    /// Calls that passed before may be refused.
     More,
-    /// The same calls pass.
+    /// Every call is decided as before.
     Same,
-    /// Calls that were refused may pass.
+    /// Calls that were refused before may pass.
     Less,
 }
 
-/// One thing that the map says otherwise.
+/// One difference between two maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CuratedChange {
-    /// Which way it goes.
+    /// Direction of the change.
     pub demands: Demands,
-    /// What, in words.
+    /// Description of the change for a person.
     pub what: String,
-    /// The entry in the new map, or in the old one if it is gone.
+    /// Entry in the new map, or in the old one if it was removed.
     pub rule: Option<RuleRef>,
 }
 
-/// One thing that calls of a name have to meet.
+/// One requirement on the calls of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Demand<'e> {
-    /// One of these is there; a single one is a required argument.
+    /// At least one of these arguments is present; a single one is a required argument.
     OneOf(BTreeSet<&'e str>),
-    /// This text, if there is one, has so many characters.
+    /// The value of this argument, if present, has at least this many characters.
     AtLeast(&'e str, u32),
-    /// What stands here is calls, and each is checked.
+    /// This argument holds nested calls, and each of them is checked.
     Calls(&'e str),
 }
 
 impl Curated {
-    /// What this map says otherwise than the one before it. Empty where the two files are the same.
+    /// Lists the differences from the previous map. Empty if both files are identical.
     pub fn changes_since(&self, old: &Curated) -> Vec<CuratedChange> {
         if self.hash == old.hash {
             return Vec::new();
@@ -52,14 +53,14 @@ impl Curated {
         let mut found: Vec<CuratedChange> =
             names.values().flat_map(|name| of_name(old, self, name)).collect();
         if found.is_empty() {
-            let what = "guardrails: only words that demand nothing".to_owned();
+            let what = "guardrails: no requirement changed".to_owned();
             found.push(CuratedChange { demands: Demands::Same, what, rule: None });
         }
         found
     }
 
-    /// What calls of this name have to meet. Whether a tool has the name behind a host's prefix is not asked: where it
-    /// might, nobody can say, and then it is taken for demanded.
+    /// Returns the requirements in effect for this name. A prefixed name may belong to a tool that is not
+    /// known here; in that case the requirements of the bare name are assumed to apply.
     fn met_by(&self, name: &ToolName) -> Option<&Entry> {
         self.of_unknown(name.as_str(), |_| false)
     }
@@ -69,13 +70,13 @@ fn of_name(old: &Curated, new: &Curated, name: &ToolName) -> Vec<CuratedChange> 
     let (before, after) = (demands(old.met_by(name)), demands(new.met_by(name)));
     let rule = new.entries.get(name).or(old.entries.get(name)).map(|entry| entry.rule.clone());
     let dropped = before.iter().filter(|demand| !is_kept(demand, &after)).map(|demand| {
-        // What is left of it, where something is.
+        // A weaker requirement may replace the dropped one.
         let rest = after.iter().find(|rest| demand.implies(rest));
         let rest = rest.map(|rest| format!(", only {}", rest.words())).unwrap_or_default();
-        (Demands::Less, format!("no longer demands {}{rest}", demand.words()))
+        (Demands::Less, format!("no longer requires {}{rest}", demand.words()))
     });
     let added = after.iter().filter(|demand| !is_kept(demand, &before));
-    let added = added.map(|demand| (Demands::More, format!("demands {}", demand.words())));
+    let added = added.map(|demand| (Demands::More, format!("requires {}", demand.words())));
     let row = |(demands, what)| CuratedChange {
         demands,
         what: format!("the guardrail of {name} {what}"),
@@ -84,14 +85,14 @@ fn of_name(old: &Curated, new: &Curated, name: &ToolName) -> Vec<CuratedChange> 
     dropped.chain(added).map(row).collect()
 }
 
-/// Whether something that others demand makes sure of this.
+/// Returns true if one of `others` implies `demand`.
 fn is_kept(demand: &Demand<'_>, others: &[Demand<'_>]) -> bool {
     others.iter().any(|other| other.implies(demand))
 }
 
 fn demands(entry: Option<&Entry>) -> Vec<Demand<'_>> {
     let Some(entry) = entry else { return Vec::new() };
-    // Taken apart to the last field, so that none is forgotten.
+    // Destructured completely, so that the compiler reports a field that is added and not compared.
     let Entry { key: _, rule: _, required, groups, least, calls, example: _, deprecated: _ } = entry;
     let single = required.iter().map(|field| Demand::OneOf(BTreeSet::from([field.as_str()])));
     let groups = groups.iter().map(|group| Demand::OneOf(group.iter().map(|field| field.as_str()).collect()));
@@ -101,7 +102,7 @@ fn demands(entry: Option<&Entry>) -> Vec<Demand<'_>> {
 }
 
 impl Demand<'_> {
-    /// Whether whatever meets this one meets the other too.
+    /// Returns true if every call that meets this requirement also meets `other`.
     fn implies(&self, other: &Demand<'_>) -> bool {
         match (self, other) {
             (Demand::OneOf(these), Demand::OneOf(those)) => these.is_subset(those),
@@ -118,14 +119,14 @@ impl Demand<'_> {
                 format!("`{}`", fields.join("` or `"))
             }
             Demand::AtLeast(field, least) => format!("at least {least} characters in `{field}`"),
-            Demand::Calls(field) => format!("that the calls in `{field}` are right"),
+            Demand::Calls(field) => format!("valid calls in `{field}`"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use document::Document;
+    use strict_yaml::Document;
 
     use super::*;
 
@@ -134,105 +135,102 @@ mod tests {
         Curated::of(Document::from_text("guardrails.yaml", &text).unwrap()).unwrap()
     }
 
-    /// From the one map to the other: every row, by its way and its words.
+    /// Compares two maps and expects these directions and descriptions, in order.
     #[track_caller]
     fn check(old: &str, new: &str, expect: &[(Demands, &str)]) {
         let changes = map(new).changes_since(&map(old));
-        let told: Vec<(Demands, &str)> =
+        let reported: Vec<(Demands, &str)> =
             changes.iter().map(|change| (change.demands, change.what.as_str())).collect();
-        assert_eq!(told, expect, "{old} becomes {new}");
+        assert_eq!(reported, expect, "{old} becomes {new}");
         let named = changes.iter().all(|change| change.rule.is_some() == (change.demands != Demands::Same));
-        assert!(named, "what changes a demand has its place: {changes:?}");
+        assert!(named, "a changed requirement names its entry: {changes:?}");
     }
 
     #[test]
-    fn what_is_dropped_is_less() {
+    fn dropped_requirement_is_looser() {
         use Demands::{Less, More};
         check(
             "  a: {required: [p, q]}\n",
             "  a: {required: [p]}\n",
-            &[(Less, "the guardrail of a no longer demands `q`")],
+            &[(Less, "the guardrail of a no longer requires `q`")],
         );
         check(
             "  a: {required: [p]}\n",
             "  a: {required: [p, q]}\n",
-            &[(More, "the guardrail of a demands `q`")],
+            &[(More, "the guardrail of a requires `q`")],
         );
         let group = "  a: {required_any: [[p, q]], example: {p: 1}}\n";
         check(
             group,
             "  a: {example: {p: 1}}\n",
-            &[(Less, "the guardrail of a no longer demands `p` or `q`")],
+            &[(Less, "the guardrail of a no longer requires `p` or `q`")],
         );
         check(
             "  a: {required: [p]}\n",
             "  a: {required_any: [[p, q]]}\n",
-            &[(Less, "the guardrail of a no longer demands `p`, only `p` or `q`")],
+            &[(Less, "the guardrail of a no longer requires `p`, only `p` or `q`")],
         );
         let length = "  a: {min_length: {p: 11}, required: [q]}\n";
         check(
             length,
             "  a: {required: [q]}\n",
-            &[(Less, "the guardrail of a no longer demands at least 11 characters in `p`")],
+            &[(Less, "the guardrail of a no longer requires at least 11 characters in `p`")],
         );
         check(
             length,
             "  a: {min_length: {p: 10}, required: [q]}\n",
             &[(
                 Less,
-                "the guardrail of a no longer demands at least 11 characters in `p`, only at least 10 characters in `p`",
+                "the guardrail of a no longer requires at least 11 characters in `p`, only at least 10 characters in `p`",
             )],
         );
         let calls = "  a: {calls: p, required: [q]}\n";
         check(
             calls,
             "  a: {required: [q]}\n",
-            &[(Less, "the guardrail of a no longer demands that the calls in `p` are right")],
+            &[(Less, "the guardrail of a no longer requires valid calls in `p`")],
         );
     }
 
     #[test]
-    fn an_entry_that_goes_takes_all_it_demanded() {
+    fn removed_entry_drops_all_its_requirements() {
         let whole = "  a: {required: [p], required_any: [[q, r]], min_length: {p: 2}}\n";
         let gone = [
-            (Demands::Less, "the guardrail of a no longer demands `p`"),
-            (Demands::Less, "the guardrail of a no longer demands `q` or `r`"),
-            (Demands::Less, "the guardrail of a no longer demands at least 2 characters in `p`"),
+            (Demands::Less, "the guardrail of a no longer requires `p`"),
+            (Demands::Less, "the guardrail of a no longer requires `q` or `r`"),
+            (Demands::Less, "the guardrail of a no longer requires at least 2 characters in `p`"),
         ];
         check(whole, "", &gone);
-        check("", "  a: {required: [p]}\n", &[(Demands::More, "the guardrail of a demands `p`")]);
+        check("", "  a: {required: [p]}\n", &[(Demands::More, "the guardrail of a requires `p`")]);
     }
 
-    /// A demand that a stricter one keeps is not dropped.
+    /// A requirement that a stricter one implies is not dropped.
     #[test]
-    fn what_is_kept_by_another_demand_is_not_less() {
+    fn implied_requirement_is_not_looser() {
         use Demands::{More, Same};
         let group = "  a: {required_any: [[p, q]]}\n";
-        check(group, "  a: {required: [p]}\n", &[(More, "the guardrail of a demands `p`")]);
-        check(
-            group,
-            "  a: {required_any: [[q, p]]}\n",
-            &[(Same, "guardrails: only words that demand nothing")],
-        );
+        check(group, "  a: {required: [p]}\n", &[(More, "the guardrail of a requires `p`")]);
+        check(group, "  a: {required_any: [[q, p]]}\n", &[(Same, "guardrails: no requirement changed")]);
         check(
             "  a: {required: [q], min_length: {p: 5}}\n",
             "  a: {required: [q], min_length: {p: 6}}\n",
-            &[(More, "the guardrail of a demands at least 6 characters in `p`")],
+            &[(More, "the guardrail of a requires at least 6 characters in `p`")],
         );
         check("", "", &[]);
         check(
             "  a: {required: [p]}\n",
             "  A: {required: [p]}\n",
-            &[(Same, "guardrails: only words that demand nothing")],
+            &[(Same, "guardrails: no requirement changed")],
         );
     }
 
-    /// A name of a host's is judged by its own entry where it has one: a weaker one is a way past the plain name's.
+    /// A host-prefixed name with an entry of its own is checked by that entry, so a weaker one loosens the
+    /// plain name's.
     #[test]
-    fn an_entry_for_a_hosts_name_takes_the_place_of_the_plain_one() {
+    fn entry_for_prefixed_name_replaces_the_plain_one() {
         let plain = "  a: {required: [p]}\n";
         let shadowed = "  a: {required: [p]}\n  mcp__x__a: {example: {q: 1}}\n";
-        check(plain, shadowed, &[(Demands::Less, "the guardrail of mcp__x__a no longer demands `p`")]);
-        check(shadowed, plain, &[(Demands::More, "the guardrail of mcp__x__a demands `p`")]);
+        check(plain, shadowed, &[(Demands::Less, "the guardrail of mcp__x__a no longer requires `p`")]);
+        check(shadowed, plain, &[(Demands::More, "the guardrail of mcp__x__a requires `p`")]);
     }
 }

@@ -1,16 +1,17 @@
-//! Entries as they are written, turned into checked ones. Whatever could only confuse a caller is an error here.
+//! Checks the raw entries of `guardrails.yaml` and turns them into `CuratedRequirements`. An entry that could
+//! only confuse a caller is an error.
 
 use std::collections::{HashMap, HashSet};
 
-use document::{Document, DocumentError, Located};
 use serde_json::Value;
+use strict_yaml::{Document, DocumentError, Located};
 use tool::{Arguments, LONGEST_WORD, RuleRef, ToolName};
 
 use crate::curated_file::{CuratedEntry, GuardrailsFile};
 use crate::entry::Entry;
 use crate::example;
 
-/// The checked entries, or everything that is wrong with them.
+/// Returns the checked entries, or every error found in them.
 pub(super) fn entries(
     document: &Document,
     file: GuardrailsFile,
@@ -28,8 +29,12 @@ pub(super) fn entries(
         let entry = inspection.entry(key, written);
         if let Some(first) = entries.get(&name) {
             let first: &Entry = first;
-            let message = format!("`{}` stands twice, first on line {}", entry.key.value, first.key.line);
-            inspection.error(&entry.key, &message, "names are compared without case: merge the two");
+            let message = format!("`{}` is defined twice, first on line {}", entry.key.value, first.key.line);
+            inspection.error(
+                &entry.key,
+                &message,
+                "names are compared case-insensitively: merge the two entries",
+            );
             continue;
         }
         inspection.example(&entry);
@@ -70,8 +75,8 @@ impl Inspection<'_> {
         self.fields(&entry);
         let demands = entry.fields().next().is_some();
         if !demands && entry.example.is_none() && entry.deprecated.is_none() {
-            let message = format!("`{}` demands nothing and shows nothing", entry.key.value);
-            self.error(&entry.key, &message, "state `required`, or remove it");
+            let message = format!("`{}` requires nothing and has no example", entry.key.value);
+            self.error(&entry.key, &message, "add `required`, or remove the entry");
         }
         entry
     }
@@ -79,7 +84,7 @@ impl Inspection<'_> {
     fn group(&mut self, group: Located<Vec<Located<String>>>) -> Vec<Located<String>> {
         match group.len() {
             0 => self.error(&group, "an empty group can never be satisfied", "remove it"),
-            1 => self.error(&group, "a group of one is no choice", "put it under `required`"),
+            1 => self.error(&group, "a group needs at least two arguments", "put it under `required`"),
             _ => {}
         }
         group.value
@@ -87,14 +92,14 @@ impl Inspection<'_> {
 
     fn least(&mut self, least: &Located<u32>) -> u32 {
         if least.value == 0 {
-            self.error(least, "a least length of 0 demands nothing", "remove it");
+            self.error(least, "a minimum length of 0 has no effect", "remove it");
         }
         least.value
     }
 
     fn words(&mut self, words: Located<String>) -> String {
         if words.trim().is_empty() {
-            self.error(&words, "`deprecated` says what to use instead", "such as: use write_file");
+            self.error(&words, "`deprecated` must name the replacement", "for example: use write_file");
         }
         words.value
     }
@@ -103,29 +108,29 @@ impl Inspection<'_> {
         let example = example.map(Value::Object);
         if example.to_string().len() > example::LONGEST {
             let message =
-                format!("the example is longer than {} bytes, and would not be shown", example::LONGEST);
+                format!("the example is longer than {} bytes and would not be shown", example::LONGEST);
             self.error(&example, &message, "shorten its values");
         }
         example
     }
 
-    /// A name that no argument can have, or that is demanded twice, is a slip.
+    /// Reports argument names that cannot exist or that are required twice.
     fn fields(&mut self, entry: &Entry) {
         let mut seen = HashSet::new();
         for field in entry.required.iter().chain(entry.groups.iter().flatten()) {
             if !seen.insert(field.as_str()) {
-                self.error(field, &format!("`{}` is demanded twice", field.value), "remove one");
+                self.error(field, &format!("`{}` is required twice", field.value), "remove one");
             }
         }
         for field in entry.fields() {
             if field.is_empty() || field.chars().count() > LONGEST_WORD {
-                let message = format!("an argument's name has 1 to {LONGEST_WORD} characters");
+                let message = format!("an argument name must have 1 to {LONGEST_WORD} characters");
                 self.error(field, &message, "");
             }
         }
     }
 
-    /// An example that its own entry refuses would teach a mistake.
+    /// Reports an example that its own entry would refuse, since callers copy examples.
     fn example(&mut self, entry: &Entry) {
         let Some(example) = &entry.example else { return };
         for problem in entry.problems(example, None) {

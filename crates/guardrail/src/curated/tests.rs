@@ -1,4 +1,4 @@
-//! Loading the map: what loads, what does not, and where the report points.
+//! Loading of the curated map: accepted files, rejected files, and the positions of the errors.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn load(text: &str) -> Result<Curated, CuratedError> {
     Curated::of(Document::from_text("guardrails.yaml", text).unwrap())
 }
 
-/// The text does not load, and the report says this, there.
+/// Expects that the text does not load, with this message and suggestion at this position.
 #[track_caller]
 fn check(text: &str, place: (u64, u64), message: &str, help: &str) {
     found(load(text).map(|_| ()), text, place, message, help);
@@ -30,12 +30,12 @@ fn found<T: std::fmt::Debug>(
     let [problem] = error.problems() else { panic!("{text}\nexpected one problem:\n{error}") };
     assert!(problem.message.contains(message), "{text}\n{problem}");
     assert!(problem.suggestion.as_deref().unwrap_or_default().contains(help), "{text}\n{problem}");
-    assert_ne!(problem.suggestion.as_deref(), Some(""), "no advice is no empty advice: {text}");
+    assert_ne!(problem.suggestion.as_deref(), Some(""), "a missing suggestion is None, not empty: {text}");
     assert_eq!((problem.line, problem.column), place, "{text}\n{problem}");
 }
 
 #[test]
-fn the_shipped_map_loads_and_has_the_nine_names_of_the_documents() {
+fn shipped_map_has_the_nine_documented_names() {
     let curated = Curated::embedded().unwrap_or_else(|error| panic!("{error}"));
     let demands = |name: &str| {
         let entry = curated.of_unknown(name, |_| false).unwrap_or_else(|| panic!("{name}"));
@@ -61,7 +61,7 @@ fn the_shipped_map_loads_and_has_the_nine_names_of_the_documents() {
 }
 
 #[test]
-fn b33_the_map_is_a_file() {
+fn map_is_loaded_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Curated::load(folder.path()).unwrap_err();
     assert!(missing.to_string().contains("guardrails.yaml: does not exist"), "{missing}");
@@ -79,28 +79,28 @@ fn b33_the_map_is_a_file() {
 }
 
 #[test]
-fn what_could_only_confuse_is_an_error() {
+fn inconsistent_entry_is_an_error() {
     check("tools:\n  a: {requird: [x]}\n", (2, 7), "unknown key `requird`", "did you mean `required`");
-    check("tools:\n  a: {required: [x]}\n  a: {}\n", (3, 3), "`a` stands twice", "merge");
+    check("tools:\n  a: {required: [x]}\n  a: {}\n", (3, 3), "`a` occurs twice", "merge");
     check(
         "tools:\n  Mail: {required: [x]}\n  mail: {required: [x]}\n",
         (3, 3),
-        "stands twice, first on line 2",
+        "is defined twice, first on line 2",
         "case",
     );
     check("tools:\n  a b: {required: [x]}\n", (2, 3), "is not a tool name", "");
-    check("tools:\n  a: {}\n", (2, 3), "demands nothing and shows nothing", "`required`");
-    check("tools:\n  a: {required: [x, x]}\n", (2, 21), "`x` is demanded twice", "remove one");
-    check("tools:\n  a: {required: [x], required_any: [[x, y]]}\n", (2, 38), "`x` is demanded twice", "");
+    check("tools:\n  a: {}\n", (2, 3), "requires nothing and has no example", "`required`");
+    check("tools:\n  a: {required: [x, x]}\n", (2, 21), "`x` is required twice", "remove one");
+    check("tools:\n  a: {required: [x], required_any: [[x, y]]}\n", (2, 38), "`x` is required twice", "");
     check("tools:\n  a: {required: ['']}\n", (2, 18), "1 to 64 characters", "");
     let named = |length: usize| format!("tools:\n  a: {{required: [{}]}}\n", "x".repeat(length));
     load(&named(64)).unwrap();
     check(&named(65), (2, 18), "1 to 64 characters", "");
     check("tools:\n  a: {required: [x], required_any: [[]]}\n", (2, 37), "can never be satisfied", "remove");
-    check("tools:\n  a: {required_any: [[x]]}\n", (2, 22), "no choice", "`required`");
-    check("tools:\n  a: {min_length: {x: 0}}\n", (2, 23), "demands nothing", "remove");
+    check("tools:\n  a: {required_any: [[x]]}\n", (2, 22), "at least two arguments", "`required`");
+    check("tools:\n  a: {min_length: {x: 0}}\n", (2, 23), "has no effect", "remove");
     check("tools:\n  a: {min_length: {x: -1}}\n", (2, 23), "", "");
-    check("tools:\n  a: {deprecated: ' '}\n", (2, 19), "what to use instead", "use write_file");
+    check("tools:\n  a: {deprecated: ' '}\n", (2, 19), "must name the replacement", "use write_file");
     check(
         "tools:\n  a: {required: [x], example: {y: 1}}\n",
         (2, 31),
@@ -125,7 +125,7 @@ fn tool(name: &str, alias: &str, closed: bool) -> (Arc<ToolDefinition>, InputSch
     (definition, schema)
 }
 
-/// Two tools that are built in, the second of which takes any argument, and one of a manifest.
+/// Checks a map against two built-in tools, the second with an open schema, and one tool of a manifest.
 fn against_tools(text: &str) -> Result<Vec<DocumentError>, CuratedError> {
     let tools = [
         tool("write_file", "put_file", true),
@@ -136,7 +136,7 @@ fn against_tools(text: &str) -> Result<Vec<DocumentError>, CuratedError> {
 }
 
 #[test]
-fn an_entry_fits_its_tool_or_is_an_error() {
+fn entry_that_contradicts_its_tool_is_an_error() {
     let check =
         |text: &str, place, message: &str, help: &str| found(against_tools(text), text, place, message, help);
     check(
@@ -166,7 +166,7 @@ fn an_entry_fits_its_tool_or_is_an_error() {
     check(
         "tools:\n  put_file: {required: [path]}\n",
         (2, 3),
-        "is another name of `write_file`",
+        "is an alias of `write_file`",
         "write `write_file`",
     );
     for fine in [
@@ -180,13 +180,13 @@ fn an_entry_fits_its_tool_or_is_an_error() {
     }
     let warned =
         against_tools("tools:\n  write_file: {required: [path], deprecated: use another}\n").unwrap();
-    assert!(warned[0].message.contains("is called deprecated, and is there"), "{warned:?}");
+    assert!(warned[0].message.contains("is marked deprecated, but the tool exists"), "{warned:?}");
     let warned = against_tools("tools:\n  create_card: {required: [path]}\n").unwrap();
     assert!(warned[0].message.contains("is also a short name of `board.create`"), "{warned:?}");
 }
 
 #[test]
-fn what_does_not_fit_is_told_in_the_order_of_the_file() {
+fn tool_errors_are_in_file_order() {
     let lines: String =
         (1..=6).map(|n| format!("  write_fil{}: {{required: [path]}}\n", "e".repeat(n))).collect();
     let error = against_tools(&format!("tools:\n{lines}")).unwrap_err();
@@ -195,17 +195,17 @@ fn what_does_not_fit_is_told_in_the_order_of_the_file() {
 }
 
 #[test]
-fn an_old_name_is_answered_with_the_new_one() {
+fn deprecated_name_has_a_replacement() {
     let shipped = Curated::embedded().unwrap();
     assert_eq!(shipped.deprecation("write_local_file"), Some("use write_file"));
     assert_eq!(shipped.deprecation("mcp__local_toolkit__READ_LOCAL_FILE"), Some("use read_file"));
-    assert_eq!(shipped.deprecation("write"), None, "it is curated and not old");
+    assert_eq!(shipped.deprecation("write"), None, "it is curated and not deprecated");
     assert_eq!(shipped.deprecation("nobody_knows_this"), None);
 }
 
-/// Run with `SINEW_WRITE_SCHEMAS=1` after a change of the file's types.
+/// Run with `SINEW_WRITE_SCHEMAS=1` after changing the types of the file.
 #[test]
-fn the_schema_beside_the_shipped_file_is_current_and_accepts_it() {
+fn schema_file_is_current_and_accepts_the_shipped_map() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/governance/schema/guardrails.json");
     let schema = schemars::schema_for!(GuardrailsFile).to_value();
     let current = format!("{schema:#}\n");

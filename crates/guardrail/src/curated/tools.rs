@@ -1,7 +1,8 @@
-//! The map against the tools there are: an entry must not make its tool impossible to call, or bind nothing by a slip.
+//! Checks the curated map against the existing tools: an entry must not make its tool impossible to call, and
+//! a typing error must not leave an entry without effect.
 
-use document::DocumentError;
 use serde_json::Value;
+use strict_yaml::DocumentError;
 use tool::nearest;
 
 use super::{Curated, CuratedError};
@@ -9,9 +10,8 @@ use crate::entry::Entry;
 use crate::guard::{Guard, Known};
 
 impl Curated {
-    /// Compares the map with the tools there are. A name that no tool has is as it should be, since callers bring
-    /// names from other hosts; one that is a slip of a tool's name, or another name of a tool, is an error. What is
-    /// allowed but probably not meant is returned.
+    /// Compares the map with the existing tools and returns warnings. A name that no tool has is allowed,
+    /// since callers bring names from other hosts. A misspelt tool name or an alias of a tool is an error.
     pub fn check_tools<'a>(
         &self,
         tools: impl IntoIterator<Item = Known<'a>>,
@@ -58,15 +58,15 @@ impl Report<'_> {
         if let Some(example) = &entry.example {
             let guard = Guard::new(self.curated, &|_| None);
             if let Err(rejected) = guard.check(tool, example.value.clone()) {
-                let said = rejected.refusal.schema_error.unwrap_or_default();
-                let message = format!("`{name}` would refuse this example: {said}");
-                let help = "every example must be a call that works";
+                let errors = rejected.refusal.schema_error.unwrap_or_default();
+                let message = format!("`{name}` would refuse this example: {errors}");
+                let help = "every example must be a valid call";
                 self.errors.extend(self.at((example.line, example.column), &message, help));
             }
         }
         if entry.deprecated.is_some() {
-            let message = format!("`{name}` is called deprecated, and is there");
-            let warning = self.at((entry.key.line, entry.key.column), &message, "calls of it run as before");
+            let message = format!("`{name}` is marked deprecated, but the tool exists");
+            let warning = self.at((entry.key.line, entry.key.column), &message, "calls to it still run");
             self.warnings.extend(warning);
         }
     }
@@ -77,19 +77,19 @@ impl Report<'_> {
         let alias_of = tools.iter().find(|tool| tool.definition.answers_to(&named));
         if let Some(tool) = alias_of {
             let name = tool.definition.name();
-            // A tool that somebody added must not keep the others from being used.
+            // A tool added by a manifest must not make the whole map fail to load, so this is only a warning.
             if is_added(tool) {
                 let message = format!("`{}` is also a short name of `{name}`", entry.key.value);
-                let help = format!("calls of `{name}` are checked by its own schema");
+                let help = format!("calls to `{name}` are checked against its own schema");
                 self.warnings.extend(self.at(place, &message, &help));
                 return;
             }
             let message =
-                format!("`{}` is another name of `{name}`, and would bind nothing", entry.key.value);
+                format!("`{}` is an alias of `{name}`, so this entry would never apply", entry.key.value);
             self.errors.extend(self.at(place, &message, &format!("write `{name}`")));
             return;
         }
-        // An old name is near its successor's more often than not, and is meant.
+        // A deprecated name is often similar to its replacement, so it is not a typing error.
         if entry.deprecated.is_some() {
             return;
         }
@@ -101,7 +101,7 @@ impl Report<'_> {
     }
 }
 
-/// Whether a tool comes from a manifest: those are called `id.command`.
+/// Returns true if a tool comes from a manifest: those are named `id.command`.
 fn is_added(tool: &Known<'_>) -> bool {
     tool.definition.name().as_str().contains('.')
 }

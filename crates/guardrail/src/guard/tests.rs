@@ -1,7 +1,7 @@
-//! What the documents say of the guardrail, line by line: `bNN` is the number of the behaviour.
+//! Behaviour of the guardrail as the source documents specify it.
 //!
-//! What needs a running daemon (that every call passes here, that nothing happens on a refusal, events) is in the
-//! suite's `guardrail.rs` under the same numbers.
+//! Behaviour that needs a running daemon (every call is checked, a refused call has no effect, events) is
+//! tested in `tests/suite/guardrail.rs`.
 
 mod nested;
 
@@ -13,7 +13,7 @@ use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 use super::*;
 use crate::missing_fields;
 
-/// The shipped map, and a few tools.
+/// Curated map and a few tools to check calls against.
 struct Bench {
     curated: Curated,
     tools: HashMap<String, (Arc<ToolDefinition>, InputSchema)>,
@@ -25,7 +25,7 @@ impl Bench {
     }
 
     fn mapped(text: &str) -> Self {
-        let document = document::Document::from_text("guardrails.yaml", text).unwrap();
+        let document = strict_yaml::Document::from_text("guardrails.yaml", text).unwrap();
         Bench { curated: Curated::of(document).unwrap(), tools: HashMap::new() }
     }
 
@@ -56,7 +56,7 @@ impl Bench {
         assert!(refusal.is_none(), "{name}: {refusal:?}");
     }
 
-    /// It is refused, and exactly these fields are missing.
+    /// Expects a refusal in which exactly these fields are missing.
     #[track_caller]
     fn lacks(&self, name: &str, arguments: Value, fields: &[&str]) -> Refusal {
         let shown = arguments.to_string();
@@ -68,43 +68,43 @@ impl Bench {
 }
 
 #[test]
-fn b02_a_tool_without_an_entry_is_not_blocked() {
+fn tool_without_an_entry_is_not_blocked() {
     let bench = Bench::shipped().tool("mine", json!({"type": "object"}));
     bench.passes("mine", json!({}));
     bench.passes("nobody_knows_this", json!("anything"));
 }
 
 #[test]
-fn b03_write_without_file_path_names_it() {
+fn write_without_file_path_names_it() {
     Bench::shipped().lacks("write", json!({"content": "long enough"}), &["file_path"]);
 }
 
 #[test]
-fn b04_write_without_content_names_it() {
+fn write_without_content_names_it() {
     Bench::shipped().lacks("write", json!({"file_path": "/tmp/a"}), &["content"]);
 }
 
 #[test]
-fn b05_an_empty_text_is_missing() {
+fn empty_text_is_missing() {
     let refusal =
         Bench::shipped().lacks("write", json!({"file_path": "/tmp/a", "content": ""}), &["content"]);
     assert_eq!(refusal.problems.len(), 1, "missing, and not too short as well: {refusal:?}");
-    assert!(refusal.schema_error.unwrap().contains("an empty text count"), "it says why");
+    assert!(refusal.schema_error.unwrap().contains("an empty text count"), "gives the reason");
 }
 
 #[test]
-fn b06_null_is_missing() {
+fn null_is_missing() {
     Bench::shipped().lacks("write", json!({"file_path": null, "content": "long enough"}), &["file_path"]);
 }
 
 #[test]
-fn b07_zero_false_and_empty_lists_are_there() {
+fn zero_false_and_empty_lists_are_present() {
     let bench = Bench::mapped("tools: {t: {required: [a, b, c, d]}}\n");
     bench.passes("t", json!({"a": 0, "b": false, "c": [], "d": {}}));
 }
 
 #[test]
-fn b08_ten_characters_are_too_few_and_eleven_enough() {
+fn ten_characters_are_too_few_and_eleven_enough() {
     let bench = Bench::shipped();
     let write = |length: usize| json!({"file_path": "/tmp/a", "content": "x".repeat(length)});
     for length in [1, 9, 10] {
@@ -120,7 +120,7 @@ fn b08_ten_characters_are_too_few_and_eleven_enough() {
 }
 
 #[test]
-fn b09_length_counts_characters() {
+fn length_counts_characters() {
     let bench = Bench::shipped();
     let write = |content: &str| json!({"file_path": "/tmp/a", "content": content});
     bench.lacks("write", write("äöüäöüäöüä"), &[]);
@@ -129,7 +129,7 @@ fn b09_length_counts_characters() {
 }
 
 #[test]
-fn b10_a_deprecated_name_gets_schema_error_example_and_replacement() {
+fn deprecated_name_gets_error_example_and_replacement() {
     let bench = Bench::shipped();
     for (name, instead) in [("write_local_file", "write_file"), ("read_local_file", "read_file")] {
         let refusal = bench.call(name, json!({})).unwrap();
@@ -142,13 +142,13 @@ fn b10_a_deprecated_name_gets_schema_error_example_and_replacement() {
 }
 
 #[test]
-fn b11_of_three_fields_exactly_the_third_is_named() {
+fn only_the_missing_one_of_three_fields_is_named() {
     let two = json!({"path": "/tmp/a", "toolkit_slug": "gmail"});
     Bench::shipped().lacks("upload_to_composio", two, &["tool_slug"]);
 }
 
 #[test]
-fn b12_b13_mail_needs_one_of_two_recipients_and_no_attachment() {
+fn mail_needs_one_of_two_recipients_and_no_attachment() {
     let bench = Bench::shipped();
     let mail = |extra: Value| {
         let mut mail = json!({"subject": "s", "body": "b"});
@@ -168,7 +168,7 @@ fn b12_b13_mail_needs_one_of_two_recipients_and_no_attachment() {
 }
 
 #[test]
-fn b14_an_unmet_choice_is_one_readable_item() {
+fn unmet_group_is_one_readable_item() {
     let refusal = Bench::shipped().call("gmail_send_email", json!({"body": "b"})).unwrap();
     assert!(
         refusal.reason.contains("Missing required fields: subject, one of: recipient_email|to."),
@@ -178,7 +178,7 @@ fn b14_an_unmet_choice_is_one_readable_item() {
 }
 
 #[test]
-fn b15_all_problems_are_in_one_message() {
+fn all_problems_are_in_one_message() {
     let bench = Bench::shipped().tool(
         "write",
         json!({"type": "object", "additionalProperties": false, "required": ["content"], "properties": {
@@ -195,7 +195,7 @@ fn b15_all_problems_are_in_one_message() {
 }
 
 #[test]
-fn what_map_and_schema_both_miss_is_one_problem() {
+fn problem_found_by_map_and_schema_is_listed_once() {
     let bench = Bench::mapped("tools: {t: {required: [a, b, c], min_length: {d: 3, e: 3}}}\n").tool(
         "t",
         json!({"type": "object", "required": ["a", "b"], "properties": {
@@ -218,7 +218,7 @@ fn what_map_and_schema_both_miss_is_one_problem() {
 }
 
 #[test]
-fn b16_the_message_has_the_documents_shape() {
+fn refusal_reason_has_the_documented_form() {
     let refusal = Bench::shipped().call("write", json!({"file_path": "/tmp/a"})).unwrap();
     assert_eq!(
         refusal.reason,
@@ -228,23 +228,27 @@ fn b16_the_message_has_the_documents_shape() {
 }
 
 #[test]
-fn b17_no_example_leaves_no_dangling_word() {
+fn refusal_without_example_does_not_mention_one() {
     let refusal = Bench::mapped("tools: {t: {required: [a]}}\n").call("t", json!({})).unwrap();
     assert_eq!(refusal.reason, "⚠️ Invalid t call. Missing required fields: a.");
     assert_eq!(refusal.example, None);
 }
 
 #[test]
-fn b19_denial_and_example_come_together_the_maps_first() {
+fn refusal_has_an_example_preferably_from_the_map() {
     let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});
     let of = |text: &str| Bench::mapped(text).tool("t", schema.clone()).call("t", json!({})).unwrap().example;
     assert_eq!(of("tools: {t: {required: [a], example: {a: 7}}}\n"), Some(json!({"a": 7})), "the map's");
-    assert_eq!(of("tools: {t: {required: [a]}}\n"), Some(json!({"a": 1})), "else one made from the schema");
+    assert_eq!(
+        of("tools: {t: {required: [a]}}\n"),
+        Some(json!({"a": 1})),
+        "else one generated from the schema"
+    );
     assert_eq!(of("tools: {t: {example: {a: seven}}}\n"), Some(json!({"a": 1})), "never one that is refused");
 }
 
 #[test]
-fn b20_b21_host_prefix_and_case_change_nothing() {
+fn host_prefix_and_case_change_nothing() {
     let bench = Bench::shipped();
     for (name, others) in [
         ("write_local_file", ["mcp__local_toolkit__write_local_file", "MCP__X__Write_Local_File"]),
@@ -261,26 +265,26 @@ fn b20_b21_host_prefix_and_case_change_nothing() {
 }
 
 #[test]
-fn b20_a_tool_that_is_there_under_the_whole_name_is_judged_by_that_name() {
+fn existing_prefixed_tool_is_checked_under_its_full_name() {
     let bench = Bench::shipped().tool("mcp__x__write", json!({"type": "object"}));
     bench.passes("mcp__x__write", json!({}));
 }
 
 #[test]
-fn b20_what_is_demanded_of_our_tool_is_not_demanded_of_another_servers() {
+fn entry_for_our_tool_does_not_bind_other_servers() {
     let bench = Bench::shipped().tool("read_file", json!({"type": "object"}));
     bench.lacks("read_file", json!({}), &["path"]);
     bench.passes("mcp__other__read_file", json!({}));
 }
 
 #[test]
-fn b22_optional_fields_do_not_block() {
+fn optional_fields_do_not_block() {
     let all = json!({"recipient_email": "a", "subject": "s", "body": "b", "cc": ["c"], "attachment": {"name": "x"}});
     Bench::shipped().passes("gmail_send_email", all);
 }
 
 #[test]
-fn b23_a_name_that_ends_in_a_curated_one_is_another_name() {
+fn name_that_ends_in_a_curated_one_is_another_name() {
     let bench = Bench::shipped().tool("overwrite", json!({"type": "object"}));
     for name in ["overwrite", "todowrite", "over__write", "xwrite", "write2", "write_"] {
         bench.passes(name, json!({}));
@@ -288,7 +292,7 @@ fn b23_a_name_that_ends_in_a_curated_one_is_another_name() {
 }
 
 #[test]
-fn b24_anything_but_an_object_lacks_every_field() {
+fn non_object_lacks_every_required_field() {
     let bench = Bench::shipped().tool(
         "read_file",
         json!({"type": "object", "required": ["path", "x"],
@@ -303,7 +307,7 @@ fn b24_anything_but_an_object_lacks_every_field() {
 }
 
 #[test]
-fn the_rule_is_named_where_the_map_decided() {
+fn rule_is_named_if_the_map_decided() {
     let bench = Bench::shipped().tool(
         "read_file",
         json!({"type": "object", "required": ["x"], "properties": {
@@ -316,7 +320,7 @@ fn the_rule_is_named_where_the_map_decided() {
 }
 
 #[test]
-fn a_default_fills_what_the_map_demands() {
+fn default_satisfies_the_map() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string", "default": "."}}});
     let bench = Bench::shipped().tool("list_directory", schema);
     bench.passes("list_directory", json!({}));
@@ -324,16 +328,16 @@ fn a_default_fills_what_the_map_demands() {
 }
 
 #[test]
-fn b152_a_session_that_the_caller_names_is_refused_where_the_tool_is_told_its_own() {
+fn caller_cannot_set_the_session_of_a_tool_that_wants_it() {
     let check = |wants: bool, closed: bool, arguments: Value, expect: &[&str]| {
         let mut spec = ToolSpec::new("note", "A tool", Category::READ_ONLY, RiskLevel::Low);
         spec.wants_session = wants;
         spec.input_schema = Some(json!({"type": "object", "additionalProperties": !closed}));
         let definition = Arc::new(spec.check().unwrap());
         let schema = InputSchema::compile(definition.input_schema()).unwrap();
-        let (curated, nobody) = (Curated::none(), |_: &str| None);
+        let (curated, no_tools) = (Curated::none(), |_: &str| None);
         let known = Known { definition: &definition, schema: &schema };
-        let refused = Guard::new(&curated, &nobody).check(known, arguments).err();
+        let refused = Guard::new(&curated, &no_tools).check(known, arguments).err();
         let problems = refused.map(|rejected| rejected.refusal.problems).unwrap_or_default();
         let places: Vec<&str> = problems.iter().map(|problem| problem.pointer.as_str()).collect();
         assert_eq!(places, expect);
@@ -346,7 +350,7 @@ fn b152_a_session_that_the_caller_names_is_refused_where_the_tool_is_told_its_ow
 }
 
 #[test]
-fn b147_b148_b149_b150_a_workers_mistakes_are_named() {
+fn missing_mistyped_and_unknown_arguments_are_named() {
     let fetch = json!({"type": "object", "additionalProperties": false, "required": ["url"], "properties": {
         "url": {"type": "string"}}});
     let verify = json!({"type": "object", "additionalProperties": false, "required": ["checks"], "properties": {
@@ -355,18 +359,22 @@ fn b147_b148_b149_b150_a_workers_mistakes_are_named() {
     let never = json!({"type": "object", "properties": {"additionalProperties": false}});
     let bench = Bench::shipped().tool("fetch", fetch).tool("verify", verify);
     let bench = bench.tool("nothing", nothing).tool("never", never);
-    let said = |name: &str, arguments: Value| bench.call(name, arguments).unwrap().schema_error.unwrap();
-    assert_eq!(said("fetch", json!({})), "`url` is required");
-    assert_eq!(said("fetch", json!({"url": 7})), "/url must be string, not number");
-    assert_eq!(said("verify", json!({})), "`checks` is required");
-    assert_eq!(said("verify", json!({"checks": "all"})), "/checks must be array, not string");
-    assert!(said("fetch", json!({"url": "u", "depth": 1})).contains("`depth` is not an argument of fetch"));
+    let schema_error =
+        |name: &str, arguments: Value| bench.call(name, arguments).unwrap().schema_error.unwrap();
+    assert_eq!(schema_error("fetch", json!({})), "`url` is required");
+    assert_eq!(schema_error("fetch", json!({"url": 7})), "/url must be string, not number");
+    assert_eq!(schema_error("verify", json!({})), "`checks` is required");
+    assert_eq!(schema_error("verify", json!({"checks": "all"})), "/checks must be array, not string");
+    assert!(
+        schema_error("fetch", json!({"url": "u", "depth": 1}))
+            .contains("`depth` is not an argument of fetch")
+    );
     assert_eq!(
-        said("nothing", json!({"depth": 1, "all": true})),
+        schema_error("nothing", json!({"depth": 1, "all": true})),
         "`depth` is not an argument of nothing; `all` is not an argument of nothing"
     );
     assert_eq!(
-        said("never", json!({"additionalProperties": {"a": 1}})),
+        schema_error("never", json!({"additionalProperties": {"a": 1}})),
         "/additionalProperties must be valid under `falseSchema`, not object"
     );
     bench.passes("fetch", json!({"url": "u"}));

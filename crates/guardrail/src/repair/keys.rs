@@ -1,4 +1,4 @@
-//! Arguments under another name than the tool's.
+//! Repair of argument names that the tool does not know.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use tool::{Arguments, LONGEST_WORD, ToolDefinition, shorten};
 use super::Changes;
 use crate::synonym;
 
-/// Renames each key that the tool does not know and that was meant to be one that is not there. An open schema takes
-/// keys of any name, so there only a required argument can have been meant.
+/// Renames each unknown key that clearly denotes one absent argument. An open schema accepts any key, so
+/// there only required arguments are considered.
 pub(super) fn rename(definition: &ToolDefinition, arguments: &mut Arguments, changes: &mut Changes) {
     let closed = definition.input_schema()["additionalProperties"] == Value::Bool(false);
     let parameters = definition.parameters().iter();
@@ -37,7 +37,7 @@ pub(super) fn rename(definition: &ToolDefinition, arguments: &mut Arguments, cha
     }
     let entries = std::mem::take(arguments).into_iter().map(|(key, value)| match renamed.get(&key) {
         Some(name) => {
-            changes.add(format!("`{}` is called `{name}`", shorten(&key, LONGEST_WORD).escape_debug()));
+            changes.add(format!("rename `{}` to `{name}`", shorten(&key, LONGEST_WORD).escape_debug()));
             ((*name).to_owned(), value)
         }
         None => (key, value),

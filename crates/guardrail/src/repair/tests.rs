@@ -1,4 +1,4 @@
-//! What is proposed, and what is not.
+//! Repair proposals: obvious repairs, and mistakes without one.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ fn definition() -> Arc<ToolDefinition> {
     Arc::new(spec.check().unwrap())
 }
 
-/// What is proposed instead of a call that the tool refuses.
+/// Returns the proposal for a call that the tool refuses.
 fn proposal(definition: &Arc<ToolDefinition>, arguments: Value) -> Option<Proposal> {
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    let (curated, nobody) = (Curated::none(), |_: &str| None);
-    let rejected = Guard::new(&curated, &nobody).check(Known { definition, schema: &schema }, arguments);
+    let (curated, no_tools) = (Curated::none(), |_: &str| None);
+    let rejected = Guard::new(&curated, &no_tools).check(Known { definition, schema: &schema }, arguments);
     rejected.unwrap_err().proposal.map(|proposal| *proposal)
 }
 
@@ -41,7 +41,7 @@ fn proposed(arguments: Value) -> Option<(Value, String)> {
     Some((Value::Object(offer.arguments.unwrap_or_default()), offer.note))
 }
 
-/// The arguments that are proposed instead of those for a tool that takes nothing but these properties.
+/// Returns the arguments proposed by a tool that accepts only these properties.
 fn proposed_by(properties: &Value, required: &[&str], arguments: Value) -> Option<Value> {
     let mut spec = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "additionalProperties": false,
@@ -52,99 +52,104 @@ fn proposed_by(properties: &Value, required: &[&str], arguments: Value) -> Optio
 
 #[track_caller]
 fn check(arguments: &Value, expect: &Value, note: &str) {
-    let (repaired, said) = proposed(arguments.clone()).unwrap_or_else(|| panic!("nothing for {arguments}"));
+    let (repaired, actual_note) =
+        proposed(arguments.clone()).unwrap_or_else(|| panic!("nothing for {arguments}"));
     assert_eq!(&repaired, expect, "{arguments}");
-    assert_eq!(said, note, "{arguments}");
+    assert_eq!(actual_note, note, "{arguments}");
 }
 
 #[test]
-fn an_obvious_mistake_has_one_repair() {
+fn obvious_mistake_has_one_repair() {
     let good = || json!({"path": "a", "content": "b"});
-    check(&json!({"file_path": "a", "content": "b"}), &good(), "`file_path` is called `path`");
+    check(&json!({"file_path": "a", "content": "b"}), &good(), "rename `file_path` to `path`");
     check(
         &json!({"Path": "a", "contnet": "b"}),
         &good(),
-        "`Path` is called `path`; `contnet` is called `content`",
+        "rename `Path` to `path`; rename `contnet` to `content`",
     );
     check(
         &json!({"filename": "a", "text": "b"}),
         &good(),
-        "`filename` is called `path`; `text` is called `content`",
+        "rename `filename` to `path`; rename `text` to `content`",
     );
-    let wrapped = "what is under `arguments` are the arguments themselves";
+    let wrapped = "send the arguments directly, not under `arguments`";
     check(&json!({"arguments": good()}), &good(), wrapped);
     check(&json!({"name": "write_file", "arguments": good()}), &good(), wrapped);
-    check(&json!({"input": good()}), &good(), "what is under `input` are the arguments themselves");
-    check(&json!({"params": good()}), &good(), "what is under `params` are the arguments themselves");
-    let text = "the arguments are the object itself, not JSON text";
+    check(&json!({"input": good()}), &good(), "send the arguments directly, not under `input`");
+    check(&json!({"params": good()}), &good(), "send the arguments directly, not under `params`");
+    let text = "send the arguments as an object, not as JSON text";
     check(&json!(good().to_string()), &good(), text);
     check(&json!({"arguments": good().to_string()}), &good(), &format!("{wrapped}; {text}"));
 }
 
 #[test]
-fn text_is_read_as_what_it_says() {
+fn text_is_converted_to_the_expected_type() {
     let with = |key: &str, value: Value| {
         let mut call = json!({"path": "a", "content": "b"});
         call[key] = value;
         call
     };
-    check(&with("size", json!("1.5")), &with("size", json!(1.5)), "/size is number, not text");
-    check(&with("size", json!("3")), &with("size", json!(3)), "/size is number, not text");
-    check(&with("lines", json!(" 3 ")), &with("lines", json!(3)), "/lines is number, not text");
-    check(&with("sync", json!("True")), &with("sync", json!(true)), "/sync is boolean, not text");
-    check(&with("sync", json!("FALSE")), &with("sync", json!(false)), "/sync is boolean, not text");
-    check(&with("count", json!("3")), &with("count", json!(3)), "/count is number, not text");
+    check(&with("size", json!("1.5")), &with("size", json!(1.5)), "send /size as number, not as text");
+    check(&with("size", json!("3")), &with("size", json!(3)), "send /size as number, not as text");
+    check(&with("lines", json!(" 3 ")), &with("lines", json!(3)), "send /lines as number, not as text");
+    check(&with("sync", json!("True")), &with("sync", json!(true)), "send /sync as boolean, not as text");
+    check(&with("sync", json!("FALSE")), &with("sync", json!(false)), "send /sync as boolean, not as text");
+    check(&with("count", json!("3")), &with("count", json!(3)), "send /count as number, not as text");
     let most = vec![json!(1); MOST_CHANGES];
     assert_eq!(
         proposed(with("tags", json!(vec!["1"; MOST_CHANGES]))).unwrap().0,
         with("tags", Value::from(most))
     );
-    check(&with("tags", json!("[1, 2]")), &with("tags", json!([1, 2])), "/tags is array, not text");
-    check(&with("tags", json!(["1", 2])), &with("tags", json!([1, 2])), "/tags/0 is number, not text");
+    check(&with("tags", json!("[1, 2]")), &with("tags", json!([1, 2])), "send /tags as array, not as text");
+    check(
+        &with("tags", json!(["1", 2])),
+        &with("tags", json!([1, 2])),
+        "send /tags/0 as number, not as text",
+    );
     check(
         &with("meta", json!("{\"deep\": true}")),
         &with("meta", json!({"deep": true})),
-        "/meta is object, not text",
+        "send /meta as object, not as text",
     );
     check(
         &with("meta", json!({"deep": "true"})),
         &with("meta", json!({"deep": true})),
-        "/meta/deep is boolean, not text",
+        "send /meta/deep as boolean, not as text",
     );
     check(
         &with("mode", json!("Create")),
         &with("mode", json!("create")),
-        "/mode is written as the schema has it",
+        "use the schema's spelling for /mode",
     );
     check(
         &with("size", Value::Null),
         &json!({"path": "a", "content": "b"}),
-        "/size may be left out, not null",
+        "leave out /size instead of sending null",
     );
 }
 
 #[test]
-fn what_is_right_stays_as_it_is() {
+fn valid_values_are_unchanged() {
     for (key, value) in [("mode", json!("create")), ("lines", Value::Null), ("letters", json!("ab"))] {
         let (mut call, mut expect) =
             (json!({"file_path": "a", "content": "b"}), json!({"path": "a", "content": "b"}));
         (call[key], expect[key]) = (value.clone(), value);
-        check(&call, &expect, "`file_path` is called `path`");
+        check(&call, &expect, "rename `file_path` to `path`");
     }
     let text = json!({"type": "string"});
     let own = json!({"query": text, "search": text});
     assert_eq!(
         proposed_by(&own, &["query"], json!({"search": "x"})),
         None,
-        "a key of the tool's own is meant"
+        "a known argument is not renamed"
     );
     let own = json!({"input": {"type": "object"}, "n": {"type": "integer"}});
     let found = proposed_by(&own, &["input"], json!({"input": "{\"n\": 1}"}));
-    assert_eq!(found, Some(json!({"input": {"n": 1}})), "an argument of the tool's own is no wrapper");
+    assert_eq!(found, Some(json!({"input": {"n": 1}})), "a known argument is not a wrapper");
 }
 
 #[test]
-fn nothing_stands_for_what_may_be_left_out() {
+fn null_for_an_optional_argument_is_removed() {
     let path = json!({"path": {"type": "string", "default": "."}});
     assert_eq!(proposed_by(&path, &["path"], json!({"path": null})), Some(json!({})));
     assert_eq!(proposed_by(&path, &["path"], json!({"arguments": null})), Some(json!({})));
@@ -152,8 +157,8 @@ fn nothing_stands_for_what_may_be_left_out() {
 }
 
 #[test]
-fn an_offer_is_added_to_what_the_refusal_says() {
-    let offer = |arguments| Offer { arguments, note: "`a` is called `b`".to_owned() };
+fn offer_is_appended_to_the_refusal_hint() {
+    let offer = |arguments| Offer { arguments, note: "rename `a` to `b`".to_owned() };
     let check = |offer: Offer, hint: Option<&str>, expect: &str| {
         let mut refusal = Refusal::new("t", tool::RefusalCode::InvalidArguments, "wrong");
         refusal.hint = hint.map(str::to_owned);
@@ -165,11 +170,11 @@ fn an_offer_is_added_to_what_the_refusal_says() {
     let arguments = || json!({"b": 1}).as_object().cloned();
     check(offer(arguments()), Some("send it again"), "send it again; `repair` is accepted");
     check(offer(arguments()), None, "`repair` is accepted");
-    check(offer(None), None, "with this change it is accepted: `a` is called `b`");
+    check(offer(None), None, "with this change it is accepted: rename `a` to `b`");
 }
 
 #[test]
-fn nothing_is_guessed_or_invented() {
+fn ambiguous_mistake_has_no_repair() {
     for hopeless in [
         json!({"path": "a"}),
         json!({}),
@@ -199,32 +204,32 @@ fn nothing_is_guessed_or_invented() {
 }
 
 #[test]
-fn a_large_call_is_told_what_to_change_and_not_repeated() {
+fn large_call_gets_the_changes_but_no_arguments() {
     let text = |bytes: usize, rest: &str| "x".repeat(bytes - rest.len());
     let call = |content: String| json!({"file_path": "a", "content": content});
     let repeated = |bytes: usize| proposed(call(text(bytes, r#"{"path":"a","content":""}"#))).unwrap();
     assert_eq!(repeated(LARGEST_REPEATED).0["path"], "a");
-    assert_eq!(repeated(LARGEST_REPEATED + 1), (json!({}), "`file_path` is called `path`".to_owned()));
+    assert_eq!(repeated(LARGEST_REPEATED + 1), (json!({}), "rename `file_path` to `path`".to_owned()));
     let looked_at = |bytes: usize| proposed(call(text(bytes, r#"{"file_path":"a","content":""}"#)));
     assert!(looked_at(LARGEST).is_some());
     assert!(looked_at(LARGEST + 1).is_none());
 }
 
 #[test]
-fn an_open_schema_keeps_its_own_keys() {
+fn open_schema_keeps_unknown_keys() {
     let mut spec = ToolSpec::new("note", "Notes", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "required": ["path"], "properties": {
         "path": {"type": "string"}, "content": {"type": "string"}}}));
     let definition = Arc::new(spec.check().unwrap());
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    let (curated, nobody) = (Curated::none(), |_: &str| None);
-    let guard = Guard::new(&curated, &nobody);
-    let call = json!({"file_path": "a", "text": "any key may be meant as it is"});
+    let (curated, no_tools) = (Curated::none(), |_: &str| None);
+    let guard = Guard::new(&curated, &no_tools);
+    let call = json!({"file_path": "a", "text": "an open schema accepts any key"});
     let rejected = guard.check(Known { definition: &definition, schema: &schema }, call).unwrap_err();
     let (_, offer) = rejected.proposal.unwrap().into_parts();
-    let expect = json!({"path": "a", "text": "any key may be meant as it is"});
-    assert_eq!(Value::Object(offer.arguments.unwrap()), expect, "only what is required was meant");
+    let expect = json!({"path": "a", "text": "an open schema accepts any key"});
+    assert_eq!(Value::Object(offer.arguments.unwrap()), expect, "only the required argument is renamed");
     let two = json!({"file_path": "a", "filename": "b"});
     let rejected = guard.check(Known { definition: &definition, schema: &schema }, two).unwrap_err();
-    assert!(rejected.proposal.is_none(), "either may be the one");
+    assert!(rejected.proposal.is_none(), "two keys match");
 }

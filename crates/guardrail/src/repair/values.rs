@@ -1,5 +1,5 @@
-//! Values of another type than the schema's that say what was meant: `"3"` for 3, JSON text for a list, `"True"` for
-//! true, `"Overwrite"` for a word the schema has in lower case, null for an argument that may be left out.
+//! Repair of values of the wrong type that denote a valid one: `"3"` for 3, JSON text for a list, `"True"`
+//! for true, `"Overwrite"` for an enum value in lower case, null for an argument that may be left out.
 
 use serde_json::Value;
 use tool::{Arguments, ToolDefinition, json_kind, strict_json};
@@ -7,12 +7,12 @@ use tool::{Arguments, ToolDefinition, json_kind, strict_json};
 use super::Changes;
 use crate::problem;
 
-/// Deeper values are left alone.
+/// Maximum depth of repaired values.
 const DEEPEST: usize = 6;
-/// References followed for one value; more of them are a loop or a puzzle.
+/// Maximum number of references followed for one value, which also ends reference loops.
 const MOST_STEPS: usize = 8;
 
-/// Reads each value as what the schema wants it to be.
+/// Converts each value to the type that the schema expects.
 pub(super) fn retype(definition: &ToolDefinition, arguments: &mut Arguments, changes: &mut Changes) {
     let root = definition.input_schema();
     Reader { root, changes }.object(arguments, root, "", DEEPEST);
@@ -29,9 +29,9 @@ impl<'a> Reader<'a> {
             map.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
         for key in nulls {
             let property = schema["properties"].get(&key).map(|property| self.resolved(property));
-            // One that is required and has no default is missed afterwards.
+            // If the argument is required and has no default, the final check rejects the repair.
             if property.is_some_and(|property| !admits(property, "null")) {
-                self.changes.add(format!("{} may be left out, not null", problem::join(place, &key)));
+                self.changes.add(format!("leave out {} instead of sending null", problem::join(place, &key)));
                 map.shift_remove(&key);
             }
         }
@@ -50,8 +50,8 @@ impl<'a> Reader<'a> {
         {
             let kind = json_kind(&read);
             self.changes.add(match read {
-                Value::String(_) => format!("{place} is written as the schema has it"),
-                _ => format!("{place} is {kind}, not text"),
+                Value::String(_) => format!("use the schema's spelling for {place}"),
+                _ => format!("send {place} as {kind}, not as text"),
             });
             *value = read;
         }
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The schema behind references and behind the one choice that is not null.
+    /// Follows references, and a choice that has exactly one alternative other than null.
     fn resolved(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..MOST_STEPS {
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the schema's types leave room for this one.
+/// Returns true if the schema allows this type.
 fn admits(schema: &Value, kind: &str) -> bool {
     match &schema["type"] {
         Value::String(only) => only == kind,
@@ -97,7 +97,7 @@ fn admits(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// What a text says, if the schema wants no text.
+/// Parses a text into the value it denotes, if the schema does not allow a string.
 fn read(text: &str, schema: &Value) -> Option<Value> {
     if admits(schema, "string") {
         return spelt(text, schema);
@@ -117,7 +117,7 @@ fn read(text: &str, schema: &Value) -> Option<Value> {
     (kind != "null" && admits(schema, kind)).then_some(read)
 }
 
-/// The one word of the schema that differs from the text by case alone.
+/// Returns the one enum value that differs from the text only by case.
 fn spelt(text: &str, schema: &Value) -> Option<Value> {
     let words: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
     let mut same = words.iter().filter(|word| word.to_lowercase() == text.to_lowercase());

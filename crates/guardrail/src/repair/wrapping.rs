@@ -1,18 +1,18 @@
-//! Arguments inside a wrapper: JSON text in place of the object, or the object under one more key.
+//! Repair of wrapped arguments: JSON text in place of the object, or the object under one more key.
 
 use serde_json::Value;
 use tool::{Arguments, ToolDefinition, strict_json};
 
 use super::Changes;
 
-/// The keys under which arguments are handed over in the dialects models have learnt.
+/// Keys that wrap arguments in the call formats that models have learnt.
 const WRAPPERS: [&str; 7] = ["arguments", "input", "params", "parameters", "args", "kwargs", "tool_input"];
-/// The keys beside them that repeat the tool's name.
+/// Keys next to them that repeat the tool's name.
 const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
-/// Text in a wrapper in text is the most that has been seen.
+/// Maximum number of layers. Text in a wrapper in text is the deepest observed.
 const MOST_LAYERS: usize = 4;
 
-/// The arguments without what is wrapped around them; nothing if there is no object inside.
+/// Unwraps the arguments; `None` if there is no object inside.
 pub(super) fn unwrap(
     definition: &ToolDefinition,
     arguments: Value,
@@ -27,7 +27,7 @@ pub(super) fn unwrap(
                 None => return Some(map),
             },
             Value::String(text) => {
-                changes.add("the arguments are the object itself, not JSON text".to_owned());
+                changes.add("send the arguments as an object, not as JSON text".to_owned());
                 strict_json::parse(&text).ok()?
             }
             Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
@@ -36,7 +36,7 @@ pub(super) fn unwrap(
     None
 }
 
-/// The key under which all the arguments are, if there is nothing beside it but the tool's own name.
+/// Returns the wrapping key, if the only other keys repeat the tool's own name.
 fn wrapper(definition: &ToolDefinition, map: &Arguments) -> Option<&'static str> {
     let own = |key: &str| definition.parameters().iter().any(|parameter| parameter.name == key);
     let names_it = |key: &str, value: &Value| {
@@ -48,6 +48,6 @@ fn wrapper(definition: &ToolDefinition, map: &Arguments) -> Option<&'static str>
 }
 
 fn take(mut map: Arguments, key: &str, changes: &mut Changes) -> Option<Value> {
-    changes.add(format!("what is under `{key}` are the arguments themselves"));
+    changes.add(format!("send the arguments directly, not under `{key}`"));
     map.remove(key)
 }

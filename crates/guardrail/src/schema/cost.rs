@@ -1,5 +1,6 @@
-//! What a schema can cost, known before it is used. References make a small schema a large one: one that leads back to
-//! itself before it has gone into a value never ends, and one that doubles at every step ends too late.
+//! Upper bound for the cost of evaluating a schema, computed before its first use. References make a small
+//! schema a large one: one that refers to itself without descending into a value never ends, and one that
+//! doubles at every step takes too long.
 
 use std::collections::HashMap;
 
@@ -9,19 +10,21 @@ use tool::strict_json;
 use super::SchemaError;
 use super::graph::{Graph, Node};
 
-/// Subschemas that one value may be held against, counted along the dearest path through the arguments.
+/// Maximum number of subschemas applied to one value, counted along the most expensive path through the
+/// arguments.
 pub(super) const DEAREST: u64 = 4096;
-/// The reckoning itself has a bound too.
+/// Maximum number of steps of the computation itself.
 const MOST_STEPS: usize = 20_000_000;
 
-/// Refuses a schema whose use could take for ever, or nearly.
+/// Refuses a schema whose evaluation does not end or takes too long.
 pub(super) fn check(schema: &Value) -> Result<(), SchemaError> {
     let graph = Graph::of(schema)?;
     let order = in_order(&graph.nodes).ok_or(SchemaError::Loop)?;
     Reckoning::new(&graph.nodes).run(&order)
 }
 
-/// The nodes, each after all that are applied in its place; nothing if some of them lead back to themselves.
+/// Returns the nodes in topological order, each after all nodes applied to the same value; `None` if there is
+/// a cycle.
 fn in_order(nodes: &[Node<'_>]) -> Option<Vec<usize>> {
     let mut waiting: Vec<usize> = nodes.iter().map(|node| node.here.len()).collect();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
@@ -46,13 +49,13 @@ fn in_order(nodes: &[Node<'_>]) -> Option<Vec<usize>> {
     (order.len() == nodes.len()).then_some(order)
 }
 
-/// How often subschemas are applied below a value, by the key they go into; no key where they go into any.
+/// Number of subschema applications below a value, by the key they descend into; `None` for any key.
 type ByKey<'s> = HashMap<Option<&'s str>, u64>;
 
-/// Reckons level by level: what a value costs whose deepest part is so many levels down.
+/// Computation of the cost, level by level: each pass gives the cost of values that are one level deeper.
 struct Reckoning<'g, 's> {
     nodes: &'g [Node<'s>],
-    /// The cost of each node for values one level less deep.
+    /// Cost of each node for values that are one level less deep.
     before: Vec<u64>,
     steps: usize,
 }
@@ -65,7 +68,7 @@ impl<'g, 's> Reckoning<'g, 's> {
     fn run(mut self, order: &[usize]) -> Result<(), SchemaError> {
         for _ in 0..=strict_json::DEEPEST {
             let now = self.level(order)?;
-            // The root is the first that was found.
+            // The root is the first node of the graph.
             if now.first().is_some_and(|root| *root > DEAREST) {
                 return Err(SchemaError::TooDear);
             }
@@ -130,13 +133,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reckoning_ends_too() {
+    fn cost_computation_is_bounded() {
         let schema = json!({"allOf": [{"properties": {"a": {}}}]});
         let graph = Graph::of(&schema).unwrap();
         let order = in_order(&graph.nodes).unwrap();
         let ends = |steps: usize| Reckoning { steps, ..Reckoning::new(&graph.nodes) }.run(&order).is_ok();
-        // Three nodes, a key in one of them and the same key where it is used: five steps a level. On the third
-        // nothing is new.
+        // Three nodes, a key in one of them and the same key where it is used: five steps per level. The
+        // third level changes nothing.
         assert!(ends(MOST_STEPS - 15));
         assert!(!ends(MOST_STEPS - 14));
     }

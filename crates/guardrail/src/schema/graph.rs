@@ -1,4 +1,4 @@
-//! A schema as a graph: which subschemas are applied to the same value, and which to what is inside it.
+//! Schema as a graph: which subschemas are applied to the same value, and which to the values inside it.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use super::SchemaError;
 
-/// More subschemas than any tool has needed.
+/// Maximum number of subschemas, more than any known tool needs.
 pub(super) const MOST_SUBSCHEMAS: usize = 4096;
 
 /// Keywords whose subschemas are applied to the value itself.
 const ONE_HERE: [&str; 4] = ["not", "if", "then", "else"];
 const MANY_HERE: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const NAMED_HERE: [&str; 2] = ["dependentSchemas", "dependencies"];
-/// Keywords that name a subschema to apply to the value itself.
+/// Keywords that reference a subschema to apply to the value itself.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Keywords whose subschemas are applied to what is inside, whatever its key.
+/// Keywords whose subschemas are applied to the values inside, under any key.
 const BELOW: [&str; 8] = [
     "additionalProperties",
     "propertyNames",
@@ -26,27 +26,27 @@ const BELOW: [&str; 8] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords that look at everything beside them once more.
+/// Keywords that evaluate all their sibling keywords once more.
 const TWICE: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 /// Keywords that give a subschema a name.
 const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
 
-/// One subschema.
+/// Subschema.
 #[derive(Default)]
 pub(super) struct Node<'s> {
-    /// Applied to the same value.
+    /// Subschemas applied to the same value.
     pub(super) here: Vec<usize>,
-    /// Applied to what is under this key, or under any.
+    /// Subschemas applied to the value under this key, or under any key.
     pub(super) below: Vec<(Option<&'s str>, usize)>,
     pub(super) looks_twice: bool,
 }
 
-/// All subschemas that can be reached, the root first.
+/// All reachable subschemas, the root first.
 pub(super) struct Graph<'s> {
     pub(super) nodes: Vec<Node<'s>>,
     root: &'s Value,
     anchors: HashMap<&'s str, Vec<&'s Value>>,
-    /// By address: a subschema that is reached twice is one node.
+    /// Node numbers by address, so that a subschema reached twice is one node.
     known: HashMap<*const Value, usize>,
     to_visit: Vec<&'s Value>,
 }
@@ -74,7 +74,7 @@ impl<'s> Graph<'s> {
         Ok(graph)
     }
 
-    /// The number of a subschema, new or known.
+    /// Returns the number of a subschema, and adds it if it is new.
     fn node(&mut self, schema: &'s Value) -> usize {
         let next = self.nodes.len();
         let index = *self.known.entry(std::ptr::from_ref(schema)).or_insert(next);
@@ -88,7 +88,7 @@ impl<'s> Graph<'s> {
     fn visit(&mut self, map: &'s Map<String, Value>, index: usize) -> Result<Node<'s>, SchemaError> {
         let id = map.get("$id").and_then(Value::as_str);
         if index > 0 && id.is_some_and(|id| !id.starts_with('#')) {
-            return Err(SchemaError::Invalid("a schema inside it has a `$id` of its own".to_owned()));
+            return Err(SchemaError::Invalid("a subschema has a `$id` of its own".to_owned()));
         }
         let mut here: Vec<&Value> = ONE_HERE.iter().filter_map(|word| map.get(*word)).collect();
         here.extend(MANY_HERE.iter().filter_map(|word| map.get(*word)?.as_array()).flatten());
@@ -116,7 +116,8 @@ impl<'s> Graph<'s> {
         })
     }
 
-    /// What a reference names inside this schema. What it names elsewhere is not read, and reported by the validator.
+    /// Returns the targets of a reference inside this schema. External references are not read; the validator
+    /// reports them.
     fn targets(&self, reference: &str) -> Vec<&'s Value> {
         let id = self.root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
         let local = reference.strip_prefix(id).unwrap_or(reference);
@@ -141,7 +142,7 @@ fn find_anchors<'s>(value: &'s Value, anchors: &mut HashMap<&'s str, Vec<&'s Val
     }
 }
 
-/// A fragment may write any byte as `%` and two digits.
+/// Decodes percent-encoding in a URI fragment.
 fn decoded(place: &str) -> String {
     let mut bytes = Vec::with_capacity(place.len());
     let mut rest = place.as_bytes();

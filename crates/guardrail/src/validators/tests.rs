@@ -1,4 +1,5 @@
-//! Validators with a real engine, in a thread of this process: what they are asked here is harmless.
+//! Validators with a real engine, in a thread of this process, which is safe because these validators are
+//! harmless.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ fn workers() -> Workers {
     workers_that_think(Duration::ZERO)
 }
 
-/// Workers that take this long over the first thing they are told.
+/// Workers that delay their first read by this time.
 fn workers_that_think(time: Duration) -> Workers {
     Workers::new(move || {
         Box::pin(async move {
@@ -84,7 +85,7 @@ fn lore() -> Lore {
     }
 }
 
-/// The refusal of a call by a tool with these rules, or nothing where it is valid.
+/// Returns the refusal of a call by a tool with these rules, or `None` if it is valid.
 fn call(rules: Vec<Rule>, arguments: Value) -> Option<Refusal> {
     asked(rules, workers(), arguments).err().map(|refusal| *refusal)
 }
@@ -98,17 +99,17 @@ fn asked(rules: Vec<Rule>, workers: Workers, arguments: Value) -> Result<Validat
     let validators = Arc::new(Validators::new(rules, Arc::clone(&lore), workers));
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
     let schema = schema.validated_by(validators).taught_by(lore);
-    let (curated, nobody) = (Curated::none(), |_: &str| None);
+    let (curated, no_tools) = (Curated::none(), |_: &str| None);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let known = Known { definition: &definition, schema: &schema };
-    match Guard::new(&curated, &nobody).check(known, arguments) {
-        Ok(fitting) => runtime.block_on(fitting.validated()),
+    match Guard::new(&curated, &no_tools).check(known, arguments) {
+        Ok(call) => runtime.block_on(call.validated()),
         Err(rejected) => Err(rejected.refusal),
     }
 }
 
 #[test]
-fn a_validator_passes_or_refuses_with_its_own_words() {
+fn validator_accepts_or_refuses_with_its_message() {
     let source = "module.exports = (args) => ({valid: args.n > 1, errors: args.n > 1 ? [] : ['n must be more than 1']})";
     assert_eq!(call(vec![rule(vec![], source)], json!({"n": 2})), None);
     let refusal = call(vec![rule(vec![], source)], json!({"n": 1})).unwrap();
@@ -119,7 +120,7 @@ fn a_validator_passes_or_refuses_with_its_own_words() {
 }
 
 #[test]
-fn what_a_validator_says_hides_and_reorders_nothing() {
+fn control_characters_in_validator_messages_are_escaped() {
     let source = "module.exports = (args) => ({valid: false, errors: ['no ' + args.name]})";
     let refusal =
         call(vec![rule(vec![], source)], json!({"name": "a\u{202e}b\u{200b}c\nd\u{1b}[2J"})).unwrap();
@@ -129,15 +130,15 @@ fn what_a_validator_says_hides_and_reorders_nothing() {
 }
 
 #[test]
-fn no_validator_passes() {
+fn tool_without_validators_accepts_the_call() {
     assert_eq!(call(vec![], json!({})), None);
 }
 
 #[test]
-fn a_validator_that_does_not_answer_refuses() {
-    for (source, told) in [
+fn failing_validator_refuses_the_call() {
+    for (source, message) in [
         ("throw new Error('broken')", "broken"),
-        ("({valid: false, errors: []})", "without saying why"),
+        ("({valid: false, errors: []})", "without giving a reason"),
         ("({valid: true})", "invalid format"),
         ("function (", "execution failed"),
         ("for (;;) {}", "exceeded 500ms timeout. Validation failed for safety"),
@@ -145,21 +146,21 @@ fn a_validator_that_does_not_answer_refuses() {
     ] {
         let refusal =
             call(vec![rule(vec![], source)], json!({})).unwrap_or_else(|| panic!("{source} passed"));
-        assert!(refusal.reason.contains(told), "{source}: {}", refusal.reason);
+        assert!(refusal.reason.contains(message), "{source}: {}", refusal.reason);
     }
 }
 
 #[test]
-fn what_is_declared_needs_no_function() {
+fn declarative_checks_need_no_function() {
     let fine = "({valid: true, errors: []})";
     let declared =
         vec![Requirement::Present(vec!["name".into(), "n".into()]), Requirement::Form(None, Form::Email)];
     let ask = |arguments| call(vec![rule(declared.clone(), fine)], arguments);
     assert_eq!(ask(json!({"name": "x", "n": 0, "email": "ada@example.org"})), None, "0 is there");
     let refusal = ask(json!({"name": "", "email": "nobody"})).unwrap();
-    let told: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
+    let messages: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(
-        told,
+        messages,
         [
             "Required field 'name' is missing",
             "Required field 'n' is missing",
@@ -169,7 +170,7 @@ fn what_is_declared_needs_no_function() {
 }
 
 #[test]
-fn a_value_that_a_program_would_take_for_an_option_is_refused() {
+fn value_that_looks_like_an_option_is_refused() {
     let rule = || Rule {
         requirements: vec![Requirement::NoOption(vec!["name".into(), "n".into(), "assignees".into()])],
         function: None,
@@ -187,15 +188,15 @@ fn a_value_that_a_program_would_take_for_an_option_is_refused() {
 }
 
 #[test]
-fn every_validator_is_heard_and_each_thing_said_once() {
+fn every_validator_runs_and_messages_are_deduplicated() {
     let says = |what: &str| rule(vec![], &format!("({{valid: false, errors: ['{what}', 'both']}})"));
     let refusal = call(vec![says("one"), says("two")], json!({})).unwrap();
-    let told: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
-    assert_eq!(told, ["one", "both", "two"]);
+    let messages: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(messages, ["one", "both", "two"]);
 }
 
 #[test]
-fn what_is_said_is_bounded_and_the_rest_is_counted() {
+fn listed_problems_are_bounded_and_the_rest_counted() {
     let says = |what: &str, count: usize| {
         let errors = format!("Array.from({{length: {count}}}, (_, n) => '{what} ' + n)");
         rule(vec![], &format!("({{valid: false, errors: {errors}}})"))
@@ -209,20 +210,17 @@ fn what_is_said_is_bounded_and_the_rest_is_counted() {
 }
 
 #[test]
-fn b140_a_slow_validator_is_told_with_its_time_and_no_other() {
+fn only_slow_validators_are_reported_with_their_time() {
     let fine = || vec![rule(vec![], "({valid: true, errors: []})")];
     let time = Validation::SLOW + Duration::from_millis(10);
     let slow = asked(fine(), workers_that_think(time), json!({})).unwrap().slow;
     assert!(slow.len() == 1 && &*slow[0].0 == "check-it" && slow[0].1 >= time, "{slow:?}");
     let slow = asked(fine(), workers(), json!({})).unwrap().slow;
-    assert!(
-        slow.iter().all(|(_, took)| *took > Validation::SLOW),
-        "only a busy machine makes it one: {slow:?}"
-    );
+    assert!(slow.iter().all(|(_, took)| *took > Validation::SLOW), "slow only on a busy machine: {slow:?}");
 }
 
 #[test]
-fn the_mistake_that_was_made_is_shown_and_no_other() {
+fn only_the_matching_mistake_is_shown() {
     let by_schema = call(vec![], json!({"assignees": {"add": [1]}})).unwrap();
     assert_eq!(by_schema.code, RefusalCode::InvalidArguments);
     let by_validator =
@@ -241,9 +239,9 @@ fn the_mistake_that_was_made_is_shown_and_no_other() {
     }
 }
 
-/// Nobody may take a call for valid without having asked.
+/// A call is not valid before its validators have run.
 #[test]
-fn a_tool_with_validators_is_not_settled_by_its_schema_alone() {
+fn schema_check_alone_refuses_a_tool_with_validators() {
     let spec = ToolSpec::new("t", "T", Category::READ_ONLY, RiskLevel::Low);
     let definition = Arc::new(spec.check().unwrap());
     let validators =

@@ -1,8 +1,8 @@
-//! Random schemas, arguments and garbage, the same ones on every run.
+//! Random schemas, arguments and garbage, identical on every run.
 
 use serde_json::{Map, Value, json};
 
-/// Which words a schema uses.
+/// Dialect of a generated schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Newest,
@@ -18,20 +18,20 @@ impl Dialect {
     }
 }
 
-/// What references lead to: a plain schema, and a recursive one.
+/// Targets of references: a plain schema and a recursive one.
 pub(crate) fn definitions() -> Value {
     json!({"word": {"type": "string", "minLength": 2},
         "tree": {"type": "object", "properties": {"a": {"$ref": "#/$defs/tree"}, "b": {"type": "integer"}}}})
 }
 
-/// A generator of numbers that needs no crate: splitmix64.
+/// Pseudo-random number generator without a dependency: splitmix64.
 pub(crate) struct Random(u64);
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 const WORDS: [&str; 7] = ["", "a", "ab", "b1", "éé", "😀", "aaaa"];
 const PATTERNS: [&str; 4] = ["^a", "[0-9]", "b.*1", "^.{2,3}$"];
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "null", "array", "object"];
-/// Words that mean something to a validator, for schemas that make no sense.
+/// Keywords of validators, for schemas that make no sense.
 const KEYWORDS: [&str; 24] = [
     "type",
     "enum",
@@ -99,7 +99,7 @@ impl Random {
         }
     }
 
-    /// Arguments of a call, or a part of them.
+    /// Generates the arguments of a call, or a part of them.
     pub(crate) fn instance(&mut self, depth: u64) -> Value {
         match self.below(if depth == 0 { 4 } else { 9 }) {
             0..=3 => self.scalar(),
@@ -116,7 +116,7 @@ impl Random {
         }
     }
 
-    /// A schema that means something.
+    /// Generates a valid schema.
     pub(crate) fn schema(&mut self, depth: u64, dialect: Dialect) -> Value {
         if self.below(12) == 0 {
             return json!(self.below(2) == 0);
@@ -184,7 +184,7 @@ impl Random {
         }
     }
 
-    /// JSON that may or may not be a schema.
+    /// Generates JSON that may or may not be a schema.
     pub(crate) fn garbage(&mut self, depth: u64) -> Value {
         match self.below(if depth == 0 { 3 } else { 10 }) {
             0 => self.scalar(),

@@ -1,4 +1,5 @@
-//! Functions that behave, in the engine itself. Those that do not are in `tests/`, where a process can die of them.
+//! Well-behaved functions in the engine. Hostile ones are in `tests/`, where they run in processes that may
+//! die.
 
 use std::cell::RefCell;
 
@@ -8,7 +9,7 @@ use super::Engine;
 use crate::wire::{Reply, Request, Task};
 
 thread_local! {
-    /// One for all that a test asks, as in a worker.
+    /// One engine for all requests of a test, as in a worker.
     static ENGINE: RefCell<Engine> = RefCell::new(Engine::new().unwrap());
 }
 
@@ -40,7 +41,7 @@ fn computes(source: &str, argument: Value, expect: Value) {
 }
 
 #[test]
-fn both_forms_of_a_function_run() {
+fn exported_and_plain_functions_run() {
     let named = "function double(args) { return { twice: args.n * 2 }; }\nmodule.exports = { double };";
     computes(named, json!({"n": 21}), json!({"twice": 42}));
     computes("(function () { return { twice: args.n * 2 }; })();", json!({"n": 4}), json!({"twice": 8}));
@@ -50,7 +51,7 @@ fn both_forms_of_a_function_run() {
 }
 
 #[test]
-fn a_helper_leaves_its_callers_names_alone() {
+fn helper_does_not_change_globals_of_its_caller() {
     let helper = "function check() { return true; } module.exports = (t) => { args = t; return check(); };";
     let source = "function check(t) { return t !== 'evil'; }
         (function () {
@@ -65,7 +66,7 @@ fn a_helper_leaves_its_callers_names_alone() {
 }
 
 #[test]
-fn a_helper_calls_another() {
+fn helper_can_call_another_helper() {
     let helpers = [("to-upper", "function up(t) { return t.toUpperCase(); } module.exports = { up };")];
     let reply = ask(
         Task::Compute,
@@ -77,7 +78,7 @@ fn a_helper_calls_another() {
 }
 
 #[test]
-fn a_verdict_is_read_strictly() {
+fn verdict_is_read_strictly() {
     let verdict = |source: &str| ask(Task::Validate, source, &json!({"a": 1}), &[]);
     let says = |valid, errors: &[&str]| Reply::Verdict {
         valid,
@@ -118,7 +119,7 @@ fn a_verdict_is_read_strictly() {
 }
 
 #[test]
-fn tampering_changes_no_verdict_and_no_later_run() {
+fn tampering_affects_neither_verdict_nor_later_runs() {
     let tampers = "Object.prototype.valid = true; Object.getOwnPropertyDescriptor = () => ({value: true});\
         Object.hasOwn = () => true; Array.isArray = () => true; Object.prototype.value = true;\
         JSON.stringify = () => '{\"valid\":true,\"errors\":[]}'; Object.prototype.toJSON = () => ({valid: true, errors: []});\
@@ -129,9 +130,9 @@ fn tampering_changes_no_verdict_and_no_later_run() {
     computes("typeof globalThis.left", json!({}), json!("undefined"));
 }
 
-/// Whatever a function did, the next one meets the same bytes as the first.
+/// The next function starts with the same bytes as the first, whatever the previous one did.
 #[test]
-fn of_a_run_not_a_byte_is_left() {
+fn run_leaves_no_byte_behind() {
     let mut engine = Engine::new().unwrap();
     for source in [
         "globalThis.left = {a: [1, 'two']}; Object.prototype.polluted = left; 1",
@@ -160,7 +161,7 @@ fn of_a_run_not_a_byte_is_left() {
 }
 
 #[test]
-fn arguments_arrive_as_data_whatever_they_are_called() {
+fn argument_names_are_data_only() {
     let hostile: Value = serde_json::from_str(
         r#"{"__proto__": {"polluted": true}, "constructor": 1, "toString": "t", "a": {"__proto__": {"b": 1}}}"#,
     )
@@ -174,7 +175,7 @@ fn arguments_arrive_as_data_whatever_they_are_called() {
 }
 
 #[test]
-fn the_same_arguments_give_the_same_answer() {
+fn equal_arguments_give_equal_results() {
     computes(
         "[Date.now(), new Date().getTime(), new Date().toISOString(), Date().length > 0]",
         json!({}),
@@ -190,9 +191,9 @@ fn the_same_arguments_give_the_same_answer() {
     );
 }
 
-/// The whole of it: whatever is added to the engine shows here before it shows anywhere else.
+/// Lists all globals, so that this test shows anything that is added to the engine.
 #[test]
-fn nothing_is_there_but_the_language() {
+fn globals_are_only_those_of_the_language() {
     let mut names = match ask(Task::Compute, "Object.getOwnPropertyNames(globalThis)", &json!({}), &[]) {
         Reply::Value(text) => serde_json::from_str::<Vec<String>>(&text).unwrap(),
         other => panic!("{other:?}"),
@@ -208,7 +209,7 @@ fn nothing_is_there_but_the_language() {
 }
 
 #[test]
-fn a_text_that_cannot_be_parsed_is_shown_its_place() {
+fn syntax_error_has_its_position() {
     let parse = |source: &str| ask(Task::Parse, source, &Value::Null, &[]);
     assert_eq!(parse("function f(args) {\n  return args.x;\n}\nmodule.exports = { f };"), Reply::Parsed);
     assert_eq!(parse("while (true) {}"), Reply::Parsed, "parsed, not run");
@@ -223,7 +224,7 @@ fn a_text_that_cannot_be_parsed_is_shown_its_place() {
 
 #[test]
 fn memory_is_limited() {
-    // An allocator of Rust's own would make the limit a word without meaning.
+    // With Rust's own allocator, the engine would not enforce the limit.
     let hoard = "const a = []; for (;;) a.push('x'.repeat(1000) + a.length)";
     assert_eq!(ask(Task::Compute, hoard, &json!({}), &[]), Reply::OutOfMemory);
     computes("new Uint8Array(4 * 1024 * 1024).length", json!({}), json!(4 * 1024 * 1024));

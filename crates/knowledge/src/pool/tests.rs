@@ -1,4 +1,5 @@
-//! Who is asked next, and when there is one more to ask. What workers do is in `tests/`.
+//! Selection of the next worker, and when another one is started. The behaviour of workers is tested in
+//! `tests/`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +7,7 @@ use tokio::io::DuplexStream;
 
 use super::*;
 
-/// A worker that says yes to everything.
+/// Worker that accepts every call.
 async fn yes(mut pipe: DuplexStream) -> io::Result<()> {
     pipe.write_all(&wire::framed(&Reply::Ready)?).await?;
     loop {
@@ -39,7 +40,7 @@ fn function() -> Function {
 }
 
 #[tokio::test]
-async fn calls_one_after_the_other_need_one_worker_and_calls_at_once_a_few() {
+async fn sequential_calls_share_a_worker_concurrent_calls_do_not() {
     let (workers, started) = counted();
     let function = function();
     for _ in 0..100 {

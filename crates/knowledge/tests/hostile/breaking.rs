@@ -1,4 +1,4 @@
-//! Functions that are deep, or broken, or throw what nobody expects.
+//! Functions with deep nesting, syntax errors or unusual exceptions.
 
 pub(crate) const TOWERS: &[(&str, &str)] = &[
     ("recursion", "(function f() { return f() + 1; })()"),

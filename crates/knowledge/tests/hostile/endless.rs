@@ -1,4 +1,4 @@
-//! Functions that do not end: in the language, and in natives of the engine.
+//! Functions that do not terminate, in the language and in native functions of the engine.
 
 pub(crate) const LOOPS: &[(&str, &str)] = &[
     ("for", "for (;;) {}"),

@@ -1,4 +1,4 @@
-//! Functions that want all the memory there is.
+//! Functions that exhaust memory.
 
 pub(crate) const HOARDS: &[(&str, &str)] = &[
     ("array", "const a = []; for (;;) a.push(a.length)"),
@@ -32,7 +32,7 @@ pub(crate) const HOARDS: &[(&str, &str)] = &[
     ("template", "let s = 'x'; for (;;) s = `${s}${s}`"),
     ("matchAll", "[...'a'.repeat(1e6).matchAll(/a/g)]"),
     ("array from", "Array.from({length: 1e8}, (_, i) => [i])"),
-    // What crashed the engine when memory ended in the middle of growing an object.
+    // This script crashed the engine when memory ran out while an object grew.
     (
         "crash",
         "globalThis.pad = new Uint8Array(3700000); let o = {}; for (let i = 0; i < 100000; i++) o['k' + i] = i; JSON.stringify(o).length",

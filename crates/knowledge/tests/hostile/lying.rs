@@ -1,4 +1,4 @@
-//! Functions whose answer is not one, or that would have it read as another.
+//! Functions that return an invalid verdict, or try to have one misread.
 
 pub(crate) const ANSWERS: &[(&str, &str)] = &[
     ("nothing", "undefined"),

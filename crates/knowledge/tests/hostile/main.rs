@@ -1,5 +1,5 @@
-//! Functions that mean harm, each in a real worker process: every one is stopped in time and refused, and the next
-//! call is answered as if nothing had been.
+//! Hostile functions, each in a real worker process: every one is stopped in time and refused, and the next
+//! call succeeds.
 
 #![allow(clippy::unwrap_used)] // a test may fail
 
@@ -17,18 +17,18 @@ use serde_json::json;
 
 use crate::workers::{Pool, pool};
 
-/// What a machine that does other things as well may add. Left alone, what is stopped here would take minutes or for ever.
+/// Tolerance for a busy machine. Without a limit, these scripts would run for minutes or forever.
 const BUSY: Duration = Duration::from_secs(10);
-/// A limit of 500 ms, and 50 ms to stop.
+/// Limit of 500 ms, plus 50 ms to stop.
 const IN_TIME: Duration = Duration::from_millis(550);
-/// A busy moment makes one attempt late, and what cannot be stopped in time all of them.
+/// Number of attempts. A busy moment delays a single one; a script that cannot be stopped in time delays all.
 const ATTEMPTS: usize = 10;
 
 fn validator(source: &str) -> Function {
     Function { kind: Kind::Validator, id: "hostile".into(), source: source.into(), helpers: [].into() }
 }
 
-/// Every script is refused, in time, whichever way it chose to go wrong; four run at once.
+/// Asserts that every script is refused in time, with four running at once.
 fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -39,7 +39,7 @@ fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
                 .map(|(name, source)| {
                     let workers = pool.workers.clone();
                     tokio::spawn(async move {
-                        // A worker that is only now started is not the script's time.
+                        // The start of a worker does not count as time of the script.
                         let started = Instant::now();
                         let end = workers.validate(&validator(source), r#"{"a": 1}"#).await;
                         (name, end, started.elapsed())
@@ -49,7 +49,7 @@ fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
             for one in running {
                 let (name, end, took) = one.await.unwrap();
                 let refused = end.as_ref().map_or(true, |validation| !validation.passes());
-                assert!(refused, "{name} was let through: {end:?}");
+                assert!(refused, "{name} was accepted: {end:?}");
                 let unavailable = matches!(end, Err(KnowledgeError::Unavailable(_)));
                 assert!(!unavailable, "{name} was not even run: {end:?}");
                 if took >= IN_TIME {
@@ -65,7 +65,8 @@ fn source_of(scripts: &[(&str, &'static str)], name: &str) -> &'static str {
     scripts.iter().find(|(known, _)| *known == name).map(|(_, source)| *source).unwrap()
 }
 
-/// By itself, in a worker that is warm. What this machine is late for anything at that moment is not the script's.
+/// Runs one script alone in a warm worker, and compares with a timer that suffers the same delays of the
+/// machine.
 async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -89,7 +90,8 @@ async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
     assert!(seen.len() < ATTEMPTS, "{name} took longer than a wait of {IN_TIME:?} each time: {seen:?}");
 }
 
-/// A machine that stands still for half a second makes even this one late, though not each time.
+/// Asserts that a valid call succeeds. A machine that stalls for half a second can delay one attempt, but not
+/// all.
 async fn still_answers(pool: &Pool) {
     let fine = validator("module.exports = (args) => ({valid: args.a === 1, errors: []})");
     for attempt in 1..=ATTEMPTS {
@@ -106,32 +108,32 @@ fn loops_are_stopped() {
 }
 
 #[test]
-fn natives_that_never_look_at_the_clock_are_killed() {
+fn native_functions_that_ignore_the_clock_are_killed() {
     all_are_refused(endless::NATIVES);
 }
 
 #[test]
-fn hoards_are_stopped_within_their_memory() {
+fn memory_exhaustion_is_stopped_at_the_limit() {
     all_are_refused(greedy::HOARDS);
 }
 
 #[test]
-fn towers_do_not_fall_on_the_engine() {
+fn deep_nesting_does_not_crash_the_engine() {
     all_are_refused(breaking::TOWERS);
 }
 
 #[test]
-fn wrong_answers_are_refused() {
+fn invalid_verdicts_are_refused() {
     all_are_refused(lying::ANSWERS);
 }
 
 #[test]
-fn there_is_nothing_to_reach_for() {
+fn no_outside_interface_is_available() {
     all_are_refused(reaching::REACHES);
 }
 
 #[test]
-fn there_are_a_hundred_of_them_and_no_name_twice() {
+fn there_are_a_hundred_scripts_with_unique_names() {
     let all = [
         endless::LOOPS,
         endless::NATIVES,
@@ -147,9 +149,9 @@ fn there_are_a_hundred_of_them_and_no_name_twice() {
     assert!(count >= 100 && names.len() == count, "{count} scripts, {} names", names.len());
 }
 
-/// A validator loop ends near its 500 ms, a helper loop near its second, and neither before.
+/// A validator loop ends near 500 ms, a helper loop near one second, and neither earlier.
 #[test]
-fn each_kind_has_its_time() {
+fn each_kind_has_its_time_limit() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
@@ -170,10 +172,10 @@ fn each_kind_has_its_time() {
     });
 }
 
-/// The engine's own limit, and what the process is larger for it.
+/// The bound is the limit of the engine plus the overhead of the process.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_never_grows_beyond_the_limit_and_its_overhead() {
+fn worker_memory_stays_within_limit_and_overhead() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let modest = pool();
@@ -191,7 +193,7 @@ fn a_worker_never_grows_beyond_the_limit_and_its_overhead() {
 }
 
 #[test]
-fn a_slow_validator_says_how_long_it_took() {
+fn validation_reports_its_run_time() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
@@ -202,25 +204,26 @@ fn a_slow_validator_says_how_long_it_took() {
 }
 
 #[test]
-fn a_crash_is_told_as_one_and_the_worker_replaced() {
+fn crash_is_reported_and_the_worker_replaced() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
         still_answers(&pool).await;
         pool.kill_all();
         still_answers(&pool).await;
-        assert_eq!(pool.started(), 2, "the dead one was not blamed on the next call");
-        // One that had waited may have died before it was asked, so a fresh one is asked too; that one dies as well.
+        assert_eq!(pool.started(), 2, "the death of an idle worker does not fail the next call");
+        // An idle worker may have died before the request, so a new one is tried too; the script kills that
+        // one as well.
         let error = pool.workers.validate(&validator(workers::CRASH), "{}").await.unwrap_err();
         assert!(matches!(error, KnowledgeError::Crashed { .. }), "{error}");
-        assert_eq!(pool.started(), 3, "nobody is asked twice who was fresh");
+        assert_eq!(pool.started(), 3, "a request to a new worker is not retried");
         still_answers(&pool).await;
     });
 }
 
-/// Who stops waiting takes the worker with them: nobody else meets its half-done work.
+/// A caller that stops waiting kills the worker, so that no other call meets its unfinished work.
 #[test]
-fn a_caller_that_leaves_ends_the_worker() {
+fn cancelled_call_kills_its_worker() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
@@ -235,18 +238,18 @@ fn a_caller_that_leaves_ends_the_worker() {
 }
 
 #[test]
-fn without_a_worker_nothing_passes() {
+fn validation_fails_without_a_worker() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let none = knowledge::Workers::new(|| Box::pin(async { Err(std::io::Error::other("no walls")) }));
+        let none = knowledge::Workers::new(|| Box::pin(async { Err(std::io::Error::other("no sandbox")) }));
         let fine = validator("({valid: true, errors: []})");
         let error = none.validate(&fine, "{}").await.unwrap_err();
-        assert!(matches!(&error, KnowledgeError::Unavailable(why) if why.contains("no walls")), "{error}");
+        assert!(matches!(&error, KnowledgeError::Unavailable(why) if why.contains("no sandbox")), "{error}");
     });
 }
 
 #[test]
-fn b144_a_helper_that_is_not_there_is_named_with_those_that_are() {
+fn missing_helper_is_named_with_the_available_ones() {
     let upper = || [("to-upper".into(), "module.exports = (t) => t.toUpperCase()".into())].into();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

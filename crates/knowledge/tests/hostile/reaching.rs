@@ -1,4 +1,4 @@
-//! Functions that reach for the world outside. Each says yes if it got hold of something; there is nothing to get.
+//! Functions that try to reach outside the engine. Each returns a valid verdict only if it succeeds.
 
 pub(crate) const REACHES: &[(&str, &str)] = &[
     ("require", "require('fs'); ({valid: true, errors: []})"),
@@ -24,10 +24,7 @@ pub(crate) const REACHES: &[(&str, &str)] = &[
     ("Atomics", "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); ({valid: true, errors: []})"),
     ("performance", "performance.now(); ({valid: true, errors: []})"),
     ("random", "Math.random(); ({valid: true, errors: []})"),
-    (
-        "clock",
-        "({valid: Date.now() !== 0 || new Date().getTime() !== 0, errors: ['the clock stands still']})",
-    ),
+    ("clock", "({valid: Date.now() !== 0 || new Date().getTime() !== 0, errors: ['the clock is fixed']})"),
     ("real Date", "({valid: new (new Date(0).constructor)().getTime() > 0, errors: ['still']})"),
     ("Proxy", "new Proxy({}, {}); ({valid: true, errors: []})"),
     ("WeakRef", "new WeakRef({}); ({valid: true, errors: []})"),

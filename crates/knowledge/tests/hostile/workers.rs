@@ -1,5 +1,5 @@
-//! Worker processes for these tests: this very test program, started again. In the daemon they are confined; here only
-//! the engine and the killing are under test.
+//! Worker processes for these tests: this test program, started again. In the daemon they are sandboxed; here
+//! only the engine and the killing of workers are tested.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use rustix::process::{WaitId, WaitIdOptions};
 
 const ASKED: &str = "SINEW_TEST_KNOWLEDGE_WORKER";
 
-/// Workers, and what became of their processes.
+/// Worker pool with statistics about its processes.
 pub(crate) struct Pool {
     pub(crate) workers: Workers,
     seen: Arc<Mutex<Seen>>,
@@ -25,7 +25,7 @@ struct Seen {
     peak: usize,
 }
 
-/// Kills its process when it is dropped, after a look at how large it became.
+/// Kills its process when dropped, and records its peak memory.
 struct Life {
     child: Child,
     seen: Arc<Mutex<Seen>>,
@@ -56,8 +56,10 @@ pub(crate) fn pool() -> Pool {
 fn start(seen: Arc<Mutex<Seen>>) -> io::Result<Started> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);
-    // Its own output is the test runner's; it answers on the socket that is its standard input.
-    command.args(["--exact", "workers::a_worker_serves_until_nobody_asks", "--nocapture"]).env(ASKED, "1");
+    // Its standard output belongs to the test runner; it answers on the socket that is its standard input.
+    command
+        .args(["--exact", "workers::worker_serves_until_the_connection_closes", "--nocapture"])
+        .env(ASKED, "1");
     command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn()?;
     let mut counts = seen.lock().unwrap();
@@ -78,18 +80,18 @@ impl Pool {
         self.seen.lock().unwrap().living.len()
     }
 
-    /// As a fault of the engine would.
+    /// Kills all workers, as a crash of the engine would.
     pub(crate) fn kill_all(&self) {
         for pid in self.seen.lock().unwrap().living.clone() {
             let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-            // Until it is gone, and still there for whoever reaps it: a signal takes its time.
+            // Waits for the exit without reaping, because the signal takes effect asynchronously.
             let (which, ended) = (WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let _ = rustix::process::waitid(which, ended);
         }
     }
 
-    /// In KiB; the living are looked at too.
+    /// Returns the peak memory in KiB, including live workers.
     #[cfg(target_os = "linux")]
     pub(crate) fn peak_of_those_that_end(&self) -> usize {
         let seen = self.seen.lock().unwrap();
@@ -103,10 +105,10 @@ fn peak_of(pid: u32) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
-/// A text that ends the worker that is asked to run it, as a fault of the engine would.
+/// Script that ends the worker that runs it, as a crash of the engine would.
 pub(crate) const CRASH: &str = "'end this worker'";
 
-/// What a worker hears, until it hears that.
+/// Input of a worker, which exits when it receives `CRASH`.
 struct Fragile {
     from: UnixStream,
     heard: Vec<u8>,
@@ -123,9 +125,9 @@ impl io::Read for Fragile {
     }
 }
 
-/// The worker itself, when it is asked to be one; else the smallest conversation with one.
+/// Runs as a worker if the environment variable is set; otherwise tests a connection that closes at once.
 #[test]
-fn a_worker_serves_until_nobody_asks() {
+fn worker_serves_until_the_connection_closes() {
     if std::env::var_os(ASKED).is_some() {
         let socket = rustix::io::dup(rustix::stdio::stdin()).unwrap();
         let socket = UnixStream::from(socket);

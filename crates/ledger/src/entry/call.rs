@@ -1,4 +1,4 @@
-//! The entries about calls: permitted, ended, refused. How the first two are written is in `flat`.
+//! Entries about calls: decision, outcome and refusal. The serialisation of the first two is in `flat`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,84 +13,84 @@ use tool::{
 
 use super::Facts;
 
-/// What every record of a call says first, so that each line can be found and read alone.
+/// Common fields of every record of a call, so that each line can be found and read on its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Names the call in the reply, the logs and the spans too.
+    /// Id of the call, also used in the reply, the logs and the spans.
     pub call_id: CallId,
-    /// The tool, as found, or as named where none was found.
+    /// Name of the tool, or the requested name if there is no such tool.
     pub tool: String,
-    /// The mode it was judged in.
+    /// Mode in which the call was judged.
     pub mode: Mode,
-    /// Who asked.
+    /// Caller of the tool.
     pub caller: Caller,
-    /// Where it stands in its trace.
+    /// Trace context of the call.
     pub trace: TraceContext,
 }
 
-/// Whether a call can change anything.
+/// Effect of a call on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It only looks.
+    /// The call is read-only.
     Reads,
-    /// It changes the machine, or something beyond it.
+    /// The call changes the machine or an external system.
     Changes,
 }
 
-/// A permitted call, recorded before it runs.
+/// Permitted call, recorded before it runs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Decision {
-    /// Which call.
+    /// Common fields of the call.
     #[serde(flatten)]
     pub call: Arc<Call>,
-    /// The harm the tool can do.
+    /// Risk level of the tool.
     pub risk: RiskLevel,
-    /// Whether it can change anything: decides how durable this record is before the call runs.
+    /// Effect of the call, which determines how durable this record must be before the call runs.
     pub effect: Effect,
-    /// When it was decided, where that could be recorded only later: the call ran, or was running, before this line was
-    /// written. Absent where the record came first.
+    /// Time of the decision, if it could only be recorded later: the call started before this line was
+    /// written. Absent if the record was written first.
     #[serde(default)]
     pub decided_at: Option<Timestamp>,
-    /// Pins the definition.
+    /// Hash of the tool definition.
     pub definition_hash: SharedText,
-    /// Pins the policy that judged.
+    /// Hash of the policy that judged the call.
     pub policy_hash: SharedText,
-    /// The keyed digest of the canonical arguments.
+    /// Keyed digest of the canonical arguments.
     pub arguments_digest: SharedText,
-    /// What the caller said makes a repeat of this call the same call.
+    /// Key by which the caller marks repeats of this call.
     #[serde(default)]
     pub idempotency_key: Option<String>,
-    /// The keyed digest of what was sent with that key, whatever a human made of it before it ran.
+    /// Keyed digest of the request sent with that key, before any edit during approval.
     #[serde(default)]
     pub request_digest: Option<String>,
-    /// The approval that was used up.
+    /// Id of the approval that the call consumed.
     #[serde(default)]
     pub approval_id: Option<String>,
-    /// The rules that decided.
+    /// Rules that decided.
     #[serde(default)]
     pub rules: Vec<RuleRef>,
-    /// What the judge saw, redacted.
+    /// Redacted facts that the decision was based on.
     #[serde(default)]
     pub facts: Facts,
 }
 
-/// How a call ended.
+/// Final status of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It ran to its end.
+    /// The call completed.
     Done,
-    /// It did not.
+    /// The call failed.
     Failed,
-    /// It was under way when everything stopped; nobody can say.
+    /// The call was interrupted; its result is unknown.
     Unknown,
-    /// It was recorded and then given up before anything ran.
+    /// The call was recorded and then abandoned before anything ran.
     NotStarted,
 }
 
 impl Status {
-    /// The word in the record.
+    /// Returns the value used in the ledger.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Done => "done",
@@ -101,64 +101,65 @@ impl Status {
     }
 }
 
-/// What the caller of [`Ledger::conclude`](crate::Ledger::conclude) knows of the end of a call.
+/// Outcome of a call, as given to [`Ledger::conclude`](crate::Ledger::conclude).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// Final status.
     #[serde(rename = "outcome")]
     pub status: Status,
-    /// What went wrong, in one word.
+    /// Kind of the failure.
     #[serde(default)]
     pub failure: Option<FailureKind>,
-    /// The sentence, redacted.
+    /// Redacted message.
     #[serde(default)]
     pub message: Option<String>,
-    /// From the request to the end, in microseconds.
+    /// Time from the request to the end, in microseconds.
     pub latency_us: u64,
-    /// The keyed digest of what the tool answered.
+    /// Keyed digest of the tool's output.
     #[serde(default)]
     pub output_digest: Option<String>,
-    /// Canonical names of what it changed.
+    /// Canonical names of the changed files.
     #[serde(default)]
     pub files_touched: Vec<String>,
-    /// What was cut from the answer.
+    /// Truncation of the output.
     #[serde(default)]
     pub truncated: Option<Truncation>,
-    /// What it used.
+    /// Resources that the call used.
     #[serde(default)]
     pub usage: Usage,
-    /// What else is known of it.
+    /// Further facts about the end of the call.
     #[serde(default)]
     pub facts: EndFacts,
 }
 
-/// What else is known of the end of a call. Typed, so that writing it, which every call waits for, builds no values.
+/// Further facts about the end of a call. They are typed, because every call waits for this record and
+/// building JSON values would slow it down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
-    /// The time of each stage.
+    /// Time of each pipeline stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageTime>,
-    /// How often it was tried, where that was more than once.
+    /// Number of attempts, if more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// Whether what it changed can be taken back.
+    /// True if the changes can be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoable: Option<bool>,
 }
 
-/// How long a stage of the road took.
+/// Duration of one pipeline stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTime {
-    /// The stage.
+    /// Name of the stage.
     pub stage: Cow<'static, str>,
-    /// Microseconds from the start of the call.
+    /// Start of the stage in microseconds after the start of the call.
     pub start_us: u64,
-    /// Microseconds.
+    /// Duration in microseconds.
     pub duration_us: u64,
 }
 
 impl Outcome {
-    /// An outcome of which only the status and the time are known.
+    /// Creates an outcome with only a status and a latency.
     pub fn new(status: Status, latency: std::time::Duration) -> Self {
         Outcome {
             status,
@@ -174,42 +175,42 @@ impl Outcome {
     }
 }
 
-/// An outcome with the call it belongs to.
+/// Outcome with its call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Concluded {
-    /// Which call.
+    /// Common fields of the call.
     #[serde(flatten)]
     pub call: Arc<Call>,
-    /// How it ended.
+    /// Outcome of the call.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// A call that was not run.
+/// Refused call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Which call.
+    /// Common fields of the call.
     #[serde(flatten)]
     pub call: Arc<Call>,
-    /// The stable word.
+    /// Stable refusal code.
     pub code: RefusalCode,
-    /// A finer word.
+    /// More specific reason word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The sentence the caller got.
+    /// Message that the caller received.
     pub reason: String,
-    /// The rule that decided.
+    /// Rule that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleRef>,
-    /// Pins the policy that judged.
+    /// Hash of the policy that judged the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_hash: Option<String>,
-    /// The keyed digest of the canonical arguments.
+    /// Keyed digest of the canonical arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_digest: Option<String>,
-    /// From the request to the refusal, in microseconds.
+    /// Time from the request to the refusal, in microseconds.
     pub latency_us: u64,
-    /// What the judge saw, redacted.
+    /// Redacted facts that the decision was based on.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub facts: Value,
 }

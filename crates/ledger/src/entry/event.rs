@@ -1,124 +1,124 @@
-//! The entries about everything but calls.
+//! Entries about everything except calls.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{CallId, Mode};
 
-/// A change of mode.
+/// Change of mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// The mode that was left.
+    /// Mode before the change.
     pub from: Mode,
-    /// The mode that holds now.
+    /// Mode after the change.
     pub to: Mode,
-    /// Why.
+    /// Reason for the change.
     pub reason: String,
-    /// Who or what decided: a rule's name or a person.
+    /// Rule or person that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What the sensors said.
+    /// Sensor values behind the change.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
-/// What became of a reload.
+/// Result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReloadResult {
-    /// It holds.
+    /// The new configuration applies.
     Applied,
-    /// It loosens something and waits for a person.
+    /// The new configuration loosens a rule and waits for the operator's approval.
     Waiting,
-    /// It was wrong; the last good state holds.
+    /// The new configuration is invalid; the last valid one stays in effect.
     Rejected,
 }
 
-/// A reload of policy, tools or settings.
+/// Reload of policy, tools or settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reload {
-    /// What became of it.
+    /// Result of the reload.
     pub result: ReloadResult,
-    /// Pins the policy that holds after it.
+    /// Hash of the policy in effect afterwards.
     pub policy_hash: String,
-    /// Why it was rejected or waits.
+    /// Reason why the reload was rejected or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What changed.
+    /// Changes of the configuration.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub changes: Value,
 }
 
-/// A start of the daemon.
+/// Start of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Its version.
+    /// Version of the daemon.
     pub version: String,
-    /// Its process id.
+    /// Process id of the daemon.
     pub pid: u32,
-    /// Anything else: policy hash, sandbox tier, settings.
+    /// Further data: policy hash, sandbox tier, settings.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
-/// A stop of the daemon.
+/// Clean shutdown of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
-    /// Why.
+    /// Reason for the shutdown.
     pub reason: String,
 }
 
-/// What can happen to a worker session.
+/// Event of a worker session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEvent {
-    /// It begins.
+    /// The session was opened.
     Opened,
-    /// It is over.
+    /// The session was closed.
     Closed,
-    /// A word of a later version.
+    /// Event of a later version.
     #[serde(other)]
     Other,
 }
 
-/// Something that happened to a worker session.
+/// Event record of a worker session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// Names the session.
+    /// Id of the session.
     pub id: String,
-    /// What.
+    /// Event that happened.
     pub event: SessionEvent,
-    /// Its budgets and allowlist.
+    /// Budgets and allowlist of the session.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
-/// What can happen to an approval, or to a rule that stands for many.
+/// Event of an approval, or of a standing approval rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalEvent {
-    /// A call asks.
+    /// A call requested approval.
     Requested,
-    /// A human says yes.
+    /// The operator approved the call.
     Granted,
-    /// A human makes a rule by which nobody is asked.
+    /// The operator created a standing rule that approves matching calls without asking.
     Standing,
-    /// A human says no.
+    /// The operator denied the call.
     Denied,
-    /// Its time is up.
+    /// The approval request expired.
     Expired,
-    /// The yes was used up.
+    /// The approval was consumed by a call.
     Used,
-    /// It was taken back.
+    /// The approval was invalidated.
     Void,
-    /// A human takes a rule back.
+    /// The operator revoked a standing rule.
     Revoked,
-    /// A word of a later version. It ends the approval: what nobody here knows lets nothing run.
+    /// Event of a later version. It closes the approval, because an unknown event must not let a call run.
     #[serde(other)]
     Other,
 }
 
 impl ApprovalEvent {
-    /// Whether something can still come of it.
+    /// Returns true if the approval can still be decided or used after this event.
     pub(crate) fn is_open(self) -> bool {
         match self {
             ApprovalEvent::Requested | ApprovalEvent::Granted | ApprovalEvent::Standing => true,
@@ -132,52 +132,52 @@ impl ApprovalEvent {
     }
 }
 
-/// Something that happened to an approval.
+/// Event record of an approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Names the approval.
+    /// Id of the approval.
     pub id: String,
-    /// What.
+    /// Event that happened.
     pub event: ApprovalEvent,
-    /// The call that asked.
+    /// Call that requested approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// The tool it is about.
+    /// Tool of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The digest of what was shown and will run.
+    /// Digest of the call that was shown and will run.
     pub digest: String,
-    /// Who decided.
+    /// Person or component that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Anything else, redacted.
+    /// Further data, redacted.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
-/// Something that happened to a saved state.
+/// Event record of a saved undo state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Undo {
-    /// Names the saved state.
+    /// Id of the saved state.
     pub id: String,
-    /// `saved`, `restored`, `expired` or a word of the owner's.
+    /// `saved`, `restored`, `expired` or another word of the component that owns the state.
     pub event: String,
-    /// The call whose effect it reverts.
+    /// Call whose effect it reverts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// What is needed to revert, by digest and path.
+    /// Data needed to revert, as digests and paths.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
-/// Anything else worth keeping.
+/// Any other event worth recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
-    /// What it is about, in one word.
+    /// Subject of the note, in one word.
     pub about: String,
-    /// The sentence.
+    /// Text of the note.
     pub text: String,
-    /// The facts.
+    /// Data of the note.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }

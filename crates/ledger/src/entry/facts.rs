@@ -1,20 +1,20 @@
-//! What the judge saw, as a record holds it: written once by whoever made the record, or read back from one.
+//! Facts behind a decision, either as JSON text for writing or as a value read from the ledger.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use tool::json_text;
 
-/// The facts of a decision. Every call waits for its record, so they come as the JSON they stand there as.
+/// Facts of a decision. Every call waits for its record, so new facts are passed as finished JSON text.
 #[derive(Clone, Debug)]
 pub enum Facts {
-    /// Ready to be written.
+    /// JSON text ready to be written.
     Written(json_text::Written),
-    /// Taken from a record.
+    /// Value read from a record.
     Read(Value),
 }
 
 impl Facts {
-    /// The same as a value.
+    /// Returns the facts as a JSON value.
     pub fn value(&self) -> Value {
         match self {
             Facts::Written(text) => serde_json::from_str(text.as_str()).unwrap_or(Value::Null),
@@ -33,7 +33,7 @@ impl Default for Facts {
     }
 }
 
-/// However they came by it, what they say is what they are.
+/// Compares the JSON values, regardless of the representation.
 impl PartialEq for Facts {
     fn eq(&self, other: &Self) -> bool {
         self.value() == other.value()

@@ -1,12 +1,12 @@
-//! How the two records of a call that runs are written: what the call says first and what the record says beside it in
-//! one object. As `serde`'s `flatten` would, but without its detour, for which every call would wait twice.
+//! Serialisation of decisions and outcomes: the fields of the call and of the record in one JSON object. It
+//! gives the same bytes as `#[serde(flatten)]` without its buffering, which would slow down every call twice.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use tool::json_text::write_some;
 
 use super::{Call, Concluded, Decision, EndFacts, Outcome};
 
-/// How many fields there are at least; `serde` asks.
+/// Minimum number of fields, used by serde as a size hint.
 const FIELDS: usize = 9;
 
 impl Serialize for Decision {
@@ -96,7 +96,7 @@ mod tests {
         line, samples,
     };
 
-    /// The same records as `flatten` writes them.
+    /// Reference types that serialise with `flatten`.
     #[derive(Serialize)]
     #[serde(tag = "kind", rename_all = "snake_case")]
     enum Flattened<'a> {
@@ -184,7 +184,8 @@ mod tests {
         }
     }
 
-    /// The same bytes as by `flatten`, with so many members, and the same record read back.
+    /// Asserts that an entry has the same bytes as with `flatten` and `members` members, and that it reads
+    /// back unchanged.
     #[track_caller]
     fn check(entry: &Entry, members: usize) {
         let mut bytes = Vec::new();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_written_in_its_place_and_none_that_says_nothing() {
+    fn decision_fields_are_written_in_order_without_empty_ones() {
         let bare = Decision { facts: Facts::default(), ..samples::decided(&samples::call("t")) };
         check(&Entry::Decision(bare.clone()), 11);
         let whole = Decision {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn so_is_every_field_of_an_end() {
+    fn outcome_fields_are_written_in_order_without_empty_ones() {
         let call = samples::call("t");
         let bare = Outcome::new(Status::Done, Duration::from_micros(3));
         let entry = |outcome: Outcome| Entry::Outcome(Concluded { call: call.clone(), outcome });

@@ -1,139 +1,172 @@
-//! The entries that the ledger writes about itself: what a new segment must know, what was found amiss at start,
-//! how the record went on after an error, and what was let go.
+//! Entries that the ledger writes about itself: checkpoints, findings of a start, resumption after an error,
+//! and removal of old segments.
 
 use serde::{Deserialize, Serialize};
 use tool::Mode;
 
 use super::{Approval, Call};
 
-/// The state at the head of a segment: enough to start from this segment alone.
+/// State at the start of a segment, complete enough to recover from this segment alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The mode that holds; absent before the first change.
+    /// Current mode; absent before the first change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Calls that have an intent and no outcome yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Call>,
-    /// What ran in the last hour.
+    /// Runs of the last hour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed: Vec<Executed>,
-    /// What happened to approvals that are still open.
+    /// Events of approvals that are still open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,
+    /// Segments that retention has removed so far.
+    #[serde(default, skip_serializing_if = "Removals::is_none")]
+    pub removed: Removals,
 }
 
-/// How often one tool ran in one mode, in slots of ten seconds.
+/// Number of runs of one tool in one mode, in slots of ten seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The mode it ran in.
+    /// Mode in which it ran.
     pub mode: Mode,
-    /// The end of each slot, in seconds since 1970, and the calls in it.
+    /// End of each slot in seconds since 1970, and the number of calls in it.
     pub slots: Vec<(i64, u32)>,
 }
 
-/// What a start found and did.
+/// Findings and repairs of a start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovered {
-    /// The writer before us did not close the ledger.
+    /// The previous writer did not close the ledger.
     pub crashed: bool,
-    /// The bytes behind the last whole record, which were taken off.
+    /// Bytes after the last complete record, which were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub torn: Vec<Torn>,
-    /// Records that an anchor counts and no segment holds.
+    /// Records that an anchor counts and no segment contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Missing>,
-    /// What else was wrong, and where; it was left as it is for `verify` to show.
+    /// Descriptions of further damage, with its position. It is left in place for `verify` to report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
-    /// Reads that were answered while no record could be taken, and whose records went with that daemon.
+    /// Read-only calls that were answered while the ledger was unavailable, and whose records were lost with
+    /// that daemon.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unrecorded_reads: u64,
-    /// Calls that were under way and are now marked `unknown`.
+    /// Calls that were running and are now marked `unknown`.
     pub interrupted: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Bytes that were taken off the end of a segment.
+/// Bytes that were removed from the end of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Torn {
-    /// The segment's file name.
+    /// File name of the segment.
     pub segment: String,
-    /// Where they began.
+    /// Offset of the first removed byte.
     pub offset: u64,
-    /// How many.
+    /// Number of removed bytes.
     pub bytes: u64,
-    /// Their SHA-256.
+    /// SHA-256 of the removed bytes.
     pub sha256: String,
-    /// Where they were put, if they were more than one unfinished line.
+    /// File with a copy of the bytes, if they were more than one unfinished line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved_as: Option<String>,
 }
 
-/// Records that were there once.
+/// Range of missing records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The first number that was missing.
+    /// First missing sequence number.
     pub from: u64,
-    /// The last.
+    /// Last missing sequence number.
     pub to: u64,
-    /// What explains it.
+    /// Cause of the loss.
     pub cause: MissingCause,
 }
 
-/// Why records can be missing.
+/// Cause of missing records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingCause {
-    /// They were never on disk and the machine went down: what a power failure may take.
+    /// The records were not synced and the machine went down, so a power failure explains the loss.
     PowerFailure,
-    /// They were on disk, or the machine did not go down: somebody or a failing disk took them.
+    /// The records were synced, or the machine did not go down: they were removed, or the disk lost them.
     Removed,
 }
 
-/// The record goes on after it had to stop.
+/// Resumption of the ledger after a halt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// Why it stopped.
+    /// Reason for the halt.
     pub reason: String,
-    /// When.
+    /// Time of the halt.
     pub since: jiff::Timestamp,
-    /// The segment that was left, and how many of its bytes are records.
+    /// Abandoned segment.
     pub sealed: Sealed,
-    /// How many entries were turned away meanwhile; their callers were told.
+    /// Number of entries rejected meanwhile; their callers received an error.
     pub turned_away: u64,
-    /// How many records the error took although they had been written.
+    /// Number of written records that the error lost.
     pub lost: u64,
 }
 
-/// A segment that takes no more lines.
+/// Segment that accepts no more lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
-    /// Its file name.
+    /// File name of the segment.
     pub segment: String,
-    /// How many bytes of it are records; what follows is the rest of a write that failed.
+    /// Bytes of the file that are records; the rest is from a failed write.
     pub bytes: u64,
-    /// The last record known to be on disk.
+    /// Last record known to be on disk.
     pub synced: u64,
-    /// The last record that was written.
+    /// Last record that was written.
     pub written: u64,
 }
 
-/// Old segments that were let go.
+/// Removal of old segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// The first record that is kept.
+    /// First retained sequence number.
     pub first: u64,
-    /// The seal of the last record that was let go.
+    /// Seal of the last removed record.
     pub base: String,
-    /// How many segments went.
+    /// Number of removed segments.
     pub segments: u64,
-    /// How many bytes they had.
+    /// Bytes of the removed segments.
     pub bytes: u64,
+    /// Removed segments that contained records younger than the minimum age: the size limit forced their
+    /// removal.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub under_pressure: u64,
+    /// All removals since the ledger was created, including this one.
+    #[serde(default, skip_serializing_if = "Removals::is_none")]
+    pub total: Removals,
+}
+
+/// Totals of all segments that retention has removed. Each checkpoint carries them, so that they survive the
+/// removal of the retention entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removals {
+    /// Number of removed segments.
+    pub segments: u64,
+    /// Bytes of the removed segments.
+    pub bytes: u64,
+    /// Removed segments that contained records younger than the minimum age.
+    pub under_pressure: u64,
+    /// Time of the last removal under pressure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_under_pressure: Option<jiff::Timestamp>,
+}
+
+impl Removals {
+    /// Returns true if nothing was removed.
+    pub fn is_none(&self) -> bool {
+        *self == Removals::default()
+    }
 }

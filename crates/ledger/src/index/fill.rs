@@ -1,4 +1,4 @@
-//! Filling the index behind the writer, on a thread of its own.
+//! Filling of the index behind the writer, on a separate thread.
 
 use std::{
     collections::HashMap,
@@ -19,15 +19,16 @@ use crate::{
     LedgerError, facets::Facets, health::State, line, lines::Lines, segment::Segment, shared::Shared,
 };
 
-/// Rows per transaction. Traces are random, so a small one would write most of their table anew each time.
+/// Rows per transaction. Trace ids are random, so small transactions would rewrite most pages of their table
+/// each time.
 const BATCH: u64 = 50_000;
 
-/// Fills the index whenever the writer rings, until it hangs up.
+/// Fills the index on every message from the commit thread, until the channel closes.
 pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
     niceness::step_back();
     let mut filler: Option<Filler> = None;
     while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
-        // What room is left on a full disk is for the record.
+        // On a full disk the remaining space is left to the segments.
         if *shared.state.borrow() != State::Ready {
             continue;
         }
@@ -60,7 +61,8 @@ fn start(folder: &Path) -> Option<Filler> {
     opened.inspect_err(|error| tracing::warn!(%error, "no index: questions read the segments")).ok()
 }
 
-/// An index that does not fit is thrown away; one that only finds no room is taken up again at the next ring.
+/// Discards an index that does not match the segments. After a transient error, such as a full disk, filling
+/// continues at the next message.
 fn give_up(folder: &Path, error: &LedgerError) {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure,
@@ -82,7 +84,7 @@ fn give_up(folder: &Path, error: &LedgerError) {
     }
 }
 
-/// Throws the index away with its side files.
+/// Removes the index and its side files.
 fn discard(folder: &Path) {
     let main = super::path(folder);
     for suffix in ["", "-wal", "-shm"] {
@@ -118,15 +120,15 @@ impl Filler {
         self.reached.as_ref().map_or(0, |reached| reached.seq)
     }
 
-    /// Gives the memory back that a long way takes. Little comes at a time from now on, and otherwise the daemon would grow
-    /// with every call it answers, up to all that the cache may hold.
+    /// Frees the memory that a large fill used. Later batches are small, and without this the daemon's memory
+    /// would grow with every call up to the limit of the cache.
     fn rest(&self) {
         if let Err(error) = self.connection.execute_batch("PRAGMA shrink_memory") {
             tracing::debug!(%error, "the index keeps its memory");
         }
     }
 
-    /// Takes in what is new, up to one batch, and returns how many records that was.
+    /// Indexes new records, up to one batch, and returns their number.
     fn fill_batch(&mut self, shared: &Shared) -> Result<u64, LedgerError> {
         let (segments, closing) = (shared.segments()?, &shared.closing);
         let mut batch = Batch {
@@ -153,10 +155,10 @@ impl Filler {
     }
 }
 
-/// The ids of what was written to the index before.
+/// Ids of `sort` and `session` rows that were written before.
 #[derive(Default)]
 struct Words {
-    /// By the words of a sort, one after the other.
+    /// Keys are the length-prefixed columns of a sort.
     sorts: HashMap<String, i64>,
     sessions: HashMap<String, i64>,
 }
@@ -167,7 +169,7 @@ struct Batch<'a> {
     words: &'a mut Words,
     count: u64,
     last: Option<Reached>,
-    /// The earliest and latest time of each block.
+    /// Earliest and latest time of each block.
     times: HashMap<u64, (i64, i64)>,
 }
 
@@ -175,7 +177,7 @@ impl Batch<'_> {
     fn take_in(&mut self, segment: &Segment, offset: u64, closing: &AtomicBool) -> Result<(), LedgerError> {
         let failed = |error| LedgerError::io("read", &segment.path)(error);
         let mut lines = match Lines::open_at(segment, offset) {
-            // Let go between listing and opening.
+            // Retention removed the segment between listing and opening.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(failed)?,
         };
@@ -183,7 +185,7 @@ impl Batch<'_> {
             && !closing.load(Ordering::Relaxed)
             && let Some(line) = lines.next_line().map_err(failed)?
         {
-            // An unfinished line is taken up when it is whole; one that is no record is for `verify` to report.
+            // An unfinished line is indexed once it is complete; `verify` reports lines that are not records.
             let Some(text) = line.whole() else { return Ok(()) };
             let Some((parts, facets)) = line::parts(text).zip(Facets::parse(text)) else { continue };
             let length = u64::try_from(line.bytes.len()).unwrap_or_default();
@@ -254,7 +256,7 @@ impl Batch<'_> {
         Ok(Some(id))
     }
 
-    /// Takes out what retention let go.
+    /// Deletes the rows of records that retention removed.
     fn forget(&self, first: u64) -> rusqlite::Result<()> {
         for table in ["record", "by_call", "by_trace", "by_key"] {
             self.transaction.execute(&format!("DELETE FROM {table} WHERE seq < ?"), [signed(first)])?;
@@ -284,7 +286,7 @@ impl Batch<'_> {
     }
 }
 
-/// Words in one, and never the same for others: callers choose some of them.
+/// Joins the columns into one unambiguous key, because callers choose some of the values.
 fn key(words: [&str; 5]) -> String {
     let mut key = String::with_capacity(128);
     for word in words {
@@ -294,7 +296,7 @@ fn key(words: [&str; 5]) -> String {
     key
 }
 
-/// Some words are chosen by callers; the table on disk has them all, the memory has a bound.
+/// Caches an id. Callers choose some of the keys, so the cache is bounded; the table on disk has all of them.
 fn remember<K: std::hash::Hash + Eq>(words: &mut HashMap<K, i64>, word: K, id: i64) {
     if words.len() >= 10_000 {
         words.clear();

@@ -1,14 +1,15 @@
-//! The thread that fills the index steps back for whoever waits for something: nobody waits for the index, because questions
-//! read the segments where it is behind.
+//! Lower scheduling priority for the thread that fills the index. No call waits for the index, because
+//! queries read the segments for records that are not indexed yet.
 
-/// How far it steps back: an ordinary thread that wants the processor too gets about ten times as much of it.
+/// Nice value of the thread: a thread of default priority gets about ten times as much processor time.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// Has the calling thread step back. Where it may not, it fills the index as eagerly as before.
+/// Lowers the priority of the calling thread. On failure the thread keeps its priority.
 #[cfg(target_os = "linux")]
 pub(super) fn step_back() {
-    // On Linux "this process" is this thread, and no other. A daemon that steps back further itself is left where it is.
+    // On Linux, this affects only the calling thread. A daemon that already runs at a lower priority keeps
+    // it.
     let now = rustix::process::getpriority_process(None);
     let stepped = now.and_then(|now| rustix::process::setpriority_process(None, now.max(NICENESS)));
     if let Err(error) = stepped {
@@ -16,7 +17,7 @@ pub(super) fn step_back() {
     }
 }
 
-/// Elsewhere a thread cannot step back without the whole process.
+/// Other systems can only lower the priority of the whole process, so this does nothing.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn step_back() {}
 
@@ -30,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_steps_back_and_no_other_does() {
+    fn only_the_calling_thread_lowers_its_priority() {
         let before = niceness();
         let stepped = std::thread::spawn(|| {
             step_back();

@@ -1,4 +1,4 @@
-//! Asking the index where matching records are.
+//! Search of the index for the positions of matching records.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params_from_iter, types::Value};
 use super::{BLOCK, fits, open_to_read, packed, reached, signed, unsigned};
 use crate::{Filter, LedgerError};
 
-/// Where a record is.
+/// Position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) seq: u64,
@@ -16,17 +16,17 @@ pub(crate) struct Place {
     pub(crate) length: u64,
 }
 
-/// An index as it was at one moment.
+/// Consistent view of the index at one moment.
 pub(crate) struct Snapshot {
     connection: Connection,
     reached: u64,
 }
 
-/// More sorts than this are not asked one by one.
+/// Number of matching sorts from which they are no longer queried one by one.
 const MANY_SORTS: usize = 200;
 
 impl Snapshot {
-    /// Nothing where there is no usable index.
+    /// Opens the index, or returns `None` if there is no usable one.
     pub(crate) fn open(folder: &Path) -> Option<Snapshot> {
         let connection = open_to_read(folder)?;
         connection.execute_batch("BEGIN").ok()?;
@@ -34,12 +34,12 @@ impl Snapshot {
         fits(folder, &reached).then_some(Snapshot { connection, reached: reached.seq })
     }
 
-    /// The last record it knows.
+    /// Returns the last indexed sequence number.
     pub(crate) fn reached(&self) -> u64 {
         self.reached
     }
 
-    /// Matching records, newest first.
+    /// Returns the positions of matching records, newest first.
     pub(crate) fn search(&self, filter: &Filter, limit: usize) -> Result<Vec<Place>, LedgerError> {
         let (first, last) = self.narrowed(filter)?;
         let mut question = Question {
@@ -91,7 +91,7 @@ impl Snapshot {
         Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
     }
 
-    /// The sorts of records that carry all these words.
+    /// Returns the ids of the sorts that match all these columns.
     fn sorts(&self, words: &[(&'static str, String)]) -> rusqlite::Result<Vec<i64>> {
         let names: Vec<String> = words.iter().map(|(name, _)| format!("{name} = ?")).collect();
         let sql = format!("SELECT id FROM sort WHERE {} LIMIT {}", names.join(" AND "), MANY_SORTS + 1);
@@ -101,7 +101,7 @@ impl Snapshot {
         ids.collect()
     }
 
-    /// The range of numbers in which the wanted times can be.
+    /// Returns the range of sequence numbers in which the requested times can be.
     fn narrowed(&self, filter: &Filter) -> Result<(u64, u64), LedgerError> {
         let (mut first, mut last) = filter.range();
         last = last.min(self.reached);
@@ -124,7 +124,7 @@ impl Snapshot {
     }
 }
 
-/// A question in SQL.
+/// SQL query with its parameters.
 #[derive(Clone)]
 struct Question {
     sql: String,
@@ -138,7 +138,7 @@ impl Question {
         self.values.extend(values);
     }
 
-    /// Adds what few records have in common, and says whether there was anything.
+    /// Adds the conditions that match few records, and returns true if there was one.
     fn add_ids(&mut self, filter: &Filter) -> bool {
         let ids = [
             ("by_call", filter.call_id.map(|call| packed(&call.to_string()))),

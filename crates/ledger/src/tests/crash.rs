@@ -1,4 +1,5 @@
-//! Death at any moment: what was acknowledged is there, what was begun has an end, what is torn is taken off.
+//! Crashes at any moment: acknowledged records survive, every started call gets an outcome, and torn ends are
+//! removed.
 
 use std::{
     collections::HashSet,
@@ -16,7 +17,7 @@ use super::{all, assert_intact, copy, faulty::Faulty, open, open_with, records, 
 use crate::{Effect, Entry, Filter, Ledger, Options, Record, Status, entry::MissingCause, samples};
 
 #[tokio::test]
-async fn a_torn_end_is_taken_off_and_told() {
+async fn a_torn_end_is_removed_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
@@ -29,7 +30,7 @@ async fn a_torn_end_is_taken_off_and_told() {
         let to = crashed.path().join(length.to_string());
         copy(folder.path(), &to);
         fs::OpenOptions::new().write(true).open(&segments(&to)[0]).unwrap().set_len(length).unwrap();
-        // A line that is not whole was never acknowledged, so the anchor does not count it.
+        // An incomplete line was never acknowledged, so the anchor does not count it.
         fs::write(to.join("anchor"), &anchor).unwrap();
         let (again, recovery) = open(&to);
         assert!(recovery.crashed && recovery.missing.is_none() && recovery.damage.is_empty(), "{recovery:?}");
@@ -48,7 +49,7 @@ async fn a_torn_end_is_taken_off_and_told() {
     drop(intent);
 }
 
-/// A copy of an open ledger of five notes, changed before it is opened again.
+/// Opens a copy of an open ledger with five notes, after applying `change` to it.
 fn reopened(change: impl FnOnce(&Path)) -> (tempfile::TempDir, crate::Recovery) {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
@@ -74,8 +75,8 @@ fn keep_lines(folder: &Path, count: usize) {
 }
 
 #[test]
-fn records_that_an_anchor_counts_are_missed() {
-    // Only the first record is known to be on disk; the rest may have been lost with the power.
+fn records_counted_by_an_anchor_are_reported_missing() {
+    // Only the first record is known to be on disk; a power failure may have lost the rest.
     let missing = |keep: usize, boot: bool| {
         let (folder, recovery) = reopened(|folder| {
             keep_lines(folder, keep);
@@ -108,7 +109,7 @@ fn pretend_another_boot(folder: &Path) {
 }
 
 #[test]
-fn damage_in_the_middle_is_told_and_left_as_evidence() {
+fn damage_in_the_middle_is_reported_and_left_in_place() {
     let (folder, recovery) = reopened(|folder| {
         let path = &segments(folder)[0];
         let mut bytes = fs::read(path).unwrap();
@@ -127,7 +128,7 @@ fn damage_in_the_middle_is_told_and_left_as_evidence() {
 }
 
 #[test]
-fn garbage_behind_the_end_is_kept_beside() {
+fn garbage_after_the_end_is_saved_in_a_file() {
     let garbage = [b"\0\0\0\n".repeat(3), b"half a li".to_vec()].concat();
     let (folder, recovery) = reopened(|folder| {
         let path = &segments(folder)[0];
@@ -140,7 +141,7 @@ fn garbage_behind_the_end_is_kept_beside() {
 }
 
 #[test]
-fn an_anchor_that_was_tampered_with_is_told() {
+fn a_changed_anchor_is_reported() {
     let (folder, recovery) = reopened(|folder| fs::write(folder.join("anchor"), "{}").unwrap());
     assert_eq!(recovery.damage, ["the anchor was changed"]);
     assert!(!verify(folder.path()).is_intact());
@@ -149,7 +150,7 @@ fn an_anchor_that_was_tampered_with_is_told() {
 }
 
 #[test]
-fn a_new_segment_without_a_whole_line_is_no_segment() {
+fn a_segment_without_a_complete_line_is_discarded() {
     let options = Options { segment_bytes: 4096, ..Options::default() };
     for rest in ["", "{\"seq\":12,\"ti"] {
         let folder = tempfile::tempdir().unwrap();
@@ -169,7 +170,7 @@ fn a_new_segment_without_a_whole_line_is_no_segment() {
 
 const CHILD: &str = "LEDGER_TEST_CHILD";
 
-/// What the child does until it is killed: calls, and a word on its output for every promise it got.
+/// Runs calls in the child process until it is killed, and prints a line for every acknowledgement.
 fn child(folder: &Path) {
     let options = Options { segment_bytes: 100_000, ..Options::default() };
     let (ledger, _) = open_with(folder, &options);
@@ -186,7 +187,7 @@ fn child(folder: &Path) {
             }
         });
     }
-    // Its parent kills it long before; without one it ends by itself.
+    // The parent kills the process long before; without a parent it ends by itself.
     std::thread::sleep(Duration::from_secs(60));
 }
 
@@ -206,7 +207,7 @@ fn killed_under_load() {
             .unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut said = Vec::new();
-        // Each round dies after another number of promises, in the middle of whatever it is doing then.
+        // Each round kills the child after a different number of acknowledgements, at an arbitrary point.
         while said.len() < 37 * (round + 1) {
             said.push(output.next().unwrap().unwrap());
         }
@@ -228,7 +229,7 @@ fn killed_under_load() {
     assert!(promised > 20 * 37, "{promised}");
 }
 
-/// Every promise is in the record, and every call in it has exactly one end.
+/// Asserts that every acknowledged record exists and that every call has exactly one outcome.
 fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
     let (mut decided, mut ended) = (HashSet::new(), HashSet::new());
     for record in records {
@@ -241,7 +242,7 @@ fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
     assert_eq!(decided, ended, "no call is left open");
     let mut promises = 0;
     for line in said {
-        // The test harness writes to the same place.
+        // The test harness prints to the same output.
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["intended", call] if call.len() == 36 => assert!(decided.contains(call), "{line}"),
             ["replied", call, _] if call.len() == 36 => assert!(ended.contains(call), "{line}"),
@@ -253,7 +254,7 @@ fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
 }
 
 #[tokio::test]
-async fn a_look_finds_what_opening_would_and_changes_nothing() {
+async fn look_reports_the_same_as_open_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("ledger");
     let options = Options::default()

@@ -1,4 +1,5 @@
-//! Errors of the disk: what could not be recorded does not run, nothing is torn, and the record goes on by itself.
+//! Disk errors: a call whose decision cannot be recorded does not run, no line is torn, and the ledger
+//! resumes by itself.
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use super::{
 use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
 
 #[tokio::test]
-async fn short_and_interrupted_writes_leave_no_trace() {
+async fn short_and_interrupted_writes_are_completed() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -28,21 +29,22 @@ async fn short_and_interrupted_writes_leave_no_trace() {
     assert_eq!(assert_intact(folder.path()).records, 300);
 }
 
-/// A failed write is taken back whole, refused, counted, and followed by a new segment that says why.
+/// Asserts that a failed write is undone completely, rejected and counted, and that a new segment records the
+/// reason.
 async fn check_write_failure(faults: &[Write], reason: &str) {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
     let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
     let length = records(&segments(folder.path())[0]).len();
-    // The retry that an async caller is given must fail as well, or it would not be refused.
+    // The retry for the async caller must fail too, or the entry would not be rejected.
     disk.failing_creations.store(1, Ordering::SeqCst);
     disk.writes.lock().unwrap().extend(faults);
     let refused = ledger.append(&samples::note("lost?"));
     let Err(LedgerError::Unavailable { reason: told }) = refused else { panic!("{refused:?}") };
     assert!(told.contains(reason), "{told}");
     assert!(records(&segments(folder.path())[0]).len() >= length, "no record was taken back");
-    // The thread may have gone on by now; an async caller waits until it has tried.
+    // The commit thread may have resumed by now; an async caller waits until it has tried.
     let intent = loop {
         match ledger.intend(samples::decision("write_file", Effect::Changes), ()).await {
             Ok(intent) => break intent,
@@ -71,18 +73,18 @@ async fn check_write_failure(faults: &[Write], reason: &str) {
 }
 
 #[tokio::test]
-async fn a_full_disk() {
+async fn a_full_disk_rejects_entries_until_it_resumes() {
     check_write_failure(&[Write::Short(100), Write::Fails(ENOSPC)], "No space left").await;
     check_write_failure(&[Write::Fails(ENOSPC)], "No space left").await;
 }
 
 #[tokio::test]
-async fn a_failing_disk() {
+async fn a_failing_disk_rejects_entries_until_it_resumes() {
     check_write_failure(&[Write::Short(100), Write::Fails(EIO)], "Input/output error").await;
 }
 
 #[tokio::test]
-async fn a_rest_that_cannot_be_taken_off_is_declared() {
+async fn a_partial_line_that_cannot_be_cut_is_declared() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -109,7 +111,7 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
     let refused = ledger.intend(decision.clone(), ()).await;
     let Err(LedgerError::Unavailable { reason }) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("cannot make segment-000000000001.ndjson durable"), "{reason}");
-    // Whoever watches is told; by now the state may be the next one.
+    // Subscribers are notified; by now the state may have changed again.
     let told = tokio::time::timeout(std::time::Duration::from_secs(10), states.changed()).await;
     assert!(told.is_ok(), "the halt was not told");
 
@@ -121,7 +123,7 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
     assert_eq!(fs::metadata(&first).unwrap().len(), length, "the old one is never written again");
     assert_eq!(ledger.health().lost_records, 0);
     ledger.close();
-    // The call whose decision was written but not durable never ran, and the record says so.
+    // The call whose decision was written but not durable never ran, and the ledger records that.
     let ends = ledger.reader().call(decision.call.call_id).unwrap();
     let Entry::Outcome(end) = &ends[1].entry else { panic!("{ends:?}") };
     assert_eq!((ends.len(), end.outcome.status), (2, Status::NotStarted));
@@ -130,7 +132,7 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_while_no_segment_can_be_made_durable() {
+async fn nothing_is_accepted_until_a_segment_is_durable() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -142,7 +144,7 @@ async fn nothing_is_taken_while_no_segment_can_be_made_durable() {
         }
     }
     assert!(matches!(ledger.health().state, State::Unavailable { .. }));
-    // What ran has an end; it is kept until it can be recorded.
+    // The call that ran has an outcome; it is kept in memory until it can be recorded.
     ledger.conclude(&running, samples::outcome(Status::Done)).unwrap_err();
     assert!(ledger.health().owed >= 1);
     let again = ledger.conclude(&running, samples::outcome(Status::Done));
@@ -164,7 +166,7 @@ async fn nothing_is_taken_while_no_segment_can_be_made_durable() {
 }
 
 #[tokio::test]
-async fn a_halted_segment_is_not_written_after_a_restart_either() {
+async fn a_halted_segment_is_not_written_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -179,7 +181,7 @@ async fn a_halted_segment_is_not_written_after_a_restart_either() {
     assert_intact(folder.path());
 }
 
-/// What somebody else does to the open segment is noticed before the next durable record is acknowledged.
+/// Asserts that a change of the open segment is detected before the next durable record is acknowledged.
 async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &Options::default());
@@ -200,7 +202,7 @@ async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
 }
 
 #[tokio::test]
-async fn tampering_with_the_open_segment_is_noticed() {
+async fn tampering_with_the_open_segment_is_detected() {
     check_tampering(
         |path| {
             let length = records(path).len() as u64;
@@ -222,7 +224,7 @@ async fn tampering_with_the_open_segment_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_segment_that_cannot_be_followed_grows_on() {
+async fn a_segment_keeps_growing_when_rotation_fails() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let options = Options { segment_bytes: 4096, ..Options::default() };
@@ -239,7 +241,7 @@ async fn a_segment_that_cannot_be_followed_grows_on() {
 }
 
 #[tokio::test]
-async fn many_who_wait_share_few_syncs() {
+async fn many_waiting_calls_share_few_syncs() {
     const CALLS: u64 = 400;
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
@@ -265,7 +267,8 @@ async fn many_who_wait_share_few_syncs() {
         assert!(Some(ledger.health().synced) >= intent.receipt().seq());
         intents.push(intent);
     }
-    // Before there are ends: those are made durable every second, however many seconds this takes.
+    // Checked before the outcomes are written, because those are synced every second for as long as this
+    // takes.
     let spent = ledger.health().syncs - syncs;
     assert!(spent <= 4, "{spent} syncs for {CALLS} calls");
     for intent in intents {

@@ -1,4 +1,4 @@
-//! A disk that fails on demand.
+//! Disk implementation that fails on demand.
 
 use std::{
     collections::VecDeque,
@@ -16,12 +16,12 @@ use crate::{
     disk::{Disk, Real},
 };
 
-/// What happens to one `write(2)`.
+/// Fault of one write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Write {
-    /// Only the first bytes are taken.
+    /// Only the first bytes are written.
     Short(usize),
-    /// It fails with this error number.
+    /// The write fails with this error number.
     Fails(i32),
 }
 
@@ -33,21 +33,21 @@ pub(super) const EAGAIN: i32 = if cfg!(target_os = "macos") { 35 } else { 11 };
 #[derive(Debug, Default)]
 pub(super) struct Faulty {
     pub(super) writes: Mutex<VecDeque<Write>>,
-    /// How many syncs, creations, cuts and makings of room still fail.
+    /// Number of syncs, creations, truncations and preallocations that still fail.
     pub(super) failing_syncs: AtomicU32,
     pub(super) failing_creations: AtomicU32,
     pub(super) failing_cuts: AtomicU32,
     pub(super) failing_rooms: AtomicU32,
-    /// The operation, counted from 1, that fails whatever it is.
+    /// Number of the operation, counted from 1, that fails regardless of its kind.
     pub(super) fail_at: AtomicU32,
     pub(super) error: AtomicI32,
-    /// While set, a sync waits.
+    /// While set, syncs block.
     held: Mutex<bool>,
     released: Condvar,
 }
 
 impl Faulty {
-    /// A ledger on such a disk.
+    /// Opens a ledger on this disk.
     pub(super) fn open(self: &Arc<Faulty>, folder: &Path, options: &Options) -> (Arc<Ledger>, Recovery) {
         Ledger::open_on(Arc::clone(self) as Arc<dyn Disk>, folder, options).unwrap()
     }
@@ -95,7 +95,7 @@ impl Disk for Faulty {
 
     fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()> {
         self.count()?;
-        // Half of it, as a full disk does it.
+        // Writes half of the padding, as a full disk does.
         fails(&self.failing_rooms)
             .inspect_err(|_| Real.make_room(file, from, from + (to - from) / 2).unwrap())?;
         Real.make_room(file, from, to)

@@ -1,4 +1,5 @@
-//! Somebody else's hands on the room ahead of the records: nothing can be hidden in it, and no part of it be changed unseen.
+//! Changes of the padding by another process: nothing can be hidden in it, and every changed byte is
+//! detected.
 
 use std::{
     fs::{self, File},
@@ -13,9 +14,9 @@ use super::{
 };
 use crate::{Filter, Options, room::STEP, samples};
 
-/// One byte more or less of room, or another one in it, is found with its place.
+/// A missing, additional or changed byte of padding is reported with its position.
 #[test]
-fn no_byte_of_the_room_can_be_changed_unseen() {
+fn every_changed_byte_of_padding_is_detected() {
     let (left, segment) = crashed(3);
     let whole = fs::read(&segment).unwrap();
     let written = records(&segment).len();
@@ -36,7 +37,7 @@ fn no_byte_of_the_room_can_be_changed_unseen() {
         check(&[whole.as_slice(), &[byte]].concat(), "one more");
     }
     check(&[whole.as_slice(), &vec![b'\t'; STEP as usize]].concat(), "as much again");
-    // Less of it is what a writer leaves that was killed while it made room: told, and no alarm.
+    // Less padding is what a writer leaves that was killed while preallocating: a notice, not a problem.
     for less in [&whole[..whole.len() - 1], &whole[..written + 1]] {
         fs::write(&segment, less).unwrap();
         let notices = assert_intact(left.path()).notices;
@@ -44,9 +45,9 @@ fn no_byte_of_the_room_can_be_changed_unseen() {
     }
 }
 
-/// What a start takes off and no writer leaves is on record.
+/// A start records the removal of padding that no writer leaves.
 #[test]
-fn room_that_no_writer_leaves_is_torn() {
+fn padding_of_an_unexpected_size_is_reported_as_torn() {
     let (too_much, segment) = crashed(3);
     let written = records(&segment).len() as u64;
     fs::write(&segment, [fs::read(&segment).unwrap(), vec![b'\t'; STEP as usize]].concat()).unwrap();
@@ -65,7 +66,7 @@ fn room_that_no_writer_leaves_is_torn() {
 }
 
 #[test]
-fn a_closed_ledger_has_none_at_all() {
+fn padding_in_a_closed_ledger_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     ledger.append(&samples::note("x")).unwrap();
@@ -77,7 +78,7 @@ fn a_closed_ledger_has_none_at_all() {
     assert!(problems[0].what.contains("blank bytes") && problems[0].line == Some(3), "{problems:?}");
 }
 
-/// Who changes the room of a running daemon is found out by it before anything more is acknowledged as durable.
+/// Asserts that the writer detects changed padding before it acknowledges another durable record.
 async fn check_meddling(meddle: impl Fn(&File), says: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
@@ -92,7 +93,7 @@ async fn check_meddling(meddle: impl Fn(&File), says: &str) {
 }
 
 #[tokio::test]
-async fn room_that_somebody_else_changes_stops_the_record() {
+async fn foreign_change_of_padding_halts_the_ledger() {
     check_meddling(|file| file.set_len(STEP - 1).unwrap(), "somebody else changed it").await;
     check_meddling(|file| file.set_len(STEP + 1).unwrap(), "somebody else changed it").await;
     for place in [STEP / 2, STEP - 1] {
@@ -100,9 +101,9 @@ async fn room_that_somebody_else_changes_stops_the_record() {
     }
 }
 
-/// A line in the room that has the form of a record is none: neither whoever asks the daemon nor the index takes it for one.
+/// A line in the padding that has the form of a record is ignored by the daemon's reader and by the index.
 #[tokio::test]
-async fn what_somebody_else_puts_into_the_room_is_no_record() {
+async fn a_forged_line_in_the_padding_is_not_a_record() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     ledger.append_durably(&samples::note("x")).await.unwrap();
@@ -128,16 +129,16 @@ fn records_before(segment: &Path, place: u64) -> u64 {
     bytes.iter().rposition(|byte| *byte != b'\t').map_or(0, |last| last as u64 + 1)
 }
 
-/// Nor does it go unseen when the segment is full meanwhile.
+/// Foreign bytes in the padding are also detected when the segment is full.
 #[test]
-fn a_segment_with_something_in_its_room_is_not_ended() {
+fn a_segment_with_foreign_padding_is_not_rotated() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
     ledger.append(&samples::note("x")).unwrap();
     let first = &segments(folder.path())[0];
     let file = fs::OpenOptions::new().write(true).open(first).unwrap();
     file.write_all_at(b"foreign", STEP - 7).unwrap();
-    // The sync of every second may find it first: then no more is taken here.
+    // The periodic sync may detect it first; then no more entries are accepted here.
     for _ in 0..60 {
         if ledger.append(&samples::note("x")).is_err() {
             break;

@@ -1,4 +1,5 @@
-//! A really full disk: a small tmpfs. Needs to mount, so it runs as root on Linux and says so elsewhere.
+//! Full disk on a small tmpfs. It has to mount, so it runs only as root on Linux and prints a notice
+//! elsewhere.
 
 use std::{fs, path::Path, process::Command};
 
@@ -27,7 +28,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Takes all the space that is left.
+/// Fills all remaining space.
 fn fill(path: &Path) {
     let mut size = 1 << 20;
     let mut taken = Vec::new();
@@ -51,7 +52,7 @@ fn empty(path: &Path) {
     }
 }
 
-/// How often the record says that it went on after it had to stop.
+/// Returns the number of `Resumed` entries.
 fn resumed(ledger: &crate::Ledger) -> usize {
     ledger
         .reader()
@@ -61,7 +62,7 @@ fn resumed(ledger: &crate::Ledger) -> usize {
 }
 
 #[tokio::test]
-async fn stops_in_good_order_and_goes_on_when_there_is_room() {
+async fn ledger_halts_on_a_full_disk_and_resumes_with_space() {
     let Some(disk) = Mounted::new("1m") else {
         eprintln!("SKIPPED: cannot mount a tmpfs here (needs root on Linux)");
         return;
@@ -82,8 +83,8 @@ async fn stops_in_good_order_and_goes_on_when_there_is_room() {
         };
         assert!(reason.contains("No space left"), "{reason}");
         assert!(matches!(ledger.health().state, State::Unavailable { .. }));
-        // Risky work is refused before it acts, also after the ledger has tried to go on.
-        // The index, on the same disk, may give some room back: then there is room, and a call may use it.
+        // Risky calls are refused before they run, even after the ledger has tried to resume. The index on
+        // the same disk may free some space; then there is space, and a call may use it.
         let mut refused = 0;
         for _ in 0..400 {
             fill(disk.path());
@@ -96,7 +97,7 @@ async fn stops_in_good_order_and_goes_on_when_there_is_room() {
             }
         }
         assert_eq!(refused, 20, "a full disk lets risky work through");
-        // What ran gets its end recorded in the space kept back, or as soon as there is room.
+        // The running call gets its outcome recorded in the reserved space, or as soon as there is space.
         let ended = ledger.conclude(&running, samples::outcome(Status::Done));
         assert!(ledger.health().owed >= u64::from(ended.is_err()));
         assert_intact(&folder);

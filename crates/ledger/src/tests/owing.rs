@@ -1,4 +1,5 @@
-//! Reads that are let through while nothing can be recorded: owed, bounded, and written when records are taken again.
+//! Read-only calls allowed while the ledger is unavailable: their records are deferred, bounded, and written
+//! later.
 
 use std::{
     path::Path,
@@ -13,7 +14,7 @@ use crate::{
     Decision, Effect, Entry, Intent, Ledger, LedgerError, Options, Receipt, Status, WhenUnavailable, samples,
 };
 
-/// A ledger that can make nothing durable any more.
+/// Returns a ledger whose syncs all fail.
 async fn broken(folder: &Path, when_unavailable: WhenUnavailable) -> (Arc<Faulty>, Arc<Ledger>) {
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder, &Options::default().with_when_unavailable(when_unavailable));
@@ -26,7 +27,7 @@ async fn read(ledger: &Ledger) -> Result<Intent<()>, LedgerError> {
     ledger.intend(samples::decision("read_file", Effect::Reads), ()).await
 }
 
-/// Mends the disk and waits until nothing is owed.
+/// Repairs the disk and waits until no record is deferred.
 async fn mend(disk: &Faulty, ledger: &Ledger) {
     disk.failing_syncs.store(0, Ordering::SeqCst);
     while ledger.health().owed > 0 {
@@ -34,7 +35,7 @@ async fn mend(disk: &Faulty, ledger: &Ledger) {
     }
 }
 
-/// What the record says of a call: whether its decision came late, and its end.
+/// Returns the records of a call: true if its decision was recorded late, and its outcomes.
 fn on_record(folder: &Path, intent: &Intent<()>) -> (bool, Vec<Status>) {
     let records: Vec<_> = all(folder).into_iter().map(|record| record.entry).collect();
     let decisions = records.iter().filter_map(|entry| match entry {
@@ -51,7 +52,7 @@ fn on_record(folder: &Path, intent: &Intent<()>) -> (bool, Vec<Status>) {
 }
 
 #[tokio::test]
-async fn a_read_is_let_through_and_recorded_later() {
+async fn a_read_is_allowed_and_recorded_later() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
     let ended = read(&ledger).await.unwrap();
@@ -77,9 +78,9 @@ async fn a_read_is_let_through_and_recorded_later() {
     assert_intact(folder.path());
 }
 
-/// A crash takes the records that are owed. How many they were is known all the same, and said once.
+/// A crash loses the deferred records, but their number is known and reported once.
 #[tokio::test]
-async fn a_crash_takes_what_is_owed_but_not_its_number() {
+async fn a_crash_loses_deferred_records_but_not_their_count() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
     let held = [read(&ledger).await.unwrap(), read(&ledger).await.unwrap(), read(&ledger).await.unwrap()];
@@ -117,9 +118,10 @@ fn unrecorded(record: &crate::Record) -> Option<u64> {
     }
 }
 
-/// A call that was decided, overtaken before it began, and decided again has two decisions and two ends.
+/// A call that was decided, superseded before it started, and decided again has two decisions and two
+/// outcomes.
 #[tokio::test]
-async fn a_read_that_is_decided_again_ends_by_its_newest_decision() {
+async fn a_read_decided_twice_ends_with_its_newest_decision() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
     let decision = samples::decision("read_file", Effect::Reads);
@@ -134,7 +136,7 @@ async fn a_read_that_is_decided_again_ends_by_its_newest_decision() {
 }
 
 #[tokio::test]
-async fn only_harmless_reads_are_let_through() {
+async fn only_reads_below_high_risk_are_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let (_disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
     ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap_err();
@@ -148,7 +150,7 @@ async fn only_harmless_reads_are_let_through() {
 }
 
 #[tokio::test]
-async fn a_read_under_way_when_the_disk_fails_is_answered_too() {
+async fn a_read_running_when_the_disk_fails_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let options = Options::default().with_when_unavailable(WhenUnavailable::AllowReads);
@@ -165,7 +167,7 @@ async fn a_read_under_way_when_the_disk_fails_is_answered_too() {
 }
 
 #[tokio::test]
-async fn what_is_owed_is_bounded() {
+async fn deferred_records_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
     let mut held = Vec::new();

@@ -1,19 +1,20 @@
-//! What the machine loses when it goes down is told apart from what somebody did.
+//! Distinguishes records lost in a power failure from records that were tampered with.
 
 use std::fs;
 
 use super::{all, assert_intact, open, records, room::crashed, verify};
 use crate::{Recovery, entry::MissingCause, key::Key};
 
-/// What a start finds behind a hole.
+/// State after recovery from a damaged range.
 struct Holed {
     folder: tempfile::TempDir,
     recovery: Recovery,
-    /// What there was from the hole on.
+    /// Bytes of the file from the damaged range on.
     behind: Vec<u8>,
 }
 
-/// Pages that no sync had reached come back in no order when the machine goes down: a hole, and what is behind it.
+/// Recovers a ledger with a damaged range, as a power failure leaves it: unsynced pages reach the disk in no
+/// particular order.
 fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut [u8], &[usize])) -> Holed {
     let (folder, segment) = crashed(30);
     let mut bytes = fs::read(&segment).unwrap();
@@ -34,14 +35,14 @@ fn in_the_middle(bytes: &mut [u8], ends: &[usize]) {
     bytes[ends[9] + 40..ends[14] + 60].fill(b'\t');
 }
 
-/// All that is left behind it is part of a line.
+/// Leaves only part of a line after the damaged range.
 fn up_to_the_last_line(bytes: &mut [u8], ends: &[usize]) {
     bytes[ends[9] + 40..ends[29] + 60].fill(b'\t');
     bytes[ends[30] - 5..].fill(b'\t');
 }
 
 #[test]
-fn a_hole_that_a_power_failure_left_is_not_somebodys_doing() {
+fn unsynced_damage_after_a_reboot_is_a_power_failure() {
     for hole in [in_the_middle, up_to_the_last_line] {
         let Holed { folder, recovery, behind } = with_a_hole("another", 10, hole);
         assert!(recovery.damage.is_empty(), "{recovery:?}");
@@ -54,7 +55,7 @@ fn a_hole_that_a_power_failure_left_is_not_somebodys_doing() {
 }
 
 #[test]
-fn the_same_hole_without_a_power_failure_or_in_what_was_on_disk_is() {
+fn damage_of_synced_or_same_boot_records_is_reported() {
     for (boot, synced) in [(&*crate::anchor::boot_id(), 10), ("another", 11)] {
         let Holed { folder, recovery, .. } = with_a_hole(boot, synced, in_the_middle);
         assert!(!recovery.damage.is_empty(), "{boot} {synced}: {recovery:?}");

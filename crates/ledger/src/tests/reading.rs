@@ -1,4 +1,4 @@
-//! Questions: complete, quick to ask beside a writer, and right whatever became of the index.
+//! Queries: complete, possible beside a writer, and correct regardless of the state of the index.
 
 use std::{
     fs,
@@ -68,7 +68,7 @@ fn filters(records: &[Record]) -> Vec<Filter> {
     ]
 }
 
-/// Every filter gives what going through all records by hand gives.
+/// Asserts that every filter returns the same records as a scan of all records.
 fn check(folder: &std::path::Path) {
     let records = all(folder);
     assert!(records.len() > 130);
@@ -85,7 +85,7 @@ fn check(folder: &std::path::Path) {
 }
 
 #[tokio::test]
-async fn answers_do_not_depend_on_the_index() {
+async fn query_results_do_not_depend_on_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { segment_bytes: 16_384, ..Options::default() };
     let (ledger, _) = open_with(folder.path(), &options);
@@ -115,7 +115,7 @@ async fn answers_do_not_depend_on_the_index() {
 }
 
 #[tokio::test]
-async fn an_index_of_another_past_is_thrown_away() {
+async fn an_index_of_another_ledger_is_discarded() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for folder in [&one, &other] {
         let (ledger, _) = open(folder.path());
@@ -131,7 +131,7 @@ async fn an_index_of_another_past_is_thrown_away() {
 }
 
 #[tokio::test]
-async fn an_export_is_the_record_itself() {
+async fn exports_contain_every_record_in_both_formats() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 16_384, ..Options::default() });
     fill(&ledger).await;
@@ -153,7 +153,7 @@ async fn an_export_is_the_record_itself() {
     }
 }
 
-/// All pages of an export, one after the other.
+/// Returns all pages of an export, concatenated.
 fn paged(reader: &Reader, format: ExportFormat) -> Vec<u8> {
     let (mut text, mut filter, mut pages) = (String::new(), Filter::default(), 0);
     loop {
@@ -171,7 +171,7 @@ fn paged(reader: &Reader, format: ExportFormat) -> Vec<u8> {
 }
 
 #[test]
-fn reading_beside_a_writer_sees_whole_records_only() {
+fn a_concurrent_reader_sees_complete_records_only() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { segment_bytes: 200_000, keep_bytes: Some(1_000_000), ..Options::default() };
     let (ledger, _) = open_with(folder.path(), &options);

@@ -1,4 +1,4 @@
-//! Rotation and retention: the chain crosses segments, and what is left can be verified.
+//! Rotation and retention: the chain continues across segments, and the remaining segments can be verified.
 
 use std::{fs, time::Duration};
 
@@ -6,14 +6,19 @@ use jiff::Timestamp;
 use tool::Mode;
 
 use super::{all, assert_intact, open_with, segments, verify};
-use crate::{Effect, Entry, Filter, Options, Status, samples};
+use crate::{
+    Effect, Entry, Filter, LedgerError, Options, Status,
+    entry::Removals,
+    retention::{Open, Survey},
+    samples,
+};
 
 fn small() -> Options {
     Options { segment_bytes: 8192, ..Options::default() }
 }
 
 #[tokio::test]
-async fn a_chain_across_segments_starts_from_the_last_alone() {
+async fn recovery_needs_only_the_last_of_many_segments() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &small());
     ledger.append(&samples::mode(Mode::Normal, Mode::Lockdown)).unwrap();
@@ -27,7 +32,7 @@ async fn a_chain_across_segments_starts_from_the_last_alone() {
     assert!(count > 10, "{count}");
     let report = assert_intact(folder.path());
     assert_eq!((report.segments, report.first, report.head), (count as u64, 1, ledger.health().head));
-    // As after a crash: all but the folder is forgotten, and only the last segment is read.
+    // As after a crash: only the folder is left, and only the last segment is read.
     let copy = tempfile::tempdir().unwrap();
     super::copy(folder.path(), copy.path());
     let (_again, recovery) = open_with(copy.path(), &small());
@@ -43,7 +48,7 @@ async fn a_chain_across_segments_starts_from_the_last_alone() {
 }
 
 #[tokio::test]
-async fn the_oldest_segments_go_and_the_rest_verifies() {
+async fn oldest_segments_are_removed_and_the_rest_verifies() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { keep_bytes: Some(40_000), ..small() };
     let (ledger, _) = open_with(folder.path(), &options);
@@ -63,7 +68,7 @@ async fn the_oldest_segments_go_and_the_rest_verifies() {
     let found = ledger.query(&Filter { kind: Some("note".into()), ..Filter::default() }).unwrap();
     assert_eq!(found.last().map(|record| record.seq >= report.first), Some(true));
     drop(ledger);
-    // Retention by somebody else is not retention.
+    // Removal of segments by another process is reported.
     fs::remove_file(&segments(folder.path())[0]).unwrap();
     let report = verify(folder.path());
     assert!(
@@ -73,13 +78,13 @@ async fn the_oldest_segments_go_and_the_rest_verifies() {
 }
 
 #[test]
-fn a_segment_that_is_never_full_is_followed_all_the_same() {
+fn an_old_segment_that_never_fills_is_rotated() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options::default().with_keep_for(Duration::from_nanos(8));
     let (ledger, _) = open_with(folder.path(), &Options::default());
     ledger.append(&samples::note("old")).unwrap();
     drop(ledger);
-    // The first pass of a ledger that is opened looks for what is too old.
+    // The first pass after opening checks for expired segments.
     let (ledger, _) = open_with(folder.path(), &options);
     while ledger.health().head < 5 {
         std::thread::yield_now();
@@ -92,7 +97,7 @@ fn a_segment_that_is_never_full_is_followed_all_the_same() {
 }
 
 #[test]
-fn age_alone_lets_whole_segments_go() {
+fn segments_are_removed_by_age_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &small());
     for _ in 0..100 {
@@ -100,11 +105,11 @@ fn age_alone_lets_whole_segments_go() {
     }
     drop(ledger);
     let listed = crate::segment::list(folder.path()).unwrap();
-    let open = crate::retention::Open { first: listed.last().unwrap().first, length: 0 };
+    let open = Open { first: listed.last().unwrap().first, length: 0 };
     let check = |keep_for: u64, later: i64, expect: usize| {
         let options = Options { keep_for: Some(Duration::from_secs(keep_for)), ..small() };
         let now = Timestamp::now() + jiff::SignedDuration::from_secs(later);
-        let plan = crate::retention::plan(folder.path(), open, &options, now).unwrap();
+        let plan = survey(folder.path(), open, &options, now).plan;
         assert_eq!(
             plan.map_or(0, |plan| plan.entry.segments),
             expect as u64,
@@ -115,4 +120,82 @@ fn age_alone_lets_whole_segments_go() {
     check(3600, 3000, 0);
     check(3600, 4000, listed.len() - 1);
     check(3600, -4000, 0);
+}
+
+fn survey(folder: &std::path::Path, open: Open, options: &Options, now: Timestamp) -> Survey {
+    crate::retention::survey(folder, open, options, Removals::default(), now).unwrap()
+}
+
+/// Returns options with small segments, a minimum age of an hour and this size limit.
+fn aged(max_bytes: u64) -> Options {
+    let age = Duration::from_secs(3600);
+    Options { keep_bytes: Some(20_000), keep_at_least: Some(age), max_bytes: Some(max_bytes), ..small() }
+}
+
+#[test]
+fn young_records_stay_below_the_size_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &aged(10_000_000));
+    for _ in 0..500 {
+        ledger.append(&samples::note(&"x".repeat(200))).unwrap();
+    }
+    drop(ledger);
+    let report = assert_intact(folder.path());
+    assert_eq!((report.first, report.removed), (1, Removals::default()));
+    assert!(report.oldest.is_some_and(|oldest| oldest < Timestamp::now()));
+    let listed = crate::segment::list(folder.path()).unwrap();
+    let open = Open { first: listed.last().unwrap().first, length: 0 };
+    let later = Timestamp::now() + jiff::SignedDuration::from_secs(4000);
+    let plan = survey(folder.path(), open, &aged(10_000_000), later).plan.expect("old enough by then");
+    assert_eq!(plan.entry.under_pressure, 0);
+}
+
+#[tokio::test]
+async fn removal_under_pressure_is_reported_permanently() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &aged(60_000));
+    let pressure = ledger.watch_pressure();
+    for _ in 0..600 {
+        ledger.append_durably(&samples::note(&"x".repeat(200))).await.unwrap();
+    }
+    assert!(pressure.borrow().removed_segments > 0, "{pressure:?}");
+    let removed = ledger.health().removed;
+    assert!(removed.under_pressure > 5 && removed.last_under_pressure.is_some(), "{removed:?}");
+    drop(ledger);
+    let bytes: u64 = segments(folder.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    assert!(bytes < 80_000, "{bytes}");
+    let report = assert_intact(folder.path());
+    // The first retention entries were removed with their segments, but the totals remain.
+    let entries = all(folder.path()).iter().filter(|record| record.entry.kind() == "retention").count();
+    assert!(report.removed.under_pressure > entries as u64, "{entries} entries: {:?}", report.removed);
+    assert!(report.first > 1 && report.notices.iter().any(|notice| notice.what.contains("under pressure")));
+    let (ledger, _) = open_with(folder.path(), &aged(60_000));
+    assert_eq!(ledger.health().removed, report.removed, "a restart remembers");
+}
+
+#[tokio::test]
+async fn reads_cannot_displace_records_of_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &aged(200_000));
+    let change = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    ledger.conclude(&change, samples::outcome(Status::Done)).unwrap();
+    let mut refused = 0;
+    for _ in 0..1000 {
+        match ledger.intend(samples::decision("read_file", Effect::Reads), ()).await {
+            Ok(read) => drop(ledger.conclude(&read, samples::outcome(Status::Done)).unwrap()),
+            Err(LedgerError::Reserved { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        // The commit thread counts bytes; in tests it must keep up with the writes.
+        ledger.append_durably(&samples::note("pace")).await.unwrap();
+        if refused > 10 {
+            break;
+        }
+    }
+    assert!(refused > 10 && ledger.health().pressure.reads_refused, "a quarter is reserved");
+    let change = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    ledger.conclude(&change, samples::outcome(Status::Done)).unwrap();
+    drop(ledger);
+    let report = assert_intact(folder.path());
+    assert_eq!((report.first, report.removed), (1, Removals::default()), "the first change is still there");
 }

@@ -1,5 +1,5 @@
-//! Room ahead of the records: nobody reads it as a record, and it goes when the segment ends. What others do to it is in
-//! `foreign_room`.
+//! Preallocated padding: it is never read as a record and is removed when the segment ends. Changes of it by
+//! other processes are tested in `foreign_room`.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ pub(super) fn length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-/// What a crash leaves of a ledger with so many notes, and the path of its segment.
+/// Returns the folder that a crash leaves of a ledger with `notes` notes, and the path of its segment.
 pub(super) fn crashed(notes: usize) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
@@ -32,7 +32,7 @@ pub(super) fn crashed(notes: usize) -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn the_open_segment_has_room_and_a_closed_one_has_none() {
+fn only_the_open_segment_has_padding() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     ledger.append(&samples::note("x")).unwrap();
@@ -58,7 +58,7 @@ fn the_open_segment_has_room_and_a_closed_one_has_none() {
 }
 
 #[test]
-fn only_the_last_segment_has_room() {
+fn only_the_last_segment_has_padding() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
     for n in 0..60 {
@@ -73,9 +73,9 @@ fn only_the_last_segment_has_room() {
     assert_intact(folder.path());
 }
 
-/// As a power failure can leave it: the ends of those before had not reached the disk.
+/// State after a power failure in which the truncation of earlier segments had not reached the disk.
 #[test]
-fn room_in_front_of_another_segment_is_told_and_goes_with_the_next_start() {
+fn padding_of_earlier_segments_is_reported_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
     for n in 0..60 {
@@ -99,7 +99,7 @@ fn room_in_front_of_another_segment_is_told_and_goes_with_the_next_start() {
 }
 
 #[test]
-fn a_crash_leaves_room_and_the_next_start_takes_it_off_without_a_word() {
+fn padding_after_a_crash_is_removed_without_a_report() {
     let (left, segment) = crashed(5);
     let written = records(&segment);
     assert_eq!(length(&segment), STEP);
@@ -114,7 +114,7 @@ fn a_crash_leaves_room_and_the_next_start_takes_it_off_without_a_word() {
 }
 
 #[test]
-fn a_line_that_was_begun_in_the_room_is_torn_and_the_room_is_not() {
+fn only_the_unfinished_line_in_the_padding_is_torn() {
     let (left, segment) = crashed(5);
     let written = records(&segment);
     let mut torn = fs::read(&segment).unwrap();
@@ -128,9 +128,9 @@ fn a_line_that_was_begun_in_the_room_is_torn_and_the_room_is_not() {
     assert_intact(left.path());
 }
 
-/// A segment that could not be trusted is left as it is, room and all, and what follows it says so.
+/// A segment that cannot be trusted is left unchanged with its padding, and its successor declares that.
 #[tokio::test]
-async fn a_segment_that_had_to_be_left_keeps_its_room() {
+async fn an_abandoned_segment_keeps_its_padding() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -151,7 +151,7 @@ async fn a_segment_that_had_to_be_left_keeps_its_room() {
 }
 
 #[tokio::test]
-async fn a_segment_that_was_full_has_no_room_once_there_is_another() {
+async fn a_full_segment_loses_its_padding_on_resume() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -160,14 +160,15 @@ async fn a_segment_that_was_full_has_no_room_once_there_is_another() {
     ledger.append_durably(&samples::note("again")).await.unwrap();
     let files = segments(folder.path());
     assert_eq!(files.len(), 2);
-    // The last words went into it, and room was made behind them.
+    // The final records were written to it, and padding was preallocated after them.
     assert_eq!(length(&files[0]), records(&files[0]).len() as u64);
     assert_intact(folder.path());
 }
 
-/// A close that could not take the room off is none: nobody takes what is left for a closed ledger that was changed.
+/// Closing fails if the padding cannot be removed, so that the rest does not look like a closed ledger that
+/// was changed.
 #[tokio::test]
-async fn a_ledger_whose_room_stayed_was_not_closed() {
+async fn a_ledger_that_keeps_its_padding_is_not_closed() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
@@ -182,9 +183,9 @@ async fn a_ledger_whose_room_stayed_was_not_closed() {
     assert_intact(folder.path());
 }
 
-/// A segment whose room cannot be taken off is not followed by another yet.
+/// A segment whose padding cannot be removed gets no successor yet.
 #[test]
-fn a_segment_that_keeps_its_room_grows_on() {
+fn a_segment_that_keeps_its_padding_is_not_rotated() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
@@ -201,9 +202,9 @@ fn a_segment_that_keeps_its_room_grows_on() {
     assert_intact(folder.path());
 }
 
-/// No room is no failure: records are taken as long as they themselves find some.
+/// Failed preallocation is not an error: records are accepted as long as they can be written.
 #[test]
-fn records_are_taken_where_no_room_can_be_made() {
+fn records_are_accepted_without_preallocation() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     disk.failing_rooms.store(u32::MAX, Ordering::SeqCst);
@@ -214,7 +215,7 @@ fn records_are_taken_where_no_room_can_be_made() {
         assert_eq!(length(segment), records(segment).len() as u64, "none, not half of it");
     }
     assert_intact(folder.path());
-    // Half of it that cannot be taken off is written into.
+    // Partial padding that cannot be removed is overwritten by records.
     disk.failing_cuts.store(1, Ordering::SeqCst);
     ledger.append(&samples::note("half")).unwrap();
     let segment = &segments(folder.path())[0];
@@ -230,9 +231,9 @@ fn records_are_taken_where_no_room_can_be_made() {
     assert_intact(folder.path());
 }
 
-/// Who reads beside a writer sees whole records, one after the other, up to some moment.
+/// A reader beside a writer sees complete, consecutive records up to some moment.
 #[test]
-fn a_reader_beside_a_writer_sees_no_half_record() {
+fn a_concurrent_reader_sees_no_partial_record() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     let key = Key::load(&folder.path().join("key")).unwrap();

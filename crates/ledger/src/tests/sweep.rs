@@ -1,4 +1,4 @@
-//! A fixed piece of work, repeated with an error at another place each time.
+//! Fixed scenario, repeated with an error at a different operation each time.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{Effect, Ledger, Options, Status, samples};
 
-/// One error at each place in turn, until none is left: every promise is kept, and the next start finds all well.
+/// Fails each operation in turn: every acknowledged record must exist, and the next start must find the
+/// ledger intact.
 #[tokio::test]
-async fn whichever_operation_fails() {
+async fn acknowledged_records_survive_any_failed_operation() {
     let options = Options { segment_bytes: 4096, ..Options::default() };
     for error in [EIO, ENOSPC] {
         let mut place = 0;

@@ -1,4 +1,4 @@
-//! Every way to change the record unseen is tried, and seen, with its place.
+//! Attempts to change the ledger unnoticed: each one is detected and located.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use super::segments;
 use crate::{Finding, Ledger, LedgerError, Options, samples};
 
-/// A closed ledger with a second anchor outside its folder, and the bytes of all its files.
+/// Closed ledger with a second anchor outside its folder, and the bytes of all its files.
 struct Victim {
     _home: tempfile::TempDir,
     folder: PathBuf,
@@ -58,7 +58,7 @@ impl Victim {
         }
     }
 
-    /// The segment with this content must be found out; returns what is said first.
+    /// Asserts that this segment content is reported, and returns the first finding.
     fn check(&self, content: &[u8], why: &str) -> Finding {
         put(&self.files[0].0, content);
         let problems = self.problems().unwrap();
@@ -67,7 +67,7 @@ impl Victim {
         problems[0].clone()
     }
 
-    /// The same, and the place must be this line.
+    /// Like `check`, and asserts that the finding is at this line.
     fn check_line(&self, content: &[u8], line: usize, why: &str) {
         let found = self.check(content, why);
         assert_eq!(found.line, Some(line as u64), "{why}: {found}");
@@ -77,7 +77,7 @@ impl Victim {
     }
 }
 
-/// In place: emptying a file and filling it again makes some file systems wait for the disk.
+/// Writes a file in place, because truncating and refilling it makes some file systems wait for the disk.
 fn put(path: &Path, content: &[u8]) {
     if !fs::read(path).is_ok_and(|found| found == content) {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
@@ -87,7 +87,7 @@ fn put(path: &Path, content: &[u8]) {
 }
 
 #[test]
-fn each_byte_counts() {
+fn every_changed_byte_is_reported() {
     let victim = Victim::new(2);
     assert_eq!(victim.problems().unwrap(), [], "untouched");
     for (place, byte) in victim.segment().iter().enumerate() {
@@ -97,7 +97,8 @@ fn each_byte_counts() {
         victim.check_line(&changed, line, &format!("byte {place} changed"));
     }
     for (path, bytes) in &victim.files[1..] {
-        // A bad anchor is looked at again and again; each of its bytes is tried where it is read.
+        // A bad anchor is read repeatedly, which is slow; each of its bytes is tested in the unit test of
+        // `anchor`.
         for place in (0..bytes.len()).step_by(bytes.len() / 64) {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
@@ -110,7 +111,7 @@ fn each_byte_counts() {
 }
 
 #[test]
-fn bytes_removed_doubled_swapped_and_appended() {
+fn removed_doubled_swapped_and_added_bytes_are_reported() {
     let victim = Victim::new(1);
     let whole = victim.segment();
     for place in 0..whole.len() {
@@ -120,7 +121,7 @@ fn bytes_removed_doubled_swapped_and_appended() {
         victim.check_line(&removed, line, &format!("byte {place} removed"));
         let mut doubled = whole.to_vec();
         doubled.insert(place, whole[place]);
-        // A line's own end twice leaves the line whole: what is too much is the empty one behind it.
+        // Doubling a newline leaves its line complete; the finding is the empty line after it.
         let too_much = if whole[place] == b'\n' { line + 1 } else { line };
         victim.check_line(&doubled, too_much, &format!("byte {place} doubled"));
         if whole.get(place + 1).is_some_and(|next| *next != whole[place]) {
@@ -136,12 +137,12 @@ fn bytes_removed_doubled_swapped_and_appended() {
 }
 
 #[test]
-fn the_end_cut_off_anywhere() {
+fn an_end_cut_off_anywhere_is_reported() {
     let victim = Victim::new(3);
     for length in 0..victim.segment().len() {
         victim.check(&victim.segment()[..length], &format!("cut at {length}"));
     }
-    // One anchor is enough.
+    // One anchor is enough to detect the cut.
     let last = victim.lines().last().unwrap().len();
     let cut = &victim.segment()[..victim.segment().len() - last];
     for spoilt in [1, 2] {
@@ -157,7 +158,7 @@ fn the_end_cut_off_anywhere() {
 }
 
 #[test]
-fn lines_removed_moved_repeated_and_added() {
+fn removed_moved_repeated_and_added_lines_are_reported() {
     let victim = Victim::new(5);
     let lines = victim.lines();
     for n in 0..lines.len() {
@@ -191,23 +192,23 @@ fn lines_removed_moved_repeated_and_added() {
 }
 
 #[test]
-fn forged_with_care() {
+fn forged_records_and_anchors_are_reported() {
     let victim = Victim::new(3);
-    // A well-formed next record, chained to the last one, sealed by somebody else's key.
+    // A well-formed next record, chained to the last one, but sealed with another key.
     let other = Victim::new(3);
     let key = crate::key::Key::derive(&[3; 32]).unwrap();
     let last = crate::line::parts(victim.lines()[3].strip_suffix(b"\n").unwrap()).unwrap();
     let body = crate::line::Body::new(&samples::note("all is well"), &key).unwrap();
     let forged = body.sealed(&key, 5, jiff::Timestamp::now(), &last.hash).bytes().to_vec();
     victim.check_line(&[victim.segment(), &forged].concat(), 5, "a forged line");
-    // The whole record rewritten, anchors included, with another key.
+    // The whole ledger rewritten, including anchors, with another key.
     victim.check_line(other.segment(), 1, "another ledger");
     for place in [0, 1, 2] {
         fs::write(&victim.files[place].0, &other.files[place].1).unwrap();
     }
     assert!(!victim.problems().unwrap().is_empty(), "all but the key replaced");
     victim.restore();
-    // Cut and grown again by the daemon itself: the cut is remembered.
+    // Cut off and continued by the daemon itself: the cut stays recorded.
     let cut = &victim.segment()[..victim.lines()[..2].concat().len()];
     fs::write(&victim.files[0].0, cut).unwrap();
     Victim::write(&victim.folder, &victim.options, 5);
@@ -215,9 +216,9 @@ fn forged_with_care() {
     assert!(problems[0].what.contains("records 3 to 4 of that time were missing"), "{problems:?}");
 }
 
-/// A record in several files: each byte of each, and each file as a whole.
+/// Changes of a ledger with several segments: bytes of each file, and each file as a whole.
 #[test]
-fn segments_changed_removed_and_exchanged() {
+fn changed_removed_and_swapped_segments_are_reported() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("ledger");
     let options = Options { segment_bytes: 4096, ..Options::default() };
@@ -229,8 +230,8 @@ fn segments_changed_removed_and_exchanged() {
     assert_eq!(problems(), [], "untouched");
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     for (path, bytes) in &files {
-        // Its own file, its own line: what is behind the change is as it was.
-        // A prime: the places differ from line to line.
+        // The finding names the changed file and line, because the lines after the change are intact. The
+        // step is prime, so that the positions differ from line to line.
         for place in (0..bytes.len()).step_by(7) {
             let line = bytes[..place].iter().filter(|byte| **byte == b'\n').count() + 1;
             let mut changed = bytes.clone();
@@ -251,7 +252,7 @@ fn segments_changed_removed_and_exchanged() {
         assert_eq!(found[0].file, name(&pair[0].0), "exchanged: {found:?}");
         pair.iter().for_each(|(path, bytes)| put(path, bytes));
     }
-    // A whole segment once more, at the end and under the next free name.
+    // A copy of a whole segment at the end, under the next free name.
     let next = crate::segment::Segment::new(&folder, 1_000);
     fs::write(&next.path, &files[0].1).unwrap();
     assert_eq!(problems()[0].file, next.name());
@@ -260,7 +261,7 @@ fn segments_changed_removed_and_exchanged() {
 }
 
 #[test]
-fn the_folder_put_back_to_an_older_state() {
+fn a_folder_restored_to_an_older_state_is_reported() {
     let victim = Victim::new(3);
     Victim::write(&victim.folder, &victim.options, 3);
     assert_eq!(victim.problems().unwrap(), []);
@@ -273,7 +274,7 @@ fn the_folder_put_back_to_an_older_state() {
 }
 
 #[test]
-fn files_missing_or_strange() {
+fn missing_and_unexpected_files_are_reported() {
     let victim = Victim::new(3);
     for place in [0, 1, 2] {
         fs::remove_file(&victim.files[place].0).unwrap();

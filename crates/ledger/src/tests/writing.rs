@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Entries are read back as they were written.
 
 use tool::Mode;
 
@@ -6,7 +6,7 @@ use super::open;
 use crate::{Effect, Entry, LedgerError, State, Status, samples};
 
 #[tokio::test]
-async fn a_call_from_intent_to_outcome() {
+async fn a_call_is_recorded_from_intent_to_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, recovery) = open(folder.path());
     assert!(recovery.first_start && !recovery.crashed && recovery.mode.is_none());
@@ -41,7 +41,8 @@ async fn a_call_from_intent_to_outcome() {
     assert!(!recovery.crashed && recovery.interrupted.is_empty() && !recovery.first_start, "{recovery:?}");
 }
 
-/// What a client was told is counted, so cutting it off is seen; a decision alone is counted by the next sync.
+/// The anchor counts every record that a client received a reply for, so that cutting it off is detected. The
+/// next sync counts a decision alone.
 #[tokio::test]
 async fn the_anchor_counts_a_call_before_its_reply() {
     let folder = tempfile::tempdir().unwrap();
@@ -63,7 +64,7 @@ async fn the_anchor_counts_a_call_before_its_reply() {
 }
 
 #[tokio::test]
-async fn one_writer_at_a_time() {
+async fn a_second_writer_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     let error = crate::Ledger::open(folder.path(), &crate::Options::default()).unwrap_err();
@@ -75,7 +76,7 @@ async fn one_writer_at_a_time() {
 }
 
 #[test]
-fn a_thousand_at_once_leave_no_gap_and_no_double() {
+fn concurrent_writes_have_consecutive_numbers() {
     const TASKS: u64 = 1000;
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
@@ -105,7 +106,7 @@ fn a_thousand_at_once_leave_no_gap_and_no_double() {
 }
 
 #[tokio::test]
-async fn a_call_given_up_or_forgotten_still_ends_once() {
+async fn an_abandoned_call_gets_exactly_one_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let disk = std::sync::Arc::new(super::faulty::Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &crate::Options::default());
@@ -117,7 +118,7 @@ async fn a_call_given_up_or_forgotten_still_ends_once() {
         let waker = std::task::Waker::noop();
         assert!(waiting.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
     }
-    // Whoever gave it up may say so; the ledger then keeps quiet.
+    // The caller that abandoned the call may record a refusal; the ledger then adds no outcome.
     ledger.append(&samples::refusal_of(&recorded.call)).unwrap();
     disk.release_syncs();
     let forgotten = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
@@ -139,7 +140,7 @@ async fn a_call_given_up_or_forgotten_still_ends_once() {
 }
 
 #[tokio::test]
-async fn hostile_text_is_one_record() {
+async fn hostile_text_stays_in_one_record() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     ledger.append(&samples::note("forged")).unwrap();
@@ -160,7 +161,7 @@ async fn hostile_text_is_one_record() {
 }
 
 #[tokio::test]
-async fn an_enormous_argument_is_cut_and_told() {
+async fn an_enormous_entry_is_shortened_and_marked() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     let mut decision = samples::decision("write_file", Effect::Changes);

@@ -1,20 +1,21 @@
-//! How much of anything there may be. Each command becomes a tool with what it was made of, so what a megabyte of text can
-//! say many thousand times would take many thousand times its size; and nobody can look through it before accepting it.
+//! Limits on the number of entries. Each command becomes a tool with a copy of shared parts, so a megabyte of
+//! text could expand to thousands of times its size, and no person could review it before accepting it.
 
-use document::Node;
+use strict_yaml::Node;
 
 use super::{commands, functions};
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
-/// Commands of one manifest.
+/// Maximum number of commands in a manifest.
 const MOST_COMMANDS: usize = 256;
-/// Parameters of a command, and words of its command line.
+/// Maximum number of parameters of a command, and of words in its command line.
 const MOST_PARAMETERS: usize = 128;
-/// Functions of a kind, mistakes, surprises, fields of their own kind, and tools that one tool calls.
+/// Maximum number of functions of a kind, anti-patterns, quirks, field mappings, and tools of a meta tool.
 const MOST_ENTRIES: usize = 256;
 
-/// Whether there is no more of anything than there may be. The other rules need not look where there is.
+/// Reports every list that exceeds its limit. Returns true if there is none; otherwise the other rules are
+/// skipped.
 pub(super) fn fit(tool: &Node, findings: &mut Findings<'_>) -> bool {
     let before = findings.errors();
     entries(tool, findings);
@@ -64,7 +65,7 @@ fn most(list: Option<&Node>, field: &str, most: usize, findings: &mut Findings<'
     let count = list.items().len().max(list.entries().len());
     if count > most {
         let what = field.rsplit('.').next().unwrap_or(field);
-        let message = format!("`{what}` has {count} entries; {most} are the most");
+        let message = format!("`{what}` has {count} entries; the limit is {most}");
         findings.add(Code::InvalidValue, At::node(list, field), &message, "split it into several manifests");
     }
 }

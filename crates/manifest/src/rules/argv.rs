@@ -1,12 +1,13 @@
-//! Command lines: words and whole arguments, never an argument inside a word and never a shell.
+//! Checks of command lines: literal words and whole arguments, never an argument inside a word, never a
+//! shell.
 
-use document::{Node, NodeKind};
+use strict_yaml::{Node, NodeKind};
 
 use super::commands;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
-/// Programs that read their own arguments as a program.
+/// Programs that interpret their arguments as code.
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell"];
 
 pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
@@ -36,11 +37,11 @@ fn program(executable: &Node, findings: &mut Findings<'_>) {
     let name = text.rsplit('/').next().unwrap_or(text);
     let at = At::node(executable, "tool.cli_specific.executable");
     if text.contains(char::is_whitespace) {
-        let message = "`executable` is one program, without arguments";
+        let message = "`executable` must be a program without arguments";
         findings.add(Code::InvalidValue, at, message, "put the arguments in the `argv` of each command");
     } else if SHELLS.contains(&name) {
         let message =
-            format!("`{name}` reads its arguments as a program, so no argument of a call is safe in it");
+            format!("`{name}` interprets its arguments as code, so passing call arguments to it is unsafe");
         findings.add(Code::InvalidValue, at, &message, "name the program itself");
     }
 }
@@ -57,14 +58,19 @@ fn placeholder(word: &Node, known: &[&str], field: &str, findings: &mut Findings
     };
     if name.is_empty() || name.contains(['{', '}']) {
         let message = format!("`{}` is not one argument", tool::shorten(text, 64));
-        return findings.add(Code::InvalidValue, At::node(word, field), &message, "one `{name}`, whole");
+        return findings.add(
+            Code::InvalidValue,
+            At::node(word, field),
+            &message,
+            "write one `{name}` and nothing else",
+        );
     }
     if !known.contains(&name) {
         let fix = match tool::nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{{{near}}}`?"),
             None => "declare it in `parameters` of this command".to_owned(),
         };
-        let message = format!("`{text}` is no parameter of this command");
+        let message = format!("`{text}` is not a parameter of this command");
         findings.add(Code::UnresolvedReference, At::node(word, field), &message, &fix);
     }
 }

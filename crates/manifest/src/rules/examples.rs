@@ -1,11 +1,11 @@
-//! Examples: the scenarios each command should have, and that each says what becomes of the call.
+//! Checks of examples: the scenarios each command should have, and the outcome of each example.
 
-use document::{Node, NodeKind};
+use strict_yaml::{Node, NodeKind};
 
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
-/// The scenarios of the document; one that ends in `*` has many names.
+/// Scenarios of the specification; `*` matches any suffix.
 const SCENARIOS: [&str; 4] = ["success", "failure_invalid_param", "failure_api_error", "edge_case_*"];
 
 fn is(scenario: &str, wanted: &str) -> bool {
@@ -44,12 +44,12 @@ fn one(example: &Node, field: &str, findings: &mut Findings<'_>) {
     };
     if let Some(missing) = missing {
         let message = format!("the example `{scenario}` has no `{missing}`");
-        findings.add(Code::MissingRequiredField, at, &message, "say what becomes of the call");
+        findings.add(Code::MissingRequiredField, at, &message, "state the outcome of the call");
     }
     let is_known =
         scenario == "success" || ["failure_", "edge_case_"].iter().any(|start| scenario.starts_with(start));
     if !is_known {
-        let message = format!("the scenario `{}` is none of the known kinds", tool::shorten(scenario, 64));
+        let message = format!("the scenario `{}` is not of a known kind", tool::shorten(scenario, 64));
         findings.add(Code::NamingConvention, at, &message, "success, failure_NAME or edge_case_NAME");
     }
 }

@@ -1,6 +1,6 @@
-//! Functions: whether they can be parsed, and whether they reach for what they cannot have.
+//! Checks of functions: valid syntax, and no use of modules or files.
 
-use document::{Document, Node};
+use strict_yaml::{Document, Node};
 
 use super::{Subject, functions};
 use crate::diagnostic::Code;
@@ -16,7 +16,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
             let field = format!("tool.executable_knowledge.{kind}[{index}].function");
             let singular = kind.trim_end_matches('s');
             if let Some(reach) = script::reaches(text) {
-                let message = format!("the {singular} `{id}` reaches for {}, which is not there", reach.what);
+                let message = format!("the {singular} `{id}` uses {}, which is not available", reach.what);
                 let at = place(subject.document, function, (reach.line, reach.column), &field);
                 findings.add(
                     Code::InvalidFunctionSyntax,
@@ -39,7 +39,8 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Where a place of a function is in the file. A block of text stands there as it is, moved in; in quotes it does not.
+/// Converts a position in a function to one in the file. Only a block scalar keeps the text unchanged; a
+/// quoted function is reported at its start.
 fn place<'f>(document: &Document, function: &Node, inside: (usize, usize), field: &'f str) -> At<'f> {
     let at = At::node(function, field);
     let index = usize::try_from(function.line.saturating_sub(1)).unwrap_or(usize::MAX);

@@ -1,6 +1,6 @@
-//! Field mappings, one or two levels deep, each with a structure or a way to extract it; and how payloads are told.
+//! Checks of field mappings, one or two levels deep, and of the rules that detect payload forms.
 
-use document::{Node, NodeKind};
+use strict_yaml::{Node, NodeKind};
 
 use crate::detection::Detection;
 use crate::diagnostic::Code;
@@ -24,13 +24,13 @@ pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
         if !text.trim().is_empty() && Detection::parse(text).is_none() {
             let field = format!("tool.api_complexity.payload_schemas[{index}].detection");
             let fix = "write `NAME field exists`, `NAME field` or `NAME == VALUE`; NAME may have dots";
-            let message = "cannot be tried on an answer, so this form is never recognised";
+            let message = "is not a detection rule, so this form is never recognised";
             findings.add(Code::IgnoredField, At::node(detection, &field), message, fix);
         }
     }
 }
 
-/// Each mapping with its name and field, whether it stands alone or in a group.
+/// Returns each mapping with its name and field path, inside and outside groups.
 pub(super) fn mappings(tool: &Node) -> Vec<(&str, String, &Node)> {
     let Some(all) = tool.get("api_complexity").and_then(|api| api.get("field_mappings")) else {
         return Vec::new();

@@ -1,14 +1,14 @@
-//! How names are written, and that each stands once.
+//! Checks of naming conventions and duplicate names.
 
 use std::collections::HashMap;
 
-use document::Node;
+use strict_yaml::Node;
 
 use super::{commands, functions};
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
-/// Parameters of these names are paths, so they should say so.
+/// Names of parameters that are probably paths.
 const PATHS: [&str; 5] = ["path", "file_path", "directory", "destination", "cwd"];
 
 pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
@@ -54,7 +54,7 @@ fn once<'t>(
 ) {
     let Some(name) = name else { return };
     if let Some(first) = seen.insert(name, node.line) {
-        let message = format!("`{}` stands twice, first on line {first}", shown(name));
+        let message = format!("`{}` occurs twice, first on line {first}", shown(name));
         findings.add(
             Code::DuplicateId,
             At::node(node, field),
@@ -70,13 +70,13 @@ fn parameters(command: &Node, index: usize, findings: &mut Findings<'_>) {
         let is_text = parameter.get("type").and_then(Node::text) == Some("string");
         if is_text && PATHS.contains(&name) && parameter.get("format").is_none() {
             let field = format!("tool.commands[{index}].parameters.{name}");
-            let message = format!("`{name}` reads like a path and is under no path rule");
+            let message = format!("`{name}` looks like a path but is not covered by the path rules");
             findings.add(Code::NamingConvention, At::node(parameter, &field), &message, "add `format: path`");
         }
     }
 }
 
-/// Lower-case words and digits with one such character between them.
+/// Returns true for lower-case words and digits joined by single `joint` characters.
 pub(super) fn is_joined(name: &str, joint: char) -> bool {
     let word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());

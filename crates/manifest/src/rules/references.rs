@@ -1,6 +1,6 @@
-//! What a manifest names within itself must be there: a validator of a command that does not exist would never run.
+//! Checks of references within a manifest: a validator for a command that does not exist would never run.
 
-use document::Node;
+use strict_yaml::Node;
 use tool::Category;
 
 use super::{Subject, commands, functions, mappings};
@@ -8,7 +8,7 @@ use crate::detect::SchemaVersion;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
-/// Names that a fix lists: nobody looks through more.
+/// Maximum number of names listed in a fix.
 const MOST_NAMED: usize = 16;
 
 pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
@@ -29,8 +29,8 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
     health(tool, findings);
 }
 
-/// The call that shows whether a server works is made without anybody asking for it, so it must be a command that only
-/// looks. Only where commands are listed; else nothing of the server is called at all.
+/// Checks the health check command. Sinew calls it without a request, so it must be a read-only command of
+/// this manifest.
 fn health(tool: &Node, findings: &mut Findings<'_>) {
     let check = tool.get("mcp_specific").and_then(|section| section.get("health_check"));
     let is_call = |check: &&Node| check.get("method").and_then(Node::text) == Some("tool_call");
@@ -41,15 +41,15 @@ fn health(tool: &Node, findings: &mut Findings<'_>) {
     let (message, fix) = match listed {
         Some(Some(category)) if category == Category::READ_ONLY.as_str() => return,
         Some(_) => ("it may change something", "give the command `category: read_only`"),
-        None => ("it is no command of this manifest", "list it with `category: read_only`"),
+        None => ("it is not a command of this manifest", "list it with `category: read_only`"),
     };
     let name = tool::shorten(name, tool::LONGEST_WORD);
-    let message = format!("`{name}` is not called to see whether the server works: {message}");
+    let message = format!("`{name}` is not called as a health check: {message}");
     let at = At::node(reference, "tool.mcp_specific.health_check.command");
     findings.add(Code::IgnoredField, at, &message, fix);
 }
 
-/// A reference `helpers.ID`.
+/// Checks a reference `helpers.ID`.
 fn helper(tool: &Node, reference: &Node, field: &str, whose: &str, findings: &mut Findings<'_>) {
     let Some(text) = reference.text() else {
         let message = format!("the reference of `{whose}` must be text, not {}", reference.kind_name());
@@ -62,7 +62,8 @@ fn helper(tool: &Node, reference: &Node, field: &str, whose: &str, findings: &mu
     }
 }
 
-/// Only where commands are listed: a server may have more than the manifest says.
+/// Checks the commands that validators refer to. Skipped if no commands are listed, because a server may have
+/// commands that the manifest does not list.
 fn validated(tool: &Node, findings: &mut Findings<'_>) {
     let known: Vec<&str> = commands(tool).map(|(name, _)| name).collect();
     if known.is_empty() {
@@ -76,14 +77,14 @@ fn validated(tool: &Node, findings: &mut Findings<'_>) {
     }
 }
 
-/// A tool made of tools gets no arguments itself: what it calls does.
+/// Checks the processors of commands. A meta tool has no input processor, because its helper builds the
+/// arguments of the tools it calls.
 fn processors(tool: &Node, findings: &mut Findings<'_>) {
     let known = ids(tool, "processors");
     let is_meta = tool.get("type").and_then(Node::text) == Some("meta");
     for (index, (_, command)) in commands(tool).enumerate() {
         if let Some(key) = command.key("process_input").filter(|_| is_meta) {
-            let message =
-                "the arguments of a tool of type `meta` are not rewritten: its helper says what it calls";
+            let message = "a tool of type `meta` cannot use `process_input`: its helper decides the calls";
             let fix = "remove it, and let the `orchestration` helper do this";
             let field = format!("tool.commands[{index}].process_input");
             findings.add(Code::InvalidValue, At::key(key, &field), message, fix);
@@ -111,12 +112,12 @@ fn unresolved(
     let wanted = text.strip_prefix(prefix).unwrap_or(text);
     let fix = match tool::nearest(wanted, known.iter().copied()) {
         Some(near) => format!("did you mean `{prefix}{near}`?"),
-        None if known.is_empty() => "nothing of the kind is defined in this manifest".to_owned(),
+        None if known.is_empty() => "this manifest defines none".to_owned(),
         None => format!(
-            "there are: {}",
+            "defined here: {}",
             known.iter().take(MOST_NAMED).map(|id| format!("{prefix}{id}")).collect::<Vec<_>>().join(", ")
         ),
     };
-    let message = format!("`{}` names nothing that is there", tool::shorten(text, tool::LONGEST_WORD));
+    let message = format!("`{}` is not defined", tool::shorten(text, tool::LONGEST_WORD));
     findings.add(Code::UnresolvedReference, At::node(reference, field), &message, &fix);
 }

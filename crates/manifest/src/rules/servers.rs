@@ -1,18 +1,18 @@
-//! How a server is reached: its address begins as its transport wants it to, and a key for it travels behind walls of TLS
-//! or not at all.
+//! Checks of MCP server connections: the address must match the transport, and a key may only be sent over
+//! TLS or to this machine.
 
 use std::collections::BTreeSet;
 
-use document::Node;
+use strict_yaml::Node;
 use url::{Host, Url};
 
 use super::names::is_joined;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
-/// What of a server's section nobody takes for the place of a key.
+/// Keys of the section whose values cannot contain a credential.
 const KEYLESS: [&str; 3] = ["transport", "server_command", "health_check"];
-/// No header has a longer name.
+/// Maximum length of a header name.
 const LONGEST_HEADER: usize = 64;
 
 pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
@@ -32,24 +32,24 @@ fn address(url: &Node, transport: &str, [plain, secure]: [&str; 2], findings: &m
     let Some(text) = url.text() else { return };
     let at = || At::node(url, "tool.mcp_specific.url");
     if ![plain, secure].iter().any(|scheme| text.starts_with(scheme)) {
-        let message = format!("`{transport}` speaks to an address of `{plain}` or `{secure}`");
+        let message = format!("`{transport}` needs an address that starts with `{plain}` or `{secure}`");
         let fix = format!("write `{secure}HOST/PATH`, or `{plain}` for a server on this machine");
         return findings.add(Code::InvalidValue, at(), &message, &fix);
     }
     if has_user(text) {
-        let message = "the address has a user and password, which everybody who reads the manifest has then";
+        let message = "the address contains credentials, which every reader of the manifest can see";
         findings.add(Code::InvalidValue, at(), message, "name a key: `key: {name: NAME}`");
     }
 }
 
-/// By its text: one that is no address may have a password all the same.
+/// Checks the text rather than a parsed URL, because an invalid URL may contain a password too.
 fn has_user(url: &str) -> bool {
     let place = url.split_once("://").map_or(url, |(_, place)| place);
     place.split(['/', '?', '#', '\\']).next().unwrap_or_default().contains('@')
 }
 
-/// The lines of a manifest that may have a key in them: where its name belongs, what nobody knows beside it, and an address
-/// with more than a place.
+/// Returns the lines of a manifest that may contain a secret: the key section, unknown entries beside it, and
+/// an address with credentials or a query.
 pub(crate) fn lines_with_keys(root: &Node) -> BTreeSet<u64> {
     let mut lines = BTreeSet::new();
     let Some(section) = root.get("tool").and_then(|tool| tool.get("mcp_specific")) else { return lines };
@@ -75,37 +75,38 @@ fn all_lines(node: &Node, lines: &mut BTreeSet<u64>) {
     node.items().iter().for_each(|item| all_lines(item, lines));
 }
 
-/// The words by which a key is asked for.
+/// Checks the name and header of a key.
 fn wish(key: &Node, findings: &mut Findings<'_>) {
     if let Some((node, name)) = key.get("name").and_then(|node| Some((node, node.text()?)))
         && (name.len() > tool::LONGEST_WORD || !(is_joined(name, '-') || is_joined(name, '_')))
     {
-        // Not repeated: whoever takes this for the place of the key itself has written it here.
-        let message = "a key has a name in kebab-case or snake_case, of at most 64 characters";
-        let fix = "the name it has below `keys` in sinew.yaml; the key itself belongs in a file of mode 0600";
+        // The value is not quoted, because a user who misunderstood the field may have written the key itself
+        // here.
+        let message = "the name of a key must be kebab-case or snake_case, at most 64 characters";
+        let fix = "use its name below `keys` in sinew.yaml; the key itself belongs in a file of mode 0600";
         findings.add(Code::InvalidValue, At::node(node, "tool.mcp_specific.key.name"), message, fix);
     }
     let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if let Some((node, name)) = key.get("header").and_then(|node| Some((node, node.text()?)))
         && (name.len() > LONGEST_HEADER || !plain(name))
     {
-        // Not repeated either: a whole header has the key in it.
+        // The value is not quoted, because a complete header contains the key.
         let at = At::node(node, "tool.mcp_specific.key.header");
-        findings.add(Code::InvalidValue, at, "that is no name of a header", "such as X-API-Key");
+        findings.add(Code::InvalidValue, at, "that is not a header name", "such as X-API-Key");
     }
 }
 
-/// Whether nobody on the way to the server can read the key.
+/// Checks that the key cannot be read in transit.
 fn way(section: &Node, key: &Node, is_far: bool, findings: &mut Findings<'_>) {
     let at = || At::node(key, "tool.mcp_specific.key");
     if !is_far {
-        let message = "a server that is started is given no key: whatever it runs could read it";
+        let message = "a server started by Sinew cannot have a key: every program it runs could read it";
         return findings.add(Code::InvalidValue, at(), message, "remove it, or name the `url` of a server");
     }
     let url = section.get("url").and_then(Node::text).and_then(|text| Url::parse(text).ok());
     if url.is_some_and(|url| !matches!(url.scheme(), "https" | "wss") && !is_this_machine(&url)) {
-        let message = "the key would travel in the open";
-        findings.add(Code::InvalidValue, at(), message, "name an address of `https://` or `wss://`");
+        let message = "the key would be sent unencrypted";
+        findings.add(Code::InvalidValue, at(), message, "use an address with `https://` or `wss://`");
     }
 }
 
@@ -118,7 +119,7 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-/// What the addresses of a transport begin with.
+/// Returns the URL prefixes of a transport, plain and secure.
 fn schemes(transport: &str) -> Option<[&'static str; 2]> {
     match transport {
         "sse" | "streamable_http" => Some(["http://", "https://"]),

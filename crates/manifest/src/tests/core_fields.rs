@@ -1,11 +1,11 @@
-//! The core of a manifest: its root, its fields, its versions.
+//! Tests of the core of a manifest: root, fields and versions.
 
 use super::{check, good, read, shown};
 use crate::Code::*;
 use crate::SchemaVersion;
 
 #[test]
-fn every_missing_field_is_told_at_once() {
+fn all_missing_fields_are_reported_at_once() {
     check(
         "tool:\n  schema_version: 1.0\n",
         &[
@@ -27,7 +27,7 @@ fn every_missing_field_is_told_at_once() {
 }
 
 #[test]
-fn the_root_is_tool_and_nothing_else() {
+fn tool_is_the_only_root_key() {
     let text = format!("{}health: 1\nother: 2\n", good(""));
     check(&text, &[(InvalidType, 8, "health"), (InvalidType, 9, "other")]);
     check("[a]\n", &[(InvalidType, 1, "")]);
@@ -39,7 +39,7 @@ fn the_root_is_tool_and_nothing_else() {
 }
 
 #[test]
-fn every_transport_of_the_document_is_spoken_at_its_own_kind_of_address() {
+fn transport_must_match_the_address_scheme() {
     let with = |transport: &str, url: &str| {
         good(&format!("  mcp_specific: {{transport: {transport}, url: '{url}'}}\n"))
     };
@@ -61,7 +61,7 @@ fn every_transport_of_the_document_is_spoken_at_its_own_kind_of_address() {
 }
 
 #[test]
-fn words_that_are_not_known_are_told_with_those_that_are() {
+fn unknown_words_are_reported_with_suggestions() {
     let text = "tool:\n  id: a\n  type: mpc\n  name: n\n  version: 1.0.0\n  description: d\n  \
                 knowledge_strategy: declarative\n  mcp_specific: {transport: tcp}\n";
     check(
@@ -82,7 +82,7 @@ fn words_that_are_not_known_are_told_with_those_that_are() {
 }
 
 #[test]
-fn versions_are_semantic() {
+fn versions_must_be_semantic() {
     let with = |version: &str| good("").replace("version: 1.0.0", &format!("version: {version}"));
     for wrong in ["1.0", "\"1.0\"", "01.0.0", "1", "latest", "1.0.0.0", "v1.0.0"] {
         check(&with(wrong), &[(InvalidSemver, 6, "tool.version")]);
@@ -95,7 +95,7 @@ fn versions_are_semantic() {
 }
 
 #[test]
-fn the_schema_version_may_be_written_in_three_ways() {
+fn schema_version_has_three_notations() {
     let with = |stated: &str| good("").replace("schema_version: 2.0", &format!("schema_version: {stated}"));
     for fine in ["2.0", "\"2.0\"", "2"] {
         check(&with(fine), &[]);
@@ -111,7 +111,7 @@ fn the_schema_version_may_be_written_in_three_ways() {
 }
 
 #[test]
-fn the_schema_is_found_out_by_what_is_there() {
+fn schema_version_is_detected_from_sections() {
     let core = "tool:\n  id: a\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n";
     let detected = |more: &str| read(&format!("{core}{more}")).0.expect(more).schema_version();
     assert_eq!(detected(""), SchemaVersion::V1);
@@ -133,7 +133,7 @@ fn the_schema_is_found_out_by_what_is_there() {
     let explicit = format!("{core}  schema_version: 1.0\n  anti_patterns: [{{pattern: x}}]\n");
     check(&explicit, &[(IgnoredField, 8, "tool.anti_patterns")]);
     assert_eq!(read(&explicit).0.unwrap().schema_version(), SchemaVersion::V1);
-    // Found out, not stated: the rules of 2.0 hold all the same.
+    // The rules of 2.0 apply to a detected version as well.
     check(
         &format!("{core}  anti_patterns: [{{pattern: x, description: d, wrong: w}}]\n"),
         &[(MissingRequiredField, 7, "tool.anti_patterns[0].correct")],
@@ -141,7 +141,7 @@ fn the_schema_is_found_out_by_what_is_there() {
 }
 
 #[test]
-fn ids_are_kebab_case_and_load_anyway() {
+fn id_not_in_kebab_case_is_a_warning() {
     for id in ["Task_Board", "taskBoard", "Task Board"] {
         let text = good("  commands: [ok_name, also-fine, WrongOne]\n")
             .replace("id: task-board", &format!("id: {id}"));
@@ -152,7 +152,7 @@ fn ids_are_kebab_case_and_load_anyway() {
 }
 
 #[test]
-fn keys_that_mean_nothing_are_told_and_slips_are_errors() {
+fn ignored_keys_warn_and_misspelt_keys_fail() {
     check(&good("  homepage: x\n"), &[(IgnoredField, 8, "tool.homepage")]);
     check(&good("  executable_knowlege: {}\n"), &[(UnknownField, 8, "tool.executable_knowlege")]);
     check(
@@ -163,12 +163,12 @@ fn keys_that_mean_nothing_are_told_and_slips_are_errors() {
 }
 
 #[test]
-fn a_manifest_cannot_ask_for_more() {
+fn manifest_cannot_grant_itself_permissions() {
     for power in ["sandbox: none", "network: all", "env: ['*']", "approval: never"] {
         let text = good(&format!("  {power}\n"));
         let (manifest, found) = read(&text);
         assert!(manifest.is_none(), "{power}");
-        assert!(shown(&found).contains("policy decides"), "{power}: {}", shown(&found));
+        assert!(shown(&found).contains("only policy may grant it"), "{power}: {}", shown(&found));
     }
     let text = good("  commands: [{name: a}]\n");
     let manifest = read(&text).0.unwrap();
@@ -178,7 +178,7 @@ fn a_manifest_cannot_ask_for_more() {
 }
 
 #[test]
-fn the_simple_example_of_the_document_loads_as_it_stands() {
+fn simple_specification_example_loads_unchanged() {
     let text = "tool:\n  id: exa\n  type: mcp\n  name: Exa Search\n  version: 1.0.0\n  \
                 description: Web search via Exa API\n  commands:\n    - web_search\n  \
                 # No schema_version = auto-detected as v1.0\n  # No executable_knowledge = simple tool\n";
@@ -188,9 +188,9 @@ fn the_simple_example_of_the_document_loads_as_it_stands() {
     assert_eq!(manifest.tools().next().unwrap().1.name().as_str(), "exa.web_search");
 }
 
-/// Its dots stand for what a tool has there; all else is as it stands.
+/// The ellipses of the example are replaced by real content; the rest is unchanged.
 #[test]
-fn the_complex_example_of_the_document_loads_with_its_dots_filled_in() {
+fn completed_complex_specification_example_loads() {
     let text = "tool:\n  schema_version: 2.0\n  id: clickup\n  type: mcp\n  name: ClickUp\n  version: 1.0.0\n  \
                 description: ClickUp project management\n  knowledge_strategy: executable\n\n  executable_knowledge:\n    \
                 helpers: [{id: h, language: javascript, runtime: isolated_vm, function: f}]\n    \
@@ -208,7 +208,7 @@ fn the_complex_example_of_the_document_loads_with_its_dots_filled_in() {
 }
 
 #[test]
-fn sections_are_taken_by_their_type() {
+fn only_the_section_of_the_type_is_used() {
     let mcp = "  mcp_specific:\n    server_command: npx -y @package/server\n    transport: stdio\n    \
                health_check: {method: tool_call, command: health_check, expected_response: {status: ok}}\n";
     check(&good(mcp), &[(IgnoredField, 11, "tool.mcp_specific.health_check.command")]);
@@ -232,7 +232,7 @@ fn sections_are_taken_by_their_type() {
 }
 
 #[test]
-fn an_argument_is_a_whole_word() {
+fn placeholder_must_be_a_whole_word() {
     let with = |argv: &str| {
         good(&format!(
             "  cli_specific: {{executable: rg}}\n  commands:\n    - name: search\n      argv: {argv}\n      \
@@ -249,7 +249,7 @@ fn an_argument_is_a_whole_word() {
 }
 
 #[test]
-fn a_path_says_that_it_is_one() {
+fn path_like_parameter_without_format_is_a_warning() {
     let with = |more: &str| {
         good(&format!("  commands: [{{name: a, parameters: [{{name: path, type: string{more}}}]}}]\n"))
     };
@@ -261,9 +261,9 @@ fn a_path_says_that_it_is_one() {
     );
 }
 
-/// As many as there may be pass, and one more is told.
+/// The maximum number of entries passes, and one more is reported.
 #[test]
-fn there_is_no_more_of_anything_than_somebody_can_read() {
+fn number_of_entries_is_limited() {
     let list = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
     let commands = |count| format!("  commands:\n{}", list(count, &|n| format!("    - c{n}\n")));
     let one = |key: &str, count: usize, entry: &str| {
@@ -287,7 +287,7 @@ fn there_is_no_more_of_anything_than_somebody_can_read() {
         let (manifest, found) = read(
             &good(text).replace("type: mcp", if field.contains("meta") { "type: meta" } else { "type: mcp" }),
         );
-        let told = found.iter().any(|one| one.field == field && one.place.message.contains("are the most"));
+        let told = found.iter().any(|one| one.field == field && one.place.message.contains("the limit is"));
         assert_eq!(told, manifest.is_none(), "{field}: {}", shown(&found));
         told
     };
@@ -304,9 +304,10 @@ fn there_is_no_more_of_anything_than_somebody_can_read() {
     assert!(too_much(&commands(30_000), "tool.commands"));
 }
 
-/// A manifest says which key, never what it is, and only where nobody on the way can read it.
+/// A manifest names a key but never contains it, and the key may only be sent where it cannot be read in
+/// transit.
 #[test]
-fn a_key_is_named_and_travels_behind_tls_or_not_at_all() {
+fn key_is_only_sent_over_tls_or_loopback() {
     let server = |section: &str| good(&format!("  mcp_specific: {{{section}}}\n"));
     let line = 8;
     let far = "transport: streamable_http, url: \"https://a.org/mcp\"";
@@ -346,7 +347,7 @@ fn a_key_is_named_and_travels_behind_tls_or_not_at_all() {
 }
 
 #[test]
-fn a_key_that_stands_where_its_name_belongs_is_not_repeated() {
+fn key_written_in_place_of_its_name_is_not_quoted() {
     let planted = "Plainword7f3a9";
     for section in [
         "transport: sse, url: \"https://a.org/\", key: PLANTED",
@@ -371,7 +372,7 @@ fn a_key_that_stands_where_its_name_belongs_is_not_repeated() {
         let told: String = found.iter().map(|one| format!("{one} {}\n", one.to_json())).collect();
         assert!(manifest.is_none() && !told.is_empty() && !told.contains(planted), "{section}\n{told}");
     }
-    // A key of digits is no text, and how to make it one would be to repeat it.
+    // A key of digits is not text, and the usual fix, which quotes the value, would reveal it.
     let number = "  mcp_specific: {transport: sse, url: \"https://a.org/\", key: {name: 4711081512}}\n";
     let (_, found) = read(&good(number));
     assert!(!shown(&found).contains("4711081512") && !found.is_empty(), "{}", shown(&found));

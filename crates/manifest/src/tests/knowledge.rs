@@ -1,4 +1,4 @@
-//! The sections of 2.0: functions, mappings, mistakes, examples, and what refers to what.
+//! Tests of the sections of 2.0: functions, mappings, anti-patterns, examples and references.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ fn functions(text: &str) -> String {
 }
 
 #[test]
-fn each_kind_of_function_has_its_required_keys() {
+fn each_function_kind_requires_its_keys() {
     check(
         &functions("    helpers:\n      - {id: h, language: javascript, function: f}\n"),
         &[(MissingRequiredField, 10, "tool.executable_knowledge.helpers[0].runtime")],
@@ -35,7 +35,7 @@ fn each_kind_of_function_has_its_required_keys() {
 }
 
 #[test]
-fn a_function_that_cannot_be_parsed_is_shown_where_it_breaks() {
+fn syntax_error_has_its_position_in_the_file() {
     let text = functions(
         "    validators:\n      - id: v-one\n        validates: create\n        language: javascript\n        \
          function: |\n          function v(args) {\n            return %% 1;\n          }\n",
@@ -47,7 +47,7 @@ fn a_function_that_cannot_be_parsed_is_shown_where_it_breaks() {
 }
 
 #[test]
-fn a_function_reaches_for_nothing() {
+fn function_that_uses_modules_or_files_is_refused() {
     for reaching in ["const fs = require('fs')", "import('os')", "fs.readFileSync('/x')"] {
         let text = functions(&format!(
             "    processors:\n      - id: p\n        language: javascript\n        function: |\n          {reaching}\n"
@@ -59,7 +59,7 @@ fn a_function_reaches_for_nothing() {
 }
 
 #[test]
-fn a_name_stands_once() {
+fn duplicate_names_are_refused() {
     let twice = "    helpers:\n      - {id: h, language: javascript, runtime: isolated_vm, function: f}\n      \
                  - {id: h, language: javascript, runtime: isolated_vm, function: g}\n";
     check(&functions(twice), &[(DuplicateId, 11, "tool.executable_knowledge.helpers[1].id")]);
@@ -67,7 +67,7 @@ fn a_name_stands_once() {
 }
 
 #[test]
-fn what_the_interface_says_of_itself_is_complete() {
+fn api_description_requires_its_fields() {
     let api = |text: &str| good(&format!("  api_complexity:\n{text}"));
     check(
         &api("    payload_schemas:\n      - {type: a}\n"),
@@ -110,7 +110,7 @@ fn what_the_interface_says_of_itself_is_complete() {
 }
 
 #[test]
-fn what_is_named_is_there() {
+fn unresolved_references_are_reported() {
     let text = "  commands: [create]\n  executable_knowledge:\n    validators:\n      - {id: v, validates: craete, \
                 language: javascript, function: f}\n";
     check(&good(text), &[(UnresolvedReference, 11, "tool.executable_knowledge.validators[0].validates")]);
@@ -125,7 +125,7 @@ fn what_is_named_is_there() {
 }
 
 #[test]
-fn a_tool_made_of_tools_has_no_arguments_to_rewrite() {
+fn meta_tool_cannot_have_an_input_processor() {
     let knowledge =
         "  executable_knowledge:\n    processors:\n      - {id: p, language: javascript, function: f}\n";
     let meta = |key: &str| {
@@ -138,7 +138,7 @@ fn a_tool_made_of_tools_has_no_arguments_to_rewrite() {
 }
 
 #[test]
-fn scenarios_that_are_missing_are_warned_of() {
+fn missing_scenarios_are_warnings() {
     let examples = |text: &str| good(&format!("  examples:\n    create:\n{text}"));
     check(
         &examples("      - {scenario: success, input: {}, output: {}}\n"),
@@ -170,7 +170,7 @@ fn scenarios_that_are_missing_are_warned_of() {
 }
 
 #[test]
-fn parameters_are_inferred_from_what_works_and_marked() {
+fn parameters_inferred_from_examples_are_marked() {
     let text = good(
         "  commands: [create]\n  examples:\n    create:\n      \
          - {scenario: success, input: {name: x, size: 1}, output: 1}\n      \

@@ -1,9 +1,9 @@
-//! Many files at once.
+//! Tests of loading many files.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use document::Document;
+use strict_yaml::Document;
 
 use super::{good, shown, syntax};
 use crate::{Code, Loaded, load_all};
@@ -22,7 +22,7 @@ fn named(id: &str) -> String {
 }
 
 #[test]
-fn a_broken_one_stops_only_itself() {
+fn broken_file_does_not_affect_others() {
     let files = [
         ("a.yaml", named("a")),
         ("b.yaml", "tool: {id: [}".into()),
@@ -37,7 +37,7 @@ fn a_broken_one_stops_only_itself() {
 }
 
 #[test]
-fn an_id_belongs_to_the_first_file() {
+fn duplicate_id_is_refused_in_the_second_file() {
     let loaded = load(&[("a.yaml", named("same")), ("b.yaml", named("same")), ("c.yaml", named("Same"))]);
     assert_eq!(loaded.manifests.len(), 1);
     let twice: Vec<_> = loaded.diagnostics.iter().filter(|one| one.code == Code::DuplicateId).collect();
@@ -46,7 +46,7 @@ fn an_id_belongs_to_the_first_file() {
 }
 
 #[test]
-fn an_id_is_one_as_its_tools_and_its_files_are_named() {
+fn ids_are_compared_in_their_callable_form() {
     let loaded =
         load(&[("a.yaml", named("my srv")), ("b.yaml", named("my-srv")), ("c.yaml", named("MY.SRV"))]);
     assert_eq!(loaded.manifests.iter().map(|one| one.id()).collect::<Vec<_>>(), ["my srv"]);
@@ -55,7 +55,7 @@ fn an_id_is_one_as_its_tools_and_its_files_are_named() {
 }
 
 #[test]
-fn meta_tools_call_meta_tools_once_and_never_themselves() {
+fn meta_tools_nest_once_and_never_recurse() {
     let meta = |id: &str, aggregates: &str| {
         let text = named(id).replace("type: mcp", "type: meta");
         (
@@ -77,7 +77,7 @@ fn meta_tools_call_meta_tools_once_and_never_themselves() {
 }
 
 #[test]
-fn what_a_meta_tool_calls_is_there() {
+fn meta_tool_must_call_existing_tools() {
     let meta = |aggregates: &str| {
         named("health").replace("type: mcp", "type: meta")
             + &format!("  meta_specific: {{aggregates: [{aggregates}]}}\n")
@@ -93,9 +93,9 @@ fn what_a_meta_tool_calls_is_there() {
     assert!(told.contains("did you mean `task-board`?") && told.contains("`nobody`"), "{told}");
 }
 
-/// The figure is for an optimised build; here it is only not to be of another order.
+// The measured time applies to an optimised build; this test checks only the order of magnitude.
 #[test]
-fn a_thousand_files_load_at_once() {
+fn a_thousand_files_load_quickly() {
     let files: Vec<(String, String)> = (0..1000)
         .map(|n| (format!("{n:04}.yaml"), named(&format!("tool-{n}")) + "  commands: [one, two]\n"))
         .collect();

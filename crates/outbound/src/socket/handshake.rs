@@ -1,5 +1,5 @@
-//! How a web socket is asked for, and whether an answer grants it. Nothing but what was asked for is taken: another
-//! protocol or an extension would have frames mean something else.
+//! WebSocket handshake. A response that selects another subprotocol or an extension is refused, because it
+//! would change the meaning of the frames.
 
 use hyper::body::Incoming;
 use hyper::header::{
@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_acc
 
 use crate::question::Question;
 
-/// One that is under way.
+/// A handshake in progress.
 pub(super) struct Handshake {
     protocol: &'static str,
     key: String,
@@ -22,7 +22,7 @@ impl Handshake {
         Handshake { protocol, key: generate_key() }
     }
 
-    /// The question, as one for a web socket.
+    /// Adds the headers of a WebSocket handshake to a request.
     pub(super) fn ask(&self, question: Question) -> Question {
         question
             .header("connection", "Upgrade")
@@ -32,11 +32,11 @@ impl Handshake {
             .header("sec-websocket-protocol", self.protocol)
     }
 
-    /// Whether this answer grants it, or why not.
+    /// Checks that a response completes the handshake. Returns the reason if not.
     pub(super) fn check(&self, response: &Response<Incoming>) -> Result<(), String> {
         let (status, headers) = (response.status(), response.headers());
         if status.is_redirection() {
-            return Err(format!("it answered with status {}, and is not followed", status.as_u16()));
+            return Err(format!("it answered with status {}; redirects are not followed", status.as_u16()));
         }
         if status != StatusCode::SWITCHING_PROTOCOLS {
             return Err(format!("it answered with status {}", status.as_u16()));
@@ -46,22 +46,22 @@ impl Handshake {
         };
         let accepted = derive_accept_key(self.key.as_bytes());
         if !is(&UPGRADE, "websocket") || !has_word(headers, &CONNECTION, "upgrade") {
-            return Err("its answer opens none".to_owned());
+            return Err("its response is not a WebSocket upgrade".to_owned());
         }
         if only(headers, &SEC_WEBSOCKET_ACCEPT) != Some(accepted.as_str()) {
-            return Err("its answer is not to what it was asked".to_owned());
+            return Err("its `Sec-WebSocket-Accept` header is wrong".to_owned());
         }
         if only(headers, &SEC_WEBSOCKET_PROTOCOL) != Some(self.protocol) {
-            return Err(format!("it does not speak the subprotocol `{}`", self.protocol));
+            return Err(format!("it does not support the subprotocol `{}`", self.protocol));
         }
         match headers.contains_key(SEC_WEBSOCKET_EXTENSIONS) {
-            true => Err("it wants an extension that nobody asked for".to_owned()),
+            true => Err("it selects an extension that was not requested".to_owned()),
             false => Ok(()),
         }
     }
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header that occurs exactly once.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut all = headers.get_all(name).iter();
     let first = all.next()?.to_str().ok()?;

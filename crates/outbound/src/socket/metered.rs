@@ -1,5 +1,5 @@
-//! A connection that may say so much and no more. Frames that carry nothing, such as pings and empty parts, are counted
-//! here as well: above, nobody would see them.
+//! Connection with a limit on received bytes. It also counts frames without content, such as pings and empty
+//! fragments, which the layers above do not see.
 
 use std::io;
 use std::pin::Pin;
@@ -9,19 +9,19 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection, and the bytes that may still come by it.
+/// Connection with the number of bytes that may still be received.
 pub(super) struct Metered {
     connection: TokioIo<Upgraded>,
     left: u64,
 }
 
 impl Metered {
-    /// One by which nothing may come yet.
+    /// Wraps a connection with a limit of zero bytes.
     pub(super) fn new(connection: TokioIo<Upgraded>) -> Self {
         Metered { connection, left: 0 }
     }
 
-    /// From now on so many bytes may come.
+    /// Sets the number of bytes that may still be received.
     pub(super) fn allow(&mut self, bytes: u64) {
         self.left = bytes;
     }

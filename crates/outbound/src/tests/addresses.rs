@@ -1,4 +1,4 @@
-//! Which addresses are connected to: T138 to T141, T143.
+//! Addresses that may and may not be connected to.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::{Script, caps, gatekeeper, word};
 use crate::resolver::Resolver;
 use crate::vet::{NamedBy, vet};
 
-/// T138, T139: every spelling of an address of this machine or its network is refused, and nothing arrives.
+/// Every spelling of a private address is refused, and no connection arrives.
 #[tokio::test]
-async fn t138_t139_private_addresses_are_not_connected_to_however_they_are_written() {
+async fn private_addresses_are_refused_in_every_spelling() {
     let server = Server::saying(response("200 OK", "", "secret"));
     let six = TcpListener::bind("[::1]:0").ok();
     let permit = permit(SHIPPED);
@@ -79,9 +79,9 @@ async fn t138_t139_private_addresses_are_not_connected_to_however_they_are_writt
     }
 }
 
-/// T140: a name is as good as the worst of its addresses.
+/// One denied address denies the name.
 #[tokio::test]
-async fn t140_one_closed_address_closes_a_name() {
+async fn one_denied_address_denies_the_name() {
     let server = Server::saying(response("200 OK", "", "secret"));
     let permit = permit(SHIPPED);
     for answer in [
@@ -103,13 +103,13 @@ async fn t140_one_closed_address_closes_a_name() {
         .asking(Arc::new(Script::of(&[("empty.example.org", &[&[]])])))
         .get(&permit, "http://empty.example.org/", &[], caps(100))
         .await;
-    assert_eq!(word(&none), "Unresolved", "no address is no way round the vetting");
+    assert_eq!(word(&none), "Unresolved", "a name without addresses does not bypass the vetting");
     assert_eq!(server.connections(), 0);
 }
 
-/// Where clouds keep credentials stays closed though the local network is open, and whoever leads there.
+/// Cloud metadata addresses stay denied even if private addresses are allowed, for callers and settings alike.
 #[tokio::test]
-async fn t138_link_local_addresses_stay_closed_where_the_local_network_is_open() {
+async fn link_local_addresses_are_denied_on_an_open_network() {
     let server = Server::saying(response("200 OK", "", "found"));
     let permit = permit(OPEN);
     for host in [
@@ -125,7 +125,7 @@ async fn t138_link_local_addresses_stay_closed_where_the_local_network_is_open()
         let end = gatekeeper().get(&permit, &url, &[], caps(100)).await;
         assert_eq!(word(&end), "private_address", "{host}");
         let end = gatekeeper().ask(&permit, &crate::Question::get(url), caps(100)).await;
-        assert_eq!(word(&end), "private_address", "the settings open it not: {host}");
+        assert_eq!(word(&end), "private_address", "the settings do not allow it: {host}");
     }
     for answer in
         [&["169.254.169.254"][..], &["fe80::1"], &["::ffff:169.254.169.254"], &["64:ff9b::a9fe:a9fe"]]
@@ -149,9 +149,9 @@ async fn t138_link_local_addresses_stay_closed_where_the_local_network_is_open()
     assert_eq!(server.connections(), 1);
 }
 
-/// T141: what was vetted is what is connected to; a name is asked about once.
+/// The vetted addresses are the connected ones; a name is resolved once.
 #[tokio::test]
-async fn t141_a_name_that_changes_its_mind_is_pinned() {
+async fn name_with_changing_addresses_is_pinned() {
     let permit = permit(SHIPPED);
     let turns: Vec<&[&str]> =
         (0..10_000).map(|n| if n % 2 == 0 { &["93.184.216.34"][..] } else { &["127.0.0.1"][..] }).collect();
@@ -173,9 +173,9 @@ async fn t141_a_name_that_changes_its_mind_is_pinned() {
     assert_eq!((good, refused, script.asked.load(Ordering::Relaxed)), (5000, 5000, 10_000));
 }
 
-/// T141, to the end: the second answer of the resolver is never used for the first question.
+/// End to end: a second result of the resolver is never used for the same request.
 #[tokio::test]
-async fn t141_one_question_asks_the_resolver_once() {
+async fn one_request_resolves_the_name_once() {
     let good = Server::saying(response("200 OK", "", "first"));
     let script = Arc::new(Script::of(&[("pinned.example.org", &[&["127.0.0.1"], &["127.0.0.9"]])]));
     let url = format!("http://pinned.example.org:{}/", good.port);
@@ -185,9 +185,9 @@ async fn t141_one_question_asks_the_resolver_once() {
     assert!(good.requests()[0].contains(&format!("host: pinned.example.org:{}", good.port)));
 }
 
-/// T143: a list of hosts is read label by label.
+/// Host lists are compared label by label.
 #[tokio::test]
-async fn t143_names_that_look_like_an_allowed_one_are_not_resolved() {
+async fn lookalike_names_are_not_resolved() {
     let permit = permit("{allowed_domains: [\"github.com\"], allow_private_addresses: false}");
     let script = Arc::new(Script::of(&[("github.com", &[&["127.0.0.1"]])]));
     let gatekeeper = gatekeeper().asking(Arc::clone(&script));
@@ -216,9 +216,9 @@ async fn t143_names_that_look_like_an_allowed_one_are_not_resolved() {
     }
 }
 
-/// A service that the settings put on this machine is reached there; the lists hold all the same.
+/// A service that the settings place on this machine is reachable there, but the host lists still apply.
 #[tokio::test]
-async fn a_service_of_the_settings_may_be_near_and_a_name_may_not_become_so() {
+async fn configured_service_may_be_local_only_by_its_own_name() {
     let server = Server::saying(response("200 OK", "", "found"));
     let question = crate::Question::get(server.url("/search"));
     let answer = gatekeeper().ask(&permit(SHIPPED), &question, caps(100)).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_service_of_the_settings_may_be_near_and_a_name_may_not_become_so() {
     let script = Arc::new(Script::of(&[("search.example.org", &[&["127.0.0.1"]])]));
     let public = crate::Question::get(format!("http://search.example.org:{}/", server.port));
     let end = gatekeeper().asking(script).ask(&permit(SHIPPED), &public, caps(100)).await;
-    assert_eq!(word(&end), "private_address", "written as public, it must stay so");
+    assert_eq!(word(&end), "private_address", "a public name must not resolve to a private address");
 
     let closed = permit("{allowed_domains: [\"example.org\"], allow_private_addresses: true}");
     assert_eq!(word(&gatekeeper().ask(&closed, &question, caps(100)).await), "not_listed");
@@ -235,7 +235,7 @@ async fn a_service_of_the_settings_may_be_near_and_a_name_may_not_become_so() {
 }
 
 #[tokio::test]
-async fn other_services_than_the_web_are_not_asked() {
+async fn ports_of_other_services_are_refused() {
     for port in [22, 25, 6667, 10080] {
         let end = gatekeeper().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], caps(100)).await;
         assert_eq!(word(&end), "Port", "{port}");

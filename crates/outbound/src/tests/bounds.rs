@@ -1,4 +1,4 @@
-//! What an answer may take: T145, T147, and the part of T146 that is not decoding.
+//! Limits of a response in size, time and headers. Decoding is not covered here.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ fn soon() -> Caps {
 }
 
 #[tokio::test]
-async fn t147_an_endless_body_is_cut_at_its_cap() {
+async fn endless_body_is_truncated_at_the_limit() {
     let server = Server::start(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
@@ -24,7 +24,7 @@ async fn t147_an_endless_body_is_cut_at_its_cap() {
 }
 
 #[tokio::test]
-async fn t146_a_length_that_lies_is_not_believed() {
+async fn wrong_content_length_is_handled() {
     let check = async |bytes: &str, body: &str, is_cut: bool| {
         let server = Server::saying(bytes);
         let answer = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(10)).await.unwrap();
@@ -38,9 +38,9 @@ async fn t146_a_length_that_lies_is_not_believed() {
     check("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabcdefghij", "abcdefghij", false).await;
 }
 
-/// T147: slow, silent and endless servers all end at the deadline or at a cap.
+/// Slow, silent and endless servers all end at the deadline or at a limit.
 #[tokio::test]
-async fn t147_time_and_headers_have_caps() {
+async fn time_and_headers_are_limited() {
     let drip = Server::start(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while stream.write_all(b"x").is_ok() {
@@ -88,7 +88,7 @@ async fn t147_time_and_headers_have_caps() {
 }
 
 #[tokio::test]
-async fn t147_an_answer_that_is_only_announced_is_not_waited_for() {
+async fn interim_responses_are_limited() {
     let announcing = |most: usize| {
         Server::start(move |_, stream| {
             let mut announced = 0;
@@ -106,7 +106,7 @@ async fn t147_an_answer_that_is_only_announced_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_nobody_acts_on_is_dropped() {
+async fn unused_headers_are_dropped() {
     let headers =
         "Content-Type: text/html\r\nContent-Encoding: gzip, br\r\nRetry-After: 7\r\nSet-Cookie: id=kept\r\n";
     let server = Server::saying(response("429 Slow", headers, "x"));

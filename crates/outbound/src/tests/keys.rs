@@ -1,4 +1,4 @@
-//! Keys: sent to the one address they are for, in the header that was asked for, and to nobody else.
+//! Keys: sent only to the origin they belong to, in the configured header.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word, word_of};
 use crate::{Credential, KeyPlaces, Question, may_carry_key};
 
-/// A key from a file, as one comes by it.
+/// Creates a credential from a key file.
 fn credential(url: &str, header: Option<&str>) -> Credential {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -23,7 +23,7 @@ fn question(url: &str, credential: Credential) -> Question {
 }
 
 #[tokio::test]
-async fn a_key_is_sent_in_its_header_and_is_not_led_elsewhere() {
+async fn key_is_sent_in_its_header_and_not_redirected() {
     let other = Server::saying(response("200 OK", "", "x"));
     for (header, expect) in [
         (None, "authorization: Bearer key-5b1c\r\n"),
@@ -41,9 +41,10 @@ async fn a_key_is_sent_in_its_header_and_is_not_led_elsewhere() {
     assert_eq!(other.connections(), 0);
 }
 
-/// Whatever a server or a mistake further up names as the address: the port, the host and the scheme are the key's own.
+/// A different port, host or scheme is a different origin, whether a server or a mistake in a caller names
+/// it.
 #[tokio::test]
-async fn a_key_for_one_address_is_not_even_connected_for_to_another() {
+async fn key_for_another_origin_opens_no_connection() {
     let (own, other) =
         (Server::saying(response("200 OK", "", "x")), Server::saying(response("200 OK", "", "x")));
     let named = format!("http://localhost:{}/", own.port);
@@ -63,7 +64,7 @@ async fn a_key_for_one_address_is_not_even_connected_for_to_another() {
 }
 
 #[tokio::test]
-async fn a_key_for_a_web_socket_is_sent_with_the_handshake() {
+async fn websocket_key_is_sent_with_the_handshake() {
     let server = Server::saying(response("401 Unauthorized", "", ""));
     let url = server.url("/").replace("http:", "ws:");
     let question = question(&url, credential(&url, Some("x-api-key")));
@@ -72,9 +73,9 @@ async fn a_key_for_a_web_socket_is_sent_with_the_handshake() {
     assert!(server.requests()[0].contains("x-api-key: key-5b1c\r\n"), "{:?}", server.requests());
 }
 
-/// A name says nothing: what counts is where it leads.
+/// The connected address decides, not the host name.
 #[tokio::test]
-async fn a_key_does_not_travel_in_the_open() {
+async fn key_is_not_sent_unencrypted() {
     let check = async |scheme: &str, address: &str, expect: &str| {
         let script = Arc::new(Script::of(&[("keys.test", &[&[address]])]));
         let url = format!("{scheme}://keys.test/");
@@ -87,13 +88,13 @@ async fn a_key_does_not_travel_in_the_open() {
     };
     check("http", "10.255.255.1", "KeyInTheOpen").await;
     check("http", "::ffff:10.255.255.1", "KeyInTheOpen").await;
-    // Nobody listens at either: that it was tried is what is seen.
+    // No server listens at either, so `Unreachable` shows that a connection was attempted.
     check("http", "127.0.0.1", "Unreachable").await;
     check("https", "127.0.0.1", "Unreachable").await;
 }
 
 #[test]
-fn a_key_stands_in_no_header_that_frames_or_leads_a_message() {
+fn framing_and_routing_headers_carry_no_key() {
     for good in ["X-API-Key", "authorization", "api-key", "DD-API-KEY"] {
         assert!(may_carry_key(good), "{good}");
     }
@@ -116,7 +117,7 @@ fn a_key_stands_in_no_header_that_frames_or_leads_a_message() {
 }
 
 #[test]
-fn what_repeats_a_key_is_told_without_it() {
+fn repeated_keys_are_masked() {
     let credential = credential("https://a.test/", None);
     assert_eq!(credential.masked("no key-5b1c, key-5b1c!").as_deref(), Some("no [key], [key]!"));
     assert_eq!(credential.masked("nothing of it"), None);

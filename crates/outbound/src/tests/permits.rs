@@ -1,4 +1,4 @@
-//! A permit of a tool that goes out, from the judge himself.
+//! Permits for tests, issued by the real `judge`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use guardrail::InputSchema;
 use serde_json::json;
 use tool::{Category, Mode, RiskLevel, ToolSpec};
 
-/// A permit under this `outbound_gateway`.
+/// Returns a permit under this `outbound_gateway` section.
 pub(super) fn permit(gateway: &str) -> Permit {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -34,15 +34,15 @@ pub(super) fn permit(gateway: &str) -> Permit {
     let workspaces = Workspaces::new(Vec::new());
     let situation = Situation { mode: Mode::Normal, workspaces: &workspaces, counts: Counts::default() };
     let cleared = clear(&policy, &situation, call).unwrap();
-    match judge(&policy, &situation, resources::open(cleared).unwrap()) {
+    match judge(&policy, &situation, file_access::open(cleared).unwrap()) {
         Verdict::Permit(permit) => permit,
         other => panic!("{other:?}"),
     }
 }
 
-/// The gateway as it ships.
+/// The section as shipped.
 pub(super) const SHIPPED: &str =
     "{allowed_domains: [\"*\"], blocked_domains: [\"*.onion\"], allow_private_addresses: false}";
 
-/// One that lets tests reach this machine.
+/// A section that allows tests to reach this machine.
 pub(super) const OPEN: &str = "{allowed_domains: [\"*\"], allow_private_addresses: true}";

@@ -1,4 +1,4 @@
-//! Redirects: T142, and what is carried along, T151.
+//! Redirects, and the headers that are sent along.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word};
 
 #[tokio::test]
-async fn t142_each_redirect_is_followed_as_a_get_and_named() {
+async fn redirects_are_followed_as_get_and_listed() {
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
         let server = Server::start(move |request, stream| {
             let moved = response(status, "Location: /there\r\nSet-Cookie: id=secret\r\n", "");
@@ -27,9 +27,9 @@ async fn t142_each_redirect_is_followed_as_a_get_and_named() {
     }
 }
 
-/// T142: a redirect to where a caller may not go ends there, whatever its scheme, port or spelling.
+/// A redirect to a denied target is not followed, whatever its scheme, port or spelling.
 #[tokio::test]
-async fn t142_a_redirect_into_the_machine_is_refused() {
+async fn redirect_to_this_machine_is_refused() {
     let inside = Server::saying(response("200 OK", "", "secret"));
     let port = inside.port;
     for location in [
@@ -43,7 +43,7 @@ async fn t142_a_redirect_into_the_machine_is_refused() {
         "file:///etc/passwd".to_owned(),
         "gopher://127.0.0.1/".to_owned(),
     ] {
-        // The way in is a service of the settings, which alone may be near; its redirect is the caller's affair.
+        // A test server is always local, so the URL that the redirect leads to is requested directly.
         let permit = permit(SHIPPED);
         let onward = url::Url::parse("http://public.example.org/").unwrap().join(&location).unwrap();
         let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
@@ -56,32 +56,32 @@ async fn t142_a_redirect_into_the_machine_is_refused() {
     assert_eq!(inside.connections(), 0);
 }
 
-/// The same over the wire: the first hop is allowed by its name, the second is not.
+/// Over real connections: the first hop is allowed by its name, the second is denied.
 #[tokio::test]
-async fn t142_every_hop_is_judged_again() {
+async fn every_hop_is_judged_again() {
     let inside = Server::at("127.0.0.2", |_, stream| {
         let _ = stream.write_all(&response("200 OK", "", "secret"));
     });
     let location = format!("Location: http://127.0.0.2:{}/\r\n", inside.port);
-    let door = Server::saying(response("302 Found", &location, ""));
+    let entry = Server::saying(response("302 Found", &location, ""));
     let permit = permit("{allowed_domains: [\"door.example.org\"], allow_private_addresses: true}");
     let script = Arc::new(Script::of(&[("door.example.org", &[&["127.0.0.1"]])]));
-    let url = format!("http://door.example.org:{}/", door.port);
+    let url = format!("http://door.example.org:{}/", entry.port);
     let end = gatekeeper().asking(script).get(&permit, &url, &[], caps(100)).await;
     assert_eq!(word(&end), "not_listed");
-    assert_eq!((door.connections(), inside.connections()), (1, 0));
+    assert_eq!((entry.connections(), inside.connections()), (1, 0));
 }
 
 #[tokio::test]
-async fn t142_loops_and_long_chains_end() {
+async fn redirect_loops_and_long_chains_end() {
     let server = Server::saying(response("302 Found", "Location: /again\r\n", ""));
     let end = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100)).await;
     assert_eq!((word(&end).as_str(), server.connections()), ("TooManyRedirects", 6));
 }
 
-/// T142: a `Refresh` header is no redirect, and neither is one without an address or to what is none.
+/// A `Refresh` header is not a redirect, and neither is a redirect status without a location.
 #[tokio::test]
-async fn t142_only_standard_redirects_are_followed() {
+async fn only_standard_redirects_are_followed() {
     let check = async |status: &str, headers: &str, expect: &str| {
         let server = Server::saying(response(status, headers, "x"));
         let end = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100)).await;
@@ -93,9 +93,9 @@ async fn t142_only_standard_redirects_are_followed() {
     check("302 Found", "Location: http://[\r\n", "BadRedirect").await;
 }
 
-/// T151: a service with a key is not led anywhere else.
+/// A request to a service with a key does not follow redirects.
 #[tokio::test]
-async fn t151_a_key_goes_to_its_service_alone() {
+async fn key_is_sent_only_to_its_service() {
     let other = Server::saying(response("200 OK", "", "x"));
     let location = format!("Location: {}\r\n", other.url("/"));
     let service = Server::saying(response("307 Temporary", &location, ""));

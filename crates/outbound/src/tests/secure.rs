@@ -1,4 +1,4 @@
-//! TLS: T149. Certificates are made here; the only way to trust one is the file of the settings.
+//! TLS. Certificates are generated here; the only way to trust one is the file named in the settings.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ fn issuer() -> Issuer {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A server with a certificate for this name, signed by the issuer; expired or not.
+/// Starts a server with a certificate for this name, signed by the issuer, and expired if `expired` is set.
 fn server(issuer: &Issuer, name: &str, expired: bool) -> u16 {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     if expired {
@@ -53,7 +53,7 @@ fn server(issuer: &Issuer, name: &str, expired: bool) -> u16 {
 }
 
 #[tokio::test]
-async fn t149_only_a_good_certificate_for_this_host_is_taken() {
+async fn only_a_valid_certificate_for_the_host_is_accepted() {
     let issuer = issuer();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
@@ -74,9 +74,9 @@ async fn t149_only_a_good_certificate_for_this_host_is_taken() {
     check(trusting, plain.port, "Untrusted").await;
 }
 
-/// What this server answers, which opens no web socket, is heard only where its certificate was good.
+/// The server answers the handshake with status 200, which only a client that trusts its certificate sees.
 #[tokio::test]
-async fn t149_a_web_socket_is_as_secure_as_a_page() {
+async fn websocket_checks_the_certificate_too() {
     let issuer = issuer();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
@@ -93,7 +93,7 @@ async fn t149_a_web_socket_is_as_secure_as_a_page() {
 }
 
 #[test]
-fn a_file_of_certificates_has_some() {
+fn certificate_file_must_contain_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
     for (content, expect) in [("", "no certificate"), ("-----BEGIN CERTIFICATE-----\nAAAA\n", "")] {

@@ -1,4 +1,4 @@
-//! A server of a test: it says what it is told to, and counts who came.
+//! Test server that sends given bytes and counts its connections.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server on the loopback interface.
+/// Server on the loopback interface.
 pub(super) struct Server {
     pub(super) port: u16,
     connections: Arc<AtomicUsize>,
@@ -14,7 +14,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves what `answer` makes of each request, however it writes it.
+    /// Calls `answer` with each request and the stream to write the response to.
     pub(super) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
         Server::at("127.0.0.1", answer)
     }
@@ -23,15 +23,15 @@ impl Server {
         let listener = TcpListener::bind((address, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
-        let (came, heard, answer) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(answer));
+        let (came, received, answer) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 came.fetch_add(1, Ordering::SeqCst);
-                let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
+                let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
                 std::thread::spawn(move || {
                     let request = head(&mut stream);
-                    heard.lock().unwrap().push(request.clone());
+                    received.lock().unwrap().push(request.clone());
                     answer(&request, &mut stream);
                 });
             }
@@ -39,7 +39,7 @@ impl Server {
         Server { port, connections, requests }
     }
 
-    /// Serves the same bytes to everybody.
+    /// Sends the same bytes on every connection.
     pub(super) fn saying(bytes: impl Into<Vec<u8>>) -> Server {
         let bytes = bytes.into();
         Server::start(move |_, stream| {
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// An answer with this status line, these headers and this body.
+/// Returns a response with this status line, these headers and this body.
 pub(super) fn response(status: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()

@@ -1,4 +1,4 @@
-//! Web sockets: how one is opened, what may come by it, and how much.
+//! WebSockets: the handshake, the accepted frames and their limits.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word_of};
 use crate::{Caps, OutboundError, Question, Socket};
 
-/// What these tests let one message have.
+/// Limit of one message in these tests.
 const MOST: u64 = 1000;
 
-/// What a server grants a web socket with.
+/// Returns the response with which a server completes the handshake.
 fn granted(request: &str, with: &str) -> String {
     let key = request.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap_or_default();
     let accept = derive_accept_key(key.as_bytes());
@@ -24,7 +24,7 @@ fn granted(request: &str, with: &str) -> String {
 
 const USUAL: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: mcp\r\n";
 
-/// A server that grants a web socket and then goes on like this.
+/// Starts a server that completes the handshake and then calls `then`.
 fn speaking(then: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
     Server::start(move |request, stream| {
         let _ = stream.write_all(granted(request, USUAL).as_bytes());
@@ -32,7 +32,7 @@ fn speaking(then: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
     })
 }
 
-/// A frame of a server: what it is, and what it carries.
+/// Returns a server frame with this first byte and payload.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
     [&[first, 126][..], &length, payload].concat()
@@ -46,28 +46,28 @@ async fn open(server: &Server) -> Result<Socket, OutboundError> {
     gatekeeper().open_socket(&permit(OPEN), &question, "mcp", caps(MOST)).await
 }
 
-async fn heard(server: &Server) -> Result<Option<String>, OutboundError> {
+async fn receive(server: &Server) -> Result<Option<String>, OutboundError> {
     let next = open(server).await?.next().await?;
     Ok(next.map(|text| String::from_utf8(text).unwrap()))
 }
 
 #[tokio::test]
-async fn texts_go_both_ways_and_a_ping_is_answered() {
-    let (tell, told) = mpsc::channel();
-    let tell = Mutex::new(tell);
+async fn texts_go_both_ways_and_pings_are_answered() {
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
     let server = speaking(move |stream| {
-        // One text in two parts, and a ping between them.
+        // One text in two fragments, with a ping between them.
         for part in [frame(0x01, b"hel"), vec![0x89, 1, b'p'], frame(0x80, b"lo")] {
             let _ = stream.write_all(&part);
         }
         let mut bytes = [0; 7 + 6 + 4];
         stream.read_exact(&mut bytes).unwrap();
-        tell.lock().unwrap().send(bytes).unwrap();
+        sender.lock().unwrap().send(bytes).unwrap();
     });
     let mut socket = open(&server).await.unwrap();
     assert_eq!(socket.next().await.unwrap().as_deref(), Some(&b"hello"[..]));
     socket.send("thanks".to_owned()).await.unwrap();
-    let bytes = told.recv_timeout(Duration::from_secs(10)).unwrap();
+    let bytes = receiver.recv_timeout(Duration::from_secs(10)).unwrap();
     assert_eq!((bytes[0], bytes[1] & 0x80), (0x8a, 0x80), "a pong, masked: {bytes:?}");
     assert_eq!(bytes[6] ^ bytes[2], b'p', "with what the ping had");
     assert_eq!(bytes[7], TEXT, "and then the text");
@@ -77,15 +77,15 @@ async fn texts_go_both_ways_and_a_ping_is_answered() {
     socket.close().await;
 }
 
-/// Whatever is no text, or no frame, ends it.
+/// A frame that is not text, or not valid, ends the connection.
 #[tokio::test]
-async fn only_texts_are_taken() {
+async fn only_text_frames_are_accepted() {
     let check = async |bytes: Vec<u8>, expect: &str| {
         let shown = format!("{bytes:?}");
         let server = speaking(move |stream| {
             let _ = stream.write_all(&bytes);
         });
-        let end = heard(&server).await;
+        let end = receive(&server).await;
         let said = end.as_ref().map_or_else(|error| error.to_string(), |text| format!("{text:?}"));
         assert!(said.contains(expect), "{shown}: {said}");
     };
@@ -96,18 +96,19 @@ async fn only_texts_are_taken() {
     check(vec![TEXT, 0x81, 0, 0, 0, 0, b'x'], "masked").await;
     check(frame(0x80, b"of nothing"), "nothing to continue").await;
     check(vec![0x83, 0], "invalid opcode").await;
-    check(b"HTTP/1.1 200 OK\r\n\r\n".repeat(20), "breaks the rules").await;
+    check(b"HTTP/1.1 200 OK\r\n\r\n".repeat(20), "violated the WebSocket protocol").await;
     check(vec![0x88, 0], "None").await;
     check(Vec::new(), "None").await;
     check(frame(TEXT, b"cut")[..5].to_vec(), "None").await;
 }
 
-/// By the length that a frame says it has, by that of its parts together, and by frames that carry nothing.
+/// The limit applies to the announced length of a frame, to the sum of its fragments, and to frames without
+/// content.
 #[tokio::test]
-async fn no_more_comes_than_was_waited_for() {
+async fn received_bytes_are_limited() {
     let check = async |then: fn(&mut TcpStream)| {
         let server = speaking(then);
-        let end = tokio::time::timeout(Duration::from_secs(30), heard(&server)).await.expect("an end");
+        let end = tokio::time::timeout(Duration::from_secs(30), receive(&server)).await.expect("an end");
         assert_eq!(word_of(&end), "TooMuch", "{end:?}");
     };
     check(|stream| {
@@ -130,9 +131,9 @@ async fn no_more_comes_than_was_waited_for() {
     check(|stream| while stream.write_all(&[0x8a, 0].repeat(1000)).is_ok() {}).await;
 }
 
-/// One that says this many bytes again each time it is waited for may do so for ever.
+/// A server may send this many bytes again for each request, without a total limit.
 #[tokio::test]
-async fn what_may_come_is_counted_anew_for_each_question() {
+async fn receive_limit_is_reset_for_each_request() {
     let server = speaking(|stream| while stream.write_all(&frame(TEXT, &[b'x'; 900])).is_ok() {});
     let mut socket = open(&server).await.unwrap();
     for _ in 0..500 {
@@ -142,14 +143,14 @@ async fn what_may_come_is_counted_anew_for_each_question() {
 }
 
 #[tokio::test]
-async fn a_socket_is_what_was_asked_for_or_none() {
+async fn handshake_must_match_the_request() {
     let check = async |answer: fn(&str) -> String, expect: &str| {
         let server = Server::start(move |request, stream| {
             let _ = stream.write_all(answer(request).as_bytes());
         });
         let end = open(&server).await;
         let said = end.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(said.contains("opens no web socket") && said.contains(expect), "{expect}: {said}");
+        assert!(said.contains("did not open a WebSocket") && said.contains(expect), "{expect}: {said}");
     };
     let plain = |answer: Vec<u8>| String::from_utf8(answer).unwrap();
     assert!(open(&speaking(|_| {})).await.is_ok());
@@ -167,9 +168,9 @@ async fn a_socket_is_what_was_asked_for_or_none() {
         "extension",
     )
     .await;
-    check(|_| granted("", USUAL), "not to what it was asked").await;
-    check(|request| granted(request, "Upgrade: h2c\r\nConnection: Upgrade\r\n"), "opens none").await;
-    check(|request| granted(request, "Upgrade: websocket\r\n"), "opens none").await;
+    check(|_| granted("", USUAL), "Sec-WebSocket-Accept").await;
+    check(|request| granted(request, "Upgrade: h2c\r\nConnection: Upgrade\r\n"), "WebSocket upgrade").await;
+    check(|request| granted(request, "Upgrade: websocket\r\n"), "WebSocket upgrade").await;
     check(|_| "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n".to_owned(), "status 403").await;
     check(|_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(), "status 200").await;
     let elsewhere = Server::saying(response("200 OK", "", ""));
@@ -177,13 +178,14 @@ async fn a_socket_is_what_was_asked_for_or_none() {
     let moved = plain(response("307 Temporary", &location, ""));
     let server = Server::saying(moved);
     let said = open(&server).await.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(said.contains("status 307, and is not followed"), "{said}");
+    assert!(said.contains("status 307; redirects are not followed"), "{said}");
     assert_eq!(elsewhere.connections(), 0);
 }
 
-/// A host is judged, resolved once and vetted as for any other question; and nothing but a web socket is opened so.
+/// The host is judged, resolved once and vetted as for any other request, and only WebSocket URLs are
+/// accepted.
 #[tokio::test]
-async fn a_socket_goes_only_where_the_permit_does() {
+async fn websocket_reaches_only_permitted_hosts() {
     let inside = speaking(|_| {});
     let check = async |gateway: &str, url: String, expect: &str| {
         let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
@@ -208,7 +210,7 @@ async fn a_socket_goes_only_where_the_permit_does() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_grants_one_is_left_in_time() {
+async fn handshake_ends_at_the_deadline() {
     let silent = Server::start(|_, stream| {
         let _ = stream.read(&mut [0]);
     });

@@ -1,4 +1,4 @@
-//! A checked call cannot be made outside the guardrail.
+//! A checked call cannot be created outside the guardrail.
 
 use std::sync::Arc;
 

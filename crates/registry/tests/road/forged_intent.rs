@@ -1,4 +1,4 @@
-//! A record of an intent cannot be made outside the ledger.
+//! The record of a decision cannot be created outside the ledger.
 
 use governance::Permit;
 use ledger::Intent;

@@ -1,4 +1,4 @@
-//! One call's permit cannot be given another call's files: they are inside it, and stay there.
+//! The permit of one call cannot be given the files of another: they are private fields of the permit.
 
 use governance::Permit;
 

@@ -1,7 +1,7 @@
-//! What was opened for one call cannot be put under another: nothing but `open` puts them together.
+//! Opened paths of one call cannot be combined with another call: only `open` combines them.
 
 use governance::Cleared;
-use resources::{Opened, OpenedPath};
+use file_access::{Opened, OpenedPath};
 
 fn mix(mine: Cleared, theirs: Vec<OpenedPath>) -> Opened<Cleared> {
     Opened { call: mine, paths: theirs }

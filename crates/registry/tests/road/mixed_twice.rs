@@ -1,4 +1,4 @@
-//! A permit is for one run: it moves into its record.
+//! A permit is for one run: recording the decision moves it.
 
 use governance::Permit;
 use ledger::{Decision, Ledger};

@@ -1,11 +1,11 @@
-//! A question nobody answered is not a permit.
+//! A pending approval is not a permit.
 
 use governance::Question;
 use ledger::{Decision, Intent, Ledger};
 
-async fn walk(ledger: &Ledger, decision: Decision, question: Question) -> Option<registry::Order> {
-    let order: Intent<Question> = ledger.intend(decision, question).await.ok()?;
-    Some(order)
+async fn walk(ledger: &Ledger, decision: Decision, question: Question) -> registry::Order {
+    let Ok(order): Result<Intent<Question>, _> = ledger.intend(decision, question).await else { panic!() };
+    order
 }
 
 fn main() {}

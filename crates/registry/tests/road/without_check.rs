@@ -1,4 +1,4 @@
-//! No guardrail: a definition and arguments are not a checked call.
+//! Without the check stage: a definition and arguments are not a checked call.
 
 use governance::{Policy, Situation};
 use registry::Tool;

@@ -1,9 +1,9 @@
-//! No first judgement: a checked call cannot have its paths opened.
+//! Without the pre-check stage: the paths of a checked call cannot be opened.
 
 use guardrail::ValidCall;
 
 fn walk(valid: ValidCall) {
-    let _ = resources::open(valid);
+    let _ = file_access::open(valid);
 }
 
 fn main() {}

@@ -1,4 +1,4 @@
-//! Nothing opened: the judge does not judge names alone.
+//! Without the open stage: `judge` does not accept unopened paths.
 
 use governance::{Cleared, Policy, Situation};
 

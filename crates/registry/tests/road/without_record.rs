@@ -1,4 +1,4 @@
-//! No record: a permit alone does not run.
+//! Without a recorded decision: a permit alone does not run.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use governance::Permit;
 use registry::Tool;
 
 fn walk(tool: &Tool, permit: Permit) {
-    drop(tool.executor().run(Arc::new(permit)));
+    let order: Arc<Permit> = Arc::new(permit);
+    drop(tool.executor().run(order));
 }
 
 fn main() {}

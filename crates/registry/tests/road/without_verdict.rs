@@ -1,15 +1,16 @@
-//! No verdict: what was only opened can be recorded, but no tool takes it.
+//! Without a verdict: an opened call can be recorded, but no tool accepts it.
 
 use std::sync::Arc;
 
 use governance::Cleared;
 use ledger::{Decision, Ledger};
 use registry::Tool;
-use resources::Opened;
+use file_access::Opened;
 
 async fn walk(tool: &Tool, ledger: &Ledger, decision: Decision, opened: Opened<Cleared>) {
     let Ok(order) = ledger.intend(decision, opened).await else { return };
-    drop(tool.executor().run(Arc::new(order)));
+    let order = Arc::new(order);
+    drop(tool.executor().run(order));
 }
 
 fn main() {}

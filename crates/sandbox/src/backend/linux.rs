@@ -1,7 +1,8 @@
-//! Linux. Three processes carry a run: the launcher, which watches from outside; the first process of the namespaces,
-//! which reaps; and the one that builds the walls around itself and becomes the program. All three stand ready before
-//! there is an order. The kernel ends everything in a process namespace with its first process, so nothing survives it,
-//! whatever sessions and orphans the program made. The reduced tier has no namespaces, and no first process.
+//! Linux backend. Three processes carry a run: the launcher, which watches from outside; the init process of
+//! the namespaces, which reaps; and the child that builds the sandbox around itself and then executes the
+//! program. All three are ready before a run request arrives. The kernel kills every process of a PID
+//! namespace when its init process exits, so nothing survives a run, whatever sessions and orphans the
+//! program created. The reduced tier has no namespaces and no init process.
 
 mod below;
 mod fence;
@@ -17,7 +18,7 @@ mod mounts;
 mod namespaces;
 mod outcome;
 mod powers;
-#[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
+#[allow(unsafe_code, reason = "system calls that no safe crate offers, each with its safety argument")]
 mod raw;
 mod reduced;
 mod search;
@@ -31,7 +32,7 @@ mod watch;
 
 pub(crate) use below::{Below, await_launcher};
 #[cfg(test)]
-#[allow(unused_imports, reason = "the tests of the library ask for no version; the test program does")]
+#[allow(unused_imports, reason = "the unit tests do not use it; the `sandbox` test program does")]
 pub(crate) use raw::landlock_version;
 
 use std::ffi::{OsStr, OsString};
@@ -49,29 +50,32 @@ use tally::Before;
 use traffic::Traffic;
 use watch::Run;
 
-/// Closes every descriptor but the three standard ones.
+/// Closes every descriptor except the three standard ones.
 pub(crate) fn close_strays() -> io::Result<()> {
     raw::close_from(3)
 }
 
-/// Asks the parent to trace this process, which no confined program may.
+/// Asks the parent to trace this process. The sandbox must refuse this to a confined program.
 pub(crate) fn ask_to_be_traced() -> io::Result<()> {
     raw::ask_to_be_traced()
 }
 
-/// What the kernel holds each run to as a whole, by a group of its own, or why it does not.
+/// Returns the controllers that limit each run through its own control group, or the reason why there are
+/// none.
 pub(crate) fn groups() -> Result<Vec<&'static str>, &'static str> {
     Groups::of_this_process().map(|groups| groups.controllers().iter().map(|one| one.as_str()).collect())
 }
 
-/// Whether a daemon has moved into a group of its own, to have others beside it.
+/// Returns true if the daemon with this process id has moved into its own control group, so that runs can
+/// have sibling groups.
 pub(crate) fn has_groups(daemon: i32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap_or_default();
     let own = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
     own.rsplit('/').next() == Some(groups::DAEMON)
 }
 
-/// What a launcher is told of groups; nothing where there are none.
+/// Returns the command-line argument that tells a launcher where to create its control group; empty if there
+/// is none. Removes the groups of launchers that were killed.
 pub(crate) fn group_for_launcher() -> OsString {
     let told = Groups::of_this_process().map(|groups| {
         groups.sweep();
@@ -80,7 +84,8 @@ pub(crate) fn group_for_launcher() -> OsString {
     told.unwrap_or_default()
 }
 
-/// Does what can be done before it is known what is to run, waits for it, and says how it ended.
+/// Prepares everything that does not depend on the command, waits for a run request, and reports how the run
+/// ended.
 pub(crate) fn serve(tier: SandboxTier, group: &OsStr, control: Control, mut setup: Setup) -> io::Result<()> {
     match prepare(tier, group) {
         Ok(prepared) => watch(tier, prepared, control, setup),
@@ -88,7 +93,7 @@ pub(crate) fn serve(tier: SandboxTier, group: &OsStr, control: Control, mut setu
     }
 }
 
-/// What a launcher has before there is an order.
+/// State of a launcher before it has a run request.
 struct Prepared {
     group: Option<Group>,
     fence: Option<Fence>,

@@ -1,7 +1,8 @@
-//! macOS: the launcher starts the program through the system's own `sandbox-exec`, under a profile made for the run.
+//! macOS backend: the launcher starts the program through the system's `sandbox-exec`, under a profile
+//! generated for the run.
 //!
-//! There are no namespaces here. A descendant that left its session is searched for and ended with the rest, and may
-//! slip through; memory and processes are counted now and then; the loopback is the machine's.
+//! There are no namespaces. Descendants that left the session are searched for and killed with the rest, but
+//! may escape. Memory and processes are sampled periodically. The loopback interface is the machine's.
 
 mod processes;
 mod profile;

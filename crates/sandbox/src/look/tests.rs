@@ -1,4 +1,5 @@
-//! What a look finds, opens and closes again, and where it ends.
+//! Tests of the directory scan: what it finds, which folders it makes accessible and restores, and where it
+//! stops.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::awaited::Until;
 use crate::world::World;
 
 impl World {
-    /// What is found if what is closed is opened.
+    /// Scans with temporary access to inaccessible folders.
     fn opened(&self) -> Inventory {
         let mut found = Inventory::default();
         let problem = each(&self.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
@@ -25,7 +26,7 @@ impl World {
 }
 
 #[test]
-fn hidden_and_protected_names_are_found_wherever_they_are() {
+fn hidden_and_protected_paths_are_found_anywhere() {
     let world = World::with(
         &[".git/hooks/deep/.vscode", "src", "secret/.vscode", "bare/objects", "bare/refs", "bare/hooks"],
         &[
@@ -48,15 +49,15 @@ fn hidden_and_protected_names_are_found_wherever_they_are() {
     assert_eq!(hidden, expect.map(|name| root.join(name)));
     let kept: Vec<_> = found.mountable().map(|held| held.path).collect();
     let expect = [".git/config", ".git/hooks", "bare/hooks"];
-    assert_eq!(kept, expect.map(|name| root.join(name)), "what is held whole is held once");
-    assert!(found.kept.contains_key(&root.join(".profile")), "a link is known, though no mount can hold it");
+    assert_eq!(kept, expect.map(|name| root.join(name)), "protected contents are not listed again");
+    assert!(found.kept.contains_key(&root.join(".profile")), "a link is listed, though no mount protects it");
 
     std::fs::write(root.join("src/.git"), "gitdir: ../elsewhere").unwrap();
-    assert!(world.taken().kept.contains_key(&root.join("src/.git")), "it leads git elsewhere");
+    assert!(world.taken().kept.contains_key(&root.join("src/.git")), "it redirects git to another folder");
 }
 
 #[test]
-fn what_is_too_deep_to_be_named_is_told_and_the_rest_is_found() {
+fn too_deep_folders_are_reported_and_the_rest_is_found() {
     let world = World::with(&["a", "z/.vscode"], &[]);
     let name = "d".repeat(200);
     let mut folder = folder::open(&world.root.join("a"), OFlags::RDONLY).unwrap();
@@ -72,7 +73,7 @@ fn what_is_too_deep_to_be_named_is_told_and_the_rest_is_found() {
 }
 
 #[test]
-fn what_was_found_before_a_bound_was_reached_is_kept() {
+fn results_before_a_bound_are_kept() {
     let world = World::with(&["many", ".vscode"], &[]);
     (0..20).for_each(|number| std::fs::write(world.root.join(format!("many/{number}")), "").unwrap());
     let up_to = |entries| take(&world.root, &Bounds { entries, ..Bounds::after() }, |_| true);
@@ -83,7 +84,7 @@ fn what_was_found_before_a_bound_was_reached_is_kept() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_searched_is_told_or_opened_and_closed_again() {
+fn unlistable_folders_are_reported_or_temporarily_opened() {
     use std::os::unix::fs::PermissionsExt;
     ::tests::give_up_root_for_good();
     for mode in [0o444, 0o311, 0o000] {
@@ -101,12 +102,12 @@ fn a_folder_that_cannot_be_searched_is_told_or_opened_and_closed_again() {
     }
     let world = World::with(&[".vscode"], &[]);
     std::fs::set_permissions(&world.root, std::fs::Permissions::from_mode(0o311)).unwrap();
-    assert!(world.taken().whole().is_err(), "nothing can be granted of it");
+    assert!(world.taken().whole().is_err(), "its contents cannot be granted");
     assert_eq!(world.opened().kept.len(), 1);
-    assert!(world.taken().whole().is_ok(), "and it stays open");
+    assert!(world.taken().whole().is_ok(), "it stays accessible");
 }
 
-/// The folders in this one that its owner can use.
+/// Returns the number of entries with full owner permissions.
 fn open_in(folder: &Path) -> usize {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(folder).unwrap();
@@ -114,7 +115,7 @@ fn open_in(folder: &Path) -> usize {
 }
 
 #[test]
-fn closed_folders_are_opened_one_after_the_other() {
+fn inaccessible_folders_are_opened_one_at_a_time() {
     ::tests::give_up_root_for_good();
     let names: Vec<String> = (0..9).map(|number| format!("c/{number}/.vscode")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
@@ -128,13 +129,13 @@ fn closed_folders_are_opened_one_after_the_other() {
         Ok(())
     });
     assert!(problem.is_none(), "{problem:?}");
-    assert_eq!(open, [1; 9], "each is open while what is in it is handed on, and no other");
+    assert_eq!(open, [1; 9], "only the folder whose results are passed on is accessible");
     assert_eq!(open_in(&closed), 0);
     (0..9).for_each(|number| world.set_mode(&format!("c/{number}"), 0o755));
 }
 
 #[test]
-fn closed_folders_in_each_other_are_closed_again_wherever_a_look_ends() {
+fn nested_folders_are_restored_when_the_scan_stops_early() {
     ::tests::give_up_root_for_good();
     let world = World::with(&["a/b/c/.vscode"], &[]);
     let nested = ["a", "a/b", "a/b/c"];
@@ -150,7 +151,7 @@ fn closed_folders_in_each_other_are_closed_again_wherever_a_look_ends() {
 }
 
 #[test]
-fn a_look_ends_while_it_looks_where_there_are_more_names_than_it_remembers() {
+fn scan_stops_at_the_name_limit() {
     let names: Vec<String> = (0..50).map(|number| format!("{number}/.vscode")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
     let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| true);
@@ -163,11 +164,11 @@ fn a_look_ends_while_it_looks_where_there_are_more_names_than_it_remembers() {
     let many: Vec<String> = (0..MOST_AT_ONCE * 2).map(|number| format!("{number}.env")).collect();
     let world = World::with(&[], &many.iter().map(String::as_str).collect::<Vec<_>>());
     let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| false);
-    assert_eq!(found.count(), MOST_AT_ONCE, "also within one folder");
+    assert_eq!(found.count(), MOST_AT_ONCE, "within one folder too");
 }
 
 #[test]
-fn a_look_ends_in_time_and_where_too_many_folders_wait() {
+fn scan_stops_at_the_deadline_and_at_the_queue_limit() {
     let names: Vec<String> = (0..20).map(|number| format!("{number}/.vscode")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
     let late =
@@ -180,7 +181,7 @@ fn a_look_ends_in_time_and_where_too_many_folders_wait() {
 }
 
 #[test]
-fn a_repository_under_any_name_is_known_by_what_is_in_it() {
+fn bare_repository_is_recognised_by_its_contents() {
     let world = World::with(
         &["a/objects", "a/refs", "a/hooks", "a/rebase-merge", "b/objects", "b/hooks", "c"],
         &["a/HEAD", "a/config", "b/HEAD", "b/config", "c/HEAD", "c/commondir"],

@@ -1,5 +1,6 @@
-//! For each wall, an attempt that it stops, and that works when exactly this wall is left out. Where a second wall stops
-//! it as well, both are left out together, and the attempt is shown to fail with either.
+//! One row per sandbox layer: an attack that the layer stops and that succeeds when exactly this layer is
+//! disabled. Where a second layer stops the attack too, both are disabled together, and the attack is shown
+//! to fail with either one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,16 +28,16 @@ use Guard::*;
 use Network::{Loopback, Off};
 use SandboxTier::{Full, Reduced};
 
-/// What is seen once the walls of a row are left out.
+/// Expected result once the layers of a row are disabled.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// The attempt works.
+    /// The attack succeeds.
     Escape,
-    /// Nothing runs at all: a later step cannot be done without this one.
+    /// Nothing runs at all, because a later step depends on this one.
     NoRun,
 }
 
-/// A tier, a network, the walls to leave out, attempts that only they stop, and what is seen then.
+/// Tier, network, layers to disable, attacks that only these layers stop, and the expected result.
 struct Row(SandboxTier, Network, &'static [Guard], &'static [&'static str], Seen);
 
 const ROWS: &[Row] = &[
@@ -60,7 +61,7 @@ const ROWS: &[Row] = &[
     Row(Full, Off, &[ReadOnlyGrant, Landlock], &["write_to_read_only_folder"], Seen::Escape),
     Row(Full, Off, &[Scratch], &["read_shared_memory", "read_other_scratch"], Seen::Escape),
     Row(Full, Off, &[ScratchSize, MemoryWatch], &["fill_scratch"], Seen::Escape),
-    // The watcher still counts the run's own processes alone, and has no reason to end it.
+    // The monitor still counts only the run's own processes, so it has no reason to end the run.
     Row(Full, Off, &[ProcessList], &["see_process"], Seen::Escape),
     Row(Full, Off, &[Terminals], &["open_terminal_of_machine", "open_many_terminals"], Seen::Escape),
     Row(
@@ -199,7 +200,7 @@ const ROWS: &[Row] = &[
         &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
         Seen::Escape,
     ),
-    // To who looks at descriptors it would be out of sight.
+    // The descriptor scan would notice that the process cannot be inspected, so it is disabled too.
     Row(Full, Off, &[EveryThread, HeldWatch], &["fill_memory_after_first_thread"], Seen::Escape),
 ];
 
@@ -216,7 +217,8 @@ fn check(row: &'static Row) -> Result<(), Failed> {
     let Row(tier, network, without, attempts, seen) = row;
     let mut wrong = Vec::new();
     for name in *attempts {
-        // Every proper subset of two or more walls holds as well: else the others of the row would prove nothing.
+        // Every proper subset of the layers must hold too; otherwise the remaining layers of the row would
+        // prove nothing.
         let kept: Vec<Vec<Guard>> = match without.len() {
             0 | 1 => vec![Vec::new()],
             _ => without
@@ -227,7 +229,7 @@ fn check(row: &'static Row) -> Result<(), Failed> {
         for left_out in kept {
             let said = attempt(*tier, *network, &left_out, name);
             if is_escape(&said) {
-                wrong.push(format!("{name} works without {left_out:?} alone: {said:?}"));
+                wrong.push(format!("{name} succeeds without {left_out:?} alone: {said:?}"));
             }
         }
         let said = attempt(*tier, *network, without, name);
@@ -246,11 +248,11 @@ pub(crate) fn is_escape(said: &Result<(End, String), SandboxError>) -> bool {
     matches!(said, Ok((End::Exited(0), text)) if text.trim() == "escaped")
 }
 
-/// What holds a run by a group of the kernel's. Left out with every other wall: few machines have groups for a test, and
-/// what stands without them must stand by itself. `groups` has the tests of these.
+/// Layers that use the run's control group. Disabled in every test here: few machines delegate groups to a
+/// test, and the other layers must hold without them. `groups` tests these layers.
 const BY_GROUP: &[Guard] = &[MemoryGroup, ProcessGroup, KillGroup];
 
-/// Makes an attempt on a world of its own, with some walls left out.
+/// Makes an attempt in a new workspace, with some layers disabled.
 fn attempt(
     tier: SandboxTier,
     network: Network,
@@ -260,7 +262,7 @@ fn attempt(
     attempt_in_group(tier, network, &[without, BY_GROUP].concat(), name)
 }
 
-/// The same, in a group where there is one.
+/// Like `attempt`, and in a control group where there is one.
 pub(crate) fn attempt_in_group(
     tier: SandboxTier,
     network: Network,
@@ -278,7 +280,7 @@ pub(crate) fn attempt_in_group(
     Ok((finished.end, text.concat()))
 }
 
-/// A descriptor that a careless program leaves open for its children.
+/// Leaks a descriptor to children, as a careless program would.
 fn leak(outside: &Outside) {
     let careless = outside.tcp.try_clone().expect("a descriptor");
     let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
@@ -286,7 +288,7 @@ fn leak(outside: &Outside) {
     std::mem::forget(careless);
 }
 
-/// Runs with some walls left out.
+/// Runs a command with some layers disabled.
 pub(crate) fn run_without(
     without: &[Guard],
     confined: &Confined,
@@ -295,7 +297,7 @@ pub(crate) fn run_without(
     run_in_group_without(&[without, BY_GROUP].concat(), confined, tier)
 }
 
-/// The same, in a group where there is one.
+/// Like `run_without`, and in a control group where there is one.
 pub(crate) fn run_in_group_without(
     without: &[Guard],
     confined: &Confined,
@@ -310,7 +312,7 @@ pub(crate) fn run_in_group_without(
     finished
 }
 
-/// A workspace, and a folder that may be read.
+/// A writable workspace and a read-only folder.
 pub(crate) struct World {
     _folders: [tempfile::TempDir; 2],
     pub(crate) workspace: PathBuf,
@@ -319,7 +321,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
-        // Below the scratch folders only mounts hold what is granted: all that is there is a run's own to the rules.
+        // Below the scratch folders only mounts protect what is granted, because Landlock allows a run
+        // everything there.
         let beside = ["/run/lock", "/var/tmp"].iter().find_map(|base| tempfile::tempdir_in(base).ok());
         let folders = [tempfile::tempdir_in("/var/tmp").expect("a folder"), beside.expect("a folder")];
         let [workspace, read_only] = [folders[0].path().to_owned(), folders[1].path().to_owned()];
@@ -327,7 +330,7 @@ impl World {
         World { _folders: folders, workspace, read_only }
     }
 
-    /// A command in it, with small limits.
+    /// Creates a command in the workspace, with small limits.
     pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
         let found = program::of_system(words[0].as_ref()).expect("a program");
         let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");

@@ -1,4 +1,4 @@
-//! How runs end: at their deadline, with their launcher, with the daemon; and what is left of them, which is nothing.
+//! Ends of runs: at the deadline, with the launcher, with the daemon; and checks that no process is left.
 
 use std::time::{Duration, Instant};
 
@@ -21,44 +21,44 @@ use crate::run;
 use crate::status::Step;
 use crate::wait_for;
 
-/// Long enough for a loaded machine; only a failure waits for it.
+/// Long enough for a loaded machine; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// Long enough for what is to be killed to be gone, were it killed.
+/// Long enough for a process to be gone if it had been killed.
 pub(crate) const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 19] = [
-        ("where_a_step_fails_nothing_runs", failing_steps),
-        ("walls_hold_when_they_are_leant_against", leant_against),
-        ("another_file_than_was_found_is_not_started", pinned),
-        ("what_moved_since_it_was_found_is_held_or_nothing_runs", moved),
-        ("a_granted_folder_that_became_a_link_is_not_followed", links),
-        ("a_run_ends_with_its_launcher", launcher_killed),
-        ("a_run_ends_when_nobody_waits_for_it", deserted),
-        ("what_was_waited_for_is_gone", waited_for),
-        ("who_ends_the_others_counts_them_and_says_so", counted_at_the_end),
-        ("whoever_a_program_left_is_gone_when_its_end_is_said", left_behind),
-        ("a_first_process_that_says_nothing_is_not_waited_for", silent_first),
-        ("who_ends_by_a_signal_without_a_name_has_ended", nameless_signals),
-        ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
-        ("an_order_of_any_length_arrives_whole", long_order),
-        ("the_first_process_has_given_up_all_powers", first_process),
-        ("a_child_that_has_its_parents_memory_is_counted_once", one_memory_of_two),
-        ("files_in_memory_that_are_mapped_are_counted_once", mapped_scratch),
-        ("a_launcher_that_lost_its_first_process_is_not_used", lost_first_process),
-        ("a_launcher_whose_order_does_not_come_ends_well", no_order),
+        ("failed_setup_step_runs_nothing", failing_steps),
+        ("probe_is_blocked_in_every_tier", leant_against),
+        ("replaced_program_file_is_not_started", pinned),
+        ("moved_path_is_protected_or_nothing_runs", moved),
+        ("granted_folder_replaced_by_a_symlink_is_not_followed", links),
+        ("run_ends_with_its_launcher", launcher_killed),
+        ("run_ends_when_the_daemon_disconnects", deserted),
+        ("ended_launcher_leaves_no_process", waited_for),
+        ("init_process_reports_the_process_count", counted_at_the_end),
+        ("background_processes_are_gone_when_the_end_is_reported", left_behind),
+        ("stopped_init_process_is_not_waited_for", silent_first),
+        ("real_time_signal_ends_a_process", nameless_signals),
+        ("unread_stdin_does_not_block_a_run", unread_input),
+        ("long_run_request_arrives_whole", long_order),
+        ("init_process_has_no_privileges", first_process),
+        ("memory_shared_after_vfork_is_counted_once", one_memory_of_two),
+        ("mapped_scratch_files_are_counted_once", mapped_scratch),
+        ("launcher_without_its_child_is_not_used", lost_first_process),
+        ("launcher_without_a_request_exits_cleanly", no_order),
     ];
     cases.map(|(name, test)| Trial::test(name, test)).into()
 }
 
-/// A number of seconds that no other process sleeps for.
+/// Returns a number of seconds that no other process sleeps for, to identify processes by.
 pub(crate) fn word(number: u32) -> String {
     format!("61.{}{number:04}", std::process::id())
 }
 
-/// The processes of this machine with a word in their command line.
+/// Returns the processes of this machine with this text in their command line.
 pub(crate) fn alive(word: &str) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -69,7 +69,7 @@ pub(crate) fn alive(word: &str) -> Vec<Pid> {
     ids.filter(has_word).map(Pid::from_raw).collect()
 }
 
-/// Whether nothing with this word is left, or comes to an end in this time.
+/// Returns true if no process with this text is left within this time.
 pub(crate) fn vanishes(word: &str, within: Duration) -> bool {
     let began = Instant::now();
     while !alive(word).is_empty() {
@@ -81,12 +81,12 @@ pub(crate) fn vanishes(word: &str, within: Duration) -> bool {
     true
 }
 
-/// Ends what a test left on purpose.
+/// Kills the processes that a test left on purpose.
 pub(crate) fn clear(word: &str) {
     for process in alive(word) {
         let _ = kill(process, Signal::SIGKILL);
     }
-    assert!(vanishes(word, PATIENCE), "what was left on purpose is cleared away");
+    assert!(vanishes(word, PATIENCE), "processes left on purpose are killed");
 }
 
 fn failing_steps() -> Result<(), Failed> {
@@ -127,7 +127,7 @@ fn leant_against() -> Result<(), Failed> {
         let bad: Vec<_> = found.iter().filter(|one| !is_sound(one)).collect();
         assert!(bad.is_empty(), "{tier:?}: {bad:?}");
     }
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "and nothing is left there");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "no file is left there");
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn pinned() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What was found, and is gone, another file, or not in its folder any more when the walls are built.
+/// Paths that were removed, replaced or moved between the scan and the set-up of the sandbox.
 fn moved() -> Result<(), Failed> {
     let built = |without: &[Guard], confined: &Confined| run_without(without, confined, SandboxTier::Full);
     let rename = |from: &std::path::Path, to: &std::path::Path| std::fs::rename(from, to).expect("a rename");
@@ -165,7 +165,7 @@ fn moved() -> Result<(), Failed> {
         std::fs::write(&held, "another").expect("another file");
         let other = built(&[], &confined).err().expect("no run");
         assert!(other.is_moved(), "{other}");
-        assert!(built(&[Guard::SameFile], &confined).is_ok(), "only its number tells it");
+        assert!(built(&[Guard::SameFile], &confined).is_ok(), "only its inode differs");
         std::fs::remove_file(&held).expect("a file removed");
         rename(&away, &held);
         assert!(built(&[], &confined).is_ok());
@@ -193,7 +193,7 @@ fn links() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts a command and drops everything about it once it runs, its launcher killed first if that is asked.
+/// Starts a command and drops its launcher once it runs, optionally killing the launcher first.
 fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str, kill_launcher: bool) {
     leave_out(without);
     wait_for(async {
@@ -204,7 +204,7 @@ fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str
         tokio::select! {
             ended = running => assert!(kill_launcher && ended.is_err(), "it ended by itself"),
             () = async {
-                // The shell names the word as well: two are there once its order is complete and it is at work.
+                // The shell's command line contains the text too, so there are two once the script runs.
                 while alive(word).len() < 2 {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -224,9 +224,9 @@ fn launcher_killed() -> Result<(), Failed> {
     let script = format!("setsid sleep {word} & sleep {word}");
     let confined = world.confined(Network::Off, &["sh", "-c", &script]);
     abandon(&[], &confined, SandboxTier::Full, &word, true);
-    assert!(vanishes(&word, PATIENCE), "they end with it: {:?}", alive(&word));
+    assert!(vanishes(&word, PATIENCE), "they end with the launcher: {:?}", alive(&word));
     abandon(&[Guard::ParentDeath], &confined, SandboxTier::Full, &word, true);
-    assert!(!vanishes(&word, LINGER), "without its last word they stay");
+    assert!(!vanishes(&word, LINGER), "without the parent death signal they stay");
     clear(&word);
     Ok(())
 }
@@ -237,10 +237,10 @@ fn deserted() -> Result<(), Failed> {
     let confined = world.confined(Network::Off, &["sh", "-c", &script]);
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
         abandon(&[], &confined, tier, &word, false);
-        assert!(vanishes(&word, PATIENCE), "{tier:?}: nobody waits, so it ends: {:?}", alive(&word));
+        assert!(vanishes(&word, PATIENCE), "{tier:?}: it ends with the connection: {:?}", alive(&word));
     }
     abandon(&[Guard::Desertion], &confined, SandboxTier::Full, &word, false);
-    assert!(!vanishes(&word, LINGER), "without it, it runs to its deadline");
+    assert!(!vanishes(&word, LINGER), "without the check it runs to its deadline");
     clear(&word);
     Ok(())
 }
@@ -269,12 +269,13 @@ fn waited_for() -> Result<(), Failed> {
             }
             launcher.end().await;
         });
-        assert_eq!(alive(&word), [], "by now, and not later; launcher killed: {is_killed}");
+        assert_eq!(alive(&word), [], "gone when `end` returns; launcher killed: {is_killed}");
     }
     Ok(())
 }
 
-/// Who was killed from outside could not say how many there were; the launcher has only seen the most at a time.
+/// A namespace that is killed from outside could not report its process count; the launcher only knows the
+/// highest sample.
 fn counted_at_the_end() -> Result<(), Failed> {
     let script = "trap '' TERM; for one in 1 2 3 4; do /bin/true; done; echo up; exec sleep 60";
     let world = World::new();
@@ -297,7 +298,8 @@ fn left_behind() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Somebody outside has stopped it: it neither hands on the request to end nor kills anybody.
+/// Stops the init process from outside, so that it neither forwards the request to terminate nor kills any
+/// process.
 fn silent_first() -> Result<(), Failed> {
     let (world, word) = (World::new(), word(7));
     let mut confined = world.confined(Network::Off, &["sleep", &word]);
@@ -314,7 +316,8 @@ fn silent_first() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Libraries have no names for the signals from 34 on, and took who was reaped for somebody who lives on.
+/// The signal library has no names for signals from 34 on, and reported processes ended by them as still
+/// running.
 fn nameless_signals() -> Result<(), Failed> {
     const CODE: &str = "
 import os
@@ -335,7 +338,7 @@ os.kill(os.getpid(), 34)";
     Ok(())
 }
 
-/// Most of its memory is resident in a parent whose child, not yet another program, waits for a file to be opened.
+/// Most of the memory is resident in a parent whose vforked child waits for a file to be opened.
 fn one_memory_of_two() -> Result<(), Failed> {
     const CODE: &str = "
 import os, time
@@ -390,7 +393,7 @@ fn unread_input() -> Result<(), Failed> {
 }
 
 fn long_order() -> Result<(), Failed> {
-    // More than a socket takes at once.
+    // Longer than a socket buffer.
     const WORDS: usize = 12;
     let word = "x".repeat(100 << 10);
     let words: Vec<&str> =
@@ -428,7 +431,7 @@ fn lost_first_process() -> Result<(), Failed> {
                 .expect("a kill");
             let began = Instant::now();
             while launcher.is_alive() {
-                assert!(began.elapsed() < PATIENCE, "{tier:?}: it still counts as ready");
+                assert!(began.elapsed() < PATIENCE, "{tier:?}: it is still considered ready");
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
@@ -436,7 +439,8 @@ fn lost_first_process() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Who would become the program goes, and with it the first process, while who watches has yet to hear of limits.
+/// The child that would become the program exits, and the init process with it, before the watcher has
+/// received limits.
 fn no_order() -> Result<(), Failed> {
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
         wait_for(async {

@@ -1,6 +1,6 @@
-//! Runs in control groups of their own, where those are delegated. A test that root starts has one delegated to the user that
-//! it becomes; elsewhere this program, started by itself in a group of its own, has what that group has:
-//! `systemd-run --user --scope -p Delegate=yes target/debug/deps/walls-… group`.
+//! Runs in their own control groups, where these are delegated. If root starts the test program, it delegates
+//! a group to the user that it becomes. Otherwise, start the program in a delegated group: `systemd-run
+//! --user --scope -p Delegate=yes target/debug/deps/walls-… group`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,27 +25,27 @@ use crate::pool::Launcher;
 use crate::report::End;
 use crate::wait_for;
 
-/// What the names of these tests have in common, and no other's has.
+/// Text that the names of these tests contain, and no others.
 const WORD: &str = "group";
-/// What the group of a test is called, before the number of its process.
+/// Name prefix of a test's group, followed by its process id.
 const TEST: &str = "sinew-test-";
-/// Long enough for a loaded machine; only a failure waits for it.
+/// Long enough for a loaded machine; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_millis(500);
 const BOTH: [SandboxTier; 2] = [SandboxTier::Full, SandboxTier::Reduced];
 
-/// What a test is of: the folder of the groups.
+/// Name, required controller and function of a test; the function receives the folder of the groups.
 type Case = (&'static str, &'static str, fn(&Path));
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 7] = [
-        ("each_run_is_in_a_group_of_its_own_that_goes_with_it", "", own_group),
-        ("memory_is_held_by_the_group", "memory", memory),
-        ("processes_are_held_by_the_group", "pids", processes),
-        ("everybody_in_a_group_is_ended_with_it", "", killed),
-        ("a_run_cannot_change_its_group", "pids", closed),
-        ("the_group_of_a_launcher_that_was_killed_is_removed", "", swept),
-        ("where_no_group_can_be_made_nothing_runs", "", refused),
+        ("each_run_has_its_own_group_that_is_removed_with_it", "", own_group),
+        ("memory_is_limited_by_the_group", "memory", memory),
+        ("processes_are_limited_by_the_group", "pids", processes),
+        ("all_processes_of_a_group_are_killed_with_it", "", killed),
+        ("run_cannot_change_its_group", "pids", closed),
+        ("group_of_a_killed_launcher_is_removed", "", swept),
+        ("nothing_runs_if_no_group_can_be_created", "", refused),
     ];
     let trial = |(name, needs, test): Case| Trial::test(name, move || check(needs, test));
     cases.map(trial).into()
@@ -54,16 +54,16 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn check(needs: &str, test: fn(&Path)) -> Result<(), Failed> {
     match backend::groups() {
         Ok(held) if needs.is_empty() || held.contains(&needs) => {
-            println!("the kernel holds {held:?}");
+            println!("the kernel limits {held:?}");
             test(&folder());
         }
-        Ok(held) => println!("LEFT OUT: the groups here hold {held:?}, and not {needs}"),
-        Err(why) => println!("LEFT OUT: {why}"),
+        Ok(held) => ::tests::left_out(&format!("the groups here limit {held:?}, but not {needs}")),
+        Err(why) => ::tests::left_out(why),
     }
     Ok(())
 }
 
-/// Where the groups of runs are: beside that of this process.
+/// Returns the folder in which the groups of runs are created, next to that of this process.
 fn folder() -> PathBuf {
     let word = backend::group_for_launcher().into_string().expect("text");
     PathBuf::from(word.split_once(':').expect("controllers and a folder").1)
@@ -85,7 +85,7 @@ fn must_go(folder: &Path, what: &str) {
     }
 }
 
-/// Makes an attempt. The machine may be an emulated one, where a second on a processor is soon over.
+/// Makes an attempt without the CPU limit: on an emulated machine, a second of processor time passes quickly.
 fn tried(tier: SandboxTier, without: &[Guard], name: &str) -> Result<(End, String), SandboxError> {
     attempt_in_group(tier, Network::Off, &[without, &[CpuLimit]].concat(), name)
 }
@@ -100,7 +100,7 @@ fn own_group(folder: &Path) {
         assert!(line.contains("/sinew-run-"), "{tier:?}: {line}");
         must_go(folder, "after a run");
         wait_for(async { Launcher::start(tier).await.expect("a launcher").end().await });
-        must_go(folder, "after a launcher that had nothing to do");
+        must_go(folder, "after an unused launcher");
     }
 }
 
@@ -112,7 +112,7 @@ fn memory(folder: &Path) {
         let escaped = Ok(fill(tier, &[MemoryWatch, MemoryGroup]));
         assert!(is_escape(&escaped), "{tier:?}: {escaped:?}");
         let hops = tried(tier, &[MemoryWatch], "hop_from_process_to_process");
-        assert_eq!(hops.expect("a run").0, End::OutOfMemory, "{tier:?}: whoever has it");
+        assert_eq!(hops.expect("a run").0, End::OutOfMemory, "{tier:?}: in whichever process");
     }
     let world = World::new();
     let confined = world.confined(Network::Off, &["tail", "/dev/zero"]);
@@ -120,10 +120,7 @@ fn memory(folder: &Path) {
         run_in_group_without(&[MemoryWatch, CpuLimit], &confined, SandboxTier::Full).expect("a run");
     assert_eq!(finished.end, End::OutOfMemory);
     let most = finished.spent.max_rss_bytes >> 20;
-    assert!(
-        (100..160).contains(&most),
-        "128 MiB were granted, and pages of its program are no part of that: {most}"
-    );
+    assert!((100..160).contains(&most), "128 MiB were granted, program pages not included: {most}");
     must_go(folder, "after the runs");
 }
 
@@ -135,7 +132,7 @@ fn processes(folder: &Path) {
     let free = fork(SandboxTier::Full, &[ProcessLimit, ProcessGroup]);
     assert!(is_escape(&free), "{free:?}");
     let held = fork(SandboxTier::Reduced, &[]);
-    assert!(said(&held).contains("EAGAIN"), "it is refused, and not ended: {held:?}");
+    assert!(said(&held).contains("EAGAIN"), "the fork is refused and the run goes on: {held:?}");
     must_go(folder, "after the runs");
 }
 
@@ -152,14 +149,14 @@ fn killed(folder: &Path) {
     run(&[KillDescendants]);
     assert!(vanishes(&word, LINGER), "{:?}", alive(&word));
     run(&[KillDescendants, KillGroup]);
-    must_go(folder, "a group is taken away with whoever is in it");
+    must_go(folder, "a group is removed with its processes");
     clear(&word);
 }
 
 fn closed(_: &Path) {
     let raise = |tier, without: &[Guard]| tried(tier, without, "raise_limits_of_group");
     for tier in BOTH {
-        // The reduced tier has no mounts of its own.
+        // The reduced tier has no mounts.
         let held: &[&[Guard]] = match tier {
             SandboxTier::Full => &[&[], &[Landlock], &[ReadOnlyRoot]],
             SandboxTier::Reduced | SandboxTier::None => &[&[]],
@@ -179,10 +176,10 @@ fn swept(folder: &Path) {
         let process = launcher.process.id().expect("a launcher");
         kill(Pid::from_raw(process.cast_signed()), Signal::SIGKILL).expect("a launcher to kill");
         launcher.end().await;
-        assert_eq!(groups_in(folder), [format!("sinew-run-{process}")], "nobody was left to remove it");
+        assert_eq!(groups_in(folder), [format!("sinew-run-{process}")], "the launcher could not remove it");
         Launcher::start(SandboxTier::Full).await.expect("another").end().await;
     });
-    must_go(folder, "the next one sees to it");
+    must_go(folder, "the next launcher removes it");
 }
 
 fn refused(folder: &Path) {
@@ -200,7 +197,8 @@ fn refused(folder: &Path) {
     assert!(!world.workspace.join("made").exists(), "nothing ran");
 }
 
-/// As root, and where these tests are asked for: has this process be in a group that is delegated to who it becomes.
+/// As root, and if these tests are selected: moves this process into a group that is delegated to the user it
+/// becomes.
 pub(crate) fn delegate() {
     if geteuid().is_root()
         && std::env::args().any(|word| word.contains(WORD))
@@ -217,7 +215,7 @@ fn delegate_anew() -> io::Result<()> {
     let top = PathBuf::from(line.split(' ').nth(4).ok_or(io::ErrorKind::InvalidData)?);
     remove_those_of_before(&top);
     for controller in ["+memory", "+pids"] {
-        // One of them may be the first version's.
+        // A controller may be in use by cgroup v1.
         let _ = std::fs::write(top.join("cgroup.subtree_control"), controller);
     }
     let own = top.join(format!("{TEST}{}", std::process::id()));
@@ -231,7 +229,7 @@ fn delegate_anew() -> io::Result<()> {
     std::fs::write(own.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// A process cannot remove the group it is in, so the next one does. Others may be at work at the same time.
+/// A process cannot remove its own group, so the next one does. Other test programs may run at the same time.
 fn remove_those_of_before(top: &Path) {
     let is_gone = |name: &str| {
         let process = name.strip_prefix(TEST).and_then(|number| number.parse().ok()).map(Pid::from_raw);

@@ -1,5 +1,5 @@
-//! Programs that go from process to process, each of which ends once it has made the next: whoever looks at processes by
-//! their numbers finds those that are gone.
+//! Programs that hop from process to process, each ending once it has started the next one: a monitor that
+//! finds processes by id finds only ended ones.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,9 +15,10 @@ use crate::guard::Guard;
 use crate::report::End;
 use crate::run::Finished;
 
-/// As many as most tools may have: with few, who hops waits for those it was to be buried.
+/// Same limit as for most tools: with fewer processes, the program would wait for its own orphans to be
+/// reaped.
 const PROCESSES: u64 = 200;
-/// A program that is slowed makes fewer in a second, and one that is not many thousands.
+/// A slowed program starts fewer processes in a second; one that is not slowed starts many thousands.
 const SLOW: u64 = 400;
 const TRIES: usize = 4;
 const LOOKS: usize = 50;
@@ -25,14 +26,14 @@ const CROWD: usize = 500;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("who_goes_from_process_to_process_is_slowed", slowed),
-        Trial::test("a_program_is_asked_to_end_while_its_orphans_wait", asked),
-        Trial::test("memory_that_goes_from_process_to_process_is_counted", counted),
-        Trial::test("reduced_runs_that_go_from_process_to_process_are_ended", ended),
+        Trial::test("process_hopping_is_slowed", slowed),
+        Trial::test("program_gets_sigterm_while_orphans_wait", asked),
+        Trial::test("memory_of_hopping_processes_is_counted", counted),
+        Trial::test("reduced_tier_ends_hopping_processes", ended),
     ]
 }
 
-/// Runs an attempt with many processes; and a word that its command line has and no other.
+/// Runs an attempt with many processes; also returns a text that only its command line contains.
 fn run_named(name: &str, tier: SandboxTier, without: &[Guard], memory_bytes: u64) -> (Finished, String) {
     let (world, outside) = (World::new(), Outside::make());
     let script = world.workspace.join("attempts.py").display().to_string();
@@ -54,7 +55,7 @@ fn slowed() -> Result<(), Failed> {
         assert_eq!(finished.end, End::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
         finished.spent.processes
     };
-    // One that has no processor for a while makes few of them, so it may try again.
+    // Retried, because a program that gets no processor time starts few processes.
     let quickly = |name, guard| {
         let tries = (0..TRIES).map(|_| made(name, &[guard]));
         tries.into_iter().find(|made| *made > SLOW).unwrap_or(0)
@@ -71,23 +72,24 @@ fn slowed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Of these, most wait to be buried for longer than the program has.
+/// Number of orphans; most of them wait to be reaped for longer than the program's time limit.
 const ORPHANS: u32 = 200;
-/// To leave them, and to end once it was asked.
+/// Time to create them, and to exit after SIGTERM.
 const TIME: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Several at once: without it one or the other is asked by luck, in the moment in which the next orphan may be buried.
+/// Runs several programs at once: with a faulty init process, one of them would get the signal only by luck,
+/// at the moment when the next orphan may be reaped.
 fn asked() -> Result<(), Failed> {
     std::thread::scope(|scope| {
         let programs: Vec<_> = (0..TRIES).map(|_| scope.spawn(is_asked)).collect();
         let asked: Vec<bool> = programs.into_iter().map(|one| one.join().expect("a run")).collect();
-        assert_eq!(asked, [true; TRIES], "killed without being asked");
+        assert_eq!(asked, [true; TRIES], "killed without SIGTERM");
     });
     Ok(())
 }
 
-/// Whether a program that leaves orphans is asked to end before it is killed.
+/// Returns true if a program that leaves orphans gets SIGTERM before it is killed.
 fn is_asked() -> bool {
     let code = format!(
         "
@@ -121,7 +123,7 @@ fn counted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Others on the machine: whoever looks through all processes takes longer by each of them.
+/// Other processes on the machine, which slow down a scan of all processes.
 struct Crowd(Vec<Child>);
 
 impl Crowd {
@@ -143,13 +145,13 @@ impl Drop for Crowd {
 fn ended() -> Result<(), Failed> {
     let _crowd = Crowd::gather();
     let during = run("hop_for_a_second", SandboxTier::Reduced, &[], 1 << 30);
-    assert_eq!(during.end, End::TooManyProcesses, "those who were not buried count");
+    assert_eq!(during.end, End::TooManyProcesses, "unreaped processes count");
     for _ in 0..5 {
-        // Ended by itself, or for all that it began before that.
+        // The program ends by itself, or is ended for the processes it started before that.
         let (after, word) = run_named("hop_past_the_end", SandboxTier::Reduced, &[], 1 << 30);
-        // Each look misses it now and then, if it is there.
+        // A single scan may miss the process, so several are made.
         let is_gone = (0..LOOKS).all(|_| alive(&word).is_empty());
-        assert!(is_gone, "it goes on after {:?}", after.end);
+        assert!(is_gone, "it continues after {:?}", after.end);
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Launchers that stand ready: few at any time, whatever happens at once, and none when nobody needs them.
+//! Launcher pool: few launchers are ready at any time, however many calls there are, and idle ones are
+//! released.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +12,14 @@ use tool::SandboxTier;
 use crate::launcher::NAME;
 use crate::pool::{Launcher, MOST, Pool};
 
-/// Long enough for a loaded machine; only a failure waits for it.
+/// Long enough for a loaded machine; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CALLS: usize = 50;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("a_burst_of_calls_leaves_few_launchers", burst),
-        Trial::test("launchers_that_nobody_needs_are_let_go", idle),
+        Trial::test("burst_of_calls_leaves_few_launchers", burst),
+        Trial::test("idle_launchers_are_released", idle),
     ]
 }
 
@@ -26,7 +27,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
 }
 
-/// The launchers that this process has started and that are not gone.
+/// Returns the live launchers that this process has started.
 fn launchers() -> Vec<Pid> {
     let own = getpid();
     let children = std::fs::read_dir("/proc/self/task").expect("threads").flatten().flat_map(|thread| {
@@ -67,10 +68,10 @@ fn burst() -> Result<(), Failed> {
             .collect();
         for call in calls {
             let standing = call.await.expect("a call");
-            assert!(standing <= MOST, "{standing} stand ready or are about to");
+            assert!(standing <= MOST, "{standing} are ready or starting");
         }
-        until("those of the calls are gone", || launchers().len() == MOST).await;
-        assert_eq!(pool.standing(), MOST, "and the next ones have none to wait for");
+        until("the launchers of the calls are gone", || launchers().len() == MOST).await;
+        assert_eq!(pool.standing(), MOST, "the next calls do not wait for a launcher");
     });
     Ok(())
 }
@@ -80,8 +81,8 @@ fn idle() -> Result<(), Failed> {
         let pool = Arc::new(Pool::with_patience(SandboxTier::Full, Duration::from_millis(100)));
         Launcher::start(SandboxTier::Full).await.expect("one can be started").end().await;
         pool.refill();
-        assert_eq!(pool.standing(), MOST, "they are about to stand ready");
-        until("they are let go", || pool.standing() == 0 && launchers().is_empty()).await;
+        assert_eq!(pool.standing(), MOST, "they are starting");
+        until("they are released", || pool.standing() == 0 && launchers().is_empty()).await;
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How runs end that have no process namespace: whatever they started is found below their launcher, and nothing of it is left.
+//! Ends of runs without a PID namespace: all processes they started are below the launcher, and none is left.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,21 @@ use crate::guard::Guard;
 use crate::report::End;
 use crate::spec::Limits;
 
-/// The first version of Landlock that knows whom a process may signal.
+/// First Landlock ABI version with signal scopes.
 const FENCED: i32 = 6;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 3] = [
         ("reduced_runs_leave_no_descendants", descendants),
         ("reduced_runs_leave_nothing_of_a_storm", storm),
-        ("reduced_runs_leave_no_thread_whose_first_has_ended", threads_without_their_first),
+        ("reduced_runs_leave_no_thread_of_a_dead_main_thread", threads_without_their_first),
     ];
     cases.map(|(name, test)| Trial::test(name, test)).into()
 }
 
-/// Whoever ends them one after the other meets new ones: for each that goes there is room for one more. Without the fence three
-/// of four such runs were given up with hundreds left, which is too seldom for a control; its control is who can be signalled.
+/// A launcher that kills processes one after the other always meets new ones, because each kill makes space
+/// for one more. Without the signal scope, three of four such runs were given up with hundreds of processes
+/// left. That is too unreliable for a control test, so the control is which processes can be signalled.
 fn storm() -> Result<(), Failed> {
     const CODE: &str = "
 import ctypes, resource, time
@@ -40,7 +41,7 @@ while time.monotonic() < until:
     confined.spec.limits = Limits { processes: 256, memory_bytes: 1 << 40, ..confined.spec.limits };
     confined.deadline = Instant::now() + Duration::from_millis(500);
     if backend::landlock_version() < FENCED {
-        println!("LEFT OUT: this kernel has no fence, and a storm can outlive its run");
+        ::tests::left_out("this kernel has no signal scopes, so a fork storm can outlive its run");
         return Ok(());
     }
     let finished = run_without(&[], &confined, SandboxTier::Reduced).expect("a run");
@@ -51,7 +52,7 @@ while time.monotonic() < until:
 
 fn descendants() -> Result<(), Failed> {
     let (world, word) = (World::new(), word(3));
-    // It ends when the other has left its session: before that, the two would be ended as one.
+    // It ends after the other process has left its session; before that, both would be killed as one group.
     let script = format!(
         "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
     );
@@ -70,7 +71,7 @@ fn descendants() -> Result<(), Failed> {
     Ok(())
 }
 
-/// To the system such a process looks dead, and its command line is empty: whether it lives is seen by what it does.
+/// `/proc` shows such a process as dead and with an empty command line, so its effects show if it lives.
 fn threads_without_their_first() -> Result<(), Failed> {
     const CODE: &str = "
 import ctypes, os, threading, time

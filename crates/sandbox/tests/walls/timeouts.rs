@@ -1,5 +1,5 @@
-//! A thousand programs that do not want to end, in their kinds. Each is answered for soon after its deadline, and nothing
-//! of any is left: no process, no zombie, no mount, no descriptor.
+//! A thousand programs that resist termination, in eight kinds. Each is reported soon after its deadline, and
+//! nothing is left: no process, no zombie, no mount, no descriptor.
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +16,16 @@ use crate::report::End;
 use crate::run;
 use crate::wait_for;
 
-/// Of each kind; eight kinds make a thousand.
+/// Runs of each kind; eight kinds make a thousand.
 const RUNS: usize = 125;
-/// At a time: more would measure how they wait for a processor.
+/// Concurrent runs; more would only measure the wait for a processor.
 const AT_ONCE: usize = 8;
 const TIME: Duration = Duration::from_millis(150);
-/// A run of the whole suite shares its processors, so half of the answers must come in this time.
+/// In a run of the whole suite, which shares its processors, half of the reports must arrive in this time.
 const LATE: Duration = Duration::from_secs(1);
-/// Whoever survived would be there for minutes.
+/// A surviving process would exist for minutes.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
-/// `cargo xtask soak` has the machine for itself: every answer.
+/// Limits under `cargo xtask soak`, which has the machine to itself: every report must meet them.
 const STRICTLY_LATE: Duration = Duration::from_millis(100);
 const STRICTLY_GONE_WITHIN: Duration = Duration::from_millis(250);
 
@@ -33,7 +33,7 @@ fn is_strict() -> bool {
     std::env::var_os("SINEW_STRICT_TIMES").is_some()
 }
 
-/// What each kind does, with WORD for the seconds that name its processes.
+/// Script of each kind; WORD is replaced by the number of seconds that identifies its processes.
 const KINDS: [(&str, &str); 8] = [
     ("sleep", "exec sleep WORD"),
     ("ignore_the_request_to_end", "trap '' TERM HUP INT; exec sleep WORD"),
@@ -59,7 +59,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn check(script: &str, number: u32) -> Result<(), Failed> {
     let (world, word) = (World::new(), word(number));
     let script = script.replace("WORD", &word);
-    // The runtime has its own descriptors once it has started a process.
+    // Measured after the first run, because the runtime opens descriptors of its own when it starts a
+    // process.
     let late = wait_for(async {
         let mut late = some(1, &world, &script).await;
         let before = settled(|residue| residue.2 == 0).await;
@@ -70,7 +71,7 @@ fn check(script: &str, number: u32) -> Result<(), Failed> {
         late
     });
     let gone_within = if is_strict() { STRICTLY_GONE_WITHIN } else { GONE_WITHIN };
-    assert!(vanishes(&word, gone_within), "still there: {:?}", alive(&word));
+    assert!(vanishes(&word, gone_within), "still running: {:?}", alive(&word));
     judge(late)
 }
 
@@ -81,11 +82,11 @@ fn judge(mut late: Vec<Duration>) -> Result<(), Failed> {
     let (part, limit) = if is_strict() { (100, STRICTLY_LATE) } else { (50, LATE) };
     match at(part) <= limit {
         true => Ok(()),
-        false => Err(format!("{part} of 100 may take {limit:?}, and take {:?}", at(part)).into()),
+        false => Err(format!("percentile {part} is {:?}, above the limit of {limit:?}", at(part)).into()),
     }
 }
 
-/// Some of them at once; how late each was answered for.
+/// Runs some at once; returns the delay of each report after its deadline.
 async fn some(count: usize, world: &World, script: &str) -> Vec<Duration> {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..count {
@@ -105,7 +106,7 @@ async fn one(mut confined: Confined) -> Duration {
     confined.deadline.elapsed()
 }
 
-/// What is left once it is as it must be: children are reaped a moment after their runs.
+/// Waits until the residue is as expected: children are reaped a moment after their runs.
 async fn settled(is_settled: impl Fn(&(usize, usize, usize)) -> bool) -> (usize, usize, usize) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {

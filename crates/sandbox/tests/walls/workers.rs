@@ -1,4 +1,4 @@
-//! Workers: this program behind walls, spoken to through two pipes.
+//! Sandboxed workers: this program in the sandbox, connected by two pipes.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::worker::{Task, Worker};
 const TASK: Task =
     Task { name: "answer", memory_bytes: 64 << 20, processes: 4, lifetime: Duration::from_secs(20) };
 
-/// The worker's side: one answer for each line.
+/// Worker side: one response for each line.
 pub(crate) fn serve(task: &str) -> ExitCode {
     if task != TASK.name {
         return ExitCode::FAILURE;
@@ -43,18 +43,18 @@ pub(crate) fn serve(task: &str) -> ExitCode {
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        Trial::test("a_worker_answers_and_reaches_nothing", || {
+        Trial::test("worker_responds_and_reaches_nothing", || {
             wait_for(answers_and_reaches_nothing());
             Ok(())
         }),
-        Trial::test("a_worker_ends_by_itself_by_its_limits_and_when_it_is_dropped", || {
+        Trial::test("worker_ends_by_itself_by_its_limits_and_when_dropped", || {
             wait_for(ends());
             Ok(())
         }),
     ]
 }
 
-/// A sandbox of its own: launchers that stand ready belong to the runtime they were started in.
+/// Uses a separate sandbox: ready launchers belong to the runtime in which they were started.
 async fn start(task: &Task) -> Worker {
     Sandbox::untried().start(task).await.expect("a worker")
 }
@@ -74,7 +74,7 @@ async fn answers_and_reaches_nothing() {
     let mut worker = start(&TASK).await;
     assert_eq!(worker.tier(), tool::SandboxTier::Full);
     for round in ["one", "two"] {
-        assert_eq!(ask(&mut worker, round).await, format!("heard {round}"), "it lives on");
+        assert_eq!(ask(&mut worker, round).await, format!("heard {round}"), "it stays alive");
     }
     let address = listener.local_addr().expect("an address");
     let program = std::env::current_exe().expect("a path");
@@ -108,5 +108,5 @@ async fn ends() {
     let mut answers = BufReader::new(all_but_its_answers_dropped(dropped));
     let mut rest = String::new();
     let closed = tokio::time::timeout(Duration::from_secs(10), answers.read_to_string(&mut rest)).await;
-    assert!(matches!(closed, Ok(Ok(_))), "its pipe closes with it: {closed:?}");
+    assert!(matches!(closed, Ok(Ok(_))), "the pipe closes when the worker ends: {closed:?}");
 }

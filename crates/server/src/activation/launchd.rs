@@ -1,19 +1,19 @@
-//! The sockets of a launchd job, by the names its property list gives them.
+//! Sockets of a launchd job, by the names in its property list.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
-/// All sockets under these names; none where launchd did not start us.
+/// Returns all sockets under these names; empty if launchd did not start the daemon.
 pub(super) fn sockets(names: [&str; 2]) -> Vec<UnixListener> {
     let given = names.into_iter().filter_map(|name| raunch::activate_socket(name).ok()).flatten();
     given.map(own).collect()
 }
 
-#[allow(unsafe_code)] // launchd hands over bare numbers
+#[allow(unsafe_code)] // launchd passes raw descriptor numbers
 fn own(descriptor: i32) -> UnixListener {
-    // SAFETY: launchd gives each descriptor to this process once, and nothing else here knows it.
+    // SAFETY: launchd passes each descriptor to this process once, and no other code here holds it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    // Programs that a call starts must not inherit the door they are judged at.
+    // Programs started by a call must not inherit the sockets of the daemon that judges them.
     let _ = rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC);
     UnixListener::from(descriptor)
 }

@@ -1,5 +1,5 @@
-//! How one request is answered: at once, later, or again and again. Within the limits of its connection, which is read no
-//! further until there is a place.
+//! Start of the reply to one request: immediate, deferred, or a stream of notifications. Enforces the
+//! in-flight and subscription limits of the connection.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -17,11 +17,11 @@ use crate::notify::{Following, Notifier};
 use crate::rpc::{self, Id, Params, Reply, RpcError};
 use crate::service::{Answer, Call, Replying};
 
-/// How many streams one connection may follow.
+/// Maximum number of subscriptions of one connection.
 const MOST_FOLLOWING: usize = 4;
 
 impl<C: Send + Sync> Talk<C> {
-    /// Starts one answer.
+    /// Dispatches one request and starts its reply.
     pub(super) async fn ask(
         &mut self,
         id: Id,
@@ -32,7 +32,7 @@ impl<C: Send + Sync> Talk<C> {
         let ticket = match self.open.open(id) {
             Ok(ticket) => ticket,
             Err(id) => {
-                // With the same id the two answers could not be told apart.
+                // The client could not tell two replies with the same id apart.
                 let error = RpcError::invalid_request("this id belongs to a request that is still open");
                 self.send(None, &Err(error.with("id", &id))).await;
                 return ControlFlow::Continue(());
@@ -50,7 +50,7 @@ impl<C: Send + Sync> Talk<C> {
         ControlFlow::Continue(())
     }
 
-    /// Begins an answer on the spot, or leaves that to whoever is free where others wait to be begun.
+    /// Polls a deferred reply once in this task, or spawns it at once if more requests are already buffered.
     async fn begin(
         &mut self,
         ticket: Ticket,
@@ -61,9 +61,9 @@ impl<C: Send + Sync> Talk<C> {
         let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
         let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
         let at_once = match behind {
-            // Whoever has nothing to do takes it.
+            // An idle worker thread takes it.
             Behind::Another => Poll::Pending,
-            // What can be answered without waiting is: a task of its own would take longer to wake.
+            // A reply that is ready at the first poll needs no task, which would take longer to wake.
             Behind::Nothing => poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await,
         };
         if at_once.is_pending() {
@@ -72,7 +72,7 @@ impl<C: Send + Sync> Talk<C> {
         self.wait_for_a_place().await
     }
 
-    /// Answers, and tells what there is to tell from then on.
+    /// Replies and then starts a subscription.
     async fn follow(&mut self, ticket: Ticket, reply: Reply, following: Following) {
         match self.may_follow() {
             Ok(()) => {
@@ -83,7 +83,7 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
-    /// Tells what there is to tell until the request is taken back.
+    /// Starts a subscription that lasts until the request is cancelled.
     async fn keep_telling(&mut self, ticket: Ticket, following: Following) {
         if let Err(busy) = self.may_follow() {
             return self.answer_now(ticket, &Err(busy)).await;
@@ -98,15 +98,16 @@ impl<C: Send + Sync> Talk<C> {
         });
     }
 
-    /// Whether there is a place among those who follow; one is enough for all that a connection follows.
+    /// Reserves a subscription slot of the socket, or returns a `busy` error. One slot covers all
+    /// subscriptions of a connection.
     fn may_follow(&mut self) -> Result<(), RpcError> {
         if self.following.len() >= MOST_FOLLOWING {
-            return Err(RpcError::server("busy", "this connection follows enough: use another one"));
+            return Err(RpcError::server("busy", "too many subscriptions: use another connection"));
         }
         if self.follows.is_none() {
             self.follows = Arc::clone(&self.connection.followers).try_acquire_owned().ok();
         }
-        let busy = "enough connections follow already: close one of them, or try again";
+        let busy = "too many connections have subscriptions: close one of them, or try again";
         self.follows.as_ref().map(|_| ()).ok_or_else(|| RpcError::server("busy", busy))
     }
 
@@ -124,7 +125,7 @@ impl<C: Send + Sync> Talk<C> {
 
     async fn answer_now(&self, ticket: Ticket, reply: &Reply) {
         let line = rpc::write(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
-        // Closed before it is sent: whoever has the answer may use the id again.
+        // Closed before the reply is sent: a client that has received it may reuse the id.
         drop(ticket);
         self.outbox.send(line).await;
     }

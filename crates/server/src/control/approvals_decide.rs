@@ -1,4 +1,5 @@
-//! `control/approvals.decide`: a human's answer. The first one on disk counts; whoever comes later is told.
+//! `control/approvals.decide`: records the decision of the operator. The first decision written to disk
+//! counts; a later one gets the error `already_decided`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,8 @@ fn said(params: &mut Params) -> Result<Said, RpcError> {
     })
 }
 
-/// A yes that goes on: for a time, for a pattern, or for as long as the connection.
+/// Reads the terms of a standing rule: for a time, for patterns, or for the rest of the session. Returns
+/// `None` for an approval of this call alone.
 fn lasting(params: &mut Params) -> Result<Option<Lasting>, RpcError> {
     let seconds: Option<u64> = params.want("for_seconds")?;
     let session: Option<bool> = params.want("for_session")?;
@@ -61,7 +63,7 @@ fn told(id: &str, decided: Result<Decided, DecideError>) -> Reply {
     }
 }
 
-/// The word for programs.
+/// Converts the error to a JSON-RPC error with a code for programs.
 pub(super) fn refused(error: &DecideError) -> RpcError {
     let word = match error {
         DecideError::Unknown(_) | DecideError::NoSuchGrant(_) => "not_found",

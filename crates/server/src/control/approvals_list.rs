@@ -1,4 +1,4 @@
-//! `control/approvals.list`: the questions that can be answered, in one line each.
+//! `control/approvals.list`: summaries of the approval requests that can be decided.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     }))
 }
 
-/// The whole of them would not fit into one message.
+/// Returns a summary of one approval request. The full requests might not fit into one message.
 fn in_short(listed: &Listed) -> Value {
     let Listed { state, seconds_left, waiting, card, .. } = listed;
     json!({

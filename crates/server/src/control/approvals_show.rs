@@ -1,4 +1,4 @@
-//! `control/approvals.show`: one question, whole: what a human looks at before answering.
+//! `control/approvals.show`: one approval request in full, for the operator to read before a decision.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `control/approvals.watch`: a `control/approvals.changed` notification whenever something happened to a question, until
-//! the connection is closed. What there is now is for `control/approvals.list` to say.
+//! `control/approvals.watch`: sends a `control/approvals.changed` notification for every change of an
+//! approval request, until the connection is closed. The current requests come from `control/approvals.list`.
 
 use serde_json::json;
 use tokio::sync::watch;
@@ -14,7 +14,7 @@ pub(crate) const METHOD: Method<Control> = Method { name: "control/approvals.wat
 
 fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     call.params.finish()?;
-    // Before the answer: what happens after it is seen.
+    // Subscribed before the reply, so that every change after the reply is reported.
     let changes = control.layer.approvals_changes();
     let answer = rpc::answer(&json!({"following": true}));
     Ok(Answer::Follow(answer, Box::new(move |notifier| Box::pin(follow(changes, notifier)))))

@@ -1,4 +1,4 @@
-//! `control/calls.cancel`: ends a call wherever it stands, with every process it started.
+//! `control/calls.cancel`: ends a call at any stage, with every process it started.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
             Cancelled::Ended => rpc::answer(&json!({"call_id": id, "ended": true})),
             Cancelled::Told => rpc::answer(&json!({"call_id": id, "ended": false})),
             Cancelled::NotFound => {
-                let message = format!("no call `{id}` is under way");
+                let message = format!("no call `{id}` is in progress");
                 Err(RpcError::server("not_found", message).with("call_id", id))
             }
         }

@@ -1,4 +1,4 @@
-//! `control/calls.list`: the calls that have not ended, and where each stands.
+//! `control/calls.list`: the calls that have not ended, with the state of each.
 
 use serde_json::json;
 

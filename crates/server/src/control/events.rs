@@ -1,6 +1,8 @@
-//! `control/events`: what happens, as it happens, as `control/event` notifications on this connection until it is closed.
+//! `control/events`: streams telemetry events as `control/event` notifications until the connection is
+//! closed.
 //!
-//! A client that reads too slowly misses events, and `control/events.missed` tells it how many; no call waits for it.
+//! A client that reads too slowly misses events; `control/events.missed` reports how many. No call waits for
+//! a client.
 
 use serde::Serialize;
 use serde_json::json;
@@ -16,9 +18,9 @@ pub(crate) const METHOD: Method<Control> = Method { name: "control/events", run 
 
 #[derive(Serialize)]
 struct Missed {
-    /// Since the event before.
+    /// Events missed since the previous notification.
     count: u64,
-    /// Since the stream began.
+    /// Events missed since the stream began.
     total: u64,
 }
 
@@ -26,7 +28,7 @@ fn run(_control: &Control, _session: &mut Session, call: Call) -> Result<Answer,
     let mut params = call.params;
     let wanted: Option<Vec<String>> = params.want("events")?;
     params.finish()?;
-    // Watching begins before the answer: what happens after it is seen.
+    // Subscribed before the reply, so that every event after the reply is reported.
     let watch = telemetry::watch();
     let answer = rpc::answer(&json!({"following": true}));
     Ok(Answer::Follow(answer, Box::new(move |notifier| Box::pin(follow(watch, wanted, notifier)))))

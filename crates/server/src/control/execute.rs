@@ -1,5 +1,6 @@
-//! `control/execute`: a call by the human, along the same road as any other. Here alone the curated map can be left out,
-//! for a call that is to be replayed as it was; the tool's schema and the judge never are.
+//! `control/execute`: a tool call by the operator, through the same pipeline as any other call. Only this
+//! method can skip the curated map, to replay a call unchanged. The schema check and the judge cannot be
+//! skipped.
 
 use std::sync::Arc;
 

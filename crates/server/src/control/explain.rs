@@ -1,5 +1,5 @@
-//! `control/explain`: what would become of a call at the agents' door, told to the human: all of it, also what it would
-//! find in files, in any mode. Nothing runs, and nothing is recorded.
+//! `control/explain`: explains to the operator how a call on the agent socket would be decided, in any mode
+//! and including facts about the files it names. Nothing runs, and nothing is recorded.
 
 use execution::Hearer;
 

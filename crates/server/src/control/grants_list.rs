@@ -1,4 +1,4 @@
-//! `control/grants.list`: the rules by which nobody is asked for a while.
+//! `control/grants.list`: the standing rules that approve matching calls without a request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `control/grants.revoke`: a rule by which nobody is asked is taken back. From now on a human is asked again.
+//! `control/grants.revoke`: revokes a standing rule. Matching calls need an approval again from then on.
 
 use std::sync::Arc;
 

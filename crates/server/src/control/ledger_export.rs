@@ -1,4 +1,4 @@
-//! `control/ledger.export`: matching records in a form for other programs, a page at a time, oldest first.
+//! `control/ledger.export`: matching records as NDJSON or CSV, one page per request, oldest first.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::session::Session;
 
 pub(crate) const METHOD: Method<Control> = Method { name: "control/ledger.export", run };
 
-/// A page that is larger helps nobody.
+/// Upper bound for the text of one page, in bytes.
 const LARGEST_PAGE: usize = 1024 * 1024;
 
 fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
@@ -23,7 +23,7 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     params.finish()?;
     let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let filter = LedgerFilter { limit, ..filter };
-    // As text in JSON its quotes are escaped, which at worst doubles it.
+    // The page is sent as a JSON string; escaping its quotes at worst doubles its size.
     let most = LARGEST_PAGE.min(control.limits.max_line_bytes / 4);
     let layer = Arc::clone(&control.layer);
     Ok(super::reading(move || {

@@ -1,4 +1,4 @@
-//! Which records the human asks for, as the `control/ledger.…` methods take it, and how much of them one message holds.
+//! Filter parameters shared by the `control/ledger.…` methods, and paging within the size of one message.
 
 use execution::{ExportFormat, LedgerFilter, LedgerRecord};
 use jiff::Timestamp;
@@ -7,10 +7,10 @@ use tool::CallId;
 
 use crate::rpc::{Parameter, Params, RpcError};
 
-/// The most records of one answer.
+/// Maximum number of records in one reply.
 const MOST: u64 = 1000;
 
-/// Reads the filter; what is left out matches all.
+/// Reads the filter; an absent field matches every record.
 pub(super) fn read(params: &mut Params) -> Result<LedgerFilter, RpcError> {
     Ok(LedgerFilter {
         kind: params.want("kind")?,
@@ -30,7 +30,7 @@ pub(super) fn read(params: &mut Params) -> Result<LedgerFilter, RpcError> {
     })
 }
 
-/// Reads how many records are wanted.
+/// Reads the number of records requested.
 pub(super) fn count(params: &mut Params, field: &'static str, usual: u64) -> Result<usize, RpcError> {
     let count = params.want(field)?.unwrap_or(usual);
     if !(1..=MOST).contains(&count) {
@@ -40,11 +40,12 @@ pub(super) fn count(params: &mut Params, field: &'static str, usual: u64) -> Res
     Ok(usize::try_from(count).unwrap_or_default())
 }
 
-/// As many of these, newest first, as fit into this many bytes: oldest first, and the number before which the next page
-/// ends, if there is one.
+/// Takes as many of the records in `found` (newest first) as fit into `most_bytes`. Returns them oldest
+/// first, with the `before_seq` of the next page if some did not fit.
 pub(super) fn page(found: &[LedgerRecord], most_bytes: usize) -> (Vec<Value>, Option<u64>) {
     let mut bytes = 0;
-    // One is shown whatever its length: a page without any would be asked for for ever.
+    // The first record is included whatever its length: a client would request an empty page again without
+    // end.
     let fits = |(n, record): &(usize, &LedgerRecord)| {
         bytes += record.line().len() + 1;
         *n == 0 || bytes <= most_bytes

@@ -1,4 +1,4 @@
-//! `control/ledger.query`: the newest records that match, oldest first, a page at a time.
+//! `control/ledger.query`: the newest matching records, oldest first, one page per request.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     Ok(answer(control, filter, limit))
 }
 
-/// The newest `limit` records that match, as far as they fit into one message.
+/// Replies with the newest `limit` matching records, as far as they fit into one message.
 pub(super) fn answer(control: &Control, filter: LedgerFilter, limit: usize) -> Answer {
     let (layer, most) = (Arc::clone(&control.layer), control.limits.max_line_bytes / 2);
     super::reading(move || {
-        // One more than asked for tells whether there is a next page.
+        // One record more than requested shows whether there is a next page.
         let mut found = layer.ledger_query(&LedgerFilter { limit: Some(limit + 1), ..filter })?;
         let more = found.len() > limit;
         found.truncate(limit);

@@ -1,4 +1,4 @@
-//! `control/ledger.verify`: every byte of the record checked, and the place of each that is not as it was written.
+//! `control/ledger.verify`: verifies the whole ledger and reports the position of every flaw.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     let layer = Arc::clone(&control.layer);
     Ok(super::reading(move || {
         let report = layer.ledger_verify()?;
-        let mut told = json!(report);
-        if let Some(told) = told.as_object_mut() {
-            told.insert("intact".to_owned(), json!(report.is_intact()));
+        let mut reply = json!(report);
+        if let Some(fields) = reply.as_object_mut() {
+            fields.insert("intact".to_owned(), json!(report.is_intact()));
         }
-        Ok(told)
+        Ok(reply)
     }))
 }

@@ -1,4 +1,4 @@
-//! `control/mode.get`: the current operational mode, and the one a rule proposes.
+//! `control/mode.get`: the current operational mode, and the mode that a transition rule proposes.
 
 use serde_json::json;
 

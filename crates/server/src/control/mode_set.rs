@@ -1,4 +1,4 @@
-//! `control/mode.set`: changes the operational mode, on record, with a reason.
+//! `control/mode.set`: changes the operational mode and records the reason in the ledger.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
     let pin: Option<String> = params.want("pin")?;
     params.finish()?;
     if reason.trim().is_empty() || reason.len() > LONGEST_REASON {
-        let message = format!("`reason` must say why, in 1 to {LONGEST_REASON} bytes");
+        let message = format!("`reason` must not be blank and must have at most {LONGEST_REASON} bytes");
         return Err(RpcError::invalid_params("reason", &message));
     }
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
-        // What lets less happen is never in anybody's way.
+        // A change to a stricter mode needs no PIN.
         let proof = match ModeSet::needs_pin(layer.status().mode, mode) {
             true => match layer.pin().verify(pin).await {
                 Ok(proof) => Some(proof),

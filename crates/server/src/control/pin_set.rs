@@ -1,4 +1,4 @@
-//! `control/pin.set`: sets the operator's PIN, or takes it away. Whoever does knows the one there is.
+//! `control/pin.set`: sets or removes the operator's PIN. Requires the current PIN if there is one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `control/reload`: reads the configuration again. What loosens waits until a human accepts what was shown.
+//! `control/reload`: reloads the configuration. A change that loosens the policy is applied only after the
+//! operator accepts the difference that was shown.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ pub(crate) const METHOD: Method<Control> = Method { name: "control/reload", run 
 
 fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
-    // The digest of the candidate that was shown: what was changed since then is not accepted with it.
+    // Digest of the candidate that was shown: later changes are not accepted with it.
     let accept: Option<String> = params.want("accept")?;
     let pin: Option<String> = params.want("pin")?;
     params.finish()?;

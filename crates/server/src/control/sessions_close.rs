@@ -1,4 +1,4 @@
-//! `control/sessions.close`: ends a worker's session, whoever opened it, with its socket and whatever of it still runs.
+//! `control/sessions.close`: closes any worker session, with its socket and its running calls.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `control/sessions.list`: the workers' sessions that are open, who opened each, and what is left of it.
+//! `control/sessions.list`: the open worker sessions, with the opener and the remaining budgets of each.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `control/shutdown`: the same orderly stop as a signal. The answer comes before the stop.
+//! `control/shutdown`: requests the same orderly stop as SIGTERM. The reply is sent before the stop.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `control/status`: how the daemon is, with what only its owner needs to know.
+//! `control/status`: status of the daemon, with details for the operator: pid, sockets, connections.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ struct ControlStatus {
     status: StatusReply,
     pid: u32,
     sockets: [String; 2],
-    /// To both sockets, this one included.
+    /// Connections to all sockets, this one included.
     connections: usize,
     stopping: bool,
 }

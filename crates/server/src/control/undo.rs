@@ -1,4 +1,4 @@
-//! `control/undo`: takes back what a call changed, or shows what that would do.
+//! `control/undo`: reverts the file changes of a call, or previews the reversal.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
                 Err(error) => return Err(RpcError::server(super::pin_word(&error), error.to_string())),
             },
         };
-        undone.map_err(|error| refused(&error)).and_then(|told| rpc::answer(&told))
+        undone.map_err(|error| refused(&error)).and_then(|reply| rpc::answer(&reply))
     }))
 }
 
-/// What taking back a call would do: the same for this socket and for a command that finds no daemon.
+/// Previews the reversal of a call. Used by this socket and by the command line when no daemon runs.
 pub async fn rehearse_undo(layer: &ToolExecutionLayer, call_id: CallId) -> Result<Value, UndoError> {
     let changes = layer.rehearse_undo(call_id).await?;
     Ok(json!({"call_id": call_id, "dry_run": true, "changes": shown(&changes)}))
 }
 
-/// Takes back what a call changed, likewise.
+/// Reverts the changes of a call. Used by this socket and by the command line when no daemon runs.
 pub async fn undo(
     layer: &Arc<ToolExecutionLayer>,
     call_id: CallId,
@@ -49,7 +49,7 @@ pub async fn undo(
     Ok(json!({"call_id": call_id, "undo_id": id, "dry_run": false, "changes": shown(&changes)}))
 }
 
-/// Each change as a human reads it.
+/// Converts the changes to JSON for the operator.
 fn shown(changes: &[Reverted]) -> Vec<Value> {
     let shown = |change: &Reverted| {
         let action = match change.how {

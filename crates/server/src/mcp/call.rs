@@ -1,4 +1,4 @@
-//! `tools/call`: one tool call, with its end told in MCP's words.
+//! `tools/call`: one tool call, with its result in MCP's format.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,6 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     let mut params = call.params;
     let (era, mut meta) = Era::of(session, &mut params)?;
     let key = idempotency_key(meta.remove("sinew/idempotency_key"))?;
-    refuse_unknown_wishes(&meta)?;
     let word = |key: &str| wish(&meta, key);
     let request = Request {
         tool_name: tool_name(&mut params, "name")?,
@@ -45,7 +44,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         let ended = match listener {
             None => layer.execute(request).await,
             Some(listener) => {
-                progress::told(request, listener, |told| async move { layer.execute(told).await }).await
+                progress::told(request, listener, |request| async move { layer.execute(request).await }).await
             }
         };
         measure(&ended, call.began);
@@ -53,11 +52,11 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     }))
 }
 
-/// How the client goes about a human, and the answer it brings along.
+/// `_meta` keys for the approval mode and for the id of a decided approval.
 const APPROVAL: &str = "sinew/approval";
 const APPROVAL_ID: &str = "sinew/approval_id";
 
-/// One of our own words in the envelope.
+/// Reads a string value of a `sinew/` key in `_meta`.
 fn wish(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError> {
     match meta.get(key) {
         None => Ok(None),
@@ -66,7 +65,7 @@ fn wish(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError
     }
 }
 
-/// The duration that MCP's conventions ask a server for.
+/// Records the operation duration metric of the OpenTelemetry conventions for MCP servers.
 fn measure(ended: &ToolResult, began: Instant) {
     let tool = ToolName::new(&ended.tool_name).ok().filter(|_| ended.metadata.definition_hash.is_some());
     let error_type = (!ended.success).then_some("tool_error");
@@ -84,21 +83,12 @@ fn trace(meta: &Map<String, Value>) -> TraceContext {
     }
 }
 
-/// Whatever the client asks of Sinew itself must be honoured or refused, never passed over.
-fn refuse_unknown_wishes(meta: &Map<String, Value>) -> Result<(), RpcError> {
-    let known = [APPROVAL, APPROVAL_ID];
-    match meta.keys().find(|key| key.starts_with("sinew/") && !known.contains(&key.as_str())) {
-        Some(wish) => Err(RpcError::not_supported_yet(wish)),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_envelope_is_read_leniently_except_for_our_own_words() {
+    fn malformed_values_of_known_meta_keys_are_refused() {
         let meta = |value: Value| value.as_object().unwrap().clone();
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let context = trace(&meta(json!({"traceparent": header, "progressToken": 1})));
@@ -106,10 +96,7 @@ mod tests {
         let with_state = trace(&meta(json!({"traceparent": header, "tracestate": "vendor=1"})));
         assert_eq!(with_state.trace_state.as_deref(), Some("vendor=1"));
         assert_eq!(trace(&meta(json!({"traceparent": 5}))).parent_span_id, None);
-        refuse_unknown_wishes(&meta(json!({"progressToken": 1, "io.example/x": {}}))).unwrap();
-        refuse_unknown_wishes(&meta(json!({"sinew/approval": "async", "sinew/approval_id": "x"}))).unwrap();
-        let error = refuse_unknown_wishes(&meta(json!({"sinew/wish": 1}))).unwrap_err();
-        assert!(error.message.contains("`sinew/wish` is not supported yet"), "{}", error.message);
         assert!(wish(&meta(json!({"sinew/approval": 5})), APPROVAL).is_err());
+        assert!(wish(&meta(json!({"sinew/approval_id": {}})), APPROVAL_ID).is_err());
     }
 }

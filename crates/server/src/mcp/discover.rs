@@ -1,4 +1,4 @@
-//! `server/discover`: what the stateless era asks instead of a handshake.
+//! `server/discover`: server information for the stateless era, in place of a handshake.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use crate::session::Session;
 
 pub(crate) const METHOD: Method<Agent> = Method { name: "server/discover", run };
 
-/// What there is to know of this server.
+/// Result of `server/discover`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Discovered {

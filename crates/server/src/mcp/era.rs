@@ -1,5 +1,5 @@
-//! The two eras of MCP: one begins a connection with a handshake, in the other every request says for itself which
-//! revision it speaks and who sends it. Both may be used on one connection.
+//! The two eras of MCP: in one, a connection starts with a handshake; in the other, every request states its
+//! revision and its client in `_meta`. One connection may use both.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,20 +14,20 @@ const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
-/// The era of one request.
+/// Era of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// The handshake of its connection holds for it.
+    /// The handshake of the connection applies.
     Handshake,
-    /// It stands alone.
+    /// The request is stateless.
     Stateless {
-        /// What its sender calls itself, fit for display.
+        /// Name of the client, made safe for display.
         client: Option<String>,
     },
 }
 
 impl Era {
-    /// Takes the request's `_meta` and tells its era by it.
+    /// Takes `_meta` out of the parameters and determines the era from it.
     pub(crate) fn of(session: &Session, params: &mut Params) -> Result<(Era, Map<String, Value>), RpcError> {
         let meta: Map<String, Value> = params.want("_meta")?.unwrap_or_default();
         let era = match meta.get(REVISION) {
@@ -53,7 +53,7 @@ impl Era {
         Ok(Era::Stateless { client: name.and_then(displayable) })
     }
 
-    /// The party on whose behalf a call of this request runs.
+    /// Returns the caller on whose behalf a call of this request runs.
     pub(crate) fn caller(&self, session: &Session) -> Caller {
         let caller = session.caller(Door::Mcp);
         match self {
@@ -62,7 +62,7 @@ impl Era {
         }
     }
 
-    /// What a result says of itself in this era, beside what it is.
+    /// Returns the fields that this era adds to every result, if any.
     pub(crate) fn seal(&self) -> Option<Seal> {
         match self {
             Era::Handshake => None,
@@ -71,14 +71,14 @@ impl Era {
     }
 }
 
-/// What every result of the stateless era carries.
+/// Fields of every result of the stateless era.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Seal {
     result_type: &'static str,
 }
 
-/// How long a result that can be kept may be kept, and by whom.
+/// Cache hints of a cacheable result of the stateless era.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Keeping {
@@ -89,14 +89,14 @@ pub(crate) struct Keeping {
 }
 
 impl Era {
-    /// The same for what may be kept. It may change with any reload, which clients are told of; and what one user may
-    /// see is nobody else's business.
+    /// Like `result_fields`, with cache hints. The time to live is short because a reload may change the
+    /// result, and the scope is private because the visible tools depend on the user.
     pub(crate) fn keeping(&self) -> Option<Keeping> {
         self.seal().map(|seal| Keeping { seal, ttl_ms: 60_000, cache_scope: "private" })
     }
 }
 
-/// Who answers, in the words of the stateless era.
+/// Returns the `_meta` entry that identifies this server in the stateless era.
 pub(crate) fn signature() -> (String, Value) {
     (SERVER.to_owned(), super::server_info())
 }
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_its_era_or_has_the_one_of_its_connection() {
+    fn request_era_overrides_the_connection_handshake() {
         let alone = |client: Option<&str>| Era::Stateless { client: client.map(str::to_owned) };
         let stated = json!({REVISION: STATELESS, CAPABILITIES: {}, CLIENT: {"name": "c\u{202e}1"}});
         for handshake in [false, true] {
             assert_eq!(
                 era(handshake, &stated).unwrap(),
                 alone(Some("c1 #82edfd4ff8757f91")),
-                "its own word counts"
+                "the request's own client name counts"
             );
             let nameless = json!({REVISION: STATELESS, CAPABILITIES: {}});
             assert_eq!(era(handshake, &nameless).unwrap(), alone(None));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_that_stands_alone_is_said() {
+    fn stateless_request_errors_name_the_field() {
         let check = |meta: Value, code: i64, field: &str| {
             for handshake in [false, true] {
                 let error = era(handshake, &meta).unwrap_err();

@@ -1,4 +1,4 @@
-//! `initialize`: agrees on a revision and learns what the client calls itself.
+//! `initialize`: negotiates the protocol revision and reads the name of the client.
 
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -38,7 +38,8 @@ async fn tell_changes(mut changes: watch::Receiver<u64>, notifier: Notifier) {
     }
 }
 
-/// The client's revision where we speak it, else the newest that we do; the client may then hang up.
+/// Accepts the client's revision if it is supported, else offers the newest supported one; the client may
+/// then disconnect.
 fn agree(mut params: Params) -> Result<Handshake, RpcError> {
     let wanted: String = params.need("protocolVersion")?;
     let client: Option<Map<String, Value>> = params.want("clientInfo")?;
@@ -58,7 +59,7 @@ mod tests {
     use crate::outbox::Outbox;
 
     #[tokio::test]
-    async fn a_client_is_told_whenever_there_are_other_tools() {
+    async fn client_is_notified_when_tools_change() {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
         let sender = watch::Sender::new(0_u64);
@@ -68,14 +69,14 @@ mod tests {
             sender.send_replace(change);
             let told: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
             assert_eq!(told["method"], LIST_CHANGED);
-            assert!(told.get("id").is_none(), "nobody is to answer: {told}");
+            assert!(told.get("id").is_none(), "a notification has no id: {told}");
         }
         drop(sender);
         telling.await.unwrap();
     }
 
     #[test]
-    fn the_handshake_is_agreed_or_the_mistake_named() {
+    fn handshake_negotiates_or_names_the_wrong_field() {
         let agree = |params: Value| agree(Params::read(Some(params)).unwrap());
         let check = |version: &str, client: Value, revision: &str, name: Option<&str>| {
             let params =

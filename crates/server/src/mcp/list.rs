@@ -1,4 +1,4 @@
-//! `tools/list`: all tools, in one order for everyone, a page at a time.
+//! `tools/list`: all visible tools, in a fixed order, one page per request.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     Ok(Answer::Now(rpc::answer(&page)))
 }
 
-/// One page, as MCP words it.
+/// One page in MCP's format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
@@ -38,12 +38,12 @@ struct Page {
     keeping: Option<Keeping>,
 }
 
-/// The page that begins after the cursor's tool.
+/// Returns the page that starts after the tool named by the cursor.
 fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<Page, RpcError> {
     let start = match cursor {
         None => 0,
         Some(cursor) => after(tools, cursor).ok_or_else(|| {
-            RpcError::invalid_params("cursor", "`cursor` is none of this list: ask again without one")
+            RpcError::invalid_params("cursor", "`cursor` is unknown: request the list again without one")
         })?,
     };
     let rest = tools.get(start..).unwrap_or_default();
@@ -56,7 +56,8 @@ fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<Page, Rpc
     })
 }
 
-/// A cursor names the last tool that was shown, so that it stays good when tools come or go elsewhere.
+/// Encodes the last tool of a page as a cursor. A name, unlike an index, stays valid when other tools are
+/// added or removed.
 fn cursor_of(definition: &ToolDefinition) -> String {
     tool::canonical::hex(definition.name().as_str().as_bytes())
 }
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_add_up_to_the_whole() {
+    fn pages_cover_all_tools() {
         for count in [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 50] {
             let tools = tools(count);
             let (mut seen, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_cursor_is_refused() {
+    fn unknown_cursor_is_refused() {
         for cursor in ["", "zz", "7a7a", "0", &"f".repeat(100_000)] {
             let error = page(&tools(3), Some(cursor)).err().unwrap();
             assert_eq!((error.code, error.data["field"].as_str()), (-32602, Some("cursor")));

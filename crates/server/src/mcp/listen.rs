@@ -1,5 +1,5 @@
-//! `subscriptions/listen`: what changed, told for as long as the client wants to hear it. Its answer is its end, so
-//! there is none while both sides are there.
+//! `subscriptions/listen`: sends change notifications until the client cancels the request. A reply would end
+//! the subscription, so none is sent while the connection is open.
 
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -29,7 +29,8 @@ fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, R
     Ok(Answer::Listen(Box::new(|notifier| Box::pin(tell(meta, changes, notifier)))))
 }
 
-/// What was asked for and can be had is acknowledged; what cannot be had is left out, which says so.
+/// Acknowledges the supported notifications, then sends them. An unsupported one is missing from the
+/// acknowledgement, which tells the client so.
 async fn tell(meta: Value, changes: Option<watch::Receiver<u64>>, notifier: Notifier) {
     let honoured = if changes.is_some() { json!({"toolsListChanged": true}) } else { json!({}) };
     notifier.tell(ACKNOWLEDGED, &json!({"notifications": honoured, "_meta": meta})).await;
@@ -49,7 +50,7 @@ mod tests {
     use crate::outbox::Outbox;
 
     #[tokio::test]
-    async fn a_change_is_told_with_the_name_of_the_subscription() {
+    async fn notifications_carry_the_subscription_id() {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
         let sender = watch::Sender::new(0_u64);

@@ -1,4 +1,4 @@
-//! `ping`: answered at any time, before the handshake too.
+//! `ping`: answered at any time, also before the handshake.
 
 use serde_json::json;
 

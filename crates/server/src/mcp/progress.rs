@@ -1,4 +1,5 @@
-//! How far a call has come, as MCP's progress notifications: for clients that gave a token, and before the result only.
+//! MCP progress notifications of a running call, for clients that sent a progress token. All are sent before
+//! the result.
 
 use execution::Request;
 use serde_json::{Map, Value, json};
@@ -8,10 +9,10 @@ use tool::{Progress, ProgressNote, ToolResult};
 use crate::notify::Notifier;
 
 const METHOD: &str = "notifications/progress";
-/// What may wait to be sent. A client that reads slowly misses some of it; it can tell by the numbers.
+/// Maximum number of queued progress notes. A client that reads slowly misses some of them.
 const WAITING: usize = 64;
 
-/// Runs a call and tells the client meanwhile how far it has come.
+/// Runs a call and sends its progress to the client.
 pub(crate) async fn told<F>(
     mut request: Request,
     (token, notifier): (Value, Notifier),
@@ -41,7 +42,8 @@ where
     ended
 }
 
-/// MCP asks for a number that grows with every notification; the share of the work goes beside it.
+/// Builds the notification parameters. MCP requires a number that increases with every notification, so the
+/// share of the work is sent in `_meta`.
 fn worded(token: &Value, step: u64, note: ProgressNote) -> Value {
     let mut meta = Map::new();
     let share = note.share.map(|(done, total)| json!({"done": done, "total": total}));
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_call_says_comes_before_its_end_with_growing_numbers() {
+    async fn progress_precedes_the_result_in_increasing_order() {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
         let ended = told(request(), (json!("tok"), Notifier::new(outbox)), |request| async move {

@@ -1,4 +1,5 @@
-//! A `ToolResult` in MCP's words: what the model can put right is a result with `isError`, never a protocol error.
+//! Converts a `ToolResult` to MCP's format. A problem that the model can correct is a result with `isError`,
+//! never a protocol error.
 
 use std::borrow::Cow;
 
@@ -10,17 +11,17 @@ use tool::{FailureReport, Metadata, Refusal, RefusalCode, ToolResult};
 use super::era::Seal;
 use crate::rpc::{self, Reply, RpcError};
 
-/// The reply to `tools/call`.
+/// Builds the reply to `tools/call`.
 pub(crate) fn reply(result: ToolResult, seal: Option<Seal>) -> Reply {
     if let Some(refusal) = result.metadata.refusal.as_ref().filter(|it| it.code == RefusalCode::UnknownTool) {
         return Err(RpcError::unknown_tool(&refusal_text(refusal), refusal));
     }
-    // Once, though it is told twice.
+    // Serialised once, though it appears twice in the reply.
     let output = json_text::write(&result.output).map_err(|error| rpc::unwritable(&error))?;
     rpc::answer(&CallResult { seal, ..tell(result, &output) })
 }
 
-/// The end of a call, as MCP words it.
+/// Result of a call in MCP's format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CallResult<'a> {
@@ -40,7 +41,7 @@ struct Block<'a> {
     text: Cow<'a, str>,
 }
 
-/// What a native client would get beside the output, each part told once.
+/// Fields that a native client gets beside the output, each sent once.
 #[derive(Serialize)]
 struct Meta {
     #[serde(rename = "sinew/metadata")]
@@ -61,8 +62,8 @@ fn tell(result: ToolResult, output: &Written) -> CallResult<'_> {
         seal: None,
         content,
         is_error: !success,
-        // A partial output need not match the schema that structured content must match, and nothing but an object
-        // may be structured content in these revisions.
+        // A partial output may not match the output schema, which structured content must match; and in these
+        // revisions structured content must be an object.
         structured_content: (success && value.is_object() && metadata.repeat.is_none()).then_some(output),
         meta: Meta { metadata, latency_ms, refusal, failure },
     }
@@ -70,19 +71,19 @@ fn tell(result: ToolResult, output: &Written) -> CallResult<'_> {
 
 fn content<'a>(result: &ToolResult, output: &'a Written) -> Vec<Block<'a>> {
     let text = |text: String| Block { r#type: "text", text: text.into() };
-    // What a worker reads of a tool stands between marks that it cannot contain.
+    // Tool output for a worker is wrapped in markers that the output cannot contain.
     let told = |content: Cow<'a, str>| match &result.metadata.session {
         Some(session) => text(session.untrusted.wrap(&content)),
         None => Block { r#type: "text", text: content },
     };
     if let Some(repeat) = result.metadata.repeat.as_ref().filter(|_| result.success) {
-        let ran = format!("This call was made before, as call {}, and ran to its end.", repeat.of);
-        return vec![text(format!("{ran} It was not run again; what it answered then is not kept."))];
+        let ran = format!("This call already ran to completion as call {}.", repeat.of);
+        return vec![text(format!("{ran} It was not run again, and its earlier output is not stored."))];
     }
     if result.success {
         let edited = result.metadata.edited_arguments.iter().map(|arguments| {
             let arguments = Value::Object(arguments.clone());
-            text(format!("The user changed the arguments before agreeing; what ran is: {arguments}"))
+            text(format!("The user edited the arguments before approving; the call ran with: {arguments}"))
         });
         return [told(output.as_str().into())].into_iter().chain(edited).collect();
     }
@@ -96,10 +97,11 @@ fn content<'a>(result: &ToolResult, output: &'a Written) -> Vec<Block<'a>> {
     blocks
 }
 
-/// Everything a model needs to do better, in the order it needs it.
+/// Formats a refusal for the model: reason, problems, hint, example, repair, rule, and whether a retry can
+/// succeed.
 fn refusal_text(refusal: &Refusal) -> String {
     let mut lines = vec![refusal.reason.clone()];
-    // The reason and the hint may have told some of the rest already.
+    // The reason and the hint may already contain some of the rest.
     let told =
         |text: &str| refusal.reason.contains(text) || refusal.hint.iter().any(|hint| hint.contains(text));
     let problems = refusal.problems.iter().filter(|problem| !told(&problem.message));
@@ -116,7 +118,7 @@ fn refusal_text(refusal: &Refusal) -> String {
     lines.push(match (refusal.retryable, refusal.retry_after_ms) {
         (true, Some(wait)) => format!("Try again after {wait} ms."),
         (true, None) => "A corrected or later call can succeed.".to_owned(),
-        (false, _) => "Trying the same again will not help.".to_owned(),
+        (false, _) => "Retrying the same call will not help.".to_owned(),
     });
     lines.join("\n")
 }
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_teaches() {
+    fn refusal_text_lists_problems_hint_and_repair() {
         let mut refusal = Refusal::new("write_file", RefusalCode::InvalidArguments, "two things are wrong")
             .hint("give both")
             .rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "write_file.x".into() });
@@ -188,11 +190,11 @@ mod tests {
             Rule: write_file.x (tools.yaml:4)\nA corrected or later call can succeed.";
         assert_eq!(text, expect);
         assert_eq!(told["_meta"]["sinew/refusal"]["code"], "invalid_arguments");
-        assert!(told["_meta"]["sinew/metadata"].get("refusal").is_none(), "told once");
+        assert!(told["_meta"]["sinew/metadata"].get("refusal").is_none(), "sent once");
     }
 
     #[test]
-    fn nothing_is_told_twice() {
+    fn refusal_text_repeats_nothing() {
         let reason = "Invalid call. /path must be string. Example: {\"path\":\"a\"}";
         let mut refusal = Refusal::new("t", RefusalCode::InvalidArguments, reason)
             .hint("`t.allowed` decides")
@@ -203,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_that_insisting_is_no_use() {
+    fn denial_says_that_a_retry_will_not_help() {
         let refusal = Refusal::new("t", RefusalCode::PathForbidden, "Permission denied: no");
         let told = told(ToolResult::refused(refusal, metadata(), 0.0));
         let text = told["content"][0]["text"].as_str().unwrap();
-        assert_eq!(text, "Permission denied: no\nTrying the same again will not help.");
+        assert_eq!(text, "Permission denied: no\nRetrying the same call will not help.");
     }
 
     #[test]
-    fn a_failure_keeps_what_there_is() {
+    fn failure_keeps_the_partial_output() {
         let mut failure = Failure::new(FailureKind::TimedOut, "Command timed out").hint("ask for less");
         failure.output = Some(json!({"stdout": "half"}));
         let told = told(ToolResult::failed("t", failure, metadata(), 0.0));
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tool_is_a_protocol_error_with_the_refusal() {
+    fn unknown_tool_is_a_protocol_error_with_the_refusal() {
         let refusal = Refusal::new("raed", RefusalCode::UnknownTool, "Tool raed not found").hint("read");
         let error = reply(ToolResult::refused(refusal, metadata(), 0.0), None).unwrap_err();
         assert_eq!((error.code, &error.data["code"]), (-32602, &json!("unknown_tool")));

@@ -1,4 +1,5 @@
-//! `sinew/execute`: one tool call. Everything about the call itself is decided, and recorded, by the layer.
+//! `sinew/execute`: one tool call. This file only parses the request; the execution layer decides and records
+//! the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +17,11 @@ pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/execute", run };
 
 /// Parameters of the protocol that this version cannot honour.
 const NOT_YET: [&str; 1] = ["dry_run"];
-/// No tool name comes near it; a longer text is not worth a record.
+/// Longest tool name accepted. Real names are far shorter; a longer text is refused before it can reach the
+/// ledger.
 const LONGEST_NAME: usize = 256;
 const LONGEST_KEY: usize = 255;
-/// No call may take longer, so a longer patience means the same.
+/// Longest deadline. No call may run longer, so a larger value is reduced to it.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
@@ -29,12 +31,12 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     Ok(Answer::shared(async move { rpc::answer(&layer.execute(request).await) }))
 }
 
-/// The call that a message describes, and what else the message says.
+/// Parses the call that a message describes; returns it with the parameters that remain.
 pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params), RpcError> {
     let mut params = call.params;
     let request = Request {
         tool_name: tool_name(&mut params, "tool_name")?,
-        // Whatever they are: arguments of the wrong type get a recorded refusal that shows the right ones.
+        // Any type: arguments of the wrong type get a recorded refusal that shows the expected ones.
         arguments: params.take("arguments").ok_or_else(|| RpcError::missing("arguments", "an object"))?,
         caller: session.caller(Door::Socket),
         trace: trace(&mut params)?,
@@ -52,7 +54,7 @@ pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params)
     Ok((request, params))
 }
 
-/// How the caller goes about a human.
+/// Parses the approval mode: wait for a decision, or return at once with an approval id.
 pub(crate) fn asking(word: Option<&str>, field: &str) -> Result<Asking, RpcError> {
     match word {
         None | Some("wait") => Ok(Asking::Wait),
@@ -61,7 +63,7 @@ pub(crate) fn asking(word: Option<&str>, field: &str) -> Result<Asking, RpcError
     }
 }
 
-/// The name of a tool, which need not exist.
+/// Parses the name of a tool, which need not exist.
 pub(crate) fn tool_name(params: &mut Params, field: &'static str) -> Result<String, RpcError> {
     let name: String = params.need(field)?;
     if name.len() <= LONGEST_NAME {
@@ -71,19 +73,19 @@ pub(crate) fn tool_name(params: &mut Params, field: &'static str) -> Result<Stri
     Err(RpcError::invalid_params(field, &message))
 }
 
-/// What makes a repeat the same call. A longer text is no key.
+/// Parses the idempotency key. A key that is empty or too long is an error.
 pub(crate) fn idempotency_key(given: Option<Value>) -> Result<Option<String>, RpcError> {
     match given {
         None => Ok(None),
         Some(Value::String(key)) if (1..=LONGEST_KEY).contains(&key.len()) => Ok(Some(key)),
         Some(_) => {
-            let message = format!("`idempotency_key` must be a text of 1 to {LONGEST_KEY} bytes");
+            let message = format!("`idempotency_key` must be a string of 1 to {LONGEST_KEY} bytes");
             Err(RpcError::invalid_params("idempotency_key", &message))
         }
     }
 }
 
-/// How long the caller will wait.
+/// Parses the deadline of the call.
 pub(crate) fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
     match params.want("deadline_ms")? {
         Some(0) => Err(RpcError::invalid_params("deadline_ms", "`deadline_ms` must be at least 1")),
@@ -91,8 +93,8 @@ pub(crate) fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError
     }
 }
 
-/// A `traceparent` header, alone or in an object, or an object with `trace_id` and `span_id`; in an object also a
-/// `tracestate`. An id that is not one starts a new trace.
+/// Parses the trace context: a `traceparent` header, alone or in an object, or an object with `trace_id` and
+/// `span_id`. An object may also have a `tracestate`. Invalid ids start a new trace.
 fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
     match params.take("trace_ctx") {
         None => Ok(TraceContext::root()),
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_comes_in_three_shapes() {
+    fn trace_context_is_accepted_in_three_forms() {
         let (trace_id, span_id) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
         let read = |value: Value| trace(&mut params(json!({"trace_ctx": value})));
         let header = format!("00-{trace_id}-{span_id}-01");
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_not_a_novel() {
+    fn tool_name_over_256_bytes_is_refused() {
         let read =
             |length: usize| tool_name(&mut params(json!({"tool_name": "x".repeat(length)})), "tool_name");
         assert!(read(256).is_ok());

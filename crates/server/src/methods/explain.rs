@@ -1,5 +1,5 @@
-//! `sinew/explain`: what would become of a call, and by which rules. Nothing runs; what a call would tell of the files it
-//! would change is told, and on record.
+//! `sinew/explain`: explains how a call would be decided, and by which rules. Nothing runs. An explanation
+//! that reveals the content of files the call would change is recorded in the ledger.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     explained(&agent.layer, session, call, Hearer::Caller)
 }
 
-/// What the call that a message describes would come to, for whoever hears it.
+/// Explains the call that a message describes, with the detail that `audience` may see.
 pub(crate) fn explained(
     layer: &Arc<ToolExecutionLayer>,
     session: &Session,

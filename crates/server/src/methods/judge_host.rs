@@ -1,5 +1,5 @@
-//! `sinew/judge_host`: what a hook asks, before another program uses a tool of its own. Nothing runs here; a denial is
-//! on record.
+//! `sinew/judge_host`: verdict for a hook, before another host runs one of its own tools. Nothing runs here;
+//! a denial is recorded in the ledger.
 
 use std::sync::Arc;
 

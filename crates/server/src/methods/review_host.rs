@@ -1,4 +1,4 @@
-//! `sinew/review_host`: what a hook asks after another program has used a tool of its own. It advises, and blocks nothing.
+//! `sinew/review_host`: advice for a hook, after another host ran one of its own tools. It blocks nothing.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn run(agent: &Agent, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
     }))
 }
 
-/// An answer or an error, and not both.
+/// Parses the outcome: a response or an error, not both.
 fn review(params: &mut Params) -> Result<HostReview, RpcError> {
     let tool = tool_name(params, "tool_name")?;
     match (params.want("error")?, params.take("tool_response")) {

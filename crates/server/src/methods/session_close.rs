@@ -1,4 +1,5 @@
-//! `sinew/session.close`: a worker's session is over, with its socket and whatever of it still runs. For the orchestrator.
+//! `sinew/session.close`: closes a worker session, with its socket and its running calls. For the
+//! orchestrator.
 
 use serde_json::json;
 

@@ -1,9 +1,10 @@
-//! `sinew/session.open`: a session for a worker, and the socket that is its only door. For the orchestrator.
+//! `sinew/session.open`: opens a worker session and its socket, the only endpoint of that session. For the
+//! orchestrator.
 
 use execution::{SessionError, SessionTerms};
 use serde_json::{Map, Value, json};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, rate_limited};
 use crate::rpc::{self, Params, RpcError};
 use crate::service::{Answer, Call, Method};
 use crate::session::Session;
@@ -19,11 +20,11 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     params.finish()?;
     let workers = agent.workers()?;
     let name = terms.name.clone();
-    // One at a time, so that a name is given once.
+    // The lock is held until the session is inserted, so that a name is given once.
     let mut named = workers.named();
     if let Some(door) = name.as_ref().and_then(|name| named.get(name)) {
-        let error = RpcError::server("conflict", "a session of this name is open");
-        // Whose it is may go on with it; to others its id is as good as a hold on it.
+        let error = RpcError::server("conflict", "a session with this name is already open");
+        // The opener may continue with the session; other callers do not learn its id.
         return Err(if door.is_of(session) {
             error.with("session_id", &door.opened.session_id)
         } else {
@@ -44,7 +45,7 @@ fn terms(params: &mut Params) -> Result<SessionTerms, RpcError> {
     if name.as_ref().is_some_and(|name| {
         name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(|c| c.is_ascii_graphic())
     }) {
-        let message = format!("`name` must have 1 to {LONGEST_NAME} letters, digits or signs");
+        let message = format!("`name` must have 1 to {LONGEST_NAME} visible ASCII characters");
         return Err(RpcError::invalid_params("name", &message));
     }
     let mut terms = SessionTerms {
@@ -61,7 +62,7 @@ fn terms(params: &mut Params) -> Result<SessionTerms, RpcError> {
     Ok(terms)
 }
 
-/// The terms are part of the reply: what was asked for is not always what holds.
+/// Builds the reply. It contains the effective terms, which may differ from the requested ones.
 fn shown(door: &WorkerDoor) -> Value {
     let mut reply = door.opened.terms.clone();
     if let Some(fields) = reply.as_object_mut() {
@@ -78,18 +79,19 @@ fn told(refused: NoDoor) -> RpcError {
     }
 }
 
-/// Why a session is not as it was asked for.
+/// Converts a session error to a JSON-RPC error.
 pub(super) fn error(error: &SessionError) -> RpcError {
     let word = match error {
         SessionError::Terms(_) => return RpcError::invalid_params("session", &error.to_string()),
         SessionError::TooManyOfUser | SessionError::TooManyNamed => "busy",
         SessionError::NotFound => "not_found",
+        SessionError::RateLimited(throttled) => return rate_limited(error.to_string(), *throttled),
         SessionError::NotRecorded(_) => "ledger_unavailable",
     };
     RpcError::server(word, error.to_string())
 }
 
-/// The session that a message is about, if this connection may speak of it: any other is as good as none.
+/// Reads the session id of a message. A session that this connection may not access is reported as not found.
 pub(super) fn session_of(agent: &Agent, session: &Session, params: &mut Params) -> Result<String, RpcError> {
     let id: String = params.need("session_id")?;
     if agent.workers()?.knows(session, &id) { Ok(id) } else { Err(error(&SessionError::NotFound)) }

@@ -1,4 +1,4 @@
-//! `sinew/session.spend`: what the worker's turn has cost outside of Sinew, such as its model. For the orchestrator.
+//! `sinew/session.spend`: adds external cost of the worker's turn, such as model usage. For the orchestrator.
 
 use super::session_open::{error, session_of};
 use crate::agent::Agent;
@@ -8,7 +8,7 @@ use crate::session::Session;
 
 pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/session.spend", run };
 
-/// More than anybody pays at a time, and little enough that sums of it stay numbers.
+/// Largest cost per request: far above real costs, and small enough that sums stay finite.
 const MOST: f64 = 1e12;
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
@@ -18,7 +18,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     params.finish()?;
     if !(0.0..=MOST).contains(&cost) {
         let message =
-            format!("`cost` must be from 0 to {MOST}: what was spent stays spent, and can be added up");
+            format!("`cost` must be between 0 and {MOST}: costs can be added, but never taken back");
         return Err(RpcError::invalid_params("cost", &message));
     }
     let reply = agent.layer.spend_in_session(&id, cost).map_err(|refused| error(&refused))?;

@@ -1,4 +1,5 @@
-//! `sinew/session.turn`: the worker's next turn begins, with full budgets. For the orchestrator.
+//! `sinew/session.turn`: starts the next turn of a worker session and resets its budgets. For the
+//! orchestrator.
 
 use super::session_open::{error, session_of};
 use crate::agent::Agent;

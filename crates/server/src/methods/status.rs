@@ -1,4 +1,4 @@
-//! `sinew/status`: how the daemon is, and what one message may hold.
+//! `sinew/status`: status of the daemon, and the limits for clients.
 
 use execution::Status;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::settings::Limits;
 
 pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/status", run };
 
-/// The layer's state, and what this side of it adds.
+/// Status of the execution layer and the limits of this server.
 #[derive(Serialize)]
 pub(crate) struct StatusReply {
     #[serde(flatten)]
@@ -19,7 +19,7 @@ pub(crate) struct StatusReply {
     limits: LimitsReply,
 }
 
-/// What a client has to keep to.
+/// Limits for clients.
 #[derive(Serialize)]
 pub(crate) struct LimitsReply {
     max_line_bytes: usize,

@@ -1,4 +1,4 @@
-//! `sinew/tools`: the definitions, in the dialect the client speaks.
+//! `sinew/tools`: the tool definitions, in the format the client requests.
 
 use execution::ToolFilter;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use super::part::{Part, ReadPart};
 
 pub(super) const FIELDS: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
-/// What stands in a message, as far as it does.
+/// Fields of a message; a field that is absent is `None`.
 #[derive(Default)]
 pub(super) struct Envelope<'a> {
     pub(super) jsonrpc: Option<Part<'a>>,

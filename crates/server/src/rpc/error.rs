@@ -1,5 +1,5 @@
-//! JSON-RPC errors: a number for the protocol, a word in `data.code` for programs, a sentence for people. None
-//! shows a value the client sent, only names and types.
+//! JSON-RPC errors: a number for the protocol, a code in `data.code` for programs, a message for people. An
+//! error quotes names and types, never a value that the client sent.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,15 +13,15 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 const SERVER: i64 = -32000;
 const UNSUPPORTED_REVISION: i64 = -32022;
-/// More of a client's word than this is not shown.
+/// Maximum number of characters quoted of a name that the client sent.
 const LONGEST_SHOWN: usize = 64;
 
-/// Why a request has no result.
+/// Error object of a JSON-RPC reply.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RpcError {
     pub(crate) code: i64,
     pub(crate) message: String,
-    /// An object with at least `code`, the word.
+    /// Object with at least `code`, the error code for programs.
     pub(crate) data: Value,
 }
 
@@ -30,7 +30,7 @@ impl RpcError {
         RpcError { code, message: message.into(), data: json!({"code": word}) }
     }
 
-    /// The same error with one more fact.
+    /// Adds an entry to `data`.
     pub(crate) fn with(mut self, key: &str, fact: impl Serialize) -> Self {
         if let Some(data) = self.data.as_object_mut() {
             data.insert(key.to_owned(), json!(fact));
@@ -38,7 +38,7 @@ impl RpcError {
         self
     }
 
-    /// The word in `data.code`.
+    /// Returns `data.code`.
     #[cfg(test)]
     pub(crate) fn word(&self) -> Option<&str> {
         self.data["code"].as_str()
@@ -62,10 +62,10 @@ impl RpcError {
         Self::new(INVALID_REQUEST, "bad_request", message)
     }
 
-    /// A revision of MCP that is not spoken here.
+    /// Unsupported MCP revision.
     pub(crate) fn unsupported_revision(requested: &str, supported: &[&str]) -> Self {
         let message = format!(
-            "protocol version `{}` is not spoken here: use {}",
+            "protocol version `{}` is not supported: use {}",
             shorten(requested),
             supported.join(" or ")
         );
@@ -75,8 +75,7 @@ impl RpcError {
     }
 
     pub(crate) fn batch() -> Self {
-        let message =
-            "batches are not supported: send one message per line; requests run side by side anyway";
+        let message = "batches are not supported: send one message per line; requests run concurrently";
         Self::new(INVALID_REQUEST, "batch", message)
     }
 
@@ -134,7 +133,7 @@ impl RpcError {
         Self::invalid_params(&field, &format!("unknown parameter `{field}`{suggestion}"))
     }
 
-    /// The tool does not exist; the refusal, which is on record, says more.
+    /// Unknown tool, with the refusal that is recorded in the ledger as `data`.
     pub(crate) fn unknown_tool(message: &str, refusal: &impl Serialize) -> Self {
         RpcError { code: INVALID_PARAMS, message: message.to_owned(), data: json!(refusal) }
     }
@@ -143,7 +142,7 @@ impl RpcError {
         Self::new(
             INTERNAL,
             "internal",
-            "the request could not be handled: the fault is Sinew's, and is in its log",
+            "the request could not be handled because of an internal error: see Sinew's log",
         )
     }
 
@@ -153,8 +152,8 @@ impl RpcError {
 
     pub(crate) fn reply_too_large(bytes: usize, limit: usize) -> Self {
         let message = format!(
-            "the reply has {bytes} bytes and a line may have {limit}: the call is done and recorded; ask for less at \
-             a time, or raise limits.max_line_bytes"
+            "the reply has {bytes} bytes, but the limit is {limit}: the call has run and is recorded; \
+             request less at a time, or raise limits.max_line_bytes"
         );
         Self::server("reply_too_large", message).with("reply_bytes", bytes).with("limit_bytes", limit)
     }
@@ -164,7 +163,7 @@ fn suggest<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> String 
     nearest(field, known).map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// A client's word, fit for a message.
+/// Truncates and escapes a name from a client for use in a message.
 fn shorten(word: &str) -> String {
     word.chars().take(LONGEST_SHOWN).flat_map(char::escape_debug).collect()
 }

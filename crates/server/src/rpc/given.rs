@@ -8,7 +8,7 @@ use tool::strict_json::{self, Strict};
 
 /// Beyond this many they are hashed, so that a message of nothing but names costs no more than its length.
 const FEW: usize = 16;
-/// What most methods are given.
+/// Usual number of fields of a method's parameters.
 const USUAL: usize = 4;
 
 /// Fields in the order they came, none twice.

@@ -1,4 +1,4 @@
-//! A request's id: a string or an integer, and short. It belongs to its connection and means nothing beyond it.
+//! Request id: a short string or an integer. It is unique only among the open requests of its connection.
 
 use serde::Serialize;
 use serde_json::{Number, Value};
@@ -7,7 +7,7 @@ use super::RpcError;
 
 const LONGEST: usize = 256;
 
-/// What a reply carries back.
+/// Id that the reply repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Id {

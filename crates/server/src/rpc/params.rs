@@ -1,4 +1,4 @@
-//! The parameters of a method, read field by field, so that each mistake is named and no value is guessed.
+//! Parameters of a method, read field by field, so that an error names the field and no value is guessed.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use super::error::type_of;
 use super::given::Given;
 use super::part::Part;
 
-/// As many parameters as any method knows.
+/// Initial capacity for known names: the largest number of parameters of a method.
 const MOST_KNOWN: usize = 12;
 
-/// What a method was given. [`Params::finish`] refuses whatever no one asked for.
+/// Parameters of a request. [`Params::finish`] refuses those that the method did not read.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
     given: Given,
     known: Vec<&'static str>,
 }
 
-/// A value a parameter can have.
+/// Type of a parameter.
 pub(crate) trait Parameter: Sized {
-    /// What to write, for the error.
+    /// Description of valid values, for the error message.
     const EXPECTED: &'static str;
 
-    /// The value, if it is one of these.
+    /// Converts the value, if it has this type.
     fn read(value: Value) -> Option<Self>;
 }
 
@@ -37,7 +37,7 @@ impl Params {
         }))
     }
 
-    /// The same for what has just been read from a message.
+    /// Like `read`, for a value that has just been parsed from a message.
     pub(super) fn of(part: Option<Part<'_>>) -> Result<Self, RpcError> {
         match part {
             None => Ok(Params::default()),
@@ -47,26 +47,27 @@ impl Params {
         }
     }
 
-    /// A parameter that must be there.
+    /// Reads a required parameter.
     pub(crate) fn need<T: Parameter>(&mut self, field: &'static str) -> Result<T, RpcError> {
         self.want(field)?.ok_or_else(|| RpcError::missing(field, T::EXPECTED))
     }
 
-    /// A parameter that may be left out. Absent is absent; null is a value of the wrong type.
+    /// Reads an optional parameter. Null does not count as absent; it is a value of the wrong type.
     pub(crate) fn want<T: Parameter>(&mut self, field: &'static str) -> Result<Option<T>, RpcError> {
         let Some(value) = self.take(field) else { return Ok(None) };
-        // The type is read before the value is given away, and the value itself is never shown.
+        // The type is determined before the value is moved; the value itself never appears in an error.
         let got = type_of(&value);
         T::read(value).map(Some).ok_or_else(|| RpcError::not_of_type(field, T::EXPECTED, got))
     }
 
-    /// A parameter of any type.
+    /// Reads an optional parameter of any type.
     pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
         self.given.take(field)
     }
 
-    /// A parameter of the protocol that this version cannot honour. To ignore it would be to promise it.
+    /// Refuses a parameter of the protocol that this version does not support. Ignoring it would suggest
+    /// support.
     pub(crate) fn not_yet(&mut self, field: &'static str) -> Result<(), RpcError> {
         match self.given.take(field) {
             Some(_) => Err(RpcError::not_supported_yet(field)),
@@ -74,7 +75,7 @@ impl Params {
         }
     }
 
-    /// Refuses what is left over.
+    /// Refuses parameters that were not read.
     pub(crate) fn finish(self) -> Result<(), RpcError> {
         match self.given.left_over() {
             Some(unknown) => Err(RpcError::unknown_parameter(unknown, &self.known)),
@@ -100,7 +101,7 @@ impl Parameter for bool {
 }
 
 impl Parameter for u64 {
-    const EXPECTED: &'static str = "a whole number, not negative";
+    const EXPECTED: &'static str = "a non-negative integer";
 
     fn read(value: Value) -> Option<Self> {
         value.as_u64()
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_or_named() {
+    fn invalid_fields_are_named_in_the_error() {
         let good = read(json!({"name": "a", "count": 3, "mode": "ALERT"})).unwrap();
         assert_eq!(good, ("a".to_owned(), Some(3), Some(Mode::Alert)));
         assert_eq!(read(json!({"name": ""})).unwrap(), (String::new(), None, None));
@@ -201,7 +202,7 @@ mod tests {
         check(json!({"name": 5}), "name", "`name` must be a string; got a number");
         check(json!({"name": null}), "name", "got null");
         for count in [json!(-1), json!(1.0), json!("secret"), json!([]), json!(true), json!(null)] {
-            check(json!({"name": "a", "count": count}), "count", "`count` must be a whole number");
+            check(json!({"name": "a", "count": count}), "count", "`count` must be a non-negative integer");
         }
         check(json!({"name": "a", "mode": "secret"}), "mode", "`mode` must be NORMAL, ALERT");
         check(json!({"name": "a", "cuont": 1}), "cuont", "did you mean `count`?");

@@ -1,5 +1,5 @@
-//! What one field of a message holds, without what is soon thrown away again: a text is not copied, and the names in
-//! an object are not hashed.
+//! Value of one field of a message, read without avoidable work: a text is not copied, and the keys of an
+//! object are not hashed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use tool::strict_json::Strict;
 
 use super::given::Given;
 
-/// What one field holds.
+/// Value of one field.
 pub(super) enum Part<'a> {
     Text(Cow<'a, str>),
     Fields(Given),

@@ -1,16 +1,17 @@
-//! How many values a text holds, before it is read. A parsed value takes some seventy bytes however short it is
-//! written, so that a limit on bytes alone would let a line of `[0,0,0,…]` grow thirtyfold.
+//! Limit on the number of values in a JSON text, checked before parsing. A parsed value takes about seventy
+//! bytes however short its text is, so with a byte limit alone a line of `[0,0,0,…]` could grow thirtyfold in
+//! memory.
 
-/// The most values one message may hold. A tool call has a handful.
+/// Maximum number of values in one message. A typical tool call has fewer than ten.
 pub(crate) const MOST_VALUES: usize = 100_000;
 
-/// Whether a text holds at most [`MOST_VALUES`] values.
+/// Returns true if a text has at most `MAX_VALUES` values.
 pub(crate) fn is_light(text: &str) -> bool {
-    // Each value but the first follows a bracket or a comma, and takes a byte of its own.
+    // Each value takes at least one byte, so a text this short cannot exceed the limit.
     text.len() <= MOST_VALUES || values(text) <= MOST_VALUES
 }
 
-/// At least the number of values in a JSON text; for any other text some number.
+/// Returns an upper bound of the number of values in a JSON text; an arbitrary number for any other text.
 fn values(text: &str) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
     for byte in text.bytes() {
@@ -40,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_escapes_the_count() {
+    fn every_value_is_counted() {
         for text in [
             "1",
             "[]",
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_for_structure_not_for_length() {
+    fn value_limit_ignores_text_length() {
         assert!(is_light(&format!("[\"{}\"]", "x,".repeat(MOST_VALUES))));
         assert!(is_light(&format!("[0{}]", ",0".repeat(MOST_VALUES - 2))));
         assert!(!is_light(&format!("[0{}]", ",0".repeat(MOST_VALUES - 1))));

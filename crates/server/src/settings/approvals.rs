@@ -1,4 +1,4 @@
-//! The settings of approvals: who is told that a human is asked.
+//! Settings of approvals: notification of the operator.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use schemars::JsonSchema;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Questions to a human.
+/// Approval requests to the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalSettings {
-    /// Who is told of a new one: `desktop`, `off`, or a program with its arguments, which gets two more: a title, and the
-    /// call in one line.
+    /// Notification of a new request: `desktop`, `off`, or a program with its arguments. The program gets two
+    /// more arguments: a title, and the call in one line.
     pub notify: NotifyBy,
 }
 
-/// How a person is told that something waits.
+/// Notification of the operator about a new approval request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(untagged)]
 pub enum NotifyBy {
-    /// By the desktop, where there is one.
+    /// Desktop notification, where there is a desktop.
     #[default]
     #[schemars(with = "String")]
     Desktop,
-    /// Not at all.
+    /// No notification.
     #[schemars(with = "String")]
     Off,
-    /// By this program.
+    /// Program to run, with its arguments.
     Program(Vec<String>),
 }
 
-// By hand: an untagged derive would answer every mistake with "did not match any variant".
+// Written by hand, because an untagged derive reports every error as "did not match any variant".
 impl<'de> Deserialize<'de> for NotifyBy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NotifyVisitor)
@@ -54,7 +54,7 @@ impl<'de> Visitor<'de> for NotifyVisitor {
         }
     }
 
-    // YAML takes a bare `off` for a boolean.
+    // YAML reads a bare `off` as a boolean.
     fn visit_bool<E: Error>(self, on: bool) -> Result<NotifyBy, E> {
         Ok(if on { NotifyBy::Desktop } else { NotifyBy::Off })
     }
@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for NotifyVisitor {
             words.push(word);
         }
         match words.is_empty() {
-            true => Err(A::Error::custom("an empty list names no program: write off")),
+            true => Err(A::Error::custom("the list is empty: name a program, or write off")),
             false => Ok(NotifyBy::Program(words)),
         }
     }

@@ -1,47 +1,48 @@
-//! The keys of servers on the network, by the names that manifests give them: where each is kept, and whose it is. The key
-//! itself stands in no setting.
+//! API keys of network servers, by the names that manifests use: where each key is stored and which host gets
+//! it. The settings never contain a key itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use document::{Document, DocumentError, Located};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use strict_yaml::{Document, DocumentError, Located};
 use url::Host;
 
 use super::web::whole_path;
 
-/// A key: whose it is and where it is kept.
+/// API key: its host and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySetting {
-    /// The one host that gets it, as addresses name it.
+    /// Only host that gets the key, in the form used in URLs.
     pub host: String,
-    /// The file with it.
+    /// File that contains the key.
     pub key_file: Option<PathBuf>,
-    /// The variable with it.
+    /// Environment variable that contains the key.
     pub key_variable: Option<String>,
 }
 
-/// A key: whose it is and where it is kept.
+/// API key: its host and its location.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyFile {
-    /// The one host that gets it. A manifest that names the key for another one gets nothing.
+    /// Only host that gets the key. A manifest that uses the key for another host does not get it.
     pub(crate) host: String,
-    /// A file with it that nobody else can read (mode 0600).
+    /// File that contains the key and that other users cannot read (mode 0600).
     #[serde(default)]
     pub(crate) key_file: Option<String>,
-    /// The variable with it.
+    /// Environment variable that contains the key.
     #[serde(default)]
     pub(crate) key_variable: Option<String>,
 }
 
-/// Other parts of the file that lines with a key in them may be written into.
+/// Other sections in which a user may have written a key.
 const OTHERS: [&str; 2] = ["web", "otlp"];
-/// What may be repeated of a line below `keys`.
+/// Words that an error about the `keys` section may quote.
 const WORDS: [&str; 7] = ["keys", "host", "key", "key_file", "key_variable", "name", "url"];
 
-/// The same error without what stands at its place, where that may be a key. By the text: what cannot be read has no tree.
+/// Removes the quoted source from an error if it may contain a key. Works on the text, because a file with a
+/// syntax error has no parsed tree.
 pub(super) fn without_keys(document: &Document, error: DocumentError) -> DocumentError {
     let lines = usize::try_from(error.line).unwrap_or(usize::MAX);
     let is_key = |line: &&str| !line.starts_with([' ', '\t', '#', '-', '}', ']']) && !line.trim().is_empty();
@@ -49,7 +50,7 @@ pub(super) fn without_keys(document: &Document, error: DocumentError) -> Documen
     let section = section.trim_start_matches(['"', '\'']);
     let begins =
         |name: &str| section.strip_prefix(name).is_some_and(|rest| rest.starts_with(['"', '\'', ':', ' ']));
-    // One mapping in braces has everything on its lines.
+    // In a flow mapping, every line may belong to `keys`.
     if begins("keys") || section.starts_with('{') {
         return error.without_source(&WORDS);
     }
@@ -69,10 +70,10 @@ pub(super) fn check(
             document.error_at(entry.line, entry.column, &format!("a key below `keys`: {reason}"))
         };
         let host = Host::parse(&entry.host).map_err(|_| {
-            refuse("its host is none").suggest("the name of a host alone, such as mcp.example.com")
+            refuse("its host is not a host name").suggest("a host name alone, such as mcp.example.com")
         })?;
         let key_file = entry.key_file.as_deref().map(|path| {
-            // Not repeated: it may be the key itself.
+            // The path is not quoted, because it may be the key itself.
             whole_path(path, user_home).map_err(|reason| refuse(&format!("its key file {reason}")))
         });
         let (key_file, key_variable) = (key_file.transpose()?, entry.key_variable.clone());

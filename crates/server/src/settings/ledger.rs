@@ -1,24 +1,28 @@
-//! The ledger's settings: how long records are kept, and what holds while none can be written.
+//! Settings of the ledger: retention, and the policy while it cannot be written.
 
 use std::time::Duration;
 
-use document::{Document, DocumentError, Located};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use strict_yaml::{Document, DocumentError, Located};
 
 use super::bounded;
 
 const MIB: u64 = 1024 * 1024;
 const DAY: u64 = 24 * 60 * 60;
 
-/// How long records are kept, and what holds while none can be written.
+/// Retention of records, and the policy while the ledger cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// The oldest records go when all together are larger than this.
+    /// Total size above which the oldest records are deleted, if they are older than `keep_at_least`.
     pub keep_bytes: u64,
-    /// Records go when they are older than this.
+    /// Minimum age of records that are removed below `max_bytes`.
+    pub keep_at_least: Duration,
+    /// Hard limit of all records together.
+    pub max_bytes: u64,
+    /// Age after which records are deleted.
     pub keep_for: Option<Duration>,
-    /// What becomes of calls that only look while no record can be taken.
+    /// Policy for read-only calls while the ledger cannot be written.
     pub when_unavailable: WhenUnavailable,
 }
 
@@ -26,43 +30,63 @@ impl Default for LedgerSettings {
     fn default() -> Self {
         LedgerSettings {
             keep_bytes: 1024 * MIB,
+            keep_at_least: Duration::from_secs(30 * DAY),
+            max_bytes: 8 * 1024 * MIB,
             keep_for: None,
             when_unavailable: WhenUnavailable::default(),
         }
     }
 }
 
-/// What becomes of calls that only look while no record can be taken.
+/// Policy for read-only calls while the ledger cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnavailable {
-    /// They are refused, like every other call.
+    /// Read-only calls are refused, like every other call.
     #[default]
     Refuse,
-    /// Those that are not of high risk run; their result says `recorded: false`, and their records are kept in memory and
-    /// written when the ledger is back. A crash before that takes them.
+    /// Read-only calls that are not high-risk run. Their result has `recorded: false`, and their records are
+    /// held in memory and written when the ledger is available again. A crash before that loses them.
     AllowReads,
 }
 
-/// The record of what was decided and done.
+/// Ledger: the record of decisions and outcomes.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LedgerFile {
-    /// The oldest records go when all together are larger than this. Default 1073741824 (1 GiB).
+    /// Total size above which the oldest records are deleted, if they are older than `keep_at_least_days`. Default
+    /// 1073741824 (1 GiB).
     pub(crate) keep_bytes: Option<Located<u64>>,
-    /// Records go when they are older than this many days, or an eighth more. Default: size alone decides.
+    /// Age in days after which records are deleted, with a delay of up to an eighth of it. Default: no age
+    /// limit.
     pub(crate) keep_days: Option<Located<u64>>,
-    /// What becomes of calls that only look while no record can be taken; all others are refused.
+    /// Records younger than this many days stay, unless `max_bytes` is exceeded. 0 sets no minimum age. Default 30, or
+    /// `keep_days` where that is less.
+    pub(crate) keep_at_least_days: Option<Located<u64>>,
+    /// Hard limit of all records together. Removing records younger than `keep_at_least_days` because of it raises an
+    /// alarm. From three quarters of it on, calls that only read are refused, so that they cannot displace records of
+    /// changes. Default 8589934592 (8 GiB), or `keep_bytes` where that is more.
+    pub(crate) max_bytes: Option<Located<u64>>,
+    /// Policy for read-only calls while the ledger cannot be written. All other calls are refused.
     pub(crate) when_unavailable: WhenUnavailable,
 }
 
 pub(super) fn check(document: &Document, file: &LedgerFile) -> Result<LedgerSettings, DocumentError> {
     let usual = LedgerSettings::default();
     let keep_bytes = bounded(document, "keep_bytes", &file.keep_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
+    let keep_bytes = keep_bytes.unwrap_or(usual.keep_bytes);
     let keep_days = bounded(document, "keep_days", &file.keep_days, 1, 36_500)?;
+    let keep_for = keep_days.map(|days| Duration::from_secs(days * DAY));
+    let longest = keep_days.unwrap_or(36_500);
+    let at_least = bounded(document, "keep_at_least_days", &file.keep_at_least_days, 0, longest)?;
+    let at_least = at_least.map(|days| Duration::from_secs(days * DAY));
+    let max_bytes = bounded(document, "max_bytes", &file.max_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
     Ok(LedgerSettings {
-        keep_bytes: keep_bytes.unwrap_or(usual.keep_bytes),
-        keep_for: keep_days.map(|days| Duration::from_secs(days * DAY)),
+        keep_bytes,
+        keep_for,
+        keep_at_least: at_least
+            .unwrap_or(keep_for.map_or(usual.keep_at_least, |keep| keep.min(usual.keep_at_least))),
+        max_bytes: max_bytes.unwrap_or(usual.max_bytes.max(keep_bytes)),
         when_unavailable: file.when_unavailable,
     })
 }

@@ -1,21 +1,22 @@
-//! The settings of undo: how much is kept of what calls changed, and for how long.
+//! Settings of undo: retention of earlier file states.
 
 use std::time::Duration;
 
-use document::{Document, DocumentError, Located};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use strict_yaml::{Document, DocumentError, Located};
 
 use super::bounded;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// How much is kept of what calls changed, and for how long.
+/// Retention of the file states before changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UndoSettings {
-    /// The oldest states go when all together are larger; what alone is larger is not changed. 0 keeps nothing.
+    /// Total size above which the oldest states are deleted. A file larger than this is not changed at all. 0
+    /// stores nothing.
     pub keep_bytes: u64,
-    /// States go when they are older.
+    /// Age after which states are deleted.
     pub keep_for: Duration,
 }
 
@@ -25,14 +26,14 @@ impl Default for UndoSettings {
     }
 }
 
-/// What is kept so that changes to files can be undone.
+/// Retention of earlier file states, so that changes can be undone.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UndoFile {
-    /// The oldest states go when all together are larger than this; a file that alone is larger is not changed. 0 keeps
-    /// nothing, and nothing can be undone. Default 1073741824 (1 GiB).
+    /// Total size above which the oldest states are deleted. A file larger than this is not changed at all. 0
+    /// stores nothing, and nothing can be undone. Default 1073741824 (1 GiB).
     pub(crate) keep_bytes: Option<Located<u64>>,
-    /// States go when they are older than this many days. Default 30.
+    /// Age in days after which states are deleted. Default 30.
     pub(crate) keep_days: Option<Located<u64>>,
 }
 

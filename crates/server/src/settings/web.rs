@@ -1,31 +1,31 @@
-//! How the web tools go out: whose certificates are trusted, who is asked when something is searched. Where they may go
-//! at all is not here but in the policy.
+//! Settings of the web tools: trusted certificates, robots.txt and search providers. The hosts they may reach
+//! are part of the policy, not of these settings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use document::{Document, DocumentError, Located};
 use schemars::JsonSchema;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use strict_yaml::{Document, DocumentError, Located};
 use url::{Host, Url};
 
 use super::bounded;
 
-/// How the web tools go out.
+/// Settings of the web tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSettings {
-    /// What they say they are; absent means what Sinew says.
+    /// `User-Agent` header; absent means Sinew's default.
     pub user_agent: Option<String>,
-    /// What is made of `robots.txt`.
+    /// Handling of `robots.txt`.
     pub robots: RobotsSetting,
-    /// Certificates that are trusted besides those of the web.
+    /// PEM file of certificates trusted in addition to the public ones.
     pub ca_file: Option<PathBuf>,
-    /// Who is asked when something is searched, in this order.
+    /// Search providers, in the order they are tried.
     pub providers: Vec<ProviderSetting>,
-    /// How long the answer to the same search is given again.
+    /// Time for which the result of a search is cached.
     pub cache_for: Duration,
 }
 
@@ -44,48 +44,48 @@ impl Default for WebSettings {
     }
 }
 
-/// One who is asked when something is searched.
+/// Search provider with its address and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderSetting {
-    /// Who.
+    /// Name of the provider.
     pub name: SearchProvider,
-    /// Where, if not where it usually is.
+    /// URL, if it differs from the provider's standard URL.
     pub url: Option<String>,
-    /// The file with its key.
+    /// File that contains its key.
     pub key_file: Option<PathBuf>,
-    /// The variable with its key.
+    /// Environment variable that contains its key.
     pub key_variable: Option<String>,
 }
 
-/// What is made of `robots.txt`.
+/// Handling of `robots.txt`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RobotsSetting {
-    /// Nothing: a page is fetched because somebody asked for it.
+    /// Ignored: a page is fetched because a user requested it, not by a crawler.
     #[default]
     Ignore,
-    /// What it asks of robots is done.
+    /// Pages that `robots.txt` excludes are not fetched.
     Respect,
 }
 
-/// Who can be asked when something is searched.
+/// Supported search provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchProvider {
-    /// DuckDuckGo, without a key; a best effort.
+    /// HTML page of DuckDuckGo. Needs no key; best effort.
     DuckduckgoHtml,
-    /// The same, from its lighter page.
+    /// Lite page of DuckDuckGo. Needs no key; best effort.
     DuckduckgoLite,
-    /// A SearXNG of one's own, whose `search.formats` lists json. Needs a `url`.
+    /// SearXNG instance whose `search.formats` lists json. Needs a `url`.
     Searxng,
-    /// The Brave search service. Needs a key.
+    /// Brave search service. Needs a key.
     Brave,
-    /// The Tavily search service. Needs a key.
+    /// Tavily search service. Needs a key.
     Tavily,
 }
 
 impl SearchProvider {
-    /// As the settings name it.
+    /// Returns the name used in the settings.
     pub fn as_str(self) -> &'static str {
         match self {
             SearchProvider::DuckduckgoHtml => "duckduckgo_html",
@@ -96,64 +96,64 @@ impl SearchProvider {
         }
     }
 
-    /// Whether it answers only those who have a key.
+    /// Returns true if the provider needs a key.
     pub fn wants_key(self) -> bool {
         matches!(self, SearchProvider::Brave | SearchProvider::Tavily)
     }
 }
 
-/// How the web tools go out.
+/// Settings of the web tools.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WebFile {
-    /// What the tools say they are to servers.
+    /// `User-Agent` header of the web tools.
     pub(crate) user_agent: Option<Located<String>>,
-    /// What is made of `robots.txt`.
+    /// Handling of `robots.txt`.
     pub(crate) robots: RobotsSetting,
-    /// A PEM file of certificates that are trusted besides those of the web, such as a company's own.
+    /// PEM file of certificates trusted in addition to the public ones, such as those of a company.
     pub(crate) ca_file: Option<Located<String>>,
-    /// Who is asked when something is searched.
+    /// Search settings.
     pub(crate) search: SearchFile,
 }
 
-/// Who is asked when something is searched.
+/// Search providers and cache.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SearchFile {
-    /// In this order, until one answers. Default: duckduckgo_html, then duckduckgo_lite.
+    /// Providers, tried in this order until one responds. Default: duckduckgo_html, then duckduckgo_lite.
     pub(crate) providers: Option<Vec<Located<ProviderEntry>>>,
-    /// How long the answer to the same search is given again. Default 300; 0 means never.
+    /// Time in seconds for which the result of a search is cached. Default 300; 0 disables the cache.
     pub(crate) cache_seconds: Option<Located<u64>>,
 }
 
-/// A provider by its name, or with where it is and where its key is.
+/// Provider as a name, or as a mapping with its URL and key.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum ProviderEntry {
-    /// Where it usually is.
+    /// Provider at its standard URL.
     Name(SearchProvider),
-    /// With where it is and where its key is.
+    /// Provider with its URL and key.
     Full(ProviderFile),
 }
 
-/// A provider with where it is and where its key is.
+/// Provider with its URL and key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderFile {
-    /// Who.
+    /// Name of the provider.
     pub(crate) name: SearchProvider,
-    /// Where, if not where it usually is. An address of this machine may stand here.
+    /// URL, if it differs from the provider's standard URL. It may be an address of this machine.
     #[serde(default)]
     pub(crate) url: Option<String>,
-    /// A file with its key that nobody else can read (mode 0600).
+    /// File that contains its key and that other users cannot read (mode 0600).
     #[serde(default)]
     pub(crate) key_file: Option<String>,
-    /// The variable with its key. Default BRAVE_API_KEY or TAVILY_API_KEY.
+    /// Environment variable that contains its key. Default BRAVE_API_KEY or TAVILY_API_KEY.
     #[serde(default)]
     pub(crate) key_variable: Option<String>,
 }
 
-// By hand: an untagged derive would answer every mistake with "did not match any variant".
+// Written by hand, because an untagged derive reports every error as "did not match any variant".
 impl<'de> Deserialize<'de> for ProviderEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(EntryVisitor)
@@ -211,7 +211,7 @@ fn check_agent(document: &Document, text: &Located<String>) -> Result<String, Do
     let is_header = !text.value.is_empty() && text.value.chars().all(|c| c.is_ascii_graphic() || c == ' ');
     match is_header {
         true => Ok(text.value.clone()),
-        false => Err(document.error_at(text.line, text.column, "user_agent is a line of plain ASCII")),
+        false => Err(document.error_at(text.line, text.column, "user_agent must be printable ASCII")),
     }
 }
 
@@ -231,7 +231,7 @@ fn check_provider(
         Some(url) => check_url(url, file.name)
             .map_err(|reason| refuse(&format!("the url `{}` {reason}", quoted(url))))?,
         None if file.name == SearchProvider::Searxng => {
-            let problem = refuse("searxng needs a `url`: it is wherever you run it");
+            let problem = refuse("searxng needs a `url`: the address of your instance");
             return Err(problem.suggest("{name: searxng, url: \"http://localhost:8888\"}"));
         }
         None => {}
@@ -247,7 +247,7 @@ fn check_provider(
     })
 }
 
-/// An address without what may be a credential.
+/// Strips the parts of a URL that may contain a credential.
 fn quoted(url: &str) -> &str {
     let end = url.split(['?', '#']).next().unwrap_or_default();
     end.rsplit_once('@').map_or(end, |(_, rest)| rest)
@@ -262,11 +262,11 @@ fn check_url(text: &str, name: SearchProvider) -> Result<(), &'static str> {
         return Err("has a user and password, which belong in a key file");
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("must have no query: it is made for each search");
+        return Err("must have no query: Sinew adds one for each search");
     }
     let has_key = matches!(name, SearchProvider::Brave | SearchProvider::Tavily);
     match has_key && url.scheme() == "http" && !is_this_machine(&url) {
-        true => Err("is not https, and the key would travel in the open"),
+        true => Err("is not https, and the key would be sent unencrypted"),
         false => Ok(()),
     }
 }

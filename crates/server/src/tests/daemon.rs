@@ -1,4 +1,4 @@
-//! A listening socket with a service of a few methods behind it, and a client that can misbehave.
+//! Test daemon: a listening socket with a service of a few methods, and a client that can send invalid input.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,22 +16,22 @@ use crate::service::{Answer, Call, Method, Service};
 use crate::session::Session;
 use crate::settings::Limits;
 
-/// What the test methods work on.
+/// Shared context of the test methods.
 #[derive(Clone, Default)]
 pub(crate) struct Desk {
-    /// How many `wait` calls have begun.
+    /// Number of `wait` and `mark` calls that have started.
     begun: Arc<AtomicUsize>,
-    /// `wait` calls go on when there is a permit.
+    /// Permits for `wait` calls to complete.
     gate: Arc<Gate>,
-    /// How many `meet` calls have begun, for each to see.
+    /// Number of `meet` calls that have started, with a condition variable for changes.
     meeting: Arc<(Mutex<usize>, Condvar)>,
-    /// How many `mark` calls there were.
+    /// Number of `mark` calls received.
     pub(crate) asked: Arc<AtomicUsize>,
-    /// What happened to `in_turn` calls, in order.
+    /// Events of `in_turn` calls, in order.
     pub(crate) notes: Arc<Mutex<Vec<&'static str>>>,
 }
 
-/// How long a call waits for another: less than a client waits for both.
+/// Time a `meet` call waits for another: less than the read timeout of a client.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 struct Gate(Semaphore);
@@ -77,7 +77,8 @@ fn wait(desk: &Desk, session: &mut Session, _: Call) -> Answered {
     }))
 }
 
-/// Keeps its worker until another call has come on another, and says whether one has.
+/// Blocks its worker thread until another `meet` call has started on another thread, and returns true if one
+/// has.
 fn meet(desk: &Desk, _: &mut Session, _: Call) -> Answered {
     let meeting = Arc::clone(&desk.meeting);
     Ok(Answer::shared(async move {
@@ -90,7 +91,7 @@ fn meet(desk: &Desk, _: &mut Session, _: Call) -> Answered {
     }))
 }
 
-/// Notes that it was asked, and again that it was begun.
+/// Records its arrival and its start.
 fn in_turn(desk: &Desk, _: &mut Session, _: Call) -> Answered {
     let notes = Arc::clone(&desk.notes);
     notes.lock().unwrap().push("asked");
@@ -100,7 +101,7 @@ fn in_turn(desk: &Desk, _: &mut Session, _: Call) -> Answered {
     }))
 }
 
-/// Counts what was asked, and what of it was begun.
+/// Counts its arrival and its start.
 fn mark(desk: &Desk, _: &mut Session, _: Call) -> Answered {
     let desk = desk.clone();
     desk.asked.fetch_add(1, Ordering::SeqCst);
@@ -115,7 +116,7 @@ fn large(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
     Ok(Answer::later(async move { rpc::answer(&"x".repeat(usize::try_from(bytes).unwrap())) }))
 }
 
-/// A listening socket with the test service behind it.
+/// Listening socket with the test service.
 pub(crate) struct Daemon {
     pub(crate) desk: Desk,
     pub(crate) hall: Hall,
@@ -138,13 +139,13 @@ pub(crate) fn daemon_in(hall: Hall) -> Daemon {
     Daemon { _folder: Some(folder), ..daemon_at(hall, path) }
 }
 
-/// A daemon on a socket of someone else's choice.
+/// Starts a daemon on the given socket path.
 pub(crate) fn daemon_at(hall: Hall, path: PathBuf) -> Daemon {
     let max_connections = hall.limits.max_connections;
     daemon_behind(Door { max_connections, max_followers: max_connections, idle: None }, hall, path)
 }
 
-/// A daemon that lets in whom the door lets in.
+/// Starts a daemon with the given listener limits.
 pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let desk = Desk::default();
@@ -154,7 +155,7 @@ pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
     Daemon { desk, hall, path, _folder: None, _runtime: runtime }
 }
 
-/// Who lets callers in to the desk.
+/// Creates a listener for the test service.
 pub(crate) fn listener(door: Door, hall: Hall, desk: Desk) -> Listener<Desk> {
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
     let notices = crate::mcp::NOTICES;
@@ -165,6 +166,7 @@ pub(crate) fn listener(door: Door, hall: Hall, desk: Desk) -> Listener<Desk> {
         elsewhere,
         worker: None,
         malformed: |_, _, error| error,
+        admit: |_, _, _| Ok(()),
         context: desk,
     };
     Listener::new(service, hall, door)
@@ -177,7 +179,7 @@ impl Daemon {
         Peer { lines: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 
-    /// A client that follows something, and was told so.
+    /// Returns a client with an acknowledged subscription.
     pub(crate) fn following(&self) -> Peer {
         let mut client = self.client();
         client.ask(1, "follow", &json!({}));
@@ -185,11 +187,11 @@ impl Daemon {
         client
     }
 
-    /// Waits until it is so; the test's own time limit is the only one.
+    /// Polls until the condition holds; fails after ten seconds.
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
         let started = Instant::now();
         while !so(self) {
-            assert!(started.elapsed() < Duration::from_secs(10), "it never came to be: {what}");
+            assert!(started.elapsed() < Duration::from_secs(10), "timed out waiting until {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -203,7 +205,7 @@ impl Daemon {
     }
 }
 
-/// A client that can misbehave.
+/// Client that can send arbitrary bytes.
 pub(crate) struct Peer {
     pub(crate) stream: UnixStream,
     lines: BufReader<UnixStream>,
@@ -225,12 +227,12 @@ impl Peer {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The word in the error that comes next.
+    /// Receives an error and returns its `data.code`.
     pub(crate) fn hear_error(&mut self) -> String {
         self.hear()["error"]["data"]["code"].as_str().unwrap().to_owned()
     }
 
-    /// Nothing more comes, and the daemon has closed its side.
+    /// Asserts that nothing more arrives and that the daemon has closed the connection.
     pub(crate) fn expect_end(&mut self) {
         let mut rest = Vec::new();
         match self.lines.read_to_end(&mut rest) {

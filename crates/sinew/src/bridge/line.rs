@@ -1,4 +1,5 @@
-//! As much of a JSON-RPC line as the bridge must know. What cannot be read is for the daemon to complain about.
+//! Fields of a JSON-RPC line that the bridge needs. An invalid line is forwarded; the daemon reports the
+//! error.
 
 use std::borrow::Cow;
 
@@ -6,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tool::strict_json;
 
-/// The beginning of a message.
+/// Id, method and error of a message.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
-    /// As it is written.
+    /// Raw JSON text.
     #[serde(borrow, default)]
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -20,24 +21,25 @@ pub(super) struct Head<'a> {
 
 impl<'a> Head<'a> {
     pub(super) fn of(line: &'a [u8]) -> Self {
-        // A list would be read as the fields in their order.
+        // Serde would read a JSON array as the fields in order.
         let is_object = line.trim_ascii_start().starts_with(b"{");
         is_object.then(|| serde_json::from_slice(line).ok()).flatten().unwrap_or_default()
     }
 
-    /// The same of what a client says, as strictly as the daemon reads it: what it refuses as a whole, a key that stands
-    /// twice for one, it answers without an id, and no other answer comes.
+    /// Parses a line from the client as strictly as the daemon does. The daemon answers a line that it
+    /// rejects as a whole (for example for a duplicate key) without an id, so no response to that id must be
+    /// expected.
     pub(super) fn of_client(line: &'a [u8]) -> Self {
         let is_strict = std::str::from_utf8(line).is_ok_and(|text| strict_json::parse(text).is_ok());
         if is_strict { Head::of(line) } else { Head::default() }
     }
 
-    /// The id of a request that waits for an answer.
+    /// Returns the id if this is a request.
     pub(super) fn asks(&self) -> Option<&'a str> {
         self.method.as_ref().and(self.id).map(RawValue::get)
     }
 
-    /// The id of a request that this answers.
+    /// Returns the id of the request if this is a response.
     pub(super) fn answers(&self) -> Option<&'a str> {
         self.id.filter(|_| self.method.is_none()).map(RawValue::get)
     }
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_asks_answers_or_neither() {
+    fn requests_and_responses_are_recognised_by_id_and_method() {
         let check = |line: &str, asks: Option<&str>, answers: Option<&str>| {
             let head = Head::of(line.as_bytes());
             assert_eq!((head.asks(), head.answers()), (asks, answers), "{line}");
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_the_daemon_refuses_as_a_whole_asks_nothing() {
+    fn a_line_the_daemon_rejects_is_not_a_request() {
         let asks = |line: &str| Head::of_client(line.as_bytes()).asks().map(str::to_owned);
         assert_eq!(asks(r#"{"id":1,"method":"tools/call","params":{"a":1}}"#).as_deref(), Some("1"));
         for refused in [

@@ -1,4 +1,4 @@
-//! The way to the daemon: one connection at a time, made again when it breaks.
+//! Connection to the daemon: one at a time, reconnected when it breaks.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::start;
 
-/// How long a daemon that was there may be away. A service manager that restarts it takes a fraction of that.
+/// Timeout for a restarting daemon. A restart by a service manager takes a fraction of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
@@ -25,9 +25,9 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct State {
-    /// Where the client's lines go, while there is a way.
+    /// Stream for the client's lines, while connected.
     way: Option<Arc<UnixStream>>,
-    /// The client has said all it will.
+    /// True once the client has closed its side.
     finished: bool,
 }
 
@@ -36,7 +36,7 @@ impl Link {
         Link { setting, daemons, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// A connection to a daemon, which is started or waited for where none answers.
+    /// Connects to a daemon. Starts one or waits for one if none answers.
     pub(super) fn connect(&self, patience: Duration) -> Result<UnixStream, Problem> {
         let deadline = Instant::now() + patience;
         loop {
@@ -62,7 +62,7 @@ impl Link {
         blocking.map_err(|error| Problem::new(Exit::Unreachable, error.to_string()))
     }
 
-    /// From now on lines can be sent over this connection.
+    /// Makes this connection available to `stream`.
     pub(super) fn is_up(&self, connection: &UnixStream) {
         let mut state = self.lock();
         state.way = connection.try_clone().ok().map(Arc::new);
@@ -76,7 +76,7 @@ impl Link {
         self.lock().way = None;
     }
 
-    /// The way to the daemon, as soon as there is one.
+    /// Waits for a connection and returns its stream.
     pub(super) fn way(&self) -> Arc<UnixStream> {
         let mut state = self.lock();
         loop {
@@ -87,7 +87,7 @@ impl Link {
         }
     }
 
-    /// Nothing more will be sent; what was asked is still answered.
+    /// Closes the sending side; responses to requests already sent still arrive.
     pub(super) fn finish(&self) {
         let mut state = self.lock();
         state.finished = true;
@@ -99,7 +99,7 @@ impl Link {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Whole after every statement, so a panic elsewhere cannot have broken it.
+        // The state is consistent after every statement, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! What the client waits for, and how it began: enough to tell it the truth when a daemon goes away.
+//! Open requests and handshake of the client, so that the bridge can report a lost daemon and repeat the
+//! handshake.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::line::Head;
 
-/// What a client says after its handshake.
+/// Notification that a client sends after its handshake.
 pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
-/// The id of a handshake that is said again. The client is not asked for one of its own: it may be in use.
+/// Id of the repeated handshake. One of the client's own ids could be in use.
 const AGAIN: &str = "sinew-bridge";
 
 /// The open requests of one client.
@@ -19,12 +20,12 @@ pub(super) struct OpenCalls(Mutex<State>);
 #[derive(Default)]
 struct State {
     open: HashSet<Value>,
-    /// The handshake and its id, once it was answered or while it may still be.
+    /// Handshake with its id, from the request until an error response.
     greeting: Option<(Value, Vec<u8>)>,
 }
 
 impl OpenCalls {
-    /// Takes note of what the client says.
+    /// Notes a line from the client.
     pub(super) fn note(&self, head: &Head<'_>, line: &[u8]) {
         let Some(id) = head.asks().map(read) else { return };
         let mut state = self.lock();
@@ -34,7 +35,7 @@ impl OpenCalls {
         }
     }
 
-    /// Takes note of what the client is told.
+    /// Notes a response to the client.
     pub(super) fn answered(&self, head: &Head<'_>) {
         let Some(id) = head.answers().map(read) else { return };
         let mut state = self.lock();
@@ -44,7 +45,8 @@ impl OpenCalls {
         }
     }
 
-    /// The answers of a daemon that has gone: how a call ended that it had begun, only its record says.
+    /// Removes all open requests and returns an error response for each. Only the ledger shows whether a call
+    /// that had started has completed.
     pub(super) fn give_up(&self) -> Vec<Vec<u8>> {
         let mut state = self.lock();
         let open = std::mem::take(&mut state.open);
@@ -54,7 +56,7 @@ impl OpenCalls {
         open.iter().map(gone).collect()
     }
 
-    /// The same for one request, unless it was told already.
+    /// Removes one open request and returns its error response, unless it was already removed.
     pub(super) fn give_up_one(&self, id: &str) -> Option<Vec<u8>> {
         let id = read(id);
         let mut state = self.lock();
@@ -64,7 +66,7 @@ impl OpenCalls {
         state.open.remove(&id).then(|| gone(&id))
     }
 
-    /// The client's handshake, to be said once more, if it has had one.
+    /// Returns the client's handshake with a new id, if it has had one.
     pub(super) fn handshake(&self) -> Option<Vec<u8>> {
         let state = self.lock();
         let (_, line) = state.greeting.as_ref()?;
@@ -74,19 +76,18 @@ impl OpenCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Whole after every statement, so a panic elsewhere cannot have broken it.
+        // The state is consistent after every statement, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An id as what it means: the daemon answers `"\u0041"` as `"A"`.
+/// Parses an id for comparison by value: the daemon answers `"\u0041"` as `"A"`.
 fn read(id: &str) -> Value {
     serde_json::from_str(id).unwrap_or_default()
 }
 
 fn gone(id: &Value) -> Vec<u8> {
-    let message =
-        "the daemon stopped before it had answered: whether and how the call ended is in the ledger";
+    let message = "the daemon stopped before it answered; the ledger shows whether and how the call ended";
     let error = json!({"code": -32000, "message": message, "data": {"code": "daemon_gone"}});
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
 }
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_once() {
+    fn each_open_request_gets_one_error() {
         let calls = OpenCalls::default();
         note(&calls, r#"{"id":1,"method":"tools/call"}"#);
         note(&calls, r#"{"id":"b","method":"tools/call"}"#);
@@ -120,7 +121,7 @@ mod tests {
             "{told_first:?}"
         );
         assert!(told(&calls).is_empty());
-        // However an id is written, it is the same one.
+        // Different spellings of an id are equal.
         note(&calls, r#"{"id":"\u0041","method":"tools/call"}"#);
         calls.answered(&Head::of(br#"{"id":"A","result":{}}"#));
         assert!(told(&calls).is_empty());
@@ -129,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_said_again_only_if_the_client_has_had_it() {
+    fn only_a_completed_handshake_is_repeated() {
         let calls = OpenCalls::default();
         assert!(calls.handshake().is_none());
         let hello = r#"{"id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
         note(&calls, hello);
         told(&calls);
-        assert!(calls.handshake().is_none(), "it was told that there will be no answer");
+        assert!(calls.handshake().is_none(), "it was answered with an error");
         note(&calls, hello);
         calls.answered(&Head::of(br#"{"id":0,"error":{"code":1,"message":"no"}}"#));
         assert!(calls.handshake().is_none(), "it was refused");

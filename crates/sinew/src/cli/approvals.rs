@@ -1,4 +1,4 @@
-//! The words by which a human sees and answers questions, and sees and ends what workers were given.
+//! Command-line grammar of approvals, the operator PIN and worker sessions.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use super::JsonArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// One line a question.
+    /// List pending approvals, one per line.
     List(JsonArgs),
-    /// All of one question: what the call would do, the change of each file, who asks, and which rule.
+    /// Show an approval request: effects of the call, file changes, caller and rule.
     Show {
-        /// Which; its first characters are enough.
+        /// Approval id; a unique prefix is enough.
         id: String,
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Look at questions as they come, and answer each with one key.
+    /// Watch for approval requests and decide each with one key.
     Watch,
-    /// Give a waiting call other arguments. The changed call is judged and asked about anew.
+    /// Replace the arguments of a pending call. The changed call is judged again and needs a new approval.
     Edit {
-        /// Which.
+        /// Approval id.
         id: String,
-        /// All its arguments, as a JSON object; `-` reads them from standard input.
+        /// All arguments as a JSON object; `-` reads them from standard input.
         #[arg(value_name = "JSON")]
         arguments: String,
         #[command(flatten)]
@@ -31,11 +31,11 @@ pub(crate) enum ApprovalsCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// The rules by which nobody is asked for a while.
+    /// List the grants: temporary rules that permit calls without asking.
     Grants(JsonArgs),
-    /// Take such a rule back.
+    /// Revoke grants.
     Revoke {
-        /// Which.
+        /// Grant ids.
         #[arg(required = true)]
         ids: Vec<String>,
         #[command(flatten)]
@@ -45,16 +45,17 @@ pub(crate) enum ApprovalsCommand {
 
 #[derive(Args)]
 pub(crate) struct ApproveArgs {
-    /// Which questions, each by its whole id: what begins alike may be another one.
+    /// Approval ids in full: a prefix could match another request.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// Do not ask again about calls like it: for `session` (the connection it came on), or for a time such as `10m`.
+    /// Also permit similar calls without asking, for `session` (this connection) or a time such as `10m`.
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub(crate) span: Option<Span>,
-    /// Not only for this path or command: `path=/home/me/project/**`, or, for a program that only looks, `command=ls`.
+    /// Widen the grant beyond this path or command: `path=/home/me/project/**`, or `command=ls` for a
+    /// read-only program.
     #[arg(long, value_name = "ARGUMENT=PATTERN", requires = "span")]
     pub(crate) pattern: Vec<String>,
-    /// Take the rule without asking once more.
+    /// Accept the grant without a confirmation prompt.
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -65,10 +66,10 @@ pub(crate) struct ApproveArgs {
 
 #[derive(Args)]
 pub(crate) struct DenyArgs {
-    /// Which questions; the first characters of each are enough.
+    /// Approval ids; a unique prefix of each is enough.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// What the model is told.
+    /// Reason given to the model.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
@@ -84,19 +85,19 @@ pub(crate) struct PinArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum PinCommand {
-    /// Set the PIN without which nothing is approved.
+    /// Set the PIN that is required to approve calls.
     Set(PinArgs),
-    /// Take the PIN away. Then any process of yours can approve.
+    /// Remove the PIN. Any process of your user can then approve calls.
     Clear(PinArgs),
 }
 
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// One line a session: who opened it, what it may call, what is left of it.
+    /// List open sessions with creator, permitted tools and remaining budget.
     List(JsonArgs),
-    /// End sessions, with their sockets and whatever of them still runs.
+    /// Close sessions with their sockets and running calls.
     Close {
-        /// Which, by id or name.
+        /// Session ids or names.
         #[arg(required = true)]
         ids: Vec<String>,
         #[command(flatten)]
@@ -104,12 +105,12 @@ pub(crate) enum SessionsCommand {
     },
 }
 
-/// For how long nobody is asked again.
+/// Duration of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
-    /// As long as the connection.
+    /// Until the connection closes.
     Session,
-    /// So long.
+    /// Fixed time.
     Lasting(Duration),
 }
 
@@ -127,7 +128,7 @@ fn span(text: &str) -> Result<Span, String> {
     let number: u64 = text.get(..text.len() - 1).and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
     match number.checked_mul(unit) {
         Some(seconds @ 1..=86_400) => Ok(Span::Lasting(Duration::from_secs(seconds))),
-        _ => Err("a rule stands for at least a second and at most 24h".to_owned()),
+        _ => Err("a grant lasts at least one second and at most 24h".to_owned()),
     }
 }
 

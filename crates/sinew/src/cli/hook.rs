@@ -1,4 +1,4 @@
-//! The words of `sinew hook`.
+//! Command-line grammar of `sinew hook`.
 
 use std::path::PathBuf;
 
@@ -6,76 +6,77 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Subcommand)]
 pub(crate) enum HookCommand {
-    /// Judge a tool call of the host: its JSON on standard input, one JSON object on standard output.
+    /// Judge a tool call of the host: read its JSON from standard input, write one JSON object to standard
+    /// output.
     PreToolUse {
-        /// What becomes of a call that cannot be judged.
+        /// Behaviour if the call cannot be judged.
         #[arg(long, value_enum, default_value_t = Fail::Closed, value_name = "HOW")]
         fail: Fail,
         #[command(flatten)]
         args: HookArgs,
     },
-    /// Look at what a tool call of the host came to: the same way in and out. Never blocks.
+    /// Review the result of a tool call of the host, with the same input and output. Never blocks.
     PostToolUse(HookArgs),
-    /// Write the hook into the settings of a host. What else is in them stays as it is.
+    /// Add the hook to the settings of a host. Other settings are unchanged.
     Install(InstallArgs),
-    /// Take the hook out of the settings of a host. What else is in them stays as it is.
+    /// Remove the hook from the settings of a host. Other settings are unchanged.
     Uninstall(UninstallArgs),
 }
 
 #[derive(Args, Clone)]
 pub(crate) struct HookArgs {
-    /// Give up sooner than after 8 seconds.
+    /// Give up after this many milliseconds, at most 8 seconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
-    /// Use this home, whatever the environment says.
+    /// Use this home instead of the one from the environment.
     #[arg(long, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
 }
 
-/// What becomes of a call that cannot be judged.
+/// Behaviour if a call cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fail {
-    /// It is blocked.
+    /// Block the call.
     Closed,
-    /// The host's own rules decide, and its user is told.
+    /// Leave the decision to the host's own rules and warn its user.
     Open,
 }
 
 #[derive(Args)]
 pub(crate) struct InstallArgs {
-    /// Which host.
+    /// Host program.
     pub(crate) host: HostName,
-    /// Whose settings.
+    /// Settings file to change.
     #[arg(long, value_enum, default_value_t = Scope::User)]
     pub(crate) scope: Scope,
-    /// Print what would be written, and write nothing.
+    /// Print the new settings without writing them.
     #[arg(long)]
     pub(crate) print: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct UninstallArgs {
-    /// Which host.
+    /// Host program.
     pub(crate) host: HostName,
-    /// Whose settings.
+    /// Settings file to change.
     #[arg(long, value_enum, default_value_t = Scope::User)]
     pub(crate) scope: Scope,
 }
 
-/// The hosts there are.
+/// Supported host programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HostName {
     /// Claude Code.
     ClaudeCode,
 }
 
-/// Which of a host's settings files.
+/// Settings file of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scope {
-    /// The person's own, for all projects.
+    /// The user's settings, for all projects.
     User,
-    /// This project's, shared with others who work on it.
+    /// The project's settings, shared with its other users.
     Project,
-    /// This project's, on this machine alone.
+    /// The project's settings on this machine only.
     Local,
 }

@@ -1,4 +1,4 @@
-//! The words for manifests.
+//! Command-line grammar of `sinew manifest`.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,18 @@ use super::JsonArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum ManifestCommand {
-    /// Say everything that is wrong with manifests. Warnings alone end with 0, an error with 7.
+    /// Check manifests and report all problems. Exits with 7 on errors, with 0 if there are only warnings.
     Check {
-        /// Files, or folders of them.
+        /// Files, or folders of manifests.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Hold the examples of manifests against their schemas and validators, and against the tools themselves where they only
-    /// look, name no path, and policy lets them without asking. Ends with 1 if one is broken.
+    /// Test the examples of manifests against their schemas and validators. Read-only tools that name no path
+    /// and need no approval are also run. Exits with 1 if an example fails.
     Test {
-        /// Files, or folders of them.
+        /// Files, or folders of manifests.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The words for trying a policy out.
+//! Command-line grammar of `sinew policy` and `sinew allow`.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::moment;
 
 #[derive(Args)]
 pub(crate) struct AllowArgs {
-    /// The call, by the id its refusal has in the reply and in the ledger.
+    /// Id of the refused call, from the reply or the ledger.
     pub(crate) call_id: String,
-    /// Write the change without asking.
+    /// Write the change without a confirmation prompt.
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -22,14 +22,14 @@ pub(crate) struct AllowArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Run a file of calls and what must become of each. Ends with 1 if one comes out otherwise.
+    /// Run a file of test cases against the policy. Exits with 1 if a case fails.
     Test {
-        /// The file: `cases`, each with tool, arguments, mode and expect (allow, ask or deny).
+        /// Test file: `cases`, each with tool, arguments, mode and expect (allow, ask or deny).
         file: PathBuf,
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Everything that can run without a human being asked.
+    /// List everything that can run without approval.
     Reach {
         /// Only in this mode.
         #[arg(long, value_parser = mode())]
@@ -37,12 +37,12 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Which recorded calls another policy would have decided otherwise, and how it differs from the one in force.
+    /// Compare another policy with the current one and list the recorded calls it would decide differently.
     Replay {
-        /// The folder of the other policy's files.
+        /// Folder with the files of the other policy.
         #[arg(long, value_name = "DIR")]
         against: PathBuf,
-        /// Only calls since then: `7d`, `12h`, or a time.
+        /// Only calls since: `7d`, `12h`, or a time.
         #[arg(long, value_name = "WHEN", value_parser = moment::parse, default_value = "7d")]
         since: Timestamp,
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The words for looking back: the ledger, traces and the daemon's log.
+//! Command-line grammar of the ledger, traces and the daemon's log.
 
 use std::path::PathBuf;
 
@@ -12,44 +12,44 @@ use crate::moment;
 
 #[derive(Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// The newest records.
+    /// Show the newest records.
     Tail {
-        /// How many.
+        /// Number of records.
         #[arg(short = 'n', long, default_value_t = 20)]
         count: usize,
-        /// Go on with what comes.
+        /// Keep printing new records.
         #[arg(short, long)]
         follow: bool,
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Records that match, newest last.
+    /// Show matching records, newest last.
     Query {
         #[command(flatten)]
         filter: FilterArgs,
-        /// At most this many, the newest.
+        /// Show at most this many records, the newest.
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Everything about one call, or one record by its number.
+    /// Show all records of a call, or one record by sequence number.
     Show {
-        /// A call id or a number.
+        /// Call id or sequence number.
         id: String,
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Check every byte against the chain and its anchors.
+    /// Verify every byte against the hash chain and its anchors.
     Verify(JsonArgs),
-    /// Write matching records out, oldest first.
+    /// Export matching records, oldest first.
     Export {
         #[command(flatten)]
         filter: FilterArgs,
-        /// In which form.
+        /// Output format.
         #[arg(long, value_enum, default_value = "ndjson")]
         format: ExportForm,
-        /// To this file instead of standard output; it must not exist.
+        /// Write to this file instead of standard output; it must not exist.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -61,34 +61,34 @@ pub(crate) enum ExportForm {
     Csv,
 }
 
-/// What records must be like; what is not said matches all.
+/// Record filter. A field that is absent matches every record.
 #[derive(Args)]
 pub(crate) struct FilterArgs {
-    /// The kind of record: decision, outcome, refusal, mode, start, stop, …
+    /// Kind of record: decision, outcome, refusal, mode, start, stop, …
     #[arg(long)]
     kind: Option<String>,
-    /// The tool.
+    /// Tool name.
     #[arg(long)]
     tool: Option<String>,
-    /// done, failed, unknown or refused.
+    /// Outcome: done, failed, unknown or refused.
     #[arg(long)]
     outcome: Option<String>,
-    /// The mode it was judged in.
+    /// Mode in which the call was judged.
     #[arg(long, value_parser = super::mode())]
     mode: Option<Mode>,
-    /// What the client calls itself, or `uid N`.
+    /// Client name, or `uid N`.
     #[arg(long)]
     caller: Option<String>,
-    /// The worker session.
+    /// Worker session.
     #[arg(long)]
     session: Option<String>,
-    /// The trace, in 32 hexadecimal digits.
+    /// Trace id, 32 hexadecimal digits.
     #[arg(long)]
     trace: Option<String>,
-    /// Not before: 30s, 10m, 2h, 7d, or a time such as 2026-01-31T12:00:00Z.
+    /// Earliest time: 30s, 10m, 2h or 7d ago, or a time such as 2026-01-31T12:00:00Z.
     #[arg(long, value_parser = moment::parse)]
     since: Option<Timestamp>,
-    /// Before.
+    /// Latest time (exclusive), in the same form.
     #[arg(long, value_parser = moment::parse)]
     until: Option<Timestamp>,
 }
@@ -102,7 +102,7 @@ impl From<FilterArgs> for Filter {
 
 #[derive(Args)]
 pub(crate) struct TraceArgs {
-    /// A trace id, or the id of one of its calls.
+    /// Trace id, or id of one of its calls.
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
@@ -110,16 +110,16 @@ pub(crate) struct TraceArgs {
 
 #[derive(Args)]
 pub(crate) struct LogsArgs {
-    /// Go on with what comes.
+    /// Keep printing new lines.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Not before: 30s, 10m, 2h, 7d, or a time such as 2026-01-31T12:00:00Z.
+    /// Earliest time: 30s, 10m, 2h or 7d ago, or a time such as 2026-01-31T12:00:00Z.
     #[arg(long, value_parser = moment::parse)]
     pub(crate) since: Option<Timestamp>,
-    /// Not less severe than this: error, warn, info, debug or trace.
+    /// Lowest severity: error, warn, info, debug or trace.
     #[arg(long, default_value = "trace")]
     pub(crate) level: tracing::Level,
-    /// The lines as they are in the file: one JSON object each.
+    /// Print the lines as in the log file: one JSON object each.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! The words of `sinew service`.
+//! Command-line grammar of `sinew service`.
 
 use clap::{Args, Subcommand};
 
@@ -7,26 +7,26 @@ use crate::service::Manager;
 
 #[derive(Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// Write the service's files and start it. Doing it again brings them up to date.
+    /// Write the service files and start the service. Run it again to update the files.
     Install(ServiceInstallArgs),
-    /// Stop the service and remove its files. Configuration, state and ledger stay.
+    /// Stop the service and remove its files. Configuration, state and ledger are not removed.
     Uninstall,
-    /// Start it.
+    /// Start the service.
     Start,
-    /// Stop it, until it is started again.
+    /// Stop the service until it is started again.
     Stop,
-    /// Stop it and start it.
+    /// Restart the service.
     Restart,
-    /// Show whether it is installed, and what its manager says of it. Never starts it.
+    /// Show whether the service is installed and its manager's status report (does not start it).
     Status(JsonArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct ServiceInstallArgs {
-    /// Whose files; this system's if not said.
+    /// Service manager; default is the one of this system.
     #[arg(long, value_enum)]
     pub(crate) platform: Option<Manager>,
-    /// Show the files and write nothing, on any system.
+    /// Print the files without writing them, on any system.
     #[arg(long)]
     pub(crate) print: bool,
 }

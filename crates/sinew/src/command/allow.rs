@@ -1,7 +1,8 @@
-//! `sinew allow`: from a refusal on record to the smallest change of the policy that would permit it.
+//! `sinew allow`: proposes the smallest policy change that permits a refused call.
 //!
-//! The changed policy is made in memory, checked like any other, and held against what the judge saw of the call. Only a
-//! change that is proven so is shown, and only one that a person confirms is written.
+//! The command edits the policy in memory, checks that the result loads, and replays the recorded facts of
+//! the call against it. It shows a change only after the replay succeeds, and writes it only after the
+//! operator confirms it.
 
 mod diff;
 
@@ -23,10 +24,10 @@ use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, QUIET, agrees, is_attended, paint, say, tell, visible, visible_line};
 
-/// A call seldom meets more rules than this, one behind the other.
+/// Upper bound on the rules lifted for one call. More than a few in a row are rare.
 const MOST_CHANGES: usize = 8;
 
-/// A refused call, as its record tells it.
+/// Refused call, read from its ledger record.
 struct Refused {
     id: CallId,
     tool: String,
@@ -35,7 +36,7 @@ struct Refused {
     facts: Value,
 }
 
-/// What would permit it, proven.
+/// Policy change for which a replay of the call has succeeded.
 struct Proposal {
     policy: Policy,
     rules: Vec<RuleRef>,
@@ -45,26 +46,26 @@ struct Proposal {
 pub(crate) fn run(args: &AllowArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let refused = Refused::find(&setting, &args.call_id)?;
-    let world = compose::world(&setting, &setting.settings()?, Folders::Configured)?;
+    let snapshot = compose::world(&setting, &setting.settings()?, Folders::Configured)?;
     let around = compose::surroundings(&setting);
-    let found = refused.judge(&world, &world.policy)?;
+    let found = refused.judge(&snapshot, &snapshot.policy)?;
     if found.verdict == Expectation::Allow {
         say(if args.output.json {
             json!({"schema_version": 1, "call_id": refused.id, "becomes": "allow", "written": false, "diff": ""})
                 .to_string()
         } else {
-            paint(GOOD, "the policy permits this call already")
+            paint(GOOD, "the policy already permits this call")
         })?;
         return Ok(Exit::Done);
     }
-    let proposal = refused.propose(&world, &around, found)?;
-    let diff = proposal.diff(&setting, &world.policy)?;
+    let proposal = refused.propose(&snapshot, &around, found)?;
+    let diff = proposal.diff(&setting, &snapshot.policy)?;
     if !args.output.json {
         show(&refused, &proposal, &diff)?;
     }
     let written = confirmed(args);
     if written {
-        proposal.write(&setting, &world.policy)?;
+        proposal.write(&setting, &snapshot.policy)?;
     }
     if args.output.json {
         say(json!({"schema_version": 1, "call_id": refused.id, "becomes": proposal.becomes.verdict,
@@ -82,7 +83,7 @@ fn remind(setting: &Setting) {
     if setting.daemon_answers() {
         tell(paint(
             NOTE,
-            "it loosens something, so the running daemon waits: `sinew reload --accept` takes it",
+            "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
         ));
     }
 }
@@ -97,33 +98,36 @@ fn show(refused: &Refused, proposal: &Proposal, diff: &str) -> Result<(), Proble
     if names_alone {
         say(paint(
             NOTE,
-            "nothing was opened when it was refused: where its paths lead is judged when it is made again",
+            "the call was refused before its paths were opened: they are resolved and judged when it is repeated",
         ))?;
     }
     say(match asked.first() {
-        None => "with this the call runs".to_owned(),
-        Some(rule) => format!("with this a human is asked, by {}", visible_line(&render::rule(rule))),
+        None => "with this change the call runs".to_owned(),
+        Some(rule) => {
+            format!("with this change the call needs approval, by {}", visible_line(&render::rule(rule)))
+        }
     })
 }
 
-/// Whether a person says yes. Without one nothing is written.
+/// Returns true if the operator confirms the change, by `--yes` or on the terminal. Without either, nothing
+/// is written.
 fn confirmed(args: &AllowArgs) -> bool {
     if args.yes {
         return true;
     }
     if args.output.json || !is_attended() {
-        tell("`--yes` writes it");
+        tell("run the command again with `--yes` to write the change");
         return false;
     }
-    agrees("write this?")
+    agrees("write this change?")
 }
 
 impl Refused {
     fn find(setting: &Setting, id: &str) -> Result<Refused, Problem> {
         let id: CallId = id.parse().map_err(|_| {
-            let problem = Problem::usage(format!("`{}` is no call id", visible_line(id)));
+            let problem = Problem::usage(format!("`{}` is not a call id", visible_line(id)));
             problem.hint(
-                "`metadata.call_id` of every result is one; `sinew ledger query --kind refusal` lists them",
+                "take `metadata.call_id` of the result, or list refused calls: `sinew ledger query --kind refusal`",
             )
         })?;
         let folder = compose::ledger_folder(setting);
@@ -131,9 +135,9 @@ impl Refused {
         match records.iter().find_map(|record| Self::read(id, record)) {
             Some(refused) => Ok(refused),
             None if records.is_empty() => Err(Problem::usage(format!("no record of call `{id}`"))
-                .hint("`sinew ledger query --kind refusal` lists the refused calls")),
+                .hint("list the refused calls with `sinew ledger query --kind refusal`")),
             None => Err(Problem::usage(format!("call `{id}` was not refused"))
-                .hint(format!("`sinew ledger show {id}` says what became of it"))),
+                .hint(format!("see its outcome with `sinew ledger show {id}`"))),
         }
     }
 
@@ -144,52 +148,58 @@ impl Refused {
         Some(Refused { id, tool: refusal.call.tool.clone(), host, reason: refusal.reason.clone(), facts })
     }
 
-    /// Whether nothing had been opened when it was refused.
+    /// Returns true if the call was refused before its paths were opened.
     fn by_names_alone(&self) -> bool {
         let paths = self.facts.get("paths").and_then(Value::as_array);
         paths.into_iter().flatten().any(|path| path.get("kind") == Some(&json!("unopened")))
     }
 
-    fn definition<'w>(&self, world: &'w World, policy: &Policy) -> Result<&'w ToolDefinition, Problem> {
-        world.judged_as(&self.tool, self.host.as_deref(), policy).ok_or_else(|| {
-            self.hopeless("no such tool is there", "a policy cannot make one; `sinew tools list` shows them")
-        })
+    fn definition<'w>(&self, snapshot: &'w World, policy: &Policy) -> Result<&'w ToolDefinition, Problem> {
+        snapshot
+            .judged_as(&self.tool, self.host.as_deref(), policy)
+            .ok_or_else(|| self.hopeless("the tool does not exist", "list the tools with `sinew tools list`"))
     }
 
-    fn judge(&self, world: &World, policy: &Policy) -> Result<Rehearsal, Problem> {
-        let definition = self.definition(world, policy)?;
-        let found = policy.replay(definition, &self.facts, &world.workspaces);
+    fn judge(&self, snapshot: &World, policy: &Policy) -> Result<Rehearsal, Problem> {
+        let definition = self.definition(snapshot, policy)?;
+        let found = policy.replay(definition, &self.facts, &snapshot.workspaces);
         found.ok_or_else(|| {
             let hint =
-                "it was refused before any rule was asked, or its record keeps too little: see its reason";
-            self.hopeless("the record does not say what the rules saw", hint)
+                "it was refused before any rule was evaluated, or its record is incomplete: see the reason";
+            self.hopeless("the ledger record lacks the facts that the rules need", hint)
         })
     }
 
     fn hopeless(&self, why: &str, instead: &str) -> Problem {
         let reason = visible_line(&self.reason);
-        Problem::new(Exit::Refused, format!("no line of the policy permits this call: {why} ({reason})"))
+        Problem::new(Exit::Refused, format!("no policy change can be proposed: {why} ({reason})"))
             .hint(instead)
     }
 
-    /// Lifts one rule after the other, until the call runs or a human is asked.
-    fn propose(&self, world: &World, around: &Surroundings, found: Rehearsal) -> Result<Proposal, Problem> {
+    /// Lifts one rule after another until the call is permitted or needs approval. A call that needed
+    /// approval before any edit must end up permitted.
+    fn propose(
+        &self,
+        snapshot: &World,
+        around: &Surroundings,
+        found: Rehearsal,
+    ) -> Result<Proposal, Problem> {
         let asked_before = found.verdict == Expectation::Ask;
         let (mut found, mut rules) = (found, Vec::new());
         let mut changed: Option<Policy> = None;
         for _ in 0..MOST_CHANGES {
-            let policy = changed.as_ref().unwrap_or(&world.policy);
-            let (edits, blamed) = self.edits(world, policy, &found)?;
+            let policy = changed.as_ref().unwrap_or(&snapshot.policy);
+            let (edits, blamed) = self.edits(snapshot, policy, &found)?;
             rules.extend(blamed);
             for edit in &edits {
-                changed = Some(self.amended(changed.as_ref().unwrap_or(&world.policy), edit, around)?);
+                changed = Some(self.amended(changed.as_ref().unwrap_or(&snapshot.policy), edit, around)?);
             }
             let Some(policy) = &changed else { break };
-            let again = self.judge(world, policy)?;
+            let again = self.judge(snapshot, policy)?;
             let same = again.refusal == found.refusal && again.asked_by == found.asked_by;
             found = again;
             if found.verdict == Expectation::Allow || (found.verdict == Expectation::Ask && !asked_before) {
-                self.check(world, policy)?;
+                self.check(snapshot, policy)?;
                 return changed.map_or_else(
                     || Err(self.unproven()),
                     |policy| Ok(Proposal { policy, rules, becomes: found }),
@@ -202,15 +212,15 @@ impl Refused {
         Err(self.still_asked(&found).unwrap_or_else(|| self.unproven()))
     }
 
-    /// What to change next, and the rules that are in the way.
+    /// Returns the next edits and the rules that they lift.
     fn edits(
         &self,
-        world: &World,
+        snapshot: &World,
         policy: &Policy,
         found: &Rehearsal,
     ) -> Result<(Vec<Edit>, Vec<RuleRef>), Problem> {
         if found.verdict == Expectation::Ask {
-            let edits = policy.unattended(self.definition(world, policy)?, &self.facts);
+            let edits = policy.unattended(self.definition(snapshot, policy)?, &self.facts);
             return match edits.is_empty() {
                 true => Err(self.still_asked(found).unwrap_or_else(|| self.unproven())),
                 false => Ok((edits, found.asked_by.clone())),
@@ -224,13 +234,16 @@ impl Refused {
     fn floor(&self, found: &Rehearsal) -> Problem {
         let refusal = found.refusal.as_deref();
         let hint = refusal.and_then(|refusal| refusal.hint.clone());
-        self.hopeless("the built-in floor refuses it, and no file can change that", &hint.unwrap_or_default())
+        self.hopeless("a built-in denial refuses it, and no file can change that", &hint.unwrap_or_default())
     }
 
     fn by_hand(&self, change: &Change) -> Problem {
         let write = change.write.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
         let place = visible_line(&render::rule(&change.rule));
-        self.hopeless(&format!("{place} is in the way"), &format!("{}{}", change.how, visible_line(&write)))
+        self.hopeless(
+            &format!("{place} has to be changed by hand"),
+            &format!("{}{}", change.how, visible_line(&write)),
+        )
     }
 
     fn still_asked(&self, found: &Rehearsal) -> Option<Problem> {
@@ -238,12 +251,12 @@ impl Refused {
         if rules.is_empty() {
             return None;
         }
-        let hint = "answer when it is asked; only a person should take such a rule out, by hand";
-        Some(self.hopeless(&format!("a human is asked by {}", visible_line(&rules.join(", "))), hint))
+        let hint = "approve the call when it is pending; such a rule can only be removed by hand";
+        Some(self.hopeless(&format!("approval is required by {}", visible_line(&rules.join(", "))), hint))
     }
 
     fn unproven(&self) -> Problem {
-        self.hopeless("no small change was found that does", "`sinew explain` shows every rule it meets")
+        self.hopeless("no small change permits the call", "see every rule that applies with `sinew explain`")
     }
 
     fn amended(&self, policy: &Policy, edit: &Edit, around: &Surroundings) -> Result<Policy, Problem> {
@@ -251,22 +264,22 @@ impl Refused {
         changed.ok_or_else(|| {
             let (file, keys) = (edit.file.name(), edit.keys.join("."));
             let problem =
-                Problem::configuration(format!("{file} is written in a way this command cannot change"));
-            problem.hint(format!("change `{keys}` in it by hand"))
+                Problem::configuration(format!("this command cannot edit {file} in its current form"));
+            problem.hint(format!("change `{keys}` in that file by hand"))
         })
     }
 
-    /// A policy that would not load is no answer: its own examples may say that this call must be refused.
-    fn check(&self, world: &World, policy: &Policy) -> Result<(), Problem> {
-        let judged = world.hosts.iter().flat_map(execution::Host::definitions);
-        let definitions = world.registry.definitions().chain(judged).map(AsRef::as_ref);
+    /// Checks that the changed policy would load: its own examples may require that this call is refused.
+    fn check(&self, snapshot: &World, policy: &Policy) -> Result<(), Problem> {
+        let judged = snapshot.hosts.iter().flat_map(execution::Host::definitions);
+        let definitions = snapshot.registry.definitions().chain(judged).map(AsRef::as_ref);
         policy.check_tools(definitions).map(drop).map_err(|error| self.broken(&error.to_string()))
     }
 
     fn broken(&self, error: &str) -> Problem {
         let problem =
             Problem::new(Exit::Refused, format!("the changed policy would not load:\n{}", visible(error)));
-        problem.hint("what it breaks was written on purpose; change both by hand, or neither")
+        problem.hint("the change contradicts another part of the policy; change both by hand, or neither")
     }
 }
 
@@ -286,7 +299,8 @@ impl Proposal {
         Ok(text)
     }
 
-    /// Each file whole or not at all. What somebody changed meanwhile is not overwritten.
+    /// Replaces each changed file atomically. A file that was edited since the policy was loaded is not
+    /// overwritten.
     fn write(&self, setting: &Setting, old: &Policy) -> Result<(), Problem> {
         if init::missing(setting) {
             init::write(setting, init::Existing::Keep)?;
@@ -298,7 +312,8 @@ impl Proposal {
                 Problem::configuration(format!("{} cannot be read: {error}", path.display()))
             })?;
             if current != old.text(file) {
-                let problem = Problem::configuration(format!("{} has changed meanwhile", path.display()));
+                let problem =
+                    Problem::configuration(format!("{} was changed while this command ran", path.display()));
                 return Err(problem.hint("run the command again"));
             }
             init::replace(&path, self.policy.text(file))?;

@@ -1,5 +1,5 @@
-//! `sinew approvals`, `sinew approve` and `sinew deny`: a human sees what a call would do, and decides. The daemon holds
-//! the questions; this shows and asks.
+//! `sinew approvals`, `sinew approve` and `sinew deny`: show pending approval requests and send the
+//! operator's decisions. The daemon holds the approval queue.
 
 mod answer;
 mod watch;
@@ -43,7 +43,7 @@ fn list(output: JsonArgs) -> Result<Exit, Problem> {
     }
     let approvals = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
     if approvals.is_empty() {
-        tell("nothing waits for you");
+        tell("no approvals are pending");
         return Ok(Exit::Done);
     }
     let mut table = render::plain_table();
@@ -62,7 +62,7 @@ fn list(output: JsonArgs) -> Result<Exit, Problem> {
     say(table)?;
     tell(paint(
         QUIET,
-        "`sinew approvals show ID` shows all of one; `sinew approvals watch` answers with one key",
+        "`sinew approvals show ID` shows the whole request; `sinew approvals watch` decides with one key",
     ));
     Ok(Exit::Done)
 }
@@ -90,7 +90,7 @@ fn grants(output: JsonArgs) -> Result<Exit, Problem> {
     }
     let grants = reply.get("grants").and_then(Value::as_array).cloned().unwrap_or_default();
     if grants.is_empty() {
-        tell("no rule stands: you are asked about everything that policy asks about");
+        tell("no standing rules: every call that needs approval asks you");
     }
     for grant in &grants {
         let left = grant.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
@@ -102,9 +102,9 @@ fn grants(output: JsonArgs) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// What stands above a card.
+/// Returns the lines printed above an approval request.
 fn heading(listed: &Listed) -> Vec<CardLine> {
-    let waits = if listed.waiting { "its caller waits" } else { "its caller does not wait" };
+    let waits = if listed.waiting { "the caller is waiting" } else { "the caller is not waiting" };
     let text = format!(
         "approval {}: {}, {} s left, {waits}",
         shown(&listed.card.id),
@@ -114,7 +114,8 @@ fn heading(listed: &Listed) -> Vec<CardLine> {
     vec![CardLine { tone: Tone::Quiet, text }]
 }
 
-/// A line of a card in its colour. The text is visible characters only; the colour is ours.
+/// Returns a line of an approval request in its colour. The text contains visible characters only, so every
+/// escape sequence in the result comes from `paint`.
 fn painted(line: &CardLine) -> String {
     match line.tone {
         Tone::Title => paint(STRONG, &line.text),
@@ -126,7 +127,7 @@ fn painted(line: &CardLine) -> String {
     }
 }
 
-/// The question whose id begins so.
+/// Returns the id of the only approval request with this prefix (at least 3 characters), else `id` itself.
 fn resolve(setting: &Setting, id: &str) -> Result<String, Problem> {
     let reply = setting.ask_control("control/approvals.list", json!({}))?;
     let approvals = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -134,9 +135,9 @@ fn resolve(setting: &Setting, id: &str) -> Result<String, Problem> {
     let begun: Vec<&&str> = ids.iter().filter(|known| id.len() >= 3 && known.starts_with(id)).collect();
     match begun.as_slice() {
         [one] => Ok((**one).to_owned()),
-        // Whether there is one, and what became of it, the daemon knows.
+        // The daemon reports an unknown or already decided id better than this list can.
         [] => Ok(id.to_owned()),
-        _ => Err(Problem::usage(format!("`{}` is the beginning of several approvals", shown(id)))),
+        _ => Err(Problem::usage(format!("`{}` matches several approvals: type more of the id", shown(id)))),
     }
 }
 
@@ -149,7 +150,7 @@ fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).map(shown).unwrap_or_default()
 }
 
-/// A table has one line for each; what is left out is counted, and `show` has it.
+/// Shortens a summary to one table line and appends the number of omitted characters.
 fn cut(summary: &str) -> String {
     const LONGEST: usize = 100;
     let length = summary.chars().count();
@@ -159,7 +160,7 @@ fn cut(summary: &str) -> String {
     }
 }
 
-/// The arguments that a person wrote, with one meaning.
+/// Parses arguments typed by the operator with the strict JSON parser, which rejects ambiguous input.
 fn arguments_in(text: &str) -> Result<Map<String, Value>, String> {
     match strict_json::parse(text).map_err(|error| error.to_string())? {
         Value::Object(arguments) => Ok(arguments),
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_table_leaves_out_is_counted() {
+    fn shortened_summary_counts_omitted_characters() {
         assert_eq!(cut("short"), "short");
         assert!(cut(&"x".repeat(150)).ends_with("… 50 more"));
     }

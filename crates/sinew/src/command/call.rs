@@ -1,4 +1,5 @@
-//! `sinew call`: one tool call, through the daemon if one runs, else along the same road in this process.
+//! `sinew call`: makes one tool call, through the daemon if one runs, else through the same pipeline in this
+//! process.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -19,29 +20,29 @@ use crate::terminal::{QUIET, paint, say, tell};
 
 pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
     let CallArgs { words, json, deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail } = args;
-    let wishes = Wishes { deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail };
-    let spoken = Spoken::new(words, json.as_deref())?;
+    let options = Wishes { deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail };
+    let typed_call = Spoken::new(words, json.as_deref())?;
     let setting = Setting::find()?;
     let (result, wants_json) = match setting.reach_or_state()? {
-        Reach::Daemon => through_daemon(&setting, spoken, &wishes)?,
-        Reach::Nobody(_) if wishes.skip_guardrail => {
-            let problem = Problem::new(Exit::Unreachable, "only a daemon leaves the curated map out");
+        Reach::Daemon => through_daemon(&setting, typed_call, &options)?,
+        Reach::Nobody(_) if options.skip_guardrail => {
+            let problem = Problem::new(Exit::Unreachable, "`--skip-guardrail` needs a running daemon");
             return Err(problem.hint("start one with `sinew serve`"));
         }
-        Reach::Nobody(state) => in_this_process(&setting, &state, spoken, &wishes)?,
+        Reach::Nobody(state) => in_this_process(&setting, &state, typed_call, &options)?,
     };
     let shown = match wants_json {
         true => say(render::versioned(serde_json::to_value(&result).unwrap_or_default())),
         false => render::result(&result),
     };
     match shown {
-        // A reader that left changes nothing about how the call ended.
+        // A closed output pipe (`Exit::Done`) must not hide the exit code of the call.
         Err(problem) if problem.exit != Exit::Done => Err(problem),
         _ => Ok(Exit::of(&result)),
     }
 }
 
-/// What the caller wants besides the call.
+/// Options of the call besides the tool and its arguments.
 struct Wishes {
     deadline_ms: Option<u64>,
     no_wait: bool,
@@ -50,19 +51,23 @@ struct Wishes {
     skip_guardrail: bool,
 }
 
-fn through_daemon(setting: &Setting, spoken: Spoken, wishes: &Wishes) -> Result<(ToolResult, bool), Problem> {
+fn through_daemon(
+    setting: &Setting,
+    typed_call: Spoken,
+    options: &Wishes,
+) -> Result<(ToolResult, bool), Problem> {
     let definitions = setting.definitions(&ToolFilter::default())?;
-    let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
-    let arguments = spoken.arguments(tools::find(&definitions, &tool))?;
+    let (tool, wants_json) = (typed_call.tool.clone(), typed_call.wants_json);
+    let arguments = typed_call.arguments(tools::find(&definitions, &tool))?;
     let mut params = Arguments::new();
     params.insert("tool_name".to_owned(), json!(tool));
     params.insert("arguments".to_owned(), arguments);
     params.insert("cwd".to_owned(), json!(setting.folder()));
-    params.extend(wishes.deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
-    params.extend(wishes.approval_id.as_ref().map(|id| ("approval_id".to_owned(), json!(id))));
-    params.extend(wishes.no_wait.then(|| ("approval".to_owned(), json!("async"))));
-    params.extend(wishes.idempotency_key.as_ref().map(|key| ("idempotency_key".to_owned(), json!(key))));
-    let reply = if wishes.skip_guardrail {
+    params.extend(options.deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
+    params.extend(options.approval_id.as_ref().map(|id| ("approval_id".to_owned(), json!(id))));
+    params.extend(options.no_wait.then(|| ("approval".to_owned(), json!("async"))));
+    params.extend(options.idempotency_key.as_ref().map(|key| ("idempotency_key".to_owned(), json!(key))));
+    let reply = if options.skip_guardrail {
         params.insert("skip_guardrail".to_owned(), json!(true));
         setting.ask_control("control/execute", Value::Object(params))?
     } else {
@@ -77,8 +82,8 @@ fn through_daemon(setting: &Setting, spoken: Spoken, wishes: &Wishes) -> Result<
 fn in_this_process(
     setting: &Setting,
     _state: &StateLock,
-    spoken: Spoken,
-    wishes: &Wishes,
+    typed_call: Spoken,
+    options: &Wishes,
 ) -> Result<(ToolResult, bool), Problem> {
     tell(paint(
         QUIET,
@@ -86,35 +91,35 @@ fn in_this_process(
     ));
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
-    let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
+    let (tool, wants_json) = (typed_call.tool.clone(), typed_call.wants_json);
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
-    let arguments: Value = spoken.arguments(tools::find(&definitions, &tool))?;
-    let deadline = wishes.deadline_ms.map(Duration::from_millis);
-    // Without a terminal nobody is there to be asked.
-    let asking = match (wishes.no_wait, std::io::stdin().is_terminal()) {
+    let arguments: Value = typed_call.arguments(tools::find(&definitions, &tool))?;
+    let deadline = options.deadline_ms.map(Duration::from_millis);
+    // Without a terminal there is no operator to ask.
+    let asking = match (options.no_wait, std::io::stdin().is_terminal()) {
         (true, _) => Asking::Async,
         (false, true) => Asking::Wait,
         (false, false) => Asking::Never,
     };
-    let (approval_id, idempotency_key) = (wishes.approval_id.clone(), wishes.idempotency_key.clone());
+    let (approval_id, idempotency_key) = (options.approval_id.clone(), options.idempotency_key.clone());
     let request =
         Request { deadline, asking, approval_id, idempotency_key, ..request(setting, tool, arguments) };
     let result = runtime.block_on(async {
-        // What others asked before is theirs: here only this call's question is answered.
-        let others = approvals::open_besides(&layer, wishes.approval_id.as_deref()).await;
+        // Requests left open by earlier calls are not decided here: only this call's request is.
+        let others = approvals::open_besides(&layer, options.approval_id.as_deref()).await;
         tokio::select! {
             biased;
             result = layer.execute(request) => result,
             never = approvals::ask_here(&layer, others), if asking == Asking::Wait => match never {},
         }
     });
-    // A thread stuck in a dead mount must not keep the command from ending.
+    // Do not wait for threads: one blocked in a dead network mount would keep the command from exiting.
     runtime.shutdown_background();
     Ok((result, wants_json))
 }
 
-/// A call made in this process.
+/// Builds the request for a call made in this process.
 pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) -> Request {
     Request {
         tool_name,

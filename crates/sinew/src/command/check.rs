@@ -1,7 +1,6 @@
-//! `sinew check`: all configuration, read as the daemon reads it, and everything about it that a person should know.
+//! `sinew check`: reads all configuration as the daemon does and reports every error and warning.
 
-use ::manifest::Severity;
-use document::DocumentError;
+use ::manifest::{Diagnostic, Loaded, Severity};
 use execution::Host;
 use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{Curated, Known};
@@ -9,6 +8,7 @@ use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use server::Settings;
+use strict_yaml::DocumentError;
 use tool::ToolDefinition;
 use toolbox::Internals;
 
@@ -21,24 +21,33 @@ use crate::own_folders;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
 
-/// What was found. A configuration with errors is not taken by the daemon; warnings are taken.
+/// Errors and warnings of a configuration. The daemon rejects a configuration with errors and applies one
+/// with warnings.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) errors: Vec<DocumentError>,
     pub(crate) warnings: Vec<DocumentError>,
-    /// What is wrong with manifests: each of them stops only itself.
+    /// Errors in manifests. A broken manifest disables only itself.
     manifests: Vec<DocumentError>,
 }
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let mut report = look(&setting)?;
-    report.manifests(&setting)?;
+    let folder = setting.home().tools();
+    let loaded = if folder.is_dir() { manifest::load(&[folder.to_owned()])? } else { Loaded::default() };
+    let tools = loaded.manifests.iter().flat_map(|one| one.tools()).map(|(_, tool)| tool);
+    let mut report = look_with(&setting, &tools.collect::<Vec<_>>())?;
+    report.manifests(loaded.diagnostics);
     report.show(output)
 }
 
-/// Reads all of it but manifests.
+/// Checks all configuration except manifests.
 pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
+    look_with(setting, &[])
+}
+
+/// Like `look`, and compares what these tools reach with what others may not.
+fn look_with(setting: &Setting, from_manifests: &[&ToolDefinition]) -> Result<Report, Problem> {
     let mut registry = ToolRegistry::new();
     let mut report = Report::default();
     let settings = report.settings(setting).unwrap_or_default();
@@ -62,7 +71,7 @@ pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
             let policy = policy.on_machine_with(compose::isolation());
             let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
             let workspaces = workspaces(&settings);
-            report.policy(&policy, &registry, &hosts, &workspaces);
+            report.policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.program_folders(&policy, &workspaces);
         }
         Err(error) => report.errors.extend_from_slice(error.problems()),
@@ -71,7 +80,7 @@ pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
     Ok(report)
 }
 
-/// The workspaces as the daemon takes them. One that is not there was told of already.
+/// Returns the workspaces that exist. `CheckReport::check_settings` has already reported the missing ones.
 fn workspaces(settings: &Settings) -> Workspaces {
     let folders = settings.workspaces.iter();
     Workspaces::new(
@@ -98,7 +107,13 @@ impl Report {
         Some(settings)
     }
 
-    fn policy(&mut self, policy: &Policy, registry: &ToolRegistry, hosts: &[Host], workspaces: &Workspaces) {
+    fn policy(
+        &mut self,
+        policy: &Policy,
+        registry: &ToolRegistry,
+        (hosts, from_manifests): (&[Host], &[&ToolDefinition]),
+        workspaces: &Workspaces,
+    ) {
         let judged = hosts.iter().flat_map(Host::definitions);
         let definitions: Vec<&ToolDefinition> =
             registry.definitions().chain(judged).map(AsRef::as_ref).collect();
@@ -108,7 +123,8 @@ impl Report {
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
         self.warnings.extend(policy.lint(definitions.iter().copied()));
-        self.warnings.extend(policy.lint_between(definitions, workspaces));
+        let all = definitions.into_iter().chain(from_manifests.iter().copied());
+        self.warnings.extend(policy.lint_between(all, workspaces));
     }
 
     fn program_folders(&mut self, policy: &Policy, workspaces: &Workspaces) {
@@ -130,12 +146,8 @@ impl Report {
         }
     }
 
-    fn manifests(&mut self, setting: &Setting) -> Result<(), Problem> {
-        let folder = setting.home().tools();
-        if !folder.is_dir() {
-            return Ok(());
-        }
-        for found in manifest::load(&[folder.to_owned()])?.diagnostics {
+    fn manifests(&mut self, diagnostics: Vec<Diagnostic>) {
+        for found in diagnostics {
             let severity = found.severity();
             let message = format!("{}: {}", found.code.as_str(), found.place.message);
             let place = DocumentError { message, ..found.place };
@@ -144,10 +156,9 @@ impl Report {
                 Severity::Warning => self.warnings.push(place),
             }
         }
-        Ok(())
     }
 
-    /// A part of the configuration, or nothing, once its error is noted.
+    /// Returns the loaded value, or records its error and returns `None`.
     fn take<T>(&mut self, file: &str, loaded: Result<T, Problem>) -> Option<T> {
         loaded
             .map_err(|problem| {
@@ -176,7 +187,9 @@ impl Report {
         let counts = format!("{}, {}", count(errors.len(), "error"), count(self.warnings.len(), "warning"));
         say(match (self.errors.is_empty(), self.manifests.is_empty()) {
             (true, true) => paint(GOOD, format!("the configuration can be used: {counts}")),
-            (true, false) => paint(BAD, format!("it can be used, but not every manifest: {counts}")),
+            (true, false) => {
+                paint(BAD, format!("the configuration can be used, but some manifests cannot: {counts}"))
+            }
             (false, _) => paint(BAD, format!("the configuration cannot be used: {counts}")),
         })?;
         Ok(exit)

@@ -1,6 +1,6 @@
-//! `sinew completions`: a script for a shell, on standard output; and what the script asks this program for each time
-//! somebody presses the key. Tools are named as they are now: by the daemon if one runs, else by the configuration. None is
-//! started for it.
+//! `sinew completions`: prints a completion script for a shell, and answers the requests that this script
+//! makes each time the user presses the completion key. Tool names come from the running daemon, else from
+//! the configuration. Completion never starts a daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::show_foreign;
 
-/// Set by the script, to the name of its shell.
+/// Environment variable that the completion script sets to the name of its shell.
 const VARIABLE: &str = "SINEW_COMPLETE";
 const PROGRAM: &str = "sinew";
 
@@ -32,8 +32,8 @@ pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// Answers a shell that asks what could come next, and says whether one did. What follows the program's name must be the
-/// `--` of the script: a variable that is set for some other reason changes no command, least of all a hook.
+/// Answers a completion request of a shell and returns true if there was one. The first argument must be the
+/// `--` of the script, so that a variable set for another reason changes no command, in particular no hook.
 pub(crate) fn answered() -> bool {
     let mut words: Vec<_> = std::env::args_os().skip(1).collect();
     let Some(shell) = std::env::var_os(VARIABLE).filter(|_| words.first().is_some_and(|word| word == "--"))
@@ -47,19 +47,19 @@ pub(crate) fn answered() -> bool {
     command.build();
     let mut answer = Vec::new();
     let folder = std::env::current_dir().ok();
-    // Nobody reads an error between two keys.
+    // An error message would garble the line that the user is typing.
     if shell.write_complete(&mut command, words, folder.as_deref(), &mut answer).is_ok() {
         let _ = std::io::stdout().write_all(&answer);
     }
     true
 }
 
-/// Completes the name of a tool.
+/// Completer for tool names.
 #[derive(Clone, Copy)]
 pub(crate) enum ToolNames {
-    /// Where nothing but the name belongs.
+    /// The argument is only a tool name.
     Alone,
-    /// Where the name comes first, and then the arguments of a call.
+    /// The argument list starts with a tool name, followed by the arguments of the call.
     First,
 }
 
@@ -80,7 +80,8 @@ impl ValueCompleter for ToolNames {
     }
 }
 
-/// Whether a word stands between the command and the one that is being typed: this program, `--`, `sinew`, the command, …
+/// Returns true if a tool name precedes the word being typed. The words are: this program, `--`, `sinew`, the
+/// command, then the arguments.
 fn is_named(words: impl IntoIterator<Item = OsString>) -> bool {
     let mut between: Vec<OsString> = words.into_iter().skip(4).collect();
     between.pop();
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_named_once() {
+    fn tool_name_is_completed_only_once() {
         let check = |line: &str, expect: bool| {
             assert_eq!(is_named(line.split(' ').map(OsString::from)), expect, "{line}");
         };

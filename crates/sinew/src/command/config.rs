@@ -1,10 +1,10 @@
-//! `sinew config`: what holds here, and where it comes from. Changes nothing, and asks no daemon: one that runs may have
-//! been started with other variables.
+//! `sinew config`: shows the effective settings and where each comes from. It changes nothing and does not
+//! ask the daemon, which may have been started with different environment variables.
 
 use std::path::Path;
 
-use document::{Document, Node};
 use serde_json::{Value, json};
+use strict_yaml::{Document, Node};
 
 use crate::cli::{ConfigCommand, ConfigShowArgs};
 use crate::exit::{Exit, Problem};
@@ -21,7 +21,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<Exit, Problem> {
 
 fn show(args: &ConfigShowArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    // What cannot be used holds nowhere: it is refused here as the daemon would refuse it.
+    // Reject invalid settings as the daemon would, instead of showing values that have no effect.
     setting.settings()?;
     let file = setting.home().settings_file();
     let rows = rows(&file)?;
@@ -63,7 +63,8 @@ fn rows(file: &Path) -> Result<Vec<Row>, Problem> {
     Ok(origin::rows(&schema, &built_in, written.as_ref(), variable))
 }
 
-/// The files of the policy, and where each is read from if not from this program.
+/// Returns the names of the policy files, each with its path if it exists; otherwise the built-in version is
+/// used.
 fn policy(config: &Path) -> Vec<(&'static str, Option<std::path::PathBuf>)> {
     let folder = config.join("governance");
     let names = governance::EMBEDDED.into_iter().chain([guardrail::EMBEDDED]).map(|(name, _)| name);
@@ -85,7 +86,7 @@ fn origin_text(row: &Row, file: &Path) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     match &row.origin {
         Origin::Default => "default".to_owned(),
-        Origin::File { line, as_built_in: true } => format!("{name}:{line}, as by default"),
+        Origin::File { line, as_built_in: true } => format!("{name}:{line}, same as default"),
         Origin::File { line, as_built_in: false } => format!("{name}:{line}"),
         Origin::Variable(name) => format!("{name} (environment)"),
     }

@@ -1,4 +1,5 @@
-//! `sinew demo`: a real daemon in a temporary home, driven by the commands a person would type.
+//! `sinew demo`: runs a real daemon in a temporary home and drives it with the commands an operator would
+//! type.
 
 mod stage;
 
@@ -11,80 +12,83 @@ use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::terminal::{GOOD, QUIET, STRONG, paint, say};
 
-/// A command, as the words after `sinew`, with the end that proves it went as told.
+/// Command line after `sinew`, with the exit code that the demo expects.
 type Shown = (&'static [&'static str], Exit);
 
-/// A part of the demo: a title and what is shown under it.
+/// Part of the demo: a title and the commands shown under it.
 type Step = (&'static str, &'static [Shown]);
 
 const CALLS: [Step; 5] = [
-    ("A good call runs", &[(&["call", "read_file", "path=README.md"], Exit::Done)]),
+    ("A valid call runs", &[(&["call", "read_file", "path=README.md"], Exit::Done)]),
     (
-        "A malformed call is refused, and told how to be right",
+        "A malformed call is refused, and the refusal shows the correction",
         &[(&["call", "write_file", "path=notes.txt", "contnet=Remember the milk."], Exit::Refused)],
     ),
     (
-        "The corrected call succeeds at once",
+        "The corrected call succeeds",
         &[(&["call", "write_file", "path=notes.txt", "content=Remember the milk."], Exit::Done)],
     ),
     (
-        "A forbidden file stays closed; the rule is named",
+        "A forbidden file is refused, and the refusal names the rule",
         &[(&["call", "read_file", "path=.env"], Exit::Refused)],
     ),
     (
-        "So does everything outside the workspace",
+        "A path outside the workspace is refused",
         &[(&["call", "read_file", "path=../../etc/hosts"], Exit::Refused)],
     ),
 ];
 
 const LOCKDOWN: Step = (
-    "One word, and nothing changes the machine any more",
+    "Lock down: no tool can change the machine",
     &[
         (&["lockdown"], Exit::Done),
         (&["call", "write_file", "path=notes.txt", "content=Forget it."], Exit::Refused),
     ],
 );
 
-/// It looks everywhere, and finds what it may.
+/// Recursive search. The sandbox hides the forbidden `.env` file from it.
 const PROGRAM: [&str; 3] = ["call", "run_command", r#"command=["grep","-r","-i","key","."]"#];
 
 pub(crate) fn run() -> Result<Exit, Problem> {
-    let stage = Stage::build()?;
-    say(paint(QUIET, format!("a daemon in {} (removed afterwards)", stage.path().display())))?;
+    let demo_home = Stage::build()?;
+    say(paint(QUIET, format!("daemon in {} (removed afterwards)", demo_home.path().display())))?;
     for step in CALLS {
-        play(&stage, step)?;
+        play(&demo_home, step)?;
     }
-    headline("A program runs in walls: what is forbidden is closed to it as well")?;
-    stage.show_confined(&PROGRAM)?;
-    headline("In ALERT a human is asked, sees what would happen, and decides")?;
-    stage.show(&["mode", "set", "ALERT"], Exit::Done)?;
-    stage.show_approved(&["call", "delete_file", "path=notes.txt"])?;
-    headline("What a tool changed can be taken back")?;
-    let deleted = last_done(&stage.records()?, "delete_file");
-    stage.show(&["undo", &deleted], Exit::Done)?;
-    play(&stage, LOCKDOWN)?;
-    headline("All of it is on record, each line sealed to the one before")?;
-    let records = stage.records()?;
+    headline("A program runs in a sandbox: forbidden files are closed to it as well")?;
+    demo_home.show_confined(&PROGRAM)?;
+    headline("In ALERT mode a deletion needs approval, and the operator decides")?;
+    demo_home.show(&["mode", "set", "ALERT"], Exit::Done)?;
+    demo_home.show_approved(&["call", "delete_file", "path=notes.txt"])?;
+    headline("Changes made by a tool can be undone")?;
+    let deleted = last_done(&demo_home.records()?, "delete_file");
+    demo_home.show(&["undo", &deleted], Exit::Done)?;
+    play(&demo_home, LOCKDOWN)?;
+    headline("Every call is in the ledger, each line sealed to the one before")?;
+    let records = demo_home.records()?;
     say(table(&records))?;
-    headline("A line that is changed, moved or cut off does not go unseen")?;
-    stage.show(&["ledger", "verify"], Exit::Done)?;
-    headline("And every call says where its time went")?;
-    stage.show(&["trace", &last_done(&records, "write_file")], Exit::Done)?;
-    stage.end()?;
-    say(format!("\n{} `sinew init` and `sinew serve` set it up for good.", paint(GOOD, "That is Sinew.")))?;
+    headline("A changed, moved or truncated line is detected")?;
+    demo_home.show(&["ledger", "verify"], Exit::Done)?;
+    headline("A trace shows where a call spent its time")?;
+    demo_home.show(&["trace", &last_done(&records, "write_file")], Exit::Done)?;
+    demo_home.end()?;
+    say(format!(
+        "\n{} Run `sinew init` and `sinew serve` to set Sinew up.",
+        paint(GOOD, "The demo is done.")
+    ))?;
     Ok(Exit::Done)
 }
 
-fn play(stage: &Stage, (title, commands): Step) -> Result<(), Problem> {
+fn play(demo_home: &Stage, (title, commands): Step) -> Result<(), Problem> {
     headline(title)?;
-    commands.iter().try_for_each(|(words, expect)| stage.show(words, *expect))
+    commands.iter().try_for_each(|(words, expect)| demo_home.show(words, *expect))
 }
 
 fn headline(title: &str) -> Result<(), Problem> {
     say(format!("\n{}", paint(STRONG, format!("● {title}"))))
 }
 
-/// The last call of a tool that was carried out.
+/// Returns the id of the last completed call of a tool.
 fn last_done(records: &[Value], tool: &str) -> String {
     let is_it = |record: &&Value| record["outcome"] == "done" && record["tool"] == tool;
     let call = records.iter().rev().find(is_it).and_then(|record| record["call_id"].as_str());
@@ -93,7 +97,7 @@ fn last_done(records: &[Value], tool: &str) -> String {
 
 fn table(records: &[Value]) -> Table {
     let mut table = render::plain_table();
-    table.set_header(["SEQ", "KIND", "WHAT", "END", "SEALED BY"]);
+    table.set_header(["SEQ", "KIND", "SUBJECT", "OUTCOME", "SEAL"]);
     for record in records {
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
         let seal: String = text("hash").chars().take(12).collect();

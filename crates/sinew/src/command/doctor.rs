@@ -1,5 +1,5 @@
-//! `sinew doctor`: what this machine can do for Sinew and what stands in its way, found out by looking and trying.
-//! It changes nothing, starts nothing that stays, and reaches nobody but a collector that the settings name.
+//! `sinew doctor`: checks the installation and reports problems. It changes nothing, leaves no process
+//! running, and connects to nothing on the network except the telemetry collector named in the settings.
 
 mod configuration;
 mod doors;
@@ -38,7 +38,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     Ok(if is_sound { Exit::Done } else { Exit::Failed })
 }
 
-/// For somebody else's eyes: what looks like a secret is masked.
+/// Returns the rows as JSON with secrets masked, because this output is meant to be shared.
 fn told(rows: &[Row]) -> Vec<Value> {
     let redactor = telemetry::redact::shared();
     let clean = |text: &str| redactor.redact_text(text).into_owned();
@@ -67,8 +67,8 @@ fn show(rows: &[Row]) -> Result<(), Problem> {
     }
     let bad = rows.iter().filter(|row| row.standing == Standing::Bad).count();
     say(match bad {
-        0 => paint(GOOD, "Sinew can do its work here"),
-        1 => paint(BAD, "1 thing stands in the way"),
-        more => paint(BAD, format!("{more} things stand in the way")),
+        0 => paint(GOOD, "no problems found"),
+        1 => paint(BAD, "1 problem found"),
+        more => paint(BAD, format!("{more} problems found")),
     })
 }

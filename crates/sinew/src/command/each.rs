@@ -1,4 +1,4 @@
-//! A command about several things: every one is tried, whatever became of the others.
+//! Runs a command for several ids. A failure of one does not stop the others.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,8 @@ use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::terminal::say;
 
-/// Does it for each id. With `json`, what failed is in the answer too, under `key`, so that a reader can pair ids with replies.
+/// Calls `one` for each id. With `json`, prints all replies under `key`, failures included, so that a reader
+/// can pair ids with replies. Stops only if the daemon is unreachable.
 pub(crate) fn each<Id: std::fmt::Display>(
     ids: &[Id],
     key: &str,

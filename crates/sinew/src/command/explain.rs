@@ -1,5 +1,6 @@
-//! `sinew explain`: what would become of a call, by which rules, and what would have to change. The daemon judges if
-//! one runs, else this process, by the same road. It is a person who asks, so it is asked at the human's door.
+//! `sinew explain`: explains how a call would be decided, by which rules, and what would have to change. The
+//! daemon judges if one runs, else this process does, through the same pipeline. The request goes to the
+//! control socket, because the full explanation is meant for the operator.
 
 use execution::{Explanation, Finding, Hearer, ToolFilter};
 use serde_json::{Value, json};
@@ -15,11 +16,11 @@ use crate::setting::{Reach, Setting};
 use crate::terminal::{BAD, GOOD, NOTE, QUIET, STRONG, paint, say, visible, visible_line};
 
 pub(crate) fn run(args: ExplainArgs) -> Result<Exit, Problem> {
-    let spoken = Spoken::new(args.words, args.json.as_deref())?;
-    let (setting, wants_json) = (Setting::find()?, spoken.wants_json);
+    let typed_call = Spoken::new(args.words, args.json.as_deref())?;
+    let (setting, wants_json) = (Setting::find()?, typed_call.wants_json);
     let explanation = match setting.reach_or_state()? {
-        Reach::Daemon => through_daemon(&setting, spoken, args.mode)?,
-        Reach::Nobody(_state) => in_this_process(&setting, spoken, args.mode)?,
+        Reach::Daemon => through_daemon(&setting, typed_call, args.mode)?,
+        Reach::Nobody(_state) => in_this_process(&setting, typed_call, args.mode)?,
     };
     if wants_json {
         say(render::versioned(serde_json::to_value(&explanation).unwrap_or_default()))?;
@@ -35,14 +36,14 @@ pub(crate) fn run(args: ExplainArgs) -> Result<Exit, Problem> {
 
 fn through_daemon(
     setting: &Setting,
-    spoken: Spoken,
+    typed_call: Spoken,
     mode: Option<tool::Mode>,
 ) -> Result<Explanation, Problem> {
     let definitions = setting.definitions(&ToolFilter::default())?;
     let mut params = Arguments::new();
-    params.insert("tool_name".to_owned(), json!(spoken.tool));
-    let definition = tools::find(&definitions, &spoken.tool);
-    params.insert("arguments".to_owned(), spoken.arguments(definition)?);
+    params.insert("tool_name".to_owned(), json!(typed_call.tool));
+    let definition = tools::find(&definitions, &typed_call.tool);
+    params.insert("arguments".to_owned(), typed_call.arguments(definition)?);
     params.insert("cwd".to_owned(), json!(setting.folder()));
     params.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
     let reply = setting.ask_control("control/explain", Value::Object(params))?;
@@ -52,18 +53,18 @@ fn through_daemon(
 
 fn in_this_process(
     setting: &Setting,
-    spoken: Spoken,
+    typed_call: Spoken,
     mode: Option<tool::Mode>,
 ) -> Result<Explanation, Problem> {
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
-    let tool = spoken.tool.clone();
-    let arguments = spoken.arguments(tools::find(&definitions, &tool))?;
+    let tool = typed_call.tool.clone();
+    let arguments = typed_call.arguments(tools::find(&definitions, &tool))?;
     let supposed = call::request(setting, tool, arguments);
     let explanation = runtime.block_on(layer.explain(supposed, mode, Hearer::Operator));
-    // A thread stuck in a dead mount must not keep the command from ending.
+    // Do not wait for threads: one blocked in a dead network mount would keep the command from exiting.
     runtime.shutdown_background();
     Ok(explanation)
 }
@@ -73,7 +74,7 @@ fn show(explanation: &Explanation) -> Result<(), Problem> {
     say(match &explanation.finding {
         Finding::Permit => format!("{} {tool} would run in {mode} mode", paint(GOOD, "permit")),
         Finding::Ask { .. } => {
-            format!("{} a human is asked before {tool} runs in {mode} mode", paint(NOTE, "ask"))
+            format!("{} {tool} would need approval in {mode} mode", paint(NOTE, "ask"))
         }
         Finding::Deny { .. } => format!("{} {tool} would be refused in {mode} mode", paint(BAD, "deny")),
     })?;
@@ -89,13 +90,13 @@ fn show(explanation: &Explanation) -> Result<(), Problem> {
         Finding::Deny { refusal } => refusal.rule.as_slice(),
         Finding::Permit => &explanation.rules,
     };
-    // Two parts of one rule may have been looked at; it is told once.
-    let mut told: Vec<&tool::RuleRef> = Vec::new();
+    // Several parts of one rule may have been evaluated; print the rule once.
+    let mut printed: Vec<&tool::RuleRef> = Vec::new();
     for rule in &explanation.rules {
-        if told.contains(&rule) {
+        if printed.contains(&rule) {
             continue;
         }
-        told.push(rule);
+        printed.push(rule);
         let place = render::rule(rule);
         let line = if decided.contains(rule) { place } else { paint(QUIET, format!("{place}, passed")) };
         say(format!("  rule: {line}"))?;

@@ -1,4 +1,4 @@
-//! `sinew help`: the help of a command, or of a topic that belongs to no command.
+//! `sinew help`: prints the help of a command, or of a topic that belongs to no command.
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -15,25 +15,25 @@ const EXIT_CODES: &str = "\
 0  done
 1  the tool failed, or the command did
 2  wrong usage
-3  the call was refused: by the schema, the policy or a human
-4  a human has not decided yet, or not in time
-5  the tool ran into its deadline
-6  no daemon answers, and this needs one
+3  the call was refused by the schema, the policy or the operator
+4  the approval is pending or timed out
+5  the tool timed out
+6  the command needs a daemon, and none answers
 7  the configuration cannot be used
 
-`sinew hook` has the contract of its host instead: 0 with one JSON object, 2 to block.";
+`sinew hook` follows the contract of its host instead: 0 with one JSON object, 2 to block.";
 
 const ENVIRONMENT: &str = "\
-SINEW_HOME        one folder for configuration, state, logs and sockets; without it the usual folders of the system:
+SINEW_HOME        folder for configuration, state, logs and sockets; default: the standard folders of the system,
                   XDG_CONFIG_HOME, XDG_STATE_HOME and XDG_RUNTIME_DIR on Linux, ~/Library on macOS
-SINEW_LOG         what is logged, as `log.level` in sinew.yaml: a level, or target=level pairs
-NO_COLOR          no colours
-VISUAL, EDITOR    what `sinew approvals` opens to change a call before it runs
-PATH              where `sinew hook install` looks for itself, and `sinew doctor` for other copies. Tools get a PATH of their own
+SINEW_LOG         log filter, like `log.level` in sinew.yaml: a level, or target=level pairs
+NO_COLOR          turn colours off
+VISUAL, EDITOR    editor that `sinew approvals` opens to edit a call before it runs
+PATH              searched by `sinew hook install` for this program and by `sinew doctor` for other copies; tools get their own PATH
 BRAVE_API_KEY, TAVILY_API_KEY
-                  keys of search providers, where neither the keychain nor a key_file has one
+                  keys of search providers, used if neither the keychain nor a key_file has one
 
-A variable that is set and not empty wins over sinew.yaml. `sinew config show --origin` shows which do:";
+A variable that is set and not empty overrides sinew.yaml. `sinew config show --origin` shows which ones do:";
 
 pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Problem> {
     match args.words.as_slice() {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Problem> {
     .map(|()| Exit::Done)
 }
 
-/// The help of a command, as `--help` after it shows.
+/// Prints the help of a command, as `--help` does.
 fn help_of(words: &[String]) -> Result<(), Problem> {
     let typed = ["sinew"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
     match Cli::command().try_get_matches_from(typed) {
@@ -66,11 +66,11 @@ fn unknown(words: &[String]) -> Problem {
     Problem::usage(format!("there is no command or topic `{}`", words.join(" "))).hint(hint)
 }
 
-/// The variables of telemetry, each with the key it wins over.
+/// Lists the telemetry variables, each with the setting that it overrides.
 fn variables() -> String {
     let lines = telemetry::VARIABLES.iter().map(|known| match known.part {
         None => format!("{:<38} {}", known.name, known.key),
-        Some(part) => format!("{:<38} {}, for {part} alone", known.name, known.key),
+        Some(part) => format!("{:<38} {}, for {part} only", known.name, known.key),
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -83,12 +83,15 @@ fn files(setting: &Setting) -> String {
         (config.join("governance"), "the policy: tools.yaml, modes.yaml, safety.yaml, guardrails.yaml"),
         (config.join("hosts"), "how the tools of other agent programs are judged"),
         (home.tools().to_owned(), "manifests: tools of your own"),
-        (home.state().join("ledger"), "the record of every call, sealed line by line"),
-        (home.state().to_owned(), "that, and what undo and approvals keep"),
+        (home.state().join("ledger"), "the ledger: every call, sealed line by line"),
+        (home.state().to_owned(), "state: the ledger, undo data and approvals"),
         (home.log().to_owned(), "the daemon's own log, rotated"),
-        (agent, "the door of agents"),
-        (control, "your own door: approvals, mode, reload"),
+        (agent, "the agent socket"),
+        (control, "the control socket: approvals, mode, reload"),
     ];
     let lines = rows.map(|(path, what)| format!("{}\n    {what}", visible_line(&path.to_string_lossy())));
-    format!("{}\n\nWhat is not there is built in; `sinew init` writes it out for editing.", lines.join("\n"))
+    format!(
+        "{}\n\nDefaults for missing configuration are built in; `sinew init` writes them out for editing.",
+        lines.join("\n")
+    )
 }

@@ -1,7 +1,8 @@
-//! `sinew hook`: what a host runs before and after it uses a tool of its own.
+//! `sinew hook`: the command that a host runs before and after it uses one of its own tools.
 //!
-//! The contract is the host's: its JSON on standard input, exactly one JSON object on standard output whatever
-//! happens, exit code 0 with a decision, 2 to block. A panic, a hang and broken input all end here, in one of the two.
+//! The host defines the contract: its JSON on standard input, exactly one JSON object on standard output in
+//! every case, exit code 0 with a decision, 2 to block. Panics, hangs and malformed input also end in one of
+//! the two.
 
 mod answer;
 mod event;
@@ -21,7 +22,7 @@ use crate::cli::{Fail, HookArgs, HookCommand};
 use crate::exit::{Exit, Problem};
 use crate::setting::explain;
 
-/// What a hook may take, reading its input included. The host waits longer: see `install.rs`.
+/// Deadline of a hook, including reading its input. The host waits longer: see `install.rs`.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
 
 pub(crate) fn run(command: HookCommand) -> Result<Exit, Problem> {
@@ -39,27 +40,27 @@ pub(crate) fn run(command: HookCommand) -> Result<Exit, Problem> {
     })
 }
 
-/// What it may take. A wish can only shorten it.
+/// Returns the deadline for this run. `--deadline-ms` can only shorten it.
 fn limit(args: &HookArgs) -> Duration {
     args.deadline_ms.map_or(DEADLINE, |wish| Duration::from_millis(wish).min(DEADLINE))
 }
 
-/// Does the work on a thread of its own, which may hang or panic without keeping the answer from the host. The error
-/// is why there is none.
+/// Runs `work` on its own thread, so that a hang or panic cannot prevent the reply to the host. The error
+/// says why there is no verdict.
 fn in_time(
     limit: Duration,
     work: impl FnOnce() -> Result<Answer, String> + Send + 'static,
 ) -> Result<Answer, String> {
-    // The words of a panic may hold what the host sent; its place does not.
+    // A panic message may contain data that the host sent, so only its location is printed.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
-            crate::terminal::tell(format!("sinew hook: a fault at {place}"));
+            crate::terminal::tell(format!("sinew hook: internal fault at {place}"));
         }
     }));
-    let (tell, told) = mpsc::sync_channel(1);
-    let started = std::thread::Builder::new().name("hook".to_owned()).spawn(move || tell.send(work()));
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let started = std::thread::Builder::new().name("hook".to_owned()).spawn(move || sender.send(work()));
     started.map_err(|error| format!("no thread could be started: {error}"))?;
-    match told.recv_timeout(limit) {
+    match receiver.recv_timeout(limit) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => {
             Err(format!("there was no verdict within {} ms", limit.as_millis()))
@@ -68,11 +69,11 @@ fn in_time(
     }
 }
 
-/// The home the hook was installed for, else that of the environment.
+/// Returns the home that the hook was installed for, else the home of the environment.
 fn home(args: &HookArgs) -> Result<Home, String> {
     let environment: Environment = std::env::vars_os().collect();
     let located = match &args.home {
-        // HOME still says what `~` stands for.
+        // Keep HOME, which determines the meaning of `~`.
         Some(home) => {
             let mut environment = environment;
             environment.insert("SINEW_HOME".into(), home.into());
@@ -83,7 +84,7 @@ fn home(args: &HookArgs) -> Result<Home, String> {
     located.map_err(|error| in_a_line(&explain(&error)))
 }
 
-/// A problem in the words of a reason.
+/// Formats a problem and its hint as one reason.
 fn in_a_line(problem: &Problem) -> String {
     match &problem.hint {
         Some(hint) => format!("{}; try: {hint}", problem.message),
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_and_a_hang_are_answers_too() {
+    fn panic_and_hang_still_produce_a_reply() {
         let answered = |work: fn() -> Result<Answer, String>| in_time(Duration::from_secs(20), work);
         assert_eq!(answered(|| Ok(Answer::NoDecision)), Ok(Answer::NoDecision));
         assert!(answered(|| panic!("with a secret inside")).unwrap_err().contains("a fault"));
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_only_shortens() {
+    fn requested_deadline_only_shortens() {
         let wish = |deadline_ms| limit(&HookArgs { deadline_ms, home: None });
         assert_eq!(wish(None), DEADLINE);
         assert_eq!(wish(Some(5)), Duration::from_millis(5));

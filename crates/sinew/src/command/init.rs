@@ -1,4 +1,4 @@
-//! `sinew init`: writes the built-in configuration out for editing. What was edited stays.
+//! `sinew init`: writes the built-in configuration out for editing. Edited files are kept.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -7,19 +7,19 @@ use std::path::Path;
 
 use server::WorkspaceAccess;
 
-use crate::cli::{InitArgs, PinArgs};
+use crate::cli::InitArgs;
 use crate::command::{pin, schema, workspace};
 use crate::exit::{Exit, Problem};
 use crate::host_table;
 use crate::setting::Setting;
-use crate::terminal::{NOTE, agrees, is_attended, paint, say, tell};
+use crate::terminal::{NOTE, paint, say, tell};
 
-/// What to do with a file that is there and differs.
+/// Treatment of an existing file that differs from the built-in one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// Leave it.
+    /// Keep the file.
     Keep,
-    /// Replace it, and keep its content beside it.
+    /// Replace the file and keep the old one beside it.
     Replace,
 }
 
@@ -28,44 +28,39 @@ pub(crate) fn run(args: &InitArgs) -> Result<Exit, Problem> {
     write(&setting, if args.force { Existing::Replace } else { Existing::Keep })?;
     match args.pin {
         true => pin::set(&setting, args.pin_source).map(drop)?,
-        false => offer_pin(&setting)?,
+        false => warn_without_pin(&setting),
     }
     match &args.workspace {
         Some(dir) => workspace::add(&setting, dir, WorkspaceAccess::ReadWrite)?,
-        None => tell("next: `sinew workspace add DIR` lets callers work in a folder"),
+        None => tell("next: run `sinew workspace add DIR` to let callers work in a folder"),
     }
     Ok(Exit::Done)
 }
 
-/// Without a PIN whatever runs as this user can say yes to itself: a person should know, and decide.
-fn offer_pin(setting: &Setting) -> Result<(), Problem> {
-    if pin::is_set(setting) {
-        return Ok(());
-    }
-    tell(paint(
-        NOTE,
-        "there is no operator PIN: any process that runs as you, an agent's shell included, can approve",
-    ));
-    match is_attended() && agrees("set one now?") {
-        true => pin::set(setting, PinArgs { pin_stdin: false }).map(drop),
-        false => {
-            tell("`sinew pin set` sets one");
-            Ok(())
-        }
+/// Warns if there is no operator PIN: without one, any process of this user can approve its own calls. It asks
+/// nothing, because a prompt would take the next line that a person has already typed.
+fn warn_without_pin(setting: &Setting) {
+    if !pin::is_set(setting) {
+        tell(paint(
+            NOTE,
+            "no operator PIN is set: any process that runs as you, including an agent's shell, can approve calls",
+        ));
+        tell("run `sinew pin set` to set one");
     }
 }
 
-/// Whether nothing has been written out yet.
+/// Returns true if the configuration has not been written out yet.
 pub(crate) fn missing(setting: &Setting) -> bool {
     is_absent(&setting.home().settings_file())
 }
 
-/// A link that leads nowhere, or a name we may not look at, is there: somebody put it there.
+/// Returns true if the path does not exist. A dangling link, or a path without access, counts as existing,
+/// because it must not be overwritten.
 fn is_absent(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
 }
 
-/// Writes every file that is missing, and the schemas by which editors help with them.
+/// Writes every missing file, and the JSON Schemas that editors use.
 pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem> {
     let governance = setting.home().config().join("governance");
     private_folder(&governance)?;
@@ -83,7 +78,7 @@ pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem
     write_schemas(&hosts.join("schema"), &["host"])
 }
 
-/// The files of the policy folder, by name.
+/// Returns the names and texts of the built-in policy files.
 fn policy_files() -> impl Iterator<Item = (&'static str, &'static str)> {
     governance::EMBEDDED.into_iter().chain([guardrail::EMBEDDED])
 }
@@ -98,18 +93,19 @@ fn put(file: &Path, text: &str, existing: Existing) -> Result<(), Problem> {
         (Ok(current), _) if current == text.as_bytes() => say(format!("unchanged {shown}")),
         (Ok(_), Existing::Keep) => say(format!("kept      {shown} (edited)")),
         (Err(error), Existing::Keep) => {
-            let problem = Problem::configuration(format!("{shown} is there, but cannot be read: {error}"));
-            Err(problem.hint("look at it; `sinew init --force` puts it aside and writes a new one"))
+            let problem = Problem::configuration(format!("{shown} exists, but cannot be read: {error}"));
+            Err(problem.hint("fix it, or run `sinew init --force` to move it aside and write a new one"))
         }
         (_, Existing::Replace) => {
             keep_beside(file)?;
             replace(file, text)?;
-            say(format!("replaced  {shown} (what was there is kept beside it)"))
+            say(format!("replaced  {shown} (the old file is kept beside it)"))
         }
     }
 }
 
-/// Where the first line of each file says that its schema is. Nobody edits them: they are written anew each time.
+/// Writes the schemas to the folder that the first line of each file refers to. They are not meant to be
+/// edited, so they are overwritten each time.
 fn write_schemas(folder: &Path, names: &[&str]) -> Result<(), Problem> {
     private_folder(folder)?;
     for (name, text) in names.iter().filter_map(|name| Some((name, schema::text(name)?))) {
@@ -118,7 +114,7 @@ fn write_schemas(folder: &Path, names: &[&str]) -> Result<(), Problem> {
     say(format!("schemas   {} ({})", folder.display(), names.join(", ")))
 }
 
-/// Moves a file aside under a name that is free.
+/// Renames a file to a free name beside it.
 fn keep_beside(file: &Path) -> Result<(), Problem> {
     let free = (1..1000).map(|number| {
         let mut name = file.as_os_str().to_owned();
@@ -138,7 +134,7 @@ fn private_folder(folder: &Path) -> Result<(), Problem> {
     made.map_err(|error| cannot_write(folder, &error))
 }
 
-/// Replaces a file whole: no reader ever sees half of it.
+/// Replaces a file atomically, so that no reader sees a partial file.
 pub(crate) fn replace(file: &Path, text: &str) -> Result<(), Problem> {
     let mut draft = file.as_os_str().to_owned();
     draft.push(format!(".{}.new", std::process::id()));

@@ -1,4 +1,4 @@
-//! `sinew ledger`: what happened, read from the ledger's own files, whether or not a daemon runs.
+//! `sinew ledger`: reads the ledger files directly, with or without a running daemon.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, ErrorKind};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use comfy_table::Table;
-use ledger::{ExportFormat, Filter, Finding, LedgerError, Reader, Record, verify};
+use ledger::{ExportFormat, Filter, Finding, LedgerError, Reader, Record, VerifyReport, verify};
 use serde_json::{Value, json};
 use tool::{CallId, shorten};
 
@@ -18,32 +18,33 @@ use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, linger, paint, say, tell, unwritten, visible, visible_line};
 
-/// How often a followed ledger is looked at.
+/// Polling interval of `--follow`.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
-/// More of what a call touches does not fit into a line.
+/// Maximum length of a call's target in a table line.
 const LONGEST_TARGET: usize = 15;
 
 pub(crate) fn run(command: LedgerCommand) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let book = Book::of(&setting);
+    let ledger_files = Book::of(&setting);
     match command {
         LedgerCommand::Tail { count, follow, output } => {
-            let last = show(&book.reader.tail(count).map_err(unreadable(&book.folder))?, output)?;
-            if follow { book.go_on(last, output) } else { Ok(Exit::Done) }
+            let last =
+                show(&ledger_files.reader.tail(count).map_err(unreadable(&ledger_files.folder))?, output)?;
+            if follow { ledger_files.go_on(last, output) } else { Ok(Exit::Done) }
         }
         LedgerCommand::Query { filter, limit, output } => {
-            show(&book.find(&Filter { limit: Some(limit), ..filter.into() })?, output)?;
+            show(&ledger_files.find(&Filter { limit: Some(limit), ..filter.into() })?, output)?;
             Ok(Exit::Done)
         }
-        LedgerCommand::Show { id, output } => book.show_one(&id, output),
+        LedgerCommand::Show { id, output } => ledger_files.show_one(&id, output),
         LedgerCommand::Verify(output) => check(&setting, output),
         LedgerCommand::Export { filter, format, output } => {
-            book.export(&filter.into(), format, output.as_deref())
+            ledger_files.export(&filter.into(), format, output.as_deref())
         }
     }
 }
 
-/// The ledger of this home, as a reader finds it.
+/// Reader of the ledger of this home, with its folder for error messages.
 struct Book {
     folder: PathBuf,
     reader: Reader,
@@ -55,7 +56,7 @@ impl Book {
         Book { reader: Reader::new(&folder), folder }
     }
 
-    /// Matching records, oldest first.
+    /// Returns the matching records, oldest first.
     fn find(&self, filter: &Filter) -> Result<Vec<Record>, Problem> {
         let mut found = self.reader.query(filter).map_err(unreadable(&self.folder))?;
         found.reverse();
@@ -120,7 +121,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {
     Problem::usage(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Shows records and returns the number of the last.
+/// Prints records and returns the sequence number of the last one.
 fn show(records: &[Record], output: JsonArgs) -> Result<Option<u64>, Problem> {
     if output.json {
         records.iter().try_for_each(|record| say(record.line()))?;
@@ -130,10 +131,10 @@ fn show(records: &[Record], output: JsonArgs) -> Result<Option<u64>, Problem> {
     Ok(records.last().map(|record| record.seq))
 }
 
-/// One line a record: what it is about, whatever its kind.
+/// Returns a table with one line per record.
 pub(crate) fn table(records: &[Record]) -> Table {
     let mut table = render::plain_table();
-    table.set_header(["SEQ", "TIME", "KIND", "WHAT", "END", "CALL"]);
+    table.set_header(["SEQ", "TIME", "KIND", "SUBJECT", "OUTCOME", "CALL"]);
     for record in records {
         let body = record.json();
         let time = record.time.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string();
@@ -153,7 +154,7 @@ fn text<'a>(record: &'a Value, key: &str) -> &'a str {
     record.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a record is about, in a word or two.
+/// Returns the subject of a record in a few words.
 pub(crate) fn about(record: &Value) -> String {
     visible_line(&match text(record, "kind") {
         "mode" => format!("{} → {}", text(record, "from"), text(record, "to")),
@@ -167,7 +168,7 @@ pub(crate) fn about(record: &Value) -> String {
     })
 }
 
-/// What a call was about to touch: its command, its host, or the first path it named.
+/// Returns the target of a call: its command, its host, or its first path.
 fn target(record: &Value) -> String {
     let first = |key: &str| record.pointer(&format!("/facts/{key}/0"));
     if let Some(words) = first("commands").and_then(Value::as_array) {
@@ -181,7 +182,7 @@ fn target(record: &Value) -> String {
     path.and_then(|names| names.into_iter().find(|name| !name.is_empty())).map(end_of).unwrap_or_default()
 }
 
-/// The end of a path tells more than its beginning.
+/// Shortens a path at its beginning, because its end is more informative.
 fn end_of(path: &str) -> String {
     let from = path.chars().count().saturating_sub(LONGEST_TARGET);
     match from {
@@ -190,7 +191,7 @@ fn end_of(path: &str) -> String {
     }
 }
 
-/// How it ended or what became of it, in the word its kind has for that.
+/// Returns the outcome of a record, from the field that its kind uses.
 pub(crate) fn end(record: &Value) -> String {
     visible_line(&["outcome", "code", "event", "result"].map(|key| text(record, key)).concat())
 }
@@ -199,13 +200,14 @@ fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
     let folder = compose::ledger_folder(setting);
     let report = verify(&folder, &compose::ledger_parts(setting)).map_err(unreadable(&folder))?;
     if output.json {
-        let told = |found: &[Finding]| {
+        let as_json = |found: &[Finding]| {
             let facts = |f: &Finding| json!({"file": f.file, "line": f.line, "offset": f.offset, "seq": f.seq, "what": f.what});
             found.iter().map(facts).collect::<Vec<_>>()
         };
         say(json!({"schema_version": 1, "intact": report.is_intact(), "records": report.records,
             "first": report.first, "head": report.head, "segments": report.segments, "bytes": report.bytes,
-            "problems": told(&report.problems), "notices": told(&report.notices)}))?;
+            "oldest": report.oldest.map(|time| time.to_string()), "removed": report.removed,
+            "problems": as_json(&report.problems), "notices": as_json(&report.notices)}))?;
     } else {
         for notice in &report.notices {
             tell(paint(NOTE, format!("note: {}", visible(&notice.to_string()))));
@@ -218,20 +220,52 @@ fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
             "{} records, {} to {}, in {} {files}",
             report.records, report.first, report.head, report.segments
         );
+        let reach = reach(&report);
         match report.is_intact() {
             true => say(paint(GOOD, format!("intact: {summary}")))?,
             false => say(paint(BAD, format!("not intact: {summary}")))?,
         }
+        say(reach)?;
     }
     Ok(if report.is_intact() { Exit::Done } else { Exit::Failed })
 }
 
-/// A ledger that cannot be read, with the place.
+/// Age of the oldest record, and the number of records removed before it. An intact remainder must not hide
+/// an erasure.
+fn reach(report: &VerifyReport) -> String {
+    let oldest = report
+        .oldest
+        .map_or_else(|| "it has no record".to_owned(), |time| format!("it reaches back to {time}"));
+    let removed = report.removed;
+    if removed.is_none() && report.first <= 1 {
+        return format!("{oldest}; nothing was removed");
+    }
+    let line = format!(
+        "{oldest}; {} records in {} files ({} bytes) before that were removed",
+        report.first.saturating_sub(1),
+        removed.segments,
+        removed.bytes
+    );
+    match removed.under_pressure {
+        0 => line + ", all older than the minimum age",
+        young => {
+            let last =
+                removed.last_under_pressure.map(|time| format!(", last at {time}")).unwrap_or_default();
+            let young = format!(
+                "\n{young} of them under pressure: they held records younger than ledger.keep_at_least_days, and \
+                 ledger.max_bytes was exceeded{last}"
+            );
+            line + &paint(BAD, young)
+        }
+    }
+}
+
+/// Returns a function that converts a read error of this ledger folder into a problem.
 pub(crate) fn unreadable(folder: &Path) -> impl Fn(LedgerError) -> Problem {
     move |error| match std::fs::symlink_metadata(folder) {
         Err(absent) if absent.kind() == ErrorKind::NotFound => {
             let problem = Problem::new(Exit::Failed, format!("there is no ledger in {}", folder.display()));
-            problem.hint("the first call makes one")
+            problem.hint("the first call creates one")
         }
         _ => Problem::new(Exit::Failed, error.to_string()),
     }
@@ -242,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_told_with_what_it_would_touch() {
+    fn subject_of_a_call_includes_its_target() {
         let check = |kind: &str, facts: Value, expect: &str| {
             assert_eq!(about(&json!({"kind": kind, "tool": "t", "facts": facts})), expect, "{kind}");
         };

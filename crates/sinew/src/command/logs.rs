@@ -1,4 +1,4 @@
-//! `sinew logs`: the daemon's own log, read from its files.
+//! `sinew logs`: prints the daemon's log, read from its files.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::{linger, say};
 
-/// How often a followed log is looked at.
+/// Polling interval of `--follow`.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &LogsArgs) -> Result<Exit, Problem> {

@@ -1,15 +1,15 @@
-//! `sinew manifest`: tools from YAML files, looked at before they are used.
+//! `sinew manifest`: checks and tests tools defined in YAML files before they are used.
 
 mod examples;
 
 use std::path::PathBuf;
 
-use document::Document;
 use manifest::{Diagnostic, Loaded, Severity};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use server::Settings;
+use strict_yaml::Document;
 
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::exit::{Exit, Problem};
@@ -30,12 +30,12 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
     }
 }
 
-/// The manifests of these files and folders, with everything that is to be said about them.
+/// Loads the manifests of these files and folders, with all diagnostics.
 pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
-    // Only their names are asked for.
+    // Only the names of the built-in tools are used, so default settings are enough.
     let undo = compose::undo(&Setting::find()?, &Settings::default());
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;

@@ -1,4 +1,4 @@
-//! `sinew manual`: pages for `man`, from the same words as the help.
+//! `sinew manual`: writes manual pages generated from the command-line help.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::terminal::{say, visible_line};
 pub(crate) fn run(args: &ManualArgs) -> Result<Exit, Problem> {
     write(&args.dir).map_err(|error| {
         Problem::new(Exit::Failed, format!("cannot write pages into `{}`: {error}", args.dir.display()))
-            .hint("name a folder that you may write to")
+            .hint("choose a folder that you can write to")
     })?;
     let shown = visible_line(&args.dir.display().to_string());
-    say(format!("`man -l {shown}/sinew.1` shows the first of them"))?;
+    say(format!("read the first page with `man -l {shown}/sinew.1`"))?;
     Ok(Exit::Done)
 }
 

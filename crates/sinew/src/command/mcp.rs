@@ -1,4 +1,5 @@
-//! `sinew mcp`: the stdio door for hosts that start a command. Nothing is judged here; the daemon does the work.
+//! `sinew mcp`: MCP over standard input and output, for hosts that start a command. It forwards to the daemon
+//! and judges nothing itself.
 
 use crate::bridge::{self, Daemons};
 use crate::cli::McpArgs;

@@ -1,5 +1,5 @@
-//! `sinew mode` and `sinew lockdown`: how far the machine trusts its agent right now. The daemon holds the mode and
-//! puts every change on record; this only asks it.
+//! `sinew mode` and `sinew lockdown`: show and change the operating mode. The daemon holds the mode and
+//! records every change in the ledger.
 
 use ledger::entry::ModeChange;
 use ledger::{Entry, Filter, Reader};
@@ -22,7 +22,7 @@ pub(crate) fn run(command: ModeCommand) -> Result<Exit, Problem> {
     }
 }
 
-/// One word that works from every mode.
+/// Enters LOCKDOWN, which is possible from every mode.
 pub(crate) fn lockdown(change: ChangeArgs) -> Result<Exit, Problem> {
     set(Mode::Lockdown, change, "sinew lockdown")
 }
@@ -36,12 +36,12 @@ fn get(output: JsonArgs) -> Result<Exit, Problem> {
     say(render::mode(&text(&reply, "mode")))?;
     if let Some(proposal) = reply.get("proposal") {
         let (to, reason) = (text(proposal, "to"), visible_line(&text(proposal, "reason")));
-        tell(paint(NOTE, format!("{to} is proposed: {reason}\n`sinew mode set {to}` confirms it")));
+        tell(paint(NOTE, format!("{to} is proposed: {reason}\nrun `sinew mode set {to}` to confirm it")));
     }
     Ok(Exit::Done)
 }
 
-/// Every change, oldest first, from the ledger's own files: it needs no daemon, and no daemon can forget it.
+/// Prints the mode changes, oldest first, from the ledger files. Needs no daemon.
 fn history(limit: usize, output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let filter = Filter { kind: Some("mode".to_owned()), limit: Some(limit), ..Filter::default() };
@@ -70,7 +70,7 @@ fn history(limit: usize, output: JsonArgs) -> Result<Exit, Problem> {
 }
 
 fn set(mode: Mode, change: ChangeArgs, typed: &str) -> Result<Exit, Problem> {
-    let reason = change.reason.unwrap_or_else(|| format!("a human typed `{typed}`"));
+    let reason = change.reason.unwrap_or_else(|| format!("operator ran `{typed}`"));
     let params = json!({"mode": mode, "reason": reason});
     let reply = pin::Source::of(change.pin).ask_control(&Setting::find()?, "control/mode.set", params)?;
     if change.output.json {
@@ -79,11 +79,12 @@ fn set(mode: Mode, change: ChangeArgs, typed: &str) -> Result<Exit, Problem> {
     }
     let (before, now) = (text(&reply, "previous"), text(&reply, "mode"));
     say(match before == now {
-        true => format!("{} (as before)", render::mode(&now)),
+        true => format!("{} (unchanged)", render::mode(&now)),
         false => format!("{} → {}", render::mode(&before), render::mode(&now)),
     })?;
     if reply.get("recorded") == Some(&json!(false)) {
-        let note = "it holds, but could not be recorded yet: a crash before that would forget it";
+        let note =
+            "the mode is in effect but not recorded in the ledger yet: a crash before that would lose it";
         tell(paint(NOTE, note));
     }
     Ok(Exit::Done)

@@ -1,4 +1,5 @@
-//! `sinew pin`, and how a PIN is asked for: on the terminal, unseen, or from the first line of standard input.
+//! `sinew pin`, and reading of a PIN: from the terminal without echo, or from the first line of standard
+//! input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -16,15 +17,15 @@ use crate::terminal::{NOTE, paint, tell};
 
 const STANDARD_INPUT: &str = "standard input";
 
-/// Where a PIN comes from, once it is needed.
+/// Source of the PIN. It is read only if the daemon requires it.
 pub(crate) enum Source {
-    /// The terminal.
+    /// Typed on the terminal.
     Terminal,
-    /// Standard input.
+    /// Read from standard input.
     Input,
-    /// It was given.
+    /// Already read.
     Known(String),
-    /// It is not needed.
+    /// None: the request needs no PIN.
     Nobody,
 }
 
@@ -33,7 +34,7 @@ impl Source {
         if args.pin_stdin { Source::Input } else { Source::Terminal }
     }
 
-    /// The PIN, if it was given already.
+    /// Returns the PIN if it was already read.
     pub(crate) fn known(&self) -> Option<&str> {
         match self {
             Source::Known(pin) => Some(pin),
@@ -41,7 +42,7 @@ impl Source {
         }
     }
 
-    /// Asks for it. One that was given is not asked for again.
+    /// Reads the PIN. Fails if it was already read, or if this source supplies none.
     pub(crate) fn ask(&mut self) -> Result<(), Problem> {
         let pin = match self {
             Source::Terminal => read("operator PIN")?,
@@ -56,7 +57,7 @@ impl Source {
 }
 
 impl Source {
-    /// One question at the human's door, and the PIN with it where it is needed.
+    /// Sends a request to the control socket, and repeats it with the PIN if the daemon requires one.
     pub(crate) fn ask_control(
         mut self,
         setting: &Setting,
@@ -86,23 +87,23 @@ pub(crate) fn run(command: &PinCommand) -> Result<Exit, Problem> {
     }
 }
 
-/// Sets a PIN; one that is there is asked for first.
+/// Sets the PIN. An existing PIN has to be entered first.
 pub(crate) fn set(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
     let mut input = Input::of(args);
-    let given = if is_set(setting) { Some(input.next("the PIN so far")?) } else { None };
+    let given = if is_set(setting) { Some(input.next("current operator PIN")?) } else { None };
     let new = input.next("new operator PIN")?;
-    if !args.pin_stdin && input.next("the same again")? != new {
-        return Err(Problem::usage("the two are not the same"));
+    if !args.pin_stdin && input.next("new operator PIN again")? != new {
+        return Err(Problem::usage("the two PINs differ"));
     }
     change(setting, given, Some(new))?;
-    tell("the operator PIN is set: nothing is approved, loosened or accepted without it");
+    tell("the operator PIN is set: approving, undoing, loosening the mode and accepting a reload require it");
     Ok(Exit::Done)
 }
 
 fn clear(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
     let given = if is_set(setting) { Some(Input::of(args).next("operator PIN")?) } else { None };
     change(setting, given, None)?;
-    tell(paint(NOTE, "there is no operator PIN: any process that runs as you can approve"));
+    tell(paint(NOTE, "no operator PIN is set: any process that runs as you can approve calls"));
     Ok(Exit::Done)
 }
 
@@ -127,7 +128,7 @@ fn json_of(given: Option<String>, new: Option<String>) -> serde_json::Value {
     serde_json::Value::Object(fields.collect())
 }
 
-/// Several PINs, one after the other.
+/// Input for several PINs in a row.
 enum Input {
     Terminal,
     Lines(Box<dyn BufRead>),
@@ -161,17 +162,18 @@ fn line_of(lines: &mut dyn BufRead, place: &str) -> Result<String, Problem> {
     }
 }
 
-/// Reads from the terminal itself, whatever standard input is, and shows nothing of it.
+/// Reads a PIN from the controlling terminal without echo, even if standard input is redirected.
 pub(crate) fn read(what: &str) -> Result<String, Problem> {
     let nobody = |_| {
-        Problem::usage("the operator PIN is needed, and there is no terminal to type it on")
-            .hint("--pin-stdin")
+        Problem::usage("the operator PIN is needed, but there is no terminal to type it on")
+            .hint("pass it on standard input with `--pin-stdin`")
     };
     let mut terminal = terminal().map_err(nobody)?;
     let before = tcgetattr(&terminal).map_err(|error| nobody(error.into()))?;
     let mut silent = before.clone();
     silent.local_flags.remove(LocalFlags::ECHO);
-    // Before the question: what is typed as soon as it is there must be neither seen nor dropped.
+    // Turn echo off before printing the prompt: input typed right after the prompt must be neither echoed nor
+    // flushed.
     tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| nobody(error.into()))?;
     let _ = write!(terminal, "{what}: ");
     let line = line_of(&mut BufReader::new(&terminal), "the terminal");
@@ -180,7 +182,7 @@ pub(crate) fn read(what: &str) -> Result<String, Problem> {
     line
 }
 
-/// The terminal this process belongs to; where it belongs to none, the one it reads from.
+/// Opens the controlling terminal, else the terminal on standard input.
 fn terminal() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/tty").or_else(|error| match io::stdin().is_terminal() {
         true => Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)),

@@ -1,4 +1,5 @@
-//! `sinew policy`: try a policy out before it decides. Nothing is run, opened or put on record.
+//! `sinew policy`: tests a policy before it takes effect. It runs nothing, opens no file of a call and
+//! records nothing.
 
 mod replay;
 
@@ -26,51 +27,51 @@ pub(crate) fn run(command: PolicyCommand) -> Result<Exit, Problem> {
 }
 
 fn test(setting: &Setting, file: &Path, output: JsonArgs) -> Result<Exit, Problem> {
-    let world = compose::world(setting, &setting.settings()?, Folders::Configured)?;
-    let definitions: Vec<Arc<ToolDefinition>> = world.registry.definitions().cloned().collect();
+    let snapshot = compose::world(setting, &setting.settings()?, Folders::Configured)?;
+    let definitions: Vec<Arc<ToolDefinition>> = snapshot.registry.definitions().cloned().collect();
     let variables = compose::surroundings(setting).variables;
     let trials = Trials::read(file, &variables).map_err(Problem::configuration)?;
-    let tried = trials.run(&world.policy, &definitions).map_err(Problem::configuration)?;
+    let tried = trials.run(&snapshot.policy, &definitions).map_err(Problem::configuration)?;
     let failed = tried.iter().filter(|one| !one.holds).count();
     if output.json {
         let cases = tried.iter().map(|one| {
             json!({"line": one.line, "call": one.call, "expect": one.expect, "found": one.found, "holds": one.holds})
         });
         say(json!({"schema_version": 1, "passed": tried.len() - failed, "failed": failed,
-            "policy_hash": world.policy.hash(), "cases": cases.collect::<Vec<_>>()}))?;
+            "policy_hash": snapshot.policy.hash(), "cases": cases.collect::<Vec<_>>()}))?;
     } else {
         for one in &tried {
-            let mark = if one.holds { paint(GOOD, "holds") } else { paint(BAD, "broken") };
+            let mark = if one.holds { paint(GOOD, "passed") } else { paint(BAD, "failed") };
             say(format!("{mark} {}:{} {}", file.display(), one.line, visible_line(&one.call)))?;
             if !one.holds {
                 say(format!("       expected {}, found {}", one.expect, visible_line(&one.found)))?;
             }
         }
-        say(format!("{} of {} hold", tried.len() - failed, tried.len()))?;
+        say(format!("{} of {} passed", tried.len() - failed, tried.len()))?;
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
 }
 
 fn reach(setting: &Setting, mode: Option<Mode>, output: JsonArgs) -> Result<Exit, Problem> {
-    let world = compose::world(setting, &setting.settings()?, Folders::Configured)?;
-    let definitions: Vec<&ToolDefinition> = world.registry.definitions().map(AsRef::as_ref).collect();
+    let snapshot = compose::world(setting, &setting.settings()?, Folders::Configured)?;
+    let definitions: Vec<&ToolDefinition> = snapshot.registry.definitions().map(AsRef::as_ref).collect();
     let modes = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
     let found: Vec<Reach> =
-        modes.iter().flat_map(|mode| world.policy.reach(definitions.iter().copied(), *mode)).collect();
-    let workspaces = || world.workspaces.iter();
+        modes.iter().flat_map(|mode| snapshot.policy.reach(definitions.iter().copied(), *mode)).collect();
+    let workspaces = || snapshot.workspaces.iter();
     if output.json {
         let roots: Vec<String> = workspaces().map(|folder| folder.root().display().to_string()).collect();
-        say(json!({"schema_version": 1, "policy_hash": world.policy.hash(), "workspaces": roots,
+        say(json!({"schema_version": 1, "policy_hash": snapshot.policy.hash(), "workspaces": roots,
             "reach": found}))?;
         return Ok(Exit::Done);
     }
     let mut table = render::plain_table();
-    table.set_header(["MODE", "TOOL", "DOES", "WHERE", "AN HOUR"]);
+    table.set_header(["MODE", "TOOL", "ACCESS", "TARGETS", "PER HOUR"]);
     for one in &found {
         table.add_row([
             one.mode.as_str(),
             &one.tool,
-            if one.writes { "changes" } else { "looks" },
+            if one.writes { "write" } else { "read" },
             &visible_line(&places(one)),
             &one.per_hour.map_or("any".to_owned(), |most| most.to_string()),
         ]);
@@ -78,11 +79,14 @@ fn reach(setting: &Setting, mode: Option<Mode>, output: JsonArgs) -> Result<Exit
     say(table)?;
     let named: Vec<String> = workspaces().map(workspace).collect();
     let listed = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
-    say(paint(QUIET, format!("workspaces: {}; the built-in floor holds everywhere", visible_line(&listed))))?;
+    say(paint(
+        QUIET,
+        format!("workspaces: {}; the built-in denials apply everywhere", visible_line(&listed)),
+    ))?;
     Ok(Exit::Done)
 }
 
-/// Where a tool comes to: paths, programs, hosts, each with how much is taken out again.
+/// Returns what a tool can reach: paths, programs and hosts, each with the number of exceptions.
 fn places(one: &Reach) -> String {
     let within = match one.within.as_slice() {
         [] => String::new(),

@@ -1,5 +1,4 @@
-//! `sinew ps` and `sinew cancel`: the calls that have not ended, and the way to end one. The daemon knows them; this
-//! only asks it.
+//! `sinew ps` and `sinew cancel`: list and cancel the calls in progress. The daemon holds the list of calls.
 
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     }
     let calls = reply.get("calls").and_then(Value::as_array).cloned().unwrap_or_default();
     if calls.is_empty() {
-        tell("no call is under way");
+        tell("no call is in progress");
         return Ok(Exit::Done);
     }
     let mut table = render::plain_table();
@@ -46,13 +45,15 @@ pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
         match reply.get("ended") == Some(&json!(true)) {
             _ if args.output.json => {}
             true => say(format!("{id} ended"))?,
-            false => tell(paint(NOTE, format!("{id} was told to end, and has not yet: `sinew ps` shows it"))),
+            false => {
+                tell(paint(NOTE, format!("{id} was cancelled, but has not ended yet: `sinew ps` shows it")))
+            }
         }
         Ok(reply)
     })
 }
 
-/// Where a call stands, in a word or two.
+/// Returns the state of a call in a few words.
 fn state(call: &Value) -> String {
     let state = text(call, "state");
     match (call.get("cancelled") == Some(&json!(true)), text(call, "approval_id")) {
@@ -69,12 +70,12 @@ fn name_of(caller: &Value) -> String {
     }
 }
 
-/// A text of a reply, fit for a screen.
+/// Returns a string field of a reply, with control characters made visible.
 pub(super) fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).map(visible_line).unwrap_or_default()
 }
 
-/// In the unit a person would use.
+/// Formats an age in its most natural unit.
 fn age_of(milliseconds: u64) -> String {
     match milliseconds / 1000 {
         0 => format!("{milliseconds} ms"),
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_has_the_unit_a_person_would_use() {
+    fn age_is_shown_in_its_natural_unit() {
         for (milliseconds, expect) in [
             (0, "0 ms"),
             (999, "999 ms"),

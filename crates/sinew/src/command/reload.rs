@@ -1,4 +1,5 @@
-//! `sinew reload`: the daemon reads its configuration again. What loosens is shown, and taken only with `--accept`.
+//! `sinew reload`: tells the daemon to read its configuration again. A change that loosens it is shown, and
+//! applied only with `--accept`.
 
 use serde_json::{Value, json};
 
@@ -13,7 +14,8 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let mut report = setting.ask_control("control/reload", json!({}))?;
     if args.accept && result(&report) == Some("waiting") {
-        // Shown first, and accepted by its digest: what somebody changes in between is not accepted with it.
+        // Accept by the digest of the shown candidate, so that an edit made in between is not accepted with
+        // it.
         if !args.output.json {
             show_changes(&report)?;
         }
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
     Ok(exit(&report))
 }
 
-/// What became of the reload, in a word.
+/// Returns the result of the reload.
 fn result(report: &Value) -> Option<&str> {
     report.get("result").and_then(Value::as_str)
 }
@@ -51,7 +53,10 @@ fn show(report: &Value) -> Result<(), Problem> {
         Some("unchanged") => say("nothing has changed"),
         Some("applied") => say("applied"),
         Some("waiting") => {
-            tell(paint(NOTE, "it loosens something, so it waits: `sinew reload --accept` takes it"));
+            tell(paint(
+                NOTE,
+                "the change loosens the configuration and is not applied yet: run `sinew reload --accept` to apply it",
+            ));
             Ok(())
         }
         _ => {
@@ -60,13 +65,13 @@ fn show(report: &Value) -> Result<(), Problem> {
                 paint(BAD, "rejected:"),
                 visible(report["error"].as_str().unwrap_or_default())
             ));
-            tell("the last good configuration holds");
+            tell("the last valid configuration stays in effect");
             Ok(())
         }
     }
 }
 
-/// One line a change, with the way it goes.
+/// Prints one line per change: whether it tightens or loosens, and where it is.
 pub(crate) fn show_changes(report: &Value) -> Result<(), Problem> {
     for change in report["changes"].as_array().into_iter().flatten() {
         let sign = match change["effect"].as_str() {

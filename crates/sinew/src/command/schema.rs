@@ -1,4 +1,4 @@
-//! `sinew schema`: the JSON Schemas of everything people and programs exchange with Sinew.
+//! `sinew schema`: prints the JSON Schemas of configuration files and messages.
 
 use schemars::{Schema, schema_for};
 use tool::nearest;
@@ -9,7 +9,7 @@ use crate::terminal::say;
 
 type Named = (&'static str, fn() -> Schema);
 
-/// Files first, then messages, each under the name it is asked for by.
+/// Schemas by name: files first, then messages.
 const SCHEMAS: [Named; 11] = [
     ("modes", || schema_for!(governance::files::ModesFile)),
     ("tools", || schema_for!(governance::files::ToolsFile)),
@@ -32,14 +32,15 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<Exit, Problem> {
     let Some(schema) = text(wanted) else {
         let problem = Problem::usage(format!("there is no schema `{wanted}`"));
         let near = nearest(wanted, SCHEMAS.iter().map(|(name, _)| *name));
-        return Err(problem
-            .hint(near.map_or("`sinew schema` lists them".to_owned(), |n| format!("sinew schema {n}"))));
+        return Err(problem.hint(
+            near.map_or("list the schemas with `sinew schema`".to_owned(), |n| format!("sinew schema {n}")),
+        ));
     };
     say(schema)?;
     Ok(Exit::Done)
 }
 
-/// The schema of this name, without a newline at its end.
+/// Returns the schema of this name as text, without a trailing newline.
 pub(crate) fn text(wanted: &str) -> Option<String> {
     let (_, make) = SCHEMAS.iter().find(|(name, _)| *name == wanted)?;
     Some(format!("{:#}", make().to_value()))

@@ -1,4 +1,4 @@
-//! `sinew serve`: the daemon, in the foreground. A service manager, or a person, decides what becomes of it.
+//! `sinew serve`: runs the daemon in the foreground, under a service manager or from a terminal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,23 @@ use crate::exit::{Exit, Problem};
 use crate::own_memory;
 use crate::setting::{Setting, explain};
 
-/// How long the last log lines may take.
+/// Timeout for writing the last log lines.
 const FLUSH: Duration = Duration::from_secs(2);
-/// How long it may take to see to what runs left behind. What is not done by then the next daemon does.
+/// Timeout for the post-run cleanup at shutdown. The next daemon completes what is left.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     if geteuid().is_root() && !args.allow_root {
-        let problem = Problem::usage("Sinew does not run as root: its tools would have root's powers");
-        return Err(problem.hint("run it as yourself, or say `--allow-root` if that is what you mean"));
+        let problem = Problem::usage("Sinew does not run as root: its tools would have root privileges");
+        return Err(problem.hint("run it as your own user, or pass `--allow-root` to run it as root anyway"));
     }
     if !args.debuggable {
-        let failed =
-            |error| Problem::new(Exit::Failed, format!("cannot close its memory to others: {error}"));
+        let failed = |error| {
+            Problem::new(
+                Exit::Failed,
+                format!("cannot protect the daemon's memory from other processes: {error}"),
+            )
+        };
         own_memory::close().map_err(failed)?;
     }
     server::share_heaps();
@@ -48,15 +52,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
         served
     });
     layer.close(match &served {
-        Ok(server::Exit::Drained) => "told to stop",
+        Ok(server::Exit::Drained) => "stop requested",
         Ok(server::Exit::CutShort { .. }) => {
-            "told to stop; calls were still running when the time to drain was up"
+            "stop requested; calls were still running when the drain timeout expired"
         }
-        Ok(server::Exit::Forced) => "told to stop at once",
-        Err(_) => "could not serve",
+        Ok(server::Exit::Forced) => "immediate stop requested",
+        Err(_) => "serving failed",
     });
     drop(lock);
-    // A thread stuck in a dead mount must not keep the daemon from ending.
+    // Do not wait for threads: one blocked in a dead network mount would keep the daemon from exiting.
     runtime.shutdown_background();
     let _ = telemetry.shutdown(FLUSH);
     served.map_err(|error| explain(&error))?;

@@ -1,4 +1,4 @@
-//! `sinew service`: the daemon in the hands of launchd or systemd.
+//! `sinew service`: installs and controls the daemon as a service of launchd or systemd.
 
 use serde_json::json;
 use server::{Holder, StateLock};
@@ -35,17 +35,17 @@ fn print(platform: Option<Manager>, facts: &Facts) -> Result<Exit, Problem> {
 fn install(args: &ServiceInstallArgs, setting: &Setting, facts: &Facts) -> Result<Exit, Problem> {
     refuse_root(facts)?;
     if args.platform.is_some_and(|platform| platform != Manager::CURRENT) {
-        let problem = Problem::usage("that service manager is not of this system");
+        let problem = Problem::usage("this system does not use that service manager");
         return Err(problem.hint("add `--print` to see its files"));
     }
     refuse_beside_another(setting)?;
-    // The manager opens the sockets, and must find their folder private.
+    // The service manager creates the sockets, so their folder must exist and be private.
     setting.home().prepare().map_err(|error| explain(&error))?;
     let files = Manager::CURRENT.files(facts)?;
     for file in &files {
         let word = match (file.path.exists(), file.is_in_place()) {
             (_, true) => "unchanged",
-            (true, false) => "brought up to date",
+            (true, false) => "updated",
             (false, false) => "written",
         };
         if !file.is_in_place() {
@@ -54,7 +54,7 @@ fn install(args: &ServiceInstallArgs, setting: &Setting, facts: &Facts) -> Resul
         say(format!("{word}: {}", file.path.display()))?;
     }
     service::carry_out(&Manager::CURRENT.steps(Action::Install, facts))?;
-    say(format!("{} `sinew status` shows it at work", paint(GOOD, "installed and started:")))?;
+    say(format!("{} check it with `sinew status`", paint(GOOD, "installed and started:")))?;
     Ok(Exit::Done)
 }
 
@@ -82,7 +82,9 @@ fn uninstall(facts: &Facts) -> Result<Exit, Problem> {
 fn manage(action: Action, setting: &Setting, facts: &Facts, done: &str) -> Result<Exit, Problem> {
     if !service::is_installed(setting.home()) {
         let problem = Problem::new(Exit::Failed, "the service is not installed");
-        return Err(problem.hint("`sinew service install` does that; `sinew serve` runs without it"));
+        return Err(
+            problem.hint("install it with `sinew service install`, or run `sinew serve` without a service")
+        );
     }
     if action != Action::Stop {
         refuse_beside_a_strangers(setting, facts)?;
@@ -97,28 +99,28 @@ fn status(setting: &Setting, facts: &Facts, as_json: bool) -> Result<Exit, Probl
     let installed = service::is_installed(setting.home());
     let current = files.iter().all(ServiceFile::is_in_place);
     let answers = setting.daemon_answers();
-    let said = if installed { service::ask(&Manager::CURRENT.inquiry(facts))?.1 } else { String::new() };
+    let manager_output =
+        if installed { service::ask(&Manager::CURRENT.inquiry(facts))?.1 } else { String::new() };
     if as_json {
-        let state = json!({"installed": installed, "up_to_date": current, "daemon_answers": answers, "manager": said});
+        let state = json!({"installed": installed, "up_to_date": current, "daemon_answers": answers, "manager": manager_output});
         say(render::versioned(state))?;
     } else {
         let files = match (installed, current) {
-            (false, _) => "not installed; `sinew service install` does that",
-            (true, false) => {
-                "installed, and written by another version; `sinew service install` brings it up to date"
-            }
+            (false, _) => "not installed; run `sinew service install` to install it",
+            (true, false) => "installed by another version; run `sinew service install` to update it",
             (true, true) => "installed",
         };
         say(format!("service: {files}"))?;
         say(format!("daemon:  {}", if answers { "answers" } else { "does not answer" }))?;
-        if !said.is_empty() {
-            say(visible(said.trim_end()))?;
+        if !manager_output.is_empty() {
+            say(visible(manager_output.trim_end()))?;
         }
     }
     Ok(if answers { Exit::Done } else { Exit::Unreachable })
 }
 
-/// A manager takes the sockets of a daemon that was started by hand from it, and its own one finds the state held.
+/// Refuses to install the service while a manually started daemon runs: the service manager would take over
+/// its sockets, and the new daemon would find the state lock held.
 fn refuse_beside_another(setting: &Setting) -> Result<(), Problem> {
     if service::is_installed(setting.home()) || !setting.daemon_answers() {
         return Ok(());
@@ -126,18 +128,19 @@ fn refuse_beside_another(setting: &Setting) -> Result<(), Problem> {
     Err(strangers(running(setting)))
 }
 
-/// The same where the service is there: a daemon that answers is the manager's if that names its process.
+/// Refuses to control an installed service while a daemon runs that the service manager did not start. The
+/// daemon belongs to the manager if the manager reports its process id.
 fn refuse_beside_a_strangers(setting: &Setting, facts: &Facts) -> Result<(), Problem> {
     if !setting.daemon_answers() {
         return Ok(());
     }
     let running = running(setting);
-    let said = service::ask(&Manager::CURRENT.whom(facts))?.1;
-    let is_its_own = running.is_some() && Manager::CURRENT.named(&said) == running;
+    let manager_output = service::ask(&Manager::CURRENT.whom(facts))?.1;
+    let is_its_own = running.is_some() && Manager::CURRENT.named(&manager_output) == running;
     if is_its_own { Ok(()) } else { Err(strangers(running)) }
 }
 
-/// The process that holds the state of this home.
+/// Returns the process that holds the state lock of this home.
 fn running(setting: &Setting) -> Option<i32> {
     match StateLock::holder(setting.home()) {
         Holder::Process { pid } => pid,
@@ -147,17 +150,18 @@ fn running(setting: &Setting) -> Option<i32> {
 
 fn strangers(pid: Option<i32>) -> Problem {
     let end = match pid {
-        Some(pid) => format!("end it with `kill {pid}`, then try again"),
-        None => "end it, then try again".to_owned(),
+        Some(pid) => format!("stop it with `kill {pid}`, then try again"),
+        None => "stop it, then try again".to_owned(),
     };
-    Problem::new(Exit::Failed, "a daemon runs that no service manager started").hint(end)
+    Problem::new(Exit::Failed, "a daemon is running that the service manager did not start").hint(end)
 }
 
-/// Root's service would be in root's session, and own the user's files.
+/// Refuses to run as root: the service would run in root's session, and files in the user's home would belong
+/// to root.
 fn refuse_root(facts: &Facts) -> Result<(), Problem> {
     if facts.uid != 0 {
         return Ok(());
     }
-    let problem = Problem::usage("this would make a service of root's");
-    Err(problem.hint("run it as yourself, without sudo; `--print` shows the files"))
+    let problem = Problem::usage("this would install a service for root");
+    Err(problem.hint("run it as your own user, without sudo; `--print` shows the files"))
 }

@@ -1,4 +1,4 @@
-//! `sinew sessions`: the workers' sessions that are open, and the way to end one. The daemon knows them; this only asks it.
+//! `sinew sessions`: lists and closes worker sessions. The daemon holds the sessions.
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn open(setting: &Setting) -> Result<Value, Problem> {
     setting.ask_control("control/sessions.list", json!({}))
 }
 
-/// The session of this name; else what was typed is its id.
+/// Returns the id of the session with this name, else the typed text as an id.
 fn meant(known: &Value, given: &str) -> String {
     let sessions = known.get("sessions").and_then(Value::as_array).into_iter().flatten();
     let mut named = sessions.filter(|session| session.get("name") == Some(&json!(given)));

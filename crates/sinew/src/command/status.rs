@@ -1,4 +1,4 @@
-//! `sinew status`: asks the daemon how it is. Never starts one.
+//! `sinew status`: shows the status of the daemon. Never starts one.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::cli::JsonArgs;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::{NOTE, paint, say, tell, visible, visible_line};
+use crate::terminal::{BAD, NOTE, paint, say, tell, visible, visible_line};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
@@ -22,7 +22,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn show(status: &Value, door: &Path) -> Result<(), Problem> {
+fn show(status: &Value, agent_socket: &Path) -> Result<(), Problem> {
     let text = |pointer: &str| match status.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -40,8 +40,8 @@ fn show(status: &Value, door: &Path) -> Result<(), Problem> {
     let mut table = render::plain_table();
     table.add_row(["mode", &render::mode(&text("/mode"))]);
     table.add_row(["version", &text("/version")]);
-    table.add_row(["up", &up(status["uptime_seconds"].as_u64().unwrap_or_default())]);
-    table.add_row(["agents' door", &visible_line(&door.to_string_lossy())]);
+    table.add_row(["uptime", &up(status["uptime_seconds"].as_u64().unwrap_or_default())]);
+    table.add_row(["agent socket", &visible_line(&agent_socket.to_string_lossy())]);
     table.add_row(["calls", &calls]);
     table.add_row(["approvals", &approvals(&text)]);
     table.add_row(["tools", &text("/tools")]);
@@ -49,7 +49,7 @@ fn show(status: &Value, door: &Path) -> Result<(), Problem> {
     table.add_row(["workspaces", &folders]);
     if status["proposal"].is_object() {
         let (to, reason) = (text("/proposal/to"), visible_line(&text("/proposal/reason")));
-        table.add_row(["proposal", &format!("{to}: {reason}\n`sinew mode set {to}` confirms it")]);
+        table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
     }
     if let Some(line) = reload(&text) {
         table.add_row(["reload", &line]);
@@ -57,7 +57,7 @@ fn show(status: &Value, door: &Path) -> Result<(), Problem> {
     say(table)
 }
 
-/// How long it has been up, in the two largest units.
+/// Formats the uptime in its two largest units.
 fn up(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -68,33 +68,46 @@ fn up(seconds: u64) -> String {
     }
 }
 
-/// Who waits for the human.
+/// Returns the number of pending approvals and whether a PIN is set.
 fn approvals(text: &impl Fn(&str) -> String) -> String {
     let pin = if text("/approvals/pin") == "true" { "with a PIN" } else { "without a PIN" };
     match text("/approvals/pending").as_str() {
-        "0" => format!("nothing waits for you, {pin}"),
-        pending => paint(NOTE, format!("{pending} wait for you (`sinew approvals watch`), {pin}")),
+        "0" => format!("none pending, {pin}"),
+        pending => paint(NOTE, format!("{pending} pending (`sinew approvals watch`), {pin}")),
     }
 }
 
-/// What became of the last change of the configuration, where somebody has to do something about it.
+/// Returns the result of the last reload if the operator has to act on it.
 fn reload(text: &impl Fn(&str) -> String) -> Option<String> {
     match text("/reload/result").as_str() {
         "waiting" => {
-            Some("waits: it loosens something\n`sinew reload --accept` shows and takes it".to_owned())
+            Some("not applied yet: it loosens the configuration\nrun `sinew reload --accept` to review and apply it".to_owned())
         }
         "rejected" => {
-            Some(format!("rejected; the last good configuration holds\n{}", visible(&text("/reload/error"))))
+            Some(format!("rejected; the last valid configuration stays in effect\n{}", visible(&text("/reload/error"))))
         }
         _ => None,
     }
 }
 
-/// Its state; where it takes no records, why, and what waits for it.
+/// Returns the state of the ledger, the number of deferred records, and the reason if it takes no records.
 fn ledger(text: &impl Fn(&str) -> String) -> String {
     let mut line = format!("{}, {} records", text("/ledger/state"), text("/ledger/records"));
     if text("/ledger/owed") != "0" {
-        line += &format!(", {} owed", text("/ledger/owed"));
+        line += &format!(", {} deferred", text("/ledger/owed"));
+    }
+    let removed = text("/ledger/removed_under_pressure");
+    if !["", "0"].contains(&removed.as_str()) {
+        let alarm = format!(
+            "{removed} files with young records were removed because ledger.max_bytes was exceeded, last at {}",
+            text("/ledger/last_removed_under_pressure")
+        );
+        line = line + "\n" + &paint(BAD, alarm);
+    }
+    if text("/ledger/reads_refused") == "true" {
+        line = line
+            + "\n"
+            + &paint(BAD, "reads are refused: the rest of ledger.max_bytes is reserved for changes");
     }
     let reason = text("/ledger/reason");
     if reason.is_empty() { line } else { line + "\n" + &visible_line(&reason) }
@@ -114,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_life_is_told_in_days() {
+    fn long_uptime_is_shown_in_days() {
         for (seconds, expect) in [
             (0, "0 s"),
             (59, "59 s"),

@@ -1,4 +1,4 @@
-//! `sinew tools`: what the agent can use, as the running daemon has it, else as the configuration says.
+//! `sinew tools`: lists and shows the tools of the running daemon, else those of the configuration.
 
 use execution::ToolFilter;
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(crate) fn run(command: ToolsCommand) -> Result<Exit, Problem> {
     .map(|()| Exit::Done)
 }
 
-/// The tool that answers to a name: its own, an alias, or `name@major`.
+/// Returns the tool with this name, alias, or `name@major`.
 pub(crate) fn find<'a>(definitions: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
     definitions.iter().find(|definition| definition.answers_to(name))
 }
@@ -40,8 +40,8 @@ fn list(definitions: &[ToolDefinition], output: JsonArgs) -> Result<(), Problem>
 fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<(), Problem> {
     let Some(definition) = find(definitions, name) else {
         let near = nearest(name, definitions.iter().map(|definition| definition.name().as_str()));
-        let hint =
-            near.map_or("`sinew tools list` shows them".to_owned(), |n| format!("sinew tools show {n}"));
+        let hint = near
+            .map_or("list the tools with `sinew tools list`".to_owned(), |n| format!("sinew tools show {n}"));
         return Err(Problem::usage(format!("there is no tool `{name}`")).hint(hint));
     };
     if output.json {

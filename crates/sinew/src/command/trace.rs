@@ -1,4 +1,4 @@
-//! `sinew trace`: the calls of one trace as a tree, each with the time line of its stages.
+//! `sinew trace`: shows the calls of one trace as a tree, each with the timeline of its stages.
 
 use std::path::Path;
 
@@ -33,14 +33,14 @@ pub(crate) fn run(args: &TraceArgs) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// All records of the trace, oldest first. A call's id stands for the trace it belongs to.
+/// Returns all records of a trace, oldest first. A call id selects the trace that the call belongs to.
 fn records_of(folder: &Path, id: &str) -> Result<Vec<Record>, Problem> {
     let reader = Reader::new(folder);
     let unknown = || {
         let problem = Problem::new(Exit::Failed, format!("no record of trace or call `{id}`"));
-        problem.hint("`metadata.trace_id` and `metadata.call_id` of every result name one")
+        problem.hint("take `metadata.trace_id` or `metadata.call_id` of a result")
     };
-    // A trace id is 32 digits; only a call id has hyphens.
+    // A trace id has 32 hexadecimal digits; only a call id contains hyphens.
     let trace = match id.parse::<CallId>().ok().filter(|_| id.contains('-')) {
         Some(call) => {
             let records = reader.call(call).map_err(unreadable(folder))?;
@@ -54,7 +54,7 @@ fn records_of(folder: &Path, id: &str) -> Result<Vec<Record>, Problem> {
     if records.is_empty() { Err(unknown()) } else { Ok(records) }
 }
 
-/// One call, as its last record tells it.
+/// Call of a trace, read from its last record.
 struct Call {
     id: String,
     tool: String,
@@ -109,7 +109,7 @@ fn stages(body: &Value) -> Vec<Bar> {
 fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
     let indent = "  ".repeat(depth);
     let style = if call.end == "done" { GOOD } else { BAD };
-    let end = if call.end.is_empty() { "under way".to_owned() } else { visible_line(&call.end) };
+    let end = if call.end.is_empty() { "in progress".to_owned() } else { visible_line(&call.end) };
     let time = waterfall::shown(call.latency_us);
     let name = paint(STRONG, visible_line(&call.tool));
     say(format!(
@@ -120,7 +120,7 @@ fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
     for line in waterfall::draw(&call.stages, call.latency_us, WIDTH) {
         say(format!("{indent}  {line}"))?;
     }
-    // Deep enough for any real trace; a span that is its own ancestor must not loop.
+    // The depth limit exceeds any real trace and stops the recursion if a span is its own ancestor.
     for child in all.iter().filter(|other| depth < 16 && other.is_below(call)) {
         draw(child, all, depth + 1)?;
     }

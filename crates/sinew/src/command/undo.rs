@@ -1,5 +1,5 @@
-//! `sinew undo`: takes back what a call changed, through the daemon if one runs, else in this process. Both put it on
-//! record.
+//! `sinew undo`: reverses the changes of a call, through the daemon if one runs, else in this process. Both
+//! record it in the ledger.
 
 use serde_json::{Value, json};
 use tool::{Caller, Door};
@@ -50,7 +50,7 @@ fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem>
         let proof = proof.map_err(|error| Problem::new(Exit::Refused, error.to_string()))?;
         Ok::<_, Problem>(server::undo(&layer, args.call_id, &by, proof).await)
     });
-    layer.close("sinew undo is done");
+    layer.close("sinew undo finished");
     undone?.map_err(|error| Problem::new(Exit::Failed, error.to_string()))
 }
 
@@ -63,19 +63,16 @@ fn show(reply: &Value, dry_run: bool) -> Result<(), Problem> {
             _ => format!("restored {path}"),
         })?;
         if let Some(folder) = change["stays"].as_str() {
-            say(format!("kept     {}, which holds more than the call made", visible_line(folder)))?;
+            say(format!("kept     {}, which contains more than the call created", visible_line(folder)))?;
         }
         if let Some(diff) = change["diff"].as_str() {
             say(visible(diff))?;
         }
     }
     if dry_run {
-        tell(paint(NOTE, "nothing was changed: this is what would happen"));
+        tell(paint(NOTE, "dry run: nothing was changed"));
     } else if let Some(id) = reply["undo_id"].as_str() {
-        tell(paint(
-            QUIET,
-            format!("`sinew undo {id}` takes this back, where content was written or removed"),
-        ));
+        tell(paint(QUIET, format!("`sinew undo {id}` reverses this, where content was written or removed")));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `sinew wait`: until the daemon answers. Never starts one.
+//! `sinew wait`: waits until the daemon answers. Never starts one.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ pub(crate) fn run(args: &WaitArgs) -> Result<Exit, Problem> {
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     while !setting.daemon_answers() {
         if Instant::now() >= deadline {
-            // Asked once more for what stands in the way: nobody, a stranger, or one that is still starting.
+            // One last request returns the specific error: no daemon, a foreign process, or one that is still
+            // starting.
             setting.ask_running("control/status", json!({}))?;
             break;
         }

@@ -1,4 +1,5 @@
-//! `sinew workspace`: the folders callers may work in, kept in `sinew.yaml`.
+//! `sinew workspace`: adds, lists and removes the folders that callers may work in. They are stored in
+//! `sinew.yaml`.
 
 use std::path::Path;
 
@@ -26,9 +27,9 @@ pub(crate) fn run(command: WorkspaceCommand) -> Result<Exit, Problem> {
     .map(|()| Exit::Done)
 }
 
-/// Adds a folder, or changes the access of one that is there.
+/// Adds a folder, or changes the access of a listed one.
 pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Result<(), Problem> {
-    let path = resources::canonical_directory(dir)
+    let path = file_access::canonical_directory(dir)
         .map_err(|error| Problem::usage(format!("`{}` cannot be a workspace: {error}", dir.display())))?;
     own_folders::refuse(setting.home(), &path, access)
         .map_err(|why| Problem::usage(format!("`{}` cannot be a workspace: {why}", path.display())))?;
@@ -40,12 +41,12 @@ pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Res
         apply(setting, &Change::Append(&Item { path: utf8(&path)?.to_owned(), access }))?;
     }
     for (index, _) in known {
-        // A name that leads through a link would be refused at the next start.
+        // Write the canonical path: a path through a symbolic link would be refused at the next start.
         apply(setting, &Change::Replace(index, &Item { path: utf8(&path)?.to_owned(), access }))?;
     }
     if setting.folder().join(dir) != path {
         let (given, stored) = (dir.to_string_lossy(), path.to_string_lossy());
-        tell(format!("{} is listed by its own name, {}", visible_line(&given), visible_line(&stored)));
+        tell(format!("{} is listed by its canonical path, {}", visible_line(&given), visible_line(&stored)));
     }
     let may = match access {
         WorkspaceAccess::ReadOnly => "read",
@@ -53,9 +54,9 @@ pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Res
     };
     say(format!("callers may {may} in {}", visible_line(&path.to_string_lossy())))?;
     if setting.daemon_answers() {
-        tell("`sinew reload --accept` lets the running daemon use it");
+        tell("run `sinew reload --accept` to let the running daemon use it");
     } else if accepted::is_kept(setting.home()) {
-        tell("the next daemon uses it after `sinew reload --accept`");
+        tell("run `sinew reload --accept` after the next start to use it");
     }
     Ok(())
 }
@@ -81,34 +82,35 @@ fn list(setting: &Setting, output: JsonArgs) -> Result<(), Problem> {
 }
 
 fn remove(setting: &Setting, dir: &Path) -> Result<(), Problem> {
-    // A folder that is gone can still be taken off the list, by the name it has there.
-    let path = resources::canonical_directory(dir).unwrap_or_else(|_| setting.folder().join(dir));
+    // A folder that no longer exists can still be removed by its listed path.
+    let path = file_access::canonical_directory(dir).unwrap_or_else(|_| setting.folder().join(dir));
     let known = entries_of(setting, &path)?;
     if known.is_empty() {
         let problem = Problem::usage(format!("`{}` is not a workspace", path.display()));
-        return Err(problem.hint("`sinew workspace list` shows them"));
+        return Err(problem.hint("list the workspaces with `sinew workspace list`"));
     }
-    // From the last, so that the places of the others stay; all of them, or the folder would stay open.
+    // Remove from the last entry, so that the other indexes stay valid. Remove every entry, or the folder
+    // would stay accessible.
     for (index, _) in known.into_iter().rev() {
         apply(setting, &Change::Remove(index))?;
     }
     say(format!("callers may no longer work in {}", visible_line(&path.to_string_lossy())))?;
     if setting.daemon_answers() {
-        tell("the running daemon takes this at once");
+        tell("the running daemon applies this at once");
     }
     Ok(())
 }
 
-/// The entries that mean this folder, however they are written, with their places in the list.
+/// Returns the entries that refer to this folder, however they are written, with their indexes in the list.
 fn entries_of(setting: &Setting, path: &Path) -> Result<Vec<(usize, WorkspaceSetting)>, Problem> {
     let means_it = |known: &WorkspaceSetting| {
-        known.path == path || resources::canonical_directory(&known.path).is_ok_and(|folder| folder == path)
+        known.path == path || file_access::canonical_directory(&known.path).is_ok_and(|folder| folder == path)
     };
     let listed = setting.settings()?.workspaces;
     Ok(listed.into_iter().enumerate().filter(|(_, known)| means_it(known)).collect())
 }
 
-/// Edits the file and makes sure that it still means what it should before it replaces the old one.
+/// Edits the settings file. The edited text must parse before it replaces the old one.
 fn apply(setting: &Setting, change: &Change<'_>) -> Result<(), Problem> {
     let file = setting.home().settings_file();
     let text = std::fs::read_to_string(&file)

@@ -1,5 +1,5 @@
-//! A layer to try tools in: by the rules of this home, with a folder that has nothing in it and a record that is thrown away.
-//! Nothing of the home is changed, and a daemon of it may run meanwhile.
+//! Execution layer for testing tools: the policy of this home, an empty workspace and a temporary ledger. It
+//! changes nothing in the home, and a daemon may run at the same time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use execution::{Parts, ToolExecutionLayer, World};
+use file_access::{UndoLimits, UndoStore};
 use governance::{Workspace, WorkspaceAccess, Workspaces};
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
-use resources::{UndoLimits, UndoStore};
 use sandbox::Sandbox;
 
 use crate::exit::{Exit, Problem};
 use crate::host_table;
 use crate::setting::Setting;
 
-/// The layer, with these tools, in a private folder that is there and empty.
+/// Builds the layer with these tools in an existing empty private folder.
 pub(crate) fn trial(
     setting: &Setting,
     registry: ToolRegistry,
@@ -42,7 +42,7 @@ pub(crate) fn trial(
         Ledger::open(&state.join("ledger"), &Options::default()).map_err(|error| failed(&error))?;
     let nothing = UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO };
     let undo = UndoStore::at(&state.join("undo"), nothing);
-    // Never replaced, so nobody compares them.
+    // This snapshot is never replaced, so its keys are never compared.
     let keys = BTreeMap::new();
     let world = World { registry, policy, curated, workspaces, hosts, keys };
     ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).map_err(Problem::configuration)

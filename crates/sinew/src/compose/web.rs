@@ -1,15 +1,15 @@
-//! The settings of the web tools in the words of the tools.
+//! Converts the settings of the web tools into their options.
 
 use std::sync::OnceLock;
 
-use page::Engine;
 use server::{ProviderSetting, RobotsSetting, SearchProvider, Settings, WebSettings};
 use toolbox::{Provider, Robots, Web, WebOptions};
+use web_content::Engine;
 
 use crate::exit::Problem;
 
-/// The way out of the web tools. Made once for a process: what it remembers of pages and providers outlives a reload, and
-/// its settings hold until the next start.
+/// Returns the web client of the web tools. There is one per process: its page cache and provider state
+/// survive a reload, so a change of its settings takes effect at the next start.
 pub(crate) fn web(settings: &Settings) -> Result<&'static Web, Problem> {
     static SHARED: OnceLock<Web> = OnceLock::new();
     match SHARED.get() {

@@ -1,109 +1,112 @@
-//! A host's table as it is written.
+//! File format of a host table.
 
-use document::{Located, Table};
 use execution::OnPermit;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use strict_yaml::{Located, Table};
 use tool::RiskLevel;
 
-/// How the tools of a host look to our rules.
+/// Mapping of a host's tools to the policy.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HostFile {
-    /// What a permit says to the host: `allow`, or nothing, so that the host's own prompt comes as well.
+    /// Reply to the host for a permitted call: `allow`, or no decision, so that the host also shows its own
+    /// prompt.
     #[serde(default)]
     pub(crate) on_permit: OnPermit,
-    /// Its tools, by the names it gives them.
+    /// Tools by the names that the host gives them.
     pub(crate) tools: Table<ToolRow>,
 }
 
-/// One tool, or all whose names begin so.
+/// One tool, or all tools with a name prefix.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolRow {
-    /// Who decides, if not this table.
+    /// Component that decides about the tool, if not this table.
     #[serde(default)]
     pub(crate) decided_by: Option<DecidedBy>,
-    /// The entry of tools.yaml that governs it; absent, the one under its own name in lower case.
+    /// Entry of tools.yaml that governs the tool. Default: its own name in lower case.
     #[serde(default)]
     pub(crate) rules_of: Option<Located<String>>,
-    /// Its governance category.
+    /// Governance category.
     #[serde(default)]
     pub(crate) category: Option<Located<String>>,
-    /// The harm it can do.
+    /// Risk level.
     #[serde(default)]
     pub(crate) risk_level: Option<RiskLevel>,
-    /// Whether a human is asked each time.
+    /// True if every call needs approval.
     #[serde(default)]
     pub(crate) asks: bool,
-    /// What its arguments mean.
+    /// Meaning of the arguments.
     #[serde(default)]
     pub(crate) arguments: Table<ArgumentRow>,
-    /// Whether it shows what is below the folders it is given: names, or what is in the files. Then nothing below them may
-    /// be forbidden.
+    /// True if the tool shows names or contents below the folders it is given. Then nothing below them may be
+    /// forbidden.
     #[serde(default)]
     pub(crate) shows_below: bool,
-    /// The argument with a glob that says which names it shows. One that ends in `*.EXT` leaves the others out.
+    /// Argument with a glob that selects the names shown. A glob that ends in `*.EXT` excludes all other
+    /// names.
     #[serde(default)]
     pub(crate) narrowed_by: Option<Located<String>>,
-    /// A call that works, shown when one did not.
+    /// Valid example call, shown when a call was invalid.
     #[serde(default)]
     pub(crate) example: Option<Value>,
 }
 
-/// Who decides about a tool, if not its table.
+/// Component that decides about a tool, if not its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DecidedBy {
-    /// The daemon, when the call arrives there.
+    /// The daemon, which judges the call when it arrives there.
     Daemon,
 }
 
-/// What an argument means.
+/// Meaning of an argument.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArgumentRow {
-    /// What it is.
+    /// Kind of argument.
     pub(crate) is: ArgumentKind,
-    /// What the tool does there. Without a word, the more dangerous.
+    /// Access of the tool to the path. Default: `write`, the more dangerous one.
     #[serde(default)]
     pub(crate) access: Access,
-    /// What the tool takes where it is absent. Without one, a call without it is refused.
+    /// Value that the tool uses if the argument is absent. Without a default, a call without the argument is
+    /// refused.
     #[serde(default)]
     pub(crate) default: Option<String>,
-    /// Of a pattern: the argument with the folder it starts in.
+    /// For a pattern: the argument with the folder it is relative to.
     #[serde(default)]
     pub(crate) below: Option<Located<String>>,
 }
 
-/// What an argument is.
+/// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ArgumentKind {
-    /// The name of a file or folder.
+    /// Path of a file or folder.
     Path,
-    /// A glob; the folder in front of its first wildcard is looked through.
+    /// Glob. The folder before its first wildcard is searched.
     Pattern,
-    /// An address.
+    /// URL.
     Url,
-    /// A command line.
+    /// Command line.
     Command,
 }
 
-/// What a tool does with a path.
+/// Access of a tool to a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Access {
     /// Read a file or list a folder.
     Read,
-    /// Create, replace or change what is there.
+    /// Create, replace or change a file.
     #[default]
     Write,
 }
 
 impl Access {
-    /// The word in a schema.
+    /// Returns the keyword used in a schema.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Access::Read => "read",
@@ -113,14 +116,14 @@ impl Access {
 }
 
 impl ToolRow {
-    /// Whether it says anything besides who decides.
+    /// Returns true if a key other than `decided_by` is set.
     pub(crate) fn says_more(&self) -> bool {
         let stated = self.rules_of.is_some() || self.category.is_some() || self.risk_level.is_some();
         let of_folders = self.shows_below || self.narrowed_by.is_some();
         stated || self.asks || of_folders || !self.arguments.is_empty() || self.example.is_some()
     }
 
-    /// Whether an argument of this name is a path.
+    /// Returns true if the argument of this name is a path.
     pub(crate) fn is_path(&self, name: &str) -> bool {
         self.arguments.iter().any(|(key, row)| key.value == name && row.is == ArgumentKind::Path)
     }

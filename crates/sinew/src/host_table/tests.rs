@@ -1,7 +1,7 @@
-//! The built-in table is sound, says what its page says, and a wrong one is refused with its place.
+//! Tests: the built-in table is valid and matches its documentation, and errors in a table have a location.
 
-use document::Document;
 use execution::{HostTool, OnPermit};
+use strict_yaml::Document;
 use tool::{Mode, PathAccess};
 
 use super::*;
@@ -12,9 +12,9 @@ fn built_in() -> Host {
 }
 
 #[test]
-fn the_built_in_table_is_sound_and_cautious() {
+fn built_in_table_is_valid_and_restrictive() {
     let host = built_in();
-    assert_eq!(host.on_permit, OnPermit::Allow, "what Sinew would run needs no second prompt");
+    assert_eq!(host.on_permit, OnPermit::Allow, "a permitted call needs no second prompt");
     let judged = |name: &str| match host.tool(name) {
         Some(HostTool::Judged(tool)) => tool.definition().clone(),
         other => panic!("{name}: {other:?}"),
@@ -33,12 +33,12 @@ fn the_built_in_table_is_sound_and_cautious() {
     assert!(judged("Bash").requires_approval() && judged("Bash").category().as_str() == "execution");
     assert!(judged("Bash").allowed_modes().contains(&Mode::Normal));
     assert_eq!(judged("mcp__github__create_issue").name().as_str(), "mcp");
-    assert!(matches!(host.tool("mcp__sinew__read_file"), Some(HostTool::Ours)), "the longest beginning wins");
+    assert!(matches!(host.tool("mcp__sinew__read_file"), Some(HostTool::Ours)), "the longest prefix wins");
     for others in ["mcp__sinew__x__y", "mcp__sinew___y", "mcp__sinew____y", "mcp__sinew__", "mcp__sinew2__y"]
     {
         assert!(
             matches!(host.tool(others), Some(HostTool::Judged(_))),
-            "it may be another server's: {others}"
+            "it may belong to another server: {others}"
         );
     }
     for unknown in ["read", "Reader", "Task", "", "xmcp__a__b"] {
@@ -47,7 +47,7 @@ fn the_built_in_table_is_sound_and_cautious() {
 }
 
 #[test]
-fn mistakes_are_placed_and_explained() {
+fn errors_have_a_location_and_a_reason() {
     let errors = |text: &str| {
         let errors = check("h", &Document::from_text("h.yaml", text).unwrap(), Scrutiny::Whole).unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -59,21 +59,21 @@ fn mistakes_are_placed_and_explained() {
     let tool = |rest: &str| format!("tools:\n  T: {{category: read_only, risk_level: low{rest}}}\n");
     check("on_permit: yes\ntools: {}\n", "1:12", "unknown word");
     check("tools:\n  T: {}\n", "2:3", "needs a `category` and a `risk_level`");
-    check("tools:\n  T: {decided_by: daemon, asks: true}\n", "2:3", "nothing else here holds");
+    check("tools:\n  T: {decided_by: daemon, asks: true}\n", "2:3", "its other keys have no effect");
     check("tools:\n  \"a*b\": {decided_by: daemon}\n", "2:3", "is not the name of a tool");
     check("tools:\n  T: {category: Bad, risk_level: low}\n", "2:17", "is not a category name");
     check(&tool(", rules_of: \"a b\""), "2:55", "is not a tool name");
     check(&tool(", arguments: {a: {is: pth}}"), "2:65", "did you mean `path`?");
     check(&tool(", arguments: {a: {is: pattern, below: b}}"), "2:81", "must name a path argument");
-    check(&tool(", narrowed_by: glob"), "2:58", "nothing is shown that could be narrowed");
+    check(&tool(", narrowed_by: glob"), "2:58", "`narrowed_by` needs");
     check(&tool(", arguments: {a: {is: path}}, example: {b: 1}"), "2:3", "the example would be refused");
     let two = errors("tools:\n  A: {}\n  B: {}\n");
-    assert!(two.contains("h.yaml:2:3") && two.contains("h.yaml:3:3"), "all of them: {two}");
+    assert!(two.contains("h.yaml:2:3") && two.contains("h.yaml:3:3"), "all errors: {two}");
 }
 
-/// The table on the page, so that it cannot say something else than the file.
+/// Keeps the table in docs/hooks.md equal to the file.
 #[test]
-fn the_page_says_what_the_table_says() {
+fn documentation_matches_the_built_in_table() {
     let file: HostFile = Document::from_text("f", EMBEDDED[0].1).unwrap().parse().unwrap();
     let page = include_str!("../../../../docs/hooks.md");
     for (key, row) in file.tools.iter() {

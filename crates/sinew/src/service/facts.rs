@@ -1,4 +1,4 @@
-//! What the files of a service say about this machine and this user.
+//! Facts about this machine and user that the service files contain.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use server::Home;
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 
-/// Where programs are, beyond what a manager's own PATH has. Baked in, because managers start services with next to
-/// nothing, and no shell start-up file is read.
+/// Program folders for the PATH of the service. They are written into the service files, because a service
+/// manager starts services with a minimal PATH and reads no shell start-up file.
 const PROGRAMS: [&str; 6] = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
-/// One user's daemon.
+/// Facts about one user's daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) uid: u32,
-    /// The user's own folder.
+    /// Home folder of the user.
     pub(crate) user_home: PathBuf,
-    /// This program, by an absolute name.
+    /// Absolute path of this program.
     pub(crate) program: PathBuf,
-    /// What this shell says about where the home is, and a manager would not know.
+    /// Variables of this shell that locate the Sinew home; a service manager does not have them.
     pub(crate) folders: Vec<(&'static str, PathBuf)>,
     pub(crate) agent_socket: PathBuf,
     pub(crate) control_socket: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// The facts of this user and this program.
+    /// Collects the facts for this user and program.
     pub(crate) fn gather(setting: &Setting) -> Result<Facts, Problem> {
         let home: &Home = setting.home();
         let cannot = |what: &str| Problem::new(Exit::Failed, format!("{what} cannot be found"));
@@ -46,21 +46,21 @@ impl Facts {
         })
     }
 
-    /// The PATH of the service.
+    /// Returns the PATH of the service.
     pub(crate) fn path(&self) -> String {
         let own = self.user_home.join(".local/bin");
         let all = [shown(&own)].into_iter().chain(PROGRAMS.map(str::to_owned));
         all.collect::<Vec<_>>().join(":")
     }
 
-    /// The variables of the service.
+    /// Returns the environment variables of the service.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let folders = self.folders.iter().map(|(name, folder)| (*name, shown(folder)));
         [("PATH", self.path())].into_iter().chain(folders).collect()
     }
 }
 
-/// A path in a file of text.
+/// Converts a path to text for a service file.
 pub(super) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -69,7 +69,7 @@ pub(super) fn shown(path: &Path) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A user whose names need care in every format.
+    /// Facts with characters that need escaping in every format.
     pub(in crate::service) fn awkward() -> Facts {
         let user_home = PathBuf::from("/home/a \"b\" & <c> 100% $d");
         Facts {
@@ -85,7 +85,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn programs_of_the_user_come_first() {
+    fn user_programs_come_first() {
         let path = awkward().path();
         assert!(path.starts_with("/home/a \"b\" & <c> 100% $d/.local/bin:/opt/homebrew/bin:"), "{path}");
     }

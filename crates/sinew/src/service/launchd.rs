@@ -1,4 +1,4 @@
-//! The launchd agent of macOS: one property list in `~/Library/LaunchAgents`.
+//! Launchd agent for macOS: one property list in `~/Library/LaunchAgents`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,21 +8,21 @@ use super::facts::shown;
 use super::{Action, Facts, ServiceFile, Step};
 use crate::exit::{Exit, Problem};
 
-/// The name of the job and of its file.
+/// Label of the job and base name of its file.
 const LABEL: &str = "dev.sinew.daemon";
-/// 0o077: property lists have no octal numbers.
+/// 0o077, in decimal because property lists have no octal numbers.
 const UMASK: u32 = 63;
 /// 0o600.
 const SOCKET_MODE: u32 = 384;
 const DESCRIPTORS: u32 = 8192;
-/// Longer than the daemon takes to drain.
+/// Longer than the daemon needs to drain.
 const SECONDS_TO_STOP: u32 = 45;
 
 pub(super) fn files(facts: &Facts) -> Result<Vec<ServiceFile>, Problem> {
     let mut text = Vec::new();
     let written = Value::Dictionary(job(facts)).to_writer_xml(&mut text);
     let failed = |error: &dyn std::fmt::Display| {
-        Problem::new(Exit::Failed, format!("the property list cannot be made: {error}"))
+        Problem::new(Exit::Failed, format!("the property list cannot be written: {error}"))
     };
     written.map_err(|error| failed(&error))?;
     let text = String::from_utf8(text).map_err(|error| failed(&error))?;
@@ -44,16 +44,16 @@ fn job(facts: &Facts) -> Dictionary {
         ("ProgramArguments", Value::Array(program.into())),
         ("EnvironmentVariables", Value::Dictionary(variables.collect())),
         ("WorkingDirectory", shown(&facts.state).into()),
-        // Anything less is throttled, with all programs that tools start.
+        // Every other type is throttled, including all programs that tools start.
         ("ProcessType", "Interactive".into()),
-        // A clean end is meant: `stop` would be undone otherwise.
+        // Restart only after a failure: otherwise launchd would undo `stop`.
         ("KeepAlive", dictionary([("SuccessfulExit", false.into())])),
         ("RunAtLoad", true.into()),
         ("ExitTimeOut", SECONDS_TO_STOP.into()),
         ("Umask", UMASK.into()),
         ("SoftResourceLimits", dictionary([("NumberOfFiles", DESCRIPTORS.into())])),
         ("StandardOutPath", "/dev/null".into()),
-        // What is said before the daemon's own log is open; the log itself is rotated by the daemon.
+        // Output before the daemon's own log is open. The daemon rotates its own log.
         ("StandardErrorPath", shown(&facts.log.join("launchd.log")).into()),
         ("Sockets", Value::Dictionary(sockets.into_iter().collect())),
         ("LimitLoadToSessionType", Value::Array(SESSIONS.map(Value::from).into())),
@@ -61,7 +61,7 @@ fn job(facts: &Facts) -> Dictionary {
     keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// All kinds of session, so that a job that was started over SSH survives a login at the screen.
+/// All session types, so that a job started over SSH survives a graphical login.
 const SESSIONS: [&str; 5] = ["Aqua", "Background", "LoginWindow", "StandardIO", "System"];
 
 fn socket(path: &str) -> Dictionary {
@@ -78,14 +78,14 @@ pub(super) fn steps(action: Action, facts: &Facts) -> Vec<Step> {
     let file = path(&facts.user_home);
     let tell = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let load = Step::Must(tell(&["launchctl", "bootstrap", &domain, &shown(&file)]));
-    // Letting go takes time, and loading what is still loaded fails with an error that says nothing.
+    // Unloading takes time, and loading a job that is still loaded fails with an unspecific error.
     let unload = [Step::May(tell(&["launchctl", "bootout", &job])), Step::UntilItFails(inquiry(facts))];
     match action {
         Action::Install => {
             let enable = Step::Must(tell(&["launchctl", "enable", &job]));
             unload.into_iter().chain([enable, load]).collect()
         }
-        // With sockets of launchd's, a daemon that merely ends is started by the next who connects.
+        // Launchd holds the sockets, so a daemon that only exits is started by the next connection.
         Action::Uninstall | Action::Stop => unload.into(),
         Action::Start => vec![Step::May(tell(&["launchctl", "enable", &job])), load],
         Action::Restart => vec![Step::Must(tell(&["launchctl", "kickstart", "-k", &job]))],
@@ -106,7 +106,7 @@ mod tests {
     use crate::service::facts::tests::awkward;
 
     #[test]
-    fn the_property_list_reads_back_as_it_was_meant() {
+    fn the_property_list_round_trips() {
         let facts = awkward();
         let [file] = &files(&facts).unwrap()[..] else { panic!("one file") };
         assert!(file.path.ends_with("Library/LaunchAgents/dev.sinew.daemon.plist"));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_let_go_before_it_is_loaded_again() {
+    fn a_job_is_unloaded_before_it_is_loaded() {
         let steps = steps(Action::Install, &awkward());
         let said: Vec<String> = steps
             .iter()
@@ -138,6 +138,6 @@ mod tests {
             })
             .collect();
         assert_eq!(said, ["bootout", "print", "enable", "bootstrap"]);
-        assert!(matches!(steps[1], Step::UntilItFails(_)), "letting go takes time");
+        assert!(matches!(steps[1], Step::UntilItFails(_)), "unloading takes time");
     }
 }

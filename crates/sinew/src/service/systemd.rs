@@ -1,4 +1,4 @@
-//! The systemd user units of Linux: a service and the sockets it is started by.
+//! Systemd user units for Linux: a service and the sockets that activate it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(super) fn files(facts: &Facts) -> Vec<ServiceFile> {
     paths(&facts.user_home).into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect()
 }
 
-/// The service, and its sockets.
+/// Returns the paths of the service and the socket unit.
 pub(super) fn paths(user_home: &Path) -> [PathBuf; 2] {
     [SERVICE, SOCKET].map(|name| user_home.join(".config/systemd/user").join(name))
 }
@@ -25,7 +25,7 @@ fn service(facts: &Facts) -> String {
         .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
         .collect();
     format!(
-        "# Written by `sinew service install`, which also brings it up to date.\n\
+        "# Written by `sinew service install`. Run it again to update this file.\n\
          [Unit]\n\
          Description=Sinew, the tool runtime of a local AI agent\n\
          Requires={SOCKET}\n\
@@ -38,11 +38,11 @@ fn service(facts: &Facts) -> String {
          WorkingDirectory={state}\n\
          Restart=on-failure\n\
          RestartSec=2\n\
-         # Longer than the daemon takes to drain.\n\
+         # Longer than the daemon needs to drain.\n\
          TimeoutStopSec=45\n\
          UMask=0077\n\
          LimitNOFILE=8192\n\
-         # Each run has a group of its own below this one, and its end by the kernel is not the daemon's.\n\
+         # Each run gets its own cgroup below this one; if the kernel kills a run, the daemon continues.\n\
          Delegate=memory pids\n\
          OOMPolicy=continue\n\
          \n\
@@ -56,9 +56,9 @@ fn service(facts: &Facts) -> String {
 
 fn socket(facts: &Facts) -> String {
     format!(
-        "# Written by `sinew service install`, which also brings it up to date.\n\
+        "# Written by `sinew service install`. Run it again to update this file.\n\
          [Unit]\n\
-         Description=The sockets of Sinew\n\
+         Description=Sockets of Sinew\n\
          \n\
          [Socket]\n\
          ListenStream={agent}\n\
@@ -74,13 +74,13 @@ fn socket(facts: &Facts) -> String {
     )
 }
 
-/// One word, whatever is in it. A `$` means nothing in the name of a program or in a variable's value.
+/// Quotes one word. `$` has no special meaning in the program path or in a variable's value.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", literal(&escaped))
 }
 
-/// A whole line's value: nothing but `%` means anything there.
+/// Escapes the value of a whole line, in which only `%` has a special meaning.
 fn literal(value: &str) -> String {
     value.replace('%', "%%")
 }
@@ -117,7 +117,7 @@ mod tests {
     use crate::service::facts::tests::awkward;
 
     #[test]
-    fn awkward_names_stay_one_word() {
+    fn special_characters_are_escaped() {
         let [service, socket] = &files(&awkward())[..] else { panic!("two files") };
         let line = r#"ExecStart="/home/a \"b\" & <c> 100%% $d/bin/sinew" serve"#;
         assert!(service.text.lines().any(|there| there == line), "{}", service.text);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_can_have_groups_of_their_own() {
+    fn runs_get_their_own_cgroups() {
         let [service, _] = &files(&awkward())[..] else { panic!("two files") };
         for line in ["Delegate=memory pids", "OOMPolicy=continue"] {
             assert!(service.text.lines().any(|there| there == line), "{}", service.text);

@@ -1,4 +1,4 @@
-//! Events written: each under its name and level, with the fields it has and no others.
+//! Emission of events: each with its name, level and fields.
 
 use serde_json::{Value, json};
 use tool::{Fault, RuleRef};
@@ -7,7 +7,7 @@ use tracing::Level;
 use super::{ContentCapture, Event, TARGET, content_capture};
 use crate::redact;
 
-/// One `tracing` event with the fields every call's event has.
+/// Emits a `tracing` event with the fields common to all events of a call.
 macro_rules! about_call {
     ($level:expr, $name:literal, $call:expr, $($field:tt)+) => {
         tracing::event!(
@@ -19,7 +19,7 @@ macro_rules! about_call {
     };
 }
 
-/// Writes an event to every configured place: the log, standard error, OTLP.
+/// Writes an event to every configured output: the log, standard error, OTLP.
 pub fn emit(event: Event<'_>) {
     match event {
         Event::ToolCallStarted { call, arguments_digest, arguments } => {
@@ -65,6 +65,12 @@ pub fn emit(event: Event<'_>) {
             let sensors = sensors.as_deref();
             tracing::event!(name: "mode_transition", target: TARGET, Level::WARN, from, to, reason, by, sensors);
         }
+        Event::LedgerPressure { removed_segments, reads_refused, bytes, max_bytes } => {
+            tracing::event!(
+                name: "ledger_pressure", target: TARGET, Level::ERROR,
+                removed_segments, reads_refused, bytes, max_bytes
+            );
+        }
         Event::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
             let risk = risk.as_str();
             about_call!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);
@@ -83,7 +89,8 @@ fn captured(arguments: &Value) -> Option<String> {
     }
 }
 
-/// The first 200 characters, redacted before the cut: half a secret is no longer recognised as one.
+/// Returns the first 200 characters. Redacts before cutting, because a detector does not recognize half a
+/// secret.
 fn opening(error: &str) -> String {
     redact::shared().redact_text(error).chars().take(200).collect()
 }

@@ -1,4 +1,4 @@
-//! The whole way from an event to the bytes on disk, with a subscriber of the test's own.
+//! Path from an event to the bytes on disk, with a subscriber local to the test.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use tracing::Dispatch;
 use super::*;
 use crate::{ApprovalDecision, Event, Subject, emit};
 
-/// Runs `work` with a log in `directory` and gives back the lines, parsed, after checking their bytes.
+/// Runs `work` with a log in `directory` and returns the parsed lines, after checking their bytes.
 fn logged(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dispatch)) -> Vec<Value> {
     let (subscriber, guard) = assemble(settings, &LogTarget::Directory(directory.to_owned()), None).unwrap();
     let dispatch = Dispatch::new(subscriber);
@@ -44,7 +44,7 @@ const HOSTILE: [&str; 9] = [
 ];
 
 #[test]
-fn one_event_is_one_line_whatever_is_in_it() {
+fn hostile_event_is_still_one_line() {
     let home = tempfile::tempdir().unwrap();
     let lines = logged(home.path(), &at("trace"), |_| {
         for text in HOSTILE {
@@ -65,7 +65,7 @@ fn one_event_is_one_line_whatever_is_in_it() {
 }
 
 #[test]
-fn writers_at_the_same_time_do_not_mix() {
+fn concurrent_writers_do_not_mix_lines() {
     let home = tempfile::tempdir().unwrap();
     let lines = logged(home.path(), &at("info"), |dispatch| {
         std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ fn no_secret_reaches_the_file() {
         tracing::info!(long = long.as_str());
         let longer = format!("{} {key} {}", "y".repeat(64 * 1024 - 20), "z".repeat(1 << 20));
         tracing::info!(longer = longer.as_str());
-        // What is looked at shrinks to a few bytes and ends inside the second secret.
+        // The scanned part shrinks to a few bytes and ends inside the second secret.
         let shrinking = format!("eyJ{}.b.c {key}", "w".repeat(64 * 1024 - 28));
         tracing::info!(shrinking = shrinking.as_str());
         tracing::info!(before = "b", shrinking = %shrinking, after = "a");
@@ -127,15 +127,15 @@ fn no_secret_reaches_the_file() {
     assert!(lines[5]["shrinking"].as_str().unwrap().starts_with("[redacted:jwt]"));
     assert_eq!(
         lines[6]["shrinking"], lines[5]["shrinking"],
-        "as much of it is looked at, however it is said"
+        "the scanned part is the same for both ways of recording a text"
     );
     assert_eq!((&lines[6]["before"], &lines[6]["after"]), (&json!("b"), &json!("a")));
-    assert!(longer.len() < 17 * 1024 && longer.ends_with("bytes in all]"), "{}", longer.len());
+    assert!(longer.len() < 17 * 1024 && longer.ends_with("bytes in total]"), "{}", longer.len());
 }
 
 type Case<'a> = (Event<'a>, &'a str, Value);
 
-/// Emits the events and compares each line with its level and its fields: all of them, and no more.
+/// Emits the events and compares each line with its level and exact set of fields.
 fn check_events(call: Subject<'_>, cases: &[Case<'_>]) {
     let home = tempfile::tempdir().unwrap();
     let lines = logged(home.path(), &at("info"), |_| cases.iter().for_each(|(event, _, _)| emit(*event)));
@@ -159,7 +159,7 @@ fn check_events(call: Subject<'_>, cases: &[Case<'_>]) {
 }
 
 #[test]
-fn the_events_of_calls_have_their_fields_and_no_argument() {
+fn call_events_have_their_fields_and_no_arguments() {
     let trace = TraceContext::root();
     let call = Subject {
         tool: "write",
@@ -210,7 +210,7 @@ fn the_events_of_calls_have_their_fields_and_no_argument() {
 }
 
 #[test]
-fn the_events_of_advice_and_decisions_have_their_fields() {
+fn advice_and_decision_events_have_their_fields() {
     let trace = TraceContext::root();
     let call = Subject {
         tool: "write",
@@ -256,7 +256,7 @@ fn the_events_of_advice_and_decisions_have_their_fields() {
 }
 
 #[test]
-fn an_event_inside_a_call_carries_the_call() {
+fn event_inside_a_call_carries_its_ids() {
     let home = tempfile::tempdir().unwrap();
     let trace = TraceContext::root();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -276,7 +276,7 @@ fn an_event_inside_a_call_carries_the_call() {
 }
 
 #[test]
-fn the_level_is_that_of_the_settings_and_can_change() {
+fn level_comes_from_settings_and_can_be_reloaded() {
     let home = tempfile::tempdir().unwrap();
     let (subscriber, guard) =
         assemble(&at("warn,quiet=error"), &LogTarget::Directory(home.path().to_owned()), None).unwrap();
@@ -295,13 +295,13 @@ fn the_level_is_that_of_the_settings_and_can_change() {
     });
     assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
     let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
-    let said: Vec<Value> =
+    let messages: Vec<Value> =
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].clone()).collect();
-    assert_eq!(said, ["two", "four", "five"]);
+    assert_eq!(messages, ["two", "four", "five"]);
 }
 
 #[test]
-fn what_goes_over_the_wire_is_not_told_at_any_level() {
+fn wire_traffic_is_not_logged_at_any_level() {
     let home = tempfile::tempdir().unwrap();
     let (subscriber, guard) =
         assemble(&at("trace,hyper_util=trace"), &LogTarget::Directory(home.path().to_owned()), None).unwrap();
@@ -314,27 +314,27 @@ fn what_goes_over_the_wire_is_not_told_at_any_level() {
     });
     assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
     let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
-    let said: Vec<Value> =
+    let messages: Vec<Value> =
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].clone()).collect();
-    assert_eq!(said, ["a warning", "another library", "ours"]);
+    assert_eq!(messages, ["a warning", "another library", "ours"]);
 }
 
 #[test]
-fn settings_that_cannot_work_are_refused_with_the_reason() {
+fn invalid_settings_are_refused_with_the_reason() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");
     fs::write(&file, "").unwrap();
-    let check = |change: fn(&mut LogSettings), directory: &Path, says: &str| {
+    let check = |change: fn(&mut LogSettings), directory: &Path, expected: &str| {
         let mut settings = TelemetrySettings::default();
         change(&mut settings.log);
         let refused =
             assemble(&settings, &LogTarget::Directory(directory.to_owned()), None).map(|_| ()).unwrap_err();
-        assert!(refused.to_string().contains(says), "{refused}");
+        assert!(refused.to_string().contains(expected), "{refused}");
     };
     check(
         |log| log.level = "inof".to_owned(),
         home.path(),
-        "`inof` is not a log filter: `inof` is none of error",
+        "`inof` is not a log filter: `inof` is not one of error",
     );
     check(|log| log.level = "a=b=c".to_owned(), home.path(), "`a=b=c` is not a log filter");
     check(|log| log.max_bytes = 1, home.path(), "`log.max_bytes` cannot be `1`");
@@ -344,11 +344,11 @@ fn settings_that_cannot_work_are_refused_with_the_reason() {
     fs::create_dir(&linked).unwrap();
     symlink(&file, linked.join("sinew.log")).unwrap();
     check(|_| {}, &linked, "cannot write the log in");
-    assert_eq!(fs::read(&file).unwrap(), b"", "nothing went through the link");
+    assert_eq!(fs::read(&file).unwrap(), b"", "nothing was written through the link");
 }
 
 #[test]
-fn a_full_file_is_put_aside_and_all_are_private() {
+fn full_file_is_rotated_and_all_files_are_private() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("log");
     let mut settings = at("info");

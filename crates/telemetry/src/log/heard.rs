@@ -1,6 +1,6 @@
-//! What an event said, kept as it is until a thread that no call waits for has time for it.
+//! Captured events, stored unprocessed until a writer thread processes them, so that calls do not wait.
 //!
-//! Nobody is shown any of it: only a [`Record`], which is bounded and redacted, can be written or sent.
+//! No output gets a captured event: only a `LogEntry`, which is bounded and redacted, can be written or sent.
 
 use std::fmt::{Debug, Write};
 use std::ops::Range;
@@ -16,31 +16,32 @@ use crate::event;
 use crate::redact::{self, Redactor};
 use crate::within::{self, CallIds};
 
-/// What an event takes beside its texts.
+/// Memory of an event besides its texts, in bytes.
 const OVERHEAD: usize = 512;
-/// The texts of most events together.
+/// Total text size of most events, in bytes.
 const USUAL_TEXTS: usize = 256;
 
-/// One event, as it was said.
+/// Captured `tracing` event before redaction.
 pub(super) struct Heard {
     pub(super) time: Timestamp,
     pub(super) metadata: &'static Metadata<'static>,
-    /// The one of the moment: what the policy says later is for what happens later.
+    /// Redactor in force when the event occurred; a later policy applies to later events.
     pub(super) redactor: Arc<Redactor>,
     pub(super) said: Vec<(&'static str, Said)>,
-    /// All texts, one after the other: memory that one thread takes and another gives back is dear, so it is one piece.
+    /// All texts, concatenated. Memory allocated on one thread and freed on another is expensive, so there is
+    /// one allocation for all.
     pub(super) texts: String,
-    /// The call it happened in, where it does not name one itself.
+    /// Ids of the current call, if the event does not name a trace itself.
     pub(super) within: Option<CallIds>,
 }
 
 pub(super) enum Said {
     Text(Text),
-    /// What can hold no secret.
+    /// Value that cannot hold a secret.
     Plain(Plain),
 }
 
-/// A number or a truth, in less memory than a value takes.
+/// Number or boolean, smaller than a `serde_json::Value`.
 pub(super) enum Plain {
     Float(f64),
     Signed(i64),
@@ -59,26 +60,26 @@ impl From<Plain> for Value {
     }
 }
 
-/// A text, as much of it as will be looked at.
+/// Text of an event, limited to the part that is scanned for secrets.
 pub(super) struct Text {
-    /// Where that stands among all texts.
+    /// Range of the scanned part within all texts.
     pub(super) place: Range<usize>,
-    /// The length of all of it.
+    /// Length of the complete text in bytes.
     pub(super) bytes: usize,
 }
 
 impl Text {
-    /// What will be looked at.
+    /// Returns the part of the text that is scanned.
     pub(super) fn start<'a>(&self, texts: &'a str) -> &'a str {
         texts.get(self.place.clone()).unwrap_or_default()
     }
 }
 
-/// A record that is made when it is first looked at, once for all who write it.
+/// Record that is built on first use, once for all outputs.
 pub(crate) struct Pending {
     heard: Mutex<Option<Heard>>,
     record: OnceLock<Record>,
-    /// What it takes while it waits, in bytes.
+    /// Memory used while queued, in bytes.
     pub(super) weight: usize,
 }
 
@@ -97,7 +98,8 @@ impl Pending {
     pub(super) fn record(&self) -> &Record {
         self.record.get_or_init(|| {
             let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // It is taken here and once, so it is there, unless making a record of it panicked.
+            // The event is taken only here and only once, so it is present unless building its record
+            // panicked.
             heard.map_or_else(|| Record::saying("an event could not be written"), Record::of)
         })
     }
@@ -120,7 +122,7 @@ impl Heard {
         heard
     }
 
-    /// Whether it is one of this crate's events.
+    /// Returns true for events of this crate.
     pub(super) fn is_ours(&self) -> bool {
         self.metadata.target() == event::TARGET
     }
@@ -143,7 +145,7 @@ impl Heard {
         self.said.push((field.name(), Said::Text(Text { place, bytes: text.len() })));
     }
 
-    /// A text that is put together here, in the memory of all of them.
+    /// Formats a text directly into the shared buffer.
     fn written(&mut self, field: &Field, text: std::fmt::Arguments<'_>) {
         let start = self.texts.len();
         let _ = self.texts.write_fmt(text);
@@ -151,7 +153,7 @@ impl Heard {
         let (bytes, kept) = (whole.len(), clip(whole, SCAN_LIMIT).len());
         if kept < bytes {
             self.texts.truncate(start + kept);
-            // A long text may have taken megabytes, and this waits in a queue.
+            // A long text may have allocated megabytes, and the event waits in a queue.
             self.texts.shrink_to_fit();
         }
         let place = start..self.texts.len();
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_made_a_record_of_is_said_to_be_missing() {
+    fn event_without_a_record_is_reported_as_missing() {
         let taken = Pending { heard: Mutex::default(), record: OnceLock::new(), weight: 0 };
         assert_eq!(taken.record().message.as_deref(), Some("an event could not be written"));
     }

@@ -1,4 +1,5 @@
-//! A record as one short line for a person: what `sinew serve` shows in the foreground and `sinew logs` prints.
+//! Formatting of a record as one short line for a person, for `sinew serve` in the foreground and `sinew
+//! logs`.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 
 use tool::is_unseen;
 
-/// Whether the line may use colour.
+/// Use of colour in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
     Never,
@@ -15,7 +16,7 @@ pub(crate) enum Colour {
 }
 
 impl Colour {
-    /// Colour only on a terminal that has it and where nobody asked for none.
+    /// Returns `Ansi` only for a terminal that supports colour, unless `NO_COLOR` is set.
     pub(crate) fn of_stderr() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -23,7 +24,7 @@ impl Colour {
         if terminal && !dumb && !set("NO_COLOR") { Colour::Ansi } else { Colour::Never }
     }
 
-    /// Appends a text in this colour.
+    /// Appends a text with this SGR code, if colour is enabled.
     fn paint(self, line: &mut String, code: &str, text: &str) {
         if self == Colour::Never {
             return line.push_str(text);
@@ -33,10 +34,11 @@ impl Colour {
     }
 }
 
-/// Members that would only repeat what the line shows already, or are for machines.
+/// Members that the line already shows or that only machines need.
 const LEFT_OUT: [&str; 7] = ["time", "level", "event", "message", "target", "span_id", "call_id"];
 
-/// `12:03:04.123 WARN  tool_call_blocked tool=write_file code=mode_denied …` and a newline.
+/// Formats a record as `12:03:04.123 WARN  tool_call_blocked tool=write_file code=mode_denied …` and a
+/// newline.
 pub(crate) fn line(record: &Map<String, Value>, colour: Colour) -> String {
     let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
     let time = text("time").get(11..23).unwrap_or_default();
@@ -81,7 +83,7 @@ fn show(line: &mut String, value: &Value) {
     }
 }
 
-/// What cannot be seen as `\u{1b}`: what a tool or caller wrote must not drive the terminal.
+/// Escapes invisible characters as `\u{1b}`, because text of a tool or caller must not control the terminal.
 fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unseen) {
         return Cow::Borrowed(text);

@@ -1,29 +1,29 @@
-//! A record as one line of JSON that no terminal and no line reader can be misled by.
+//! Formatting of a record as one line of JSON that cannot mislead a terminal or a line reader.
 //!
-//! Beside what JSON requires, every control and direction character is escaped: DEL, C1, the line and paragraph
-//! separators, the bidirectional overrides and the byte order mark.
+//! In addition to what JSON requires, every control and direction character is escaped: DEL, C1, the line and
+//! paragraph separators, the bidirectional overrides and the byte order mark.
 
 use serde::Serialize;
 use tool::json_text::{self, Texts};
 
 use super::record::Record;
 
-/// The record and its newline, ready to be written at once.
+/// Formats a record and its newline, to be written at once.
 pub(super) fn line(record: &Record) -> Vec<u8> {
     let mut line = compact(record);
     line.push(b'\n');
     line
 }
 
-/// The value on one line, safe to show.
+/// Formats a value on one line that is safe to display.
 pub(super) fn compact(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    // Writing to memory, and all keys are strings: nothing here can fail.
+    // This cannot fail: it writes to memory, and all keys are strings.
     let _ = json_text::append(&mut out, value, Texts::Visible(is_unsafe));
     out
 }
 
-/// What a terminal or a line reader could take for more than text.
+/// Returns true for characters that a terminal or a line reader may interpret.
 fn is_unsafe(c: char) -> bool {
     matches!(
         c,

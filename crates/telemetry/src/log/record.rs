@@ -1,4 +1,4 @@
-//! One log record: what a `tracing` event says, bounded and redacted.
+//! Log record: the content of a `tracing` event, bounded and redacted.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -12,14 +12,14 @@ use super::heard::{Heard, Said};
 use crate::event;
 use crate::redact::Redactor;
 
-/// Longer texts are cut; the log is no place for content.
+/// Maximum size of a text in bytes. The log is not meant for content.
 const TEXT_LIMIT: usize = 16 * 1024;
-/// Of a longer text only this much is looked at, so that a huge one costs little.
+/// Number of bytes of a text that are scanned, which bounds the cost of a huge text.
 pub(super) const SCAN_LIMIT: usize = 4 * TEXT_LIMIT;
-/// A record may have this much text in all.
+/// Maximum size of all texts of a record in bytes.
 const RECORD_LIMIT: usize = 4 * TEXT_LIMIT;
 
-/// The keys every line has or may have; a field of the same name is written as `field.NAME`.
+/// Standard keys of a line; a field of the same name is written as `field.NAME`.
 const RESERVED: [&str; 7] = ["time", "level", "event", "message", "target", "trace_id", "span_id"];
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct Record {
     pub(crate) time: Timestamp,
     pub(crate) level: Level,
     pub(crate) target: &'static str,
-    /// The stable name, for the events of this crate.
+    /// Stable name, for events of this crate.
     pub(crate) event: Option<&'static str>,
     pub(crate) message: Option<String>,
     pub(crate) trace_id: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// What was heard, bounded and redacted.
+    /// Builds the bounded and redacted record of a captured event.
     pub(super) fn of(heard: Heard) -> Self {
         let ours = heard.is_ours();
         let record = Record {
@@ -64,7 +64,7 @@ impl Record {
         record
     }
 
-    /// What stands for something that could not be said.
+    /// Builds an error record in place of one that could not be built.
     pub(super) fn saying(text: &str) -> Self {
         Record {
             time: Timestamp::now(),
@@ -78,7 +78,7 @@ impl Record {
         }
     }
 
-    /// The members every line has, in the order they are written.
+    /// Returns the standard members of a line, in the order they are written.
     fn head(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let members = [
             ("time", Some(Cow::Owned(format!("{:.3}", self.time)))),
@@ -92,7 +92,7 @@ impl Record {
         members.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
 
-    /// The line's object.
+    /// Converts the record into a JSON object.
     pub(crate) fn as_map(&self) -> Map<String, Value> {
         let head = self.head().map(|(key, value)| (key.to_owned(), Value::String(value.into_owned())));
         let fields = self.fields.iter().map(|(key, value)| (key.clone().into_owned(), value.clone()));
@@ -113,7 +113,7 @@ impl Serialize for Record {
     }
 }
 
-/// Puts a record together, text by text.
+/// Builder of a record, text by text.
 struct Clerk<'a> {
     redactor: &'a Redactor,
     ours: bool,
@@ -128,12 +128,12 @@ impl Clerk<'_> {
         self.record.fields.push((name, value));
     }
 
-    /// A text: as much of it as is looked at, and its whole length.
+    /// Adds a text, given its scanned part and its full length.
     fn text(&mut self, name: &'static str, scanned: &str, bytes: usize) {
         let text = self.bounded(name, scanned, bytes);
         match name {
             "message" => self.record.message = Some(text),
-            // Ids are free of anything else, also when another crate uses the names.
+            // These keys only hold valid ids, even if another crate uses the names.
             "trace_id" if is_hex(&text, 32) => self.record.trace_id = Some(text),
             "span_id" if is_hex(&text, 16) => self.record.span_id = Some(text),
             _ => {
@@ -145,8 +145,8 @@ impl Clerk<'_> {
         }
     }
 
-    /// The text without secrets and of a length fit for a log. Redacted before it is cut: half a secret is no
-    /// longer recognised as one.
+    /// Redacts a text, then cuts it to the limit. Redaction comes first, because a detector does not
+    /// recognize half a secret.
     fn bounded(&mut self, name: &str, scanned: &str, bytes: usize) -> String {
         let mut clean = self.redactor.redact_field(name, scanned).unwrap_or_else(|| scanned.to_owned());
         if scanned.len() < bytes {
@@ -158,7 +158,7 @@ impl Clerk<'_> {
         if clean.len() > limit || scanned.len() < bytes {
             let kept = clip(&clean, limit).len();
             clean.truncate(kept);
-            let _ = write!(clean, "… [{bytes} bytes in all]");
+            let _ = write!(clean, "… [{bytes} bytes in total]");
         }
         self.left = self.left.saturating_sub(clean.len());
         clean

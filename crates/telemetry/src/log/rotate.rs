@@ -1,7 +1,9 @@
-//! The log file: appended to by whole lines, private to its owner, and renamed away when it is full.
+//! Rotating log file: whole lines are appended, only the owner can read it, and it is renamed when it is
+//! full.
 //!
-//! `sinew.log` is the newest, `sinew.log.1` the one before it. A file that was removed, or replaced by something
-//! else, is noticed within a second and opened anew; a link or a device in its place is never written to.
+//! `sinew.log` is the newest file, `sinew.log.1` the one before it. If the file is removed or replaced, the
+//! writer notices within a second and opens a new one. It never writes to a symbolic link or a device in its
+//! place.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,21 +16,21 @@ use super::record::Record;
 use super::writer::LineSink;
 use crate::TelemetryError;
 
-/// How often the name is compared with the open file, and a failed opening tried again.
+/// Interval at which the path is compared with the open file, and a failed open is retried.
 const RECHECK: Duration = Duration::from_secs(1);
-/// The most that is written at once.
+/// Maximum size of one write in bytes.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
-/// How much log is kept.
+/// Limits of the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The size at which a file is put aside.
+    /// Size in bytes at which a file is rotated.
     pub(crate) max_bytes: u64,
-    /// The number of files kept, the open one included.
+    /// Number of files to keep, including the open one.
     pub(crate) files: u32,
 }
 
-/// The open log file and the ones before it.
+/// Open log file and its rotated predecessors.
 #[derive(Debug)]
 pub(crate) struct RotatingFile {
     directory: PathBuf,
@@ -42,11 +44,11 @@ struct Open {
     file: File,
     size: u64,
     identity: (u64, u64),
-    /// A part of a line is in the file and could not be taken back.
+    /// True if the file ends in a partial line that could not be removed.
     torn: bool,
 }
 
-/// The file with that many newer ones.
+/// Returns the path of the log file that has `newer` newer files.
 pub(crate) fn path(directory: &Path, newer: u32) -> PathBuf {
     match newer {
         0 => directory.join("sinew.log"),
@@ -55,7 +57,8 @@ pub(crate) fn path(directory: &Path, newer: u32) -> PathBuf {
 }
 
 impl RotatingFile {
-    /// Makes the directory if needed and opens the file, so that a log that cannot be written is known at once.
+    /// Creates the directory if needed and opens the file, so that a log that cannot be written fails at
+    /// startup.
     pub(crate) fn open(directory: &Path, limits: Limits) -> Result<Self, TelemetryError> {
         let failed = |cause| TelemetryError::LogDirectory { path: directory.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
@@ -82,7 +85,7 @@ impl RotatingFile {
         self.open.as_mut().ok_or_else(|| io::Error::other("the log file is not open"))
     }
 
-    /// Every file one place back, the oldest away.
+    /// Renames every file to the next older name and removes the oldest.
     fn rotate(&self) -> io::Result<()> {
         let oldest = self.limits.files.saturating_sub(1);
         let ignore_missing = |result: io::Result<()>| match result {
@@ -103,7 +106,7 @@ impl LineSink for RotatingFile {
         json::line(record)
     }
 
-    /// A small part of a file: no more of the limit is left unused than that.
+    /// A small fraction of the file size, which bounds the unused rest of a full file.
     fn most_at_once(&self) -> usize {
         usize::try_from(self.limits.max_bytes / 64).unwrap_or(usize::MAX).min(MOST_AT_ONCE)
     }
@@ -124,7 +127,7 @@ impl LineSink for RotatingFile {
 
 impl Open {
     fn at(path: &Path) -> io::Result<Self> {
-        // Not through a link, and without waiting for the reader of a FIFO somebody put there.
+        // Does not follow a symbolic link, and does not block on a FIFO without a reader.
         let file = OpenOptions::new()
             .append(true)
             .create(true)
@@ -145,7 +148,7 @@ impl Open {
         std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
     }
 
-    /// One write for the lines. Where the disk took only a part of them, the part is taken back.
+    /// Appends the lines in one write. If the disk accepted only a part of them, the part is removed again.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.torn {
             self.file.write_all(b"\n")?;
@@ -182,13 +185,13 @@ mod tests {
 
     const LIMITS: Limits = Limits { max_bytes: 100, files: 2 };
 
-    /// As if the last look at the name were long ago.
+    /// Pretends that the last check of the path was long ago.
     fn later(file: &mut RotatingFile) {
         file.checked = Instant::now().checked_sub(RECHECK * 2).unwrap();
     }
 
     #[test]
-    fn a_file_that_was_removed_is_made_again() {
+    fn removed_file_is_created_again() {
         let home = tempfile::tempdir().unwrap();
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
         file.write(b"one\n").unwrap();
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_its_place_is_not_written_to() {
+    fn symlink_in_place_of_the_log_is_not_written_to() {
         let home = tempfile::tempdir().unwrap();
         let (name, victim) = (path(home.path(), 0), home.path().join("victim"));
         fs::write(&victim, "").unwrap();
@@ -208,7 +211,7 @@ mod tests {
         std::os::unix::fs::symlink(&victim, &name).unwrap();
         later(&mut file);
         assert!(file.write(b"one\n").is_err());
-        assert!(file.write(b"two\n").is_err(), "and not before it was looked at again");
+        assert!(file.write(b"two\n").is_err(), "still refused until the next check");
         assert_eq!(fs::read(&victim).unwrap(), b"");
         fs::remove_file(&name).unwrap();
         later(&mut file);
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_others_could_read_is_closed_to_them() {
+    fn readable_log_file_is_made_private() {
         let home = tempfile::tempdir().unwrap();
         let name = path(home.path(), 0);
         fs::write(&name, "old\n").unwrap();
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_a_file_is_written_all_the_same() {
+    fn line_longer_than_a_file_is_still_written() {
         let home = tempfile::tempdir().unwrap();
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
         for line in [[b'a'; 300], [b'b'; 300], [b'c'; 300]] {
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_alone_begins_anew() {
+    fn single_file_is_replaced_on_rotation() {
         let home = tempfile::tempdir().unwrap();
         let mut file = RotatingFile::open(home.path(), Limits { max_bytes: 10, files: 1 }).unwrap();
         file.write(b"first line\n").unwrap();

@@ -1,4 +1,4 @@
-//! Standard error as a place for lines.
+//! Line output to standard error.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use super::human::{self, Colour};
 use super::record::Record;
 use super::writer::LineSink;
 
-/// The standard error of this process, for a person.
+/// Standard error of this process, for a person.
 pub(crate) struct Stderr(pub(crate) Colour);
 
 impl Stderr {
-    /// It, unless all that is written there is thrown away: then nothing need be spelt out for it.
+    /// Returns standard error, unless it is `/dev/null`: then lines need not be formatted.
     pub(crate) fn if_kept(colour: Colour) -> Option<Self> {
         let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
         let is_lost = stderr.is_ok_and(|stderr| is_thrown_away(&stderr));
@@ -21,7 +21,8 @@ impl Stderr {
     }
 }
 
-/// Whether nobody ever reads what is written there. Where the system does not say, somebody may.
+/// Returns true if the file is the null device. If the system gives no metadata, output is assumed to be
+/// read.
 fn is_thrown_away(place: &File) -> bool {
     let facts = place.metadata().ok().zip(fs::metadata("/dev/null").ok());
     facts.is_some_and(|(place, null)| place.file_type().is_char_device() && place.rdev() == null.rdev())
@@ -41,7 +42,7 @@ impl LineSink for Stderr {
     }
 
     fn loss_notice(&self, lost: u64) -> Vec<u8> {
-        format!("{lost} log lines were lost: nothing read them in time\n").into_bytes()
+        format!("{lost} log lines were dropped: standard error did not accept them in time\n").into_bytes()
     }
 }
 
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_goes_to_the_null_device_is_thrown_away() {
+    fn only_the_null_device_discards_output() {
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
         assert!(is_thrown_away(&null));
         let (pipe, _other_end) = io::pipe().map(|(read, write)| (write, read)).unwrap();

@@ -1,6 +1,6 @@
-//! One thread that writes lines, and a bounded queue before it: a full or hanging disk, or a terminal nobody
-//! reads, costs lines, never time. What is lost is counted, and said in the log as soon as it takes lines again.
-//! What was said waits as it is; it is redacted and becomes a line on that thread, so that no call waits for it.
+//! Writer thread with a bounded queue: a full or hanging disk, or a terminal that does not read, costs lines
+//! but never time. Lost lines are counted, and the log reports their number as soon as it accepts lines
+//! again. The thread also redacts and formats the queued events, so that no call waits for that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,27 +14,27 @@ use crate::TelemetryError;
 
 const QUEUE_LINES: usize = 8192;
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
-/// How many records the thread takes out of the queue at a time.
+/// Maximum number of records that the thread takes from the queue at once.
 const MOST_IN_HAND: usize = 64;
-/// After a line the thread gathers what follows for so long: waking it for each would cost the caller more than
-/// the line itself.
+/// Time that the thread waits for more lines after a write. Waking it for each line would cost the caller
+/// more than the line itself.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Takes whole lines, newlines included, in one `write(2)`.
+/// Output for whole lines, newlines included, each batch in one `write(2)`.
 pub(crate) trait LineSink: Send + 'static {
-    /// The line that a record is here, newline included.
+    /// Formats a record as a line of this output, newline included.
     fn line(&self, record: &Record) -> Vec<u8>;
 
-    /// How many bytes of lines it takes at once; one line may be longer.
+    /// Maximum size of a batch in bytes; a single line may be longer.
     fn most_at_once(&self) -> usize;
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
 
-    /// The line that says how many were lost before it.
+    /// Formats the line that reports the number of lost lines before it.
     fn loss_notice(&self, lost: u64) -> Vec<u8>;
 }
 
-/// The sending side; clones write to the same place.
+/// Sending side of a writer thread; clones write to the same output.
 #[derive(Clone)]
 pub(crate) struct LineWriter {
     shared: Arc<Shared>,
@@ -44,9 +44,9 @@ pub(crate) struct LineWriter {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Rung for the thread: there is something to do.
+    /// Wakes the writer thread when there is work.
     work: Condvar,
-    /// Rung for who flushes: lines were written or given up.
+    /// Wakes threads waiting in `flush` when lines were written or dropped.
     moved: Condvar,
     dropped: AtomicU64,
 }
@@ -57,13 +57,13 @@ struct Queue {
     bytes: usize,
     accepted: u64,
     finished: u64,
-    /// How many wait in `flush`: there is no gathering while somebody waits.
+    /// Number of threads waiting in `flush`; while there is one, the writer does not gather lines.
     flushing: usize,
     idle: bool,
     closed: bool,
 }
 
-/// Rings the thread out when the last sender is gone.
+/// Stops the writer thread when the last sender is dropped.
 struct Senders(Arc<Shared>);
 
 impl Drop for Senders {
@@ -78,7 +78,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next records, as soon as there is one; none when nothing will come any more.
+    /// Waits for the next records; `None` once all senders are dropped and the queue is empty.
     fn next(&self) -> Option<Vec<Arc<Pending>>> {
         let mut queue = self.lock();
         if queue.records.is_empty() && queue.flushing == 0 && !queue.closed {
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// These records were written, or given up.
+    /// Marks these records as written or dropped.
     fn finish(&self, records: &[Arc<Pending>]) {
         let mut queue = self.lock();
         let bytes = records.iter().map(|record| record.weight).sum();
@@ -122,7 +122,7 @@ impl LineWriter {
         Ok(LineWriter { _senders: Arc::new(Senders(Arc::clone(&shared))), shared })
     }
 
-    /// Hands a record over. Never waits: one for which there is no room is dropped and counted.
+    /// Queues a record. Never waits: if the queue is full, the record is dropped and counted.
     pub(crate) fn write(&self, record: &Arc<Pending>) {
         let mut queue = self.shared.lock();
         let bytes = queue.bytes.saturating_add(record.weight);
@@ -140,12 +140,13 @@ impl LineWriter {
         }
     }
 
-    /// How many lines were lost since the start.
+    /// Number of lines lost since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until what was handed over before has been written or given up. False when the time ran out first.
+    /// Waits until all records queued before the call are written or dropped. Returns false if the deadline
+    /// passes first.
     pub(crate) fn flush(&self, deadline: Instant) -> bool {
         let mut queue = self.shared.lock();
         let target = queue.accepted;
@@ -177,13 +178,13 @@ fn drain(shared: &Shared, mut sink: impl LineSink) {
     }
 }
 
-/// Writes lines, as many at once as the place takes, and gives back how many were lost. What failed together is tried one
-/// by one: there may be room for some.
+/// Writes lines in batches and returns the number of lost lines. The lines of a failed batch are retried one
+/// by one, because some may still fit.
 fn put(sink: &mut impl LineSink, mut lines: &[Vec<u8>]) -> u64 {
     let mut lost = 0;
     while !lines.is_empty() {
-        let mut room = sink.most_at_once();
-        let fits = |line: &&Vec<u8>| room.checked_sub(line.len()).map(|left| room = left).is_some();
+        let mut space = sink.most_at_once();
+        let fits = |line: &&Vec<u8>| space.checked_sub(line.len()).map(|left| space = left).is_some();
         let count = lines.iter().take_while(fits).count().max(1);
         let (now, later) = lines.split_at_checked(count).unwrap_or((lines, &[]));
         lost += match sink.write(&now.concat()) {
@@ -202,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a line only when it is let.
+    /// Sink that accepts a batch only when the test permits it.
     struct Gate {
         open: Receiver<io::Result<()>>,
         taken: Taken,
@@ -236,57 +237,57 @@ mod tests {
     }
 
     fn gated() -> (SyncSender<io::Result<()>>, Taken, LineWriter) {
-        let (let_in, open) = sync_channel(100_000);
+        let (permits, open) = sync_channel(100_000);
         let taken = Arc::new(Mutex::new(Vec::new()));
         let writer = LineWriter::start("test", Gate { open, taken: Arc::clone(&taken) }).unwrap();
-        (let_in, taken, writer)
+        (permits, taken, writer)
     }
 
     #[test]
-    fn a_place_that_hangs_costs_lines_not_time() {
-        let (let_in, taken, writer) = gated();
+    fn hanging_sink_costs_lines_not_time() {
+        let (permits, taken, writer) = gated();
         let begun = Instant::now();
         for _ in 0..QUEUE_LINES * 2 {
             writer.write(&said("x"));
         }
         assert!(begun.elapsed() < Duration::from_secs(10));
-        // Some lines are in the hands of the thread, or still in the queue.
+        // Some lines are with the writer thread, or still in the queue.
         let (lost, most) = (writer.dropped(), QUEUE_LINES as u64);
         assert!((most - MOST_IN_HAND as u64..=most).contains(&lost), "{lost}");
-        assert!(!writer.flush(Instant::now() + Duration::from_millis(10)), "the deadline holds");
-        drop(let_in);
+        assert!(!writer.flush(Instant::now() + Duration::from_millis(10)), "the deadline is kept");
+        drop(permits);
         assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
         let taken = taken.lock().unwrap();
-        let said = taken.iter().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok());
-        assert_eq!(said.sum::<u64>(), lost, "the loss is said");
+        let reported = taken.iter().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok());
+        assert_eq!(reported.sum::<u64>(), lost, "the loss is reported");
         assert_eq!(taken.iter().filter(|line| *line == "x").count() as u64, QUEUE_LINES as u64 * 2 - lost);
     }
 
     #[test]
-    fn large_lines_are_bounded_by_their_bytes() {
-        let (let_in, _, writer) = gated();
+    fn queue_is_bounded_by_bytes() {
+        let (permits, _, writer) = gated();
         for _ in 0..20 {
             writer.write(&said(&"x".repeat(QUEUE_BYTES / 10)));
         }
         assert_eq!(writer.dropped(), 10);
-        drop(let_in);
+        drop(permits);
         assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
         writer.write(&said("small"));
-        assert_eq!(writer.dropped(), 10, "there is room again");
+        assert_eq!(writer.dropped(), 10, "the queue has space again");
     }
 
     #[test]
-    fn lines_that_fail_together_are_tried_one_by_one() {
+    fn lines_of_a_failed_batch_are_retried_one_by_one() {
         let full = || Err(io::ErrorKind::StorageFull.into());
         let check = |lines: &[&str], results: Vec<io::Result<()>>, lost, expect: &[&str]| {
-            let (let_in, open) = sync_channel(10);
+            let (permits, open) = sync_channel(10);
             let taken = Taken::default();
             let mut gate = Gate { open, taken: Arc::clone(&taken) };
-            results.into_iter().for_each(|result| let_in.send(result).unwrap());
+            results.into_iter().for_each(|result| permits.send(result).unwrap());
             let lines: Vec<Vec<u8>> = lines.iter().map(|line| format!("{line}\n").into_bytes()).collect();
             assert_eq!(put(&mut gate, &lines), lost);
             assert_eq!(*taken.lock().unwrap(), expect);
-            assert!(gate.open.try_recv().is_err(), "it was asked as often as expected");
+            assert!(gate.open.try_recv().is_err(), "the number of writes is as expected");
         };
         check(&["first", "second"], vec![Ok(())], 0, &["first", "second"]);
         check(&["first", "second"], vec![full(), full(), Ok(())], 1, &["second"]);

@@ -1,4 +1,4 @@
-//! The files of the log as one growing text. Rotation renames them; they are told apart by their inode.
+//! Log files as one growing text. Rotation renames the files, so they are identified by their inode.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use crate::TelemetryError;
 use crate::log::log_path;
 
-/// No record is longer; a longer line is skipped without being held in memory.
+/// Maximum length of a line in bytes. No record is longer; a longer line is skipped without being buffered.
 const LINE_LIMIT: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Files {
     directory: PathBuf,
-    /// Still to be read, the oldest first. The first is being read.
+    /// Files still to be read, the oldest first. The first is being read.
     waiting: VecDeque<Source>,
 }
 
@@ -24,13 +24,13 @@ struct Source {
     path: PathBuf,
     reader: BufReader<File>,
     identity: (u64, u64),
-    /// The beginning of a line whose end is not written yet.
+    /// Beginning of a line whose end is not written yet.
     partial: Vec<u8>,
-    /// The line is over the limit; its rest is passed over.
+    /// True if the current line exceeds the limit; its rest is skipped.
     overlong: bool,
 }
 
-/// A line, or that the file has none now.
+/// Result of reading from one file.
 enum Step {
     Line(Option<String>),
     End,
@@ -43,7 +43,7 @@ impl Files {
         Ok(files)
     }
 
-    /// The next whole line; `Some(None)` for one that is not text or too long, `None` at the end.
+    /// Returns the next whole line; `Some(None)` for one that is not text or too long, `None` at the end.
     pub(super) fn next_line(&mut self) -> Result<Option<Option<String>>, TelemetryError> {
         loop {
             if let Some(source) = self.waiting.front_mut()
@@ -57,7 +57,7 @@ impl Files {
         }
     }
 
-    /// At the end of the first file: goes on to a newer one, if there is one.
+    /// Moves on from the end of the first file to a newer one. Returns false if there is none.
     fn advance(&mut self) -> Result<bool, TelemetryError> {
         if self.waiting.len() < 2 {
             self.take_newer()?;
@@ -65,7 +65,7 @@ impl Files {
         if self.waiting.len() < 2 {
             return Ok(false);
         }
-        // A newer file exists, so this one gets no more lines; but it may have got some since the last look.
+        // A newer file exists, so this one gets no more lines; but it may have got some since the last read.
         if let Some(source) = self.waiting.front_mut()
             && source.has_more()?
         {
@@ -75,8 +75,8 @@ impl Files {
         Ok(true)
     }
 
-    /// Opens the files newer than the one being read. Looks from the newest back: a file that is renamed
-    /// meanwhile turns up twice, never not at all.
+    /// Opens the files newer than the one being read, from the newest back. A file that is renamed meanwhile
+    /// is then found twice rather than missed.
     fn take_newer(&mut self) -> Result<(), TelemetryError> {
         let reading = self.waiting.front().map(|source| source.identity);
         let known: Vec<_> = self.waiting.iter().map(|source| source.identity).collect();
@@ -90,7 +90,7 @@ impl Files {
                         found.push(source);
                     }
                 }
-                // Between two renames the newest name is free for a moment.
+                // During a rotation the newest name does not exist for a moment.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && newer == 0 => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(cause) => return Err(TelemetryError::LogRead { path, cause }),

@@ -1,4 +1,4 @@
-//! The reader against files on disk, written and rotated as the writer does it.
+//! Log reader on real files, written and rotated like the writer does it.
 
 use std::fs;
 use std::io::Write;
@@ -18,10 +18,10 @@ fn numbers(lines: impl Iterator<Item = Result<Line, TelemetryError>>) -> Vec<u64
 }
 
 #[test]
-fn oldest_first_and_filtered() {
+fn lines_are_read_oldest_first_and_filtered() {
     let home = tempfile::tempdir().unwrap();
     let all = |query| numbers(Reader::open(home.path(), query).unwrap());
-    assert_eq!(all(Query::default()), [] as [u64; 0], "no log is no lines");
+    assert_eq!(all(Query::default()), [] as [u64; 0], "a missing log has no lines");
     append(&home.path().join("sinew.log.2"), &format!("{}\n{}\n", record(1, "INFO"), record(2, "DEBUG")));
     append(&home.path().join("sinew.log.1"), &format!("{}\ntorn {{\n", record(3, "ERROR")));
     append(&home.path().join("sinew.log"), &format!("{}\n{}", record(4, "WARN"), "{\"unfinished\":"));
@@ -36,14 +36,14 @@ fn oldest_first_and_filtered() {
 }
 
 #[test]
-fn what_comes_later_is_read_across_several_rotations() {
+fn later_lines_are_read_across_several_rotations() {
     let home = tempfile::tempdir().unwrap();
     let newest = home.path().join("sinew.log");
     append(&newest, &format!("{}\n", record(1, "INFO")));
     let mut reader = Reader::open(home.path(), Query::default()).unwrap();
     assert_eq!(numbers(reader.by_ref()), [1]);
     append(&newest, "{\"time\":\"2026-01-01T00:00:02.000Z\",");
-    assert_eq!(numbers(reader.by_ref()), [] as [u64; 0], "half a line is not a line yet");
+    assert_eq!(numbers(reader.by_ref()), [] as [u64; 0], "a partial line is not returned");
     append(&newest, "\"level\":\"INFO\",\"n\":2}\n");
     for number in 3..6 {
         for newer in (1..3).rev() {
@@ -61,7 +61,7 @@ fn what_comes_later_is_read_across_several_rotations() {
 }
 
 #[test]
-fn a_line_without_end_is_not_held() {
+fn overlong_line_is_skipped() {
     let home = tempfile::tempdir().unwrap();
     let newest = home.path().join("sinew.log");
     append(&newest, &"x".repeat(3 << 20));
@@ -72,7 +72,7 @@ fn a_line_without_end_is_not_held() {
 }
 
 #[test]
-fn a_link_is_not_followed_and_a_fifo_is_not_waited_for() {
+fn symlink_in_place_of_the_log_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("other"), record(1, "INFO")).unwrap();
     std::os::unix::fs::symlink(home.path().join("other"), home.path().join("sinew.log")).unwrap();
@@ -81,7 +81,7 @@ fn a_link_is_not_followed_and_a_fifo_is_not_waited_for() {
 }
 
 #[test]
-fn a_person_sees_no_control_characters() {
+fn human_format_escapes_control_characters() {
     let home = tempfile::tempdir().unwrap();
     let text = r#"{"time":"2026-01-01T00:00:01.500Z","level":"WARN","event":"tool_call_blocked","tool":"\u001b[2Jx","reason":"a b"}"#;
     append(&home.path().join("sinew.log"), &format!("{text}\n"));

@@ -1,4 +1,4 @@
-//! The HTTP client and the exporters that use it. Built, used and dropped off the async threads.
+//! HTTP client and exporters. They must be created, used and dropped off the async threads.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ use super::configuration::{Configuration, Destination};
 use crate::TelemetryError;
 use crate::settings::{Compression, Signal};
 
-/// The three exporter builders share these steps but no trait that could be named.
+/// Configures and builds an exporter. A macro, because the three builders share these steps but no public
+/// trait.
 macro_rules! configured {
     ($builder:expr, $signal:expr, $destination:expr, $configuration:expr) => {{
         let builder = $builder
@@ -46,19 +47,19 @@ pub(super) fn logs(to: &Destination, configuration: &Configuration) -> Result<Lo
 }
 
 fn client(signal: Signal, to: &Destination) -> Result<Client, TelemetryError> {
-    // No redirects: the headers, credentials among them, go where they were meant to go.
+    // No redirects, so that the headers, which may hold credentials, only go to the configured host.
     let mut builder = Client::builder().timeout(to.timeout).redirect(Policy::none());
     let url = reqwest::Url::parse(&to.url).map_err(|cause| failed(signal, to, cause.to_string()))?;
     if is_loopback(&url) {
-        // A proxy could only break what is on this machine.
+        // A proxy cannot reach the loopback interface of this machine.
         builder = builder.no_proxy();
     }
     let provider = rustls::crypto::ring::default_provider();
     if url.scheme() == "https" {
-        // Fails where another part of the program was first; then that one is used.
+        // Fails if another part of the program has installed a provider; that one is used then.
         let _ = provider.install_default();
     } else {
-        // Without TLS there is nothing to verify: a machine without root certificates can export too.
+        // Without TLS there is nothing to verify, so a machine without root certificates can export too.
         let plain = rustls::ClientConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
             .map_err(|cause| failed(signal, to, cause.to_string()))?
@@ -74,7 +75,8 @@ fn is_loopback(url: &reqwest::Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The exporter decodes `%` in header values, as in the variable; a setting is meant as it stands.
+/// Escapes `%` in header values, because the exporter percent-decodes them as it does for the environment
+/// variable, while a setting is literal.
 fn headers(configuration: &Configuration) -> HashMap<String, String> {
     configuration.headers.iter().map(|(name, value)| (name.clone(), value.replace('%', "%25"))).collect()
 }

@@ -1,7 +1,7 @@
-//! What is exported where: the settings, with the standard environment variables over them.
+//! Export configuration: the settings, overridden by the standard environment variables.
 //!
-//! A setting that cannot work is an error. A variable that cannot work is a warning and switches its signal off:
-//! it may have been set for another program, and telemetry is no reason not to start.
+//! An invalid setting is an error. An invalid variable is a warning and switches its signal off: it may have
+//! been set for another program, and telemetry must not keep the daemon from starting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::TelemetryError;
 use crate::redact;
 use crate::settings::{Compression, OtlpSettings, Sampler, Signal};
 
-/// What `OTEL_*` variables are read with.
+/// Lookup of environment variables.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A checked configuration.
+/// Checked export configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Configuration {
     pub(crate) signals: Vec<(Signal, Destination)>,
@@ -21,11 +21,11 @@ pub(crate) struct Configuration {
     pub(crate) resource: BTreeMap<String, String>,
     pub(crate) sampler: (Sampler, f64),
     pub(crate) metric_interval: Duration,
-    /// Said in the log once it is open.
+    /// Warnings, logged once the log is open.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Where one signal goes, and how.
+/// Destination of one signal.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Destination {
     pub(crate) url: String,
@@ -34,7 +34,7 @@ pub(crate) struct Destination {
 }
 
 impl Signal {
-    /// The word in messages and paths.
+    /// Returns the name used in messages and URL paths.
     pub fn as_str(self) -> &'static str {
         match self {
             Signal::Traces => "traces",
@@ -44,7 +44,7 @@ impl Signal {
     }
 }
 
-/// The configuration, or none where nothing is to be exported.
+/// Resolves the configuration; `None` if nothing is to be exported.
 pub(crate) fn resolve(
     settings: &OtlpSettings,
     environment: Environment<'_>,
@@ -96,21 +96,25 @@ fn check(settings: &OtlpSettings) -> Result<(), TelemetryError> {
         check_url(endpoint).map_err(|cause| refused("otlp.endpoint", shown, &cause))?;
     }
     if settings.timeout_ms == 0 {
-        return Err(refused("otlp.timeout_ms", "0".to_owned(), "it is at least 1"));
+        return Err(refused("otlp.timeout_ms", "0".to_owned(), "it must be at least 1"));
     }
     if settings.metric_export_interval_ms < 100 {
         let value = settings.metric_export_interval_ms.to_string();
-        return Err(refused("otlp.metric_export_interval_ms", value, "it is at least 100"));
+        return Err(refused("otlp.metric_export_interval_ms", value, "it must be at least 100"));
     }
     if !(0.0..=1.0).contains(&settings.traces_sampler_arg) {
         let value = settings.traces_sampler_arg.to_string();
-        return Err(refused("otlp.traces_sampler_arg", value, "it is from 0 to 1"));
+        return Err(refused("otlp.traces_sampler_arg", value, "it must be from 0 to 1"));
     }
     for (name, value) in &settings.headers {
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         let visible = |b: u8| (0x20..0x7f).contains(&b) || b == b'\t';
         if name.is_empty() || !name.bytes().all(token) || !value.bytes().all(visible) {
-            return Err(refused("otlp.headers", name.clone(), "a header has a plain name and visible ASCII"));
+            return Err(refused(
+                "otlp.headers",
+                name.clone(),
+                "a header needs a valid HTTP name and a value of visible ASCII",
+            ));
         }
     }
     Ok(())
@@ -119,12 +123,12 @@ fn check(settings: &OtlpSettings) -> Result<(), TelemetryError> {
 fn check_url(text: &str) -> Result<(), String> {
     let url = reqwest::Url::parse(text).map_err(|cause| cause.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("it is a URL such as http://localhost:4318".to_owned());
+        return Err("it must be a URL such as http://localhost:4318".to_owned());
     }
     Ok(())
 }
 
-/// Where the signal goes; nothing where it is not wanted or no endpoint is known.
+/// Returns the destination of a signal; `None` if it is not enabled or has no endpoint.
 fn destination(
     signal: Signal,
     settings: &OtlpSettings,
@@ -145,7 +149,8 @@ fn destination(
     }
     let base = |url: &str| format!("{}/v1/{}", url.trim_end_matches('/'), signal.as_str());
     let (name, url) = match of_signal("ENDPOINT") {
-        // A signal's own variable is the whole URL, the general one the base: so the standard has it.
+        // By the OTLP specification, the variable of a signal is the complete URL, the general one is the
+        // base.
         Some((name, url)) if name.contains(&upper) => (name, url),
         Some((name, url)) => (name, base(&url)),
         None => match &settings.endpoint {
@@ -153,15 +158,17 @@ fn destination(
             None => return Ok(None),
         },
     };
-    check_url(&url).map_err(|cause| format!("{name} is no endpoint: {cause}"))?;
+    check_url(&url).map_err(|cause| format!("{name} is not a valid endpoint: {cause}"))?;
     if let Some((name, value)) = of_signal("PROTOCOL").filter(|(_, value)| value != "http/protobuf") {
-        return Err(format!("{name} is `{value}`, and only http/protobuf is spoken here"));
+        return Err(format!("{name} is `{value}`, and only http/protobuf is supported"));
     }
     let compression = match of_signal("COMPRESSION") {
         None => settings.compression,
         Some((_, value)) if value.eq_ignore_ascii_case("gzip") => Compression::Gzip,
         Some((_, value)) if value.eq_ignore_ascii_case("none") => Compression::None,
-        Some((name, value)) => return Err(format!("{name} is `{value}`, and only gzip and none are known")),
+        Some((name, value)) => {
+            return Err(format!("{name} is `{value}`, and only gzip and none are supported"));
+        }
     };
     let timeout = match of_signal("TIMEOUT") {
         None => settings.timeout_ms,
@@ -183,7 +190,7 @@ fn sampler(settings: &OtlpSettings, variable: Environment<'_>) -> Result<(Sample
     let name = match variable("OTEL_TRACES_SAMPLER") {
         None => settings.traces_sampler,
         Some(text) => serde_json::from_value(serde_json::Value::String(text.trim().to_owned()))
-            .map_err(|_| format!("OTEL_TRACES_SAMPLER is `{text}`, which is no standard sampler"))?,
+            .map_err(|_| format!("OTEL_TRACES_SAMPLER is `{text}`, which is not a standard sampler"))?,
     };
     let ratio = match variable("OTEL_TRACES_SAMPLER_ARG") {
         None => settings.traces_sampler_arg,
@@ -197,7 +204,8 @@ fn sampler(settings: &OtlpSettings, variable: Environment<'_>) -> Result<(Sample
     Ok((name, ratio))
 }
 
-/// Later wins: the settings' name, the settings' attributes, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`.
+/// Returns the resource attributes. In rising precedence: service name and attributes of the settings,
+/// `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`.
 fn resource(settings: &OtlpSettings, variable: Environment<'_>) -> BTreeMap<String, String> {
     let mut resource = BTreeMap::from([("service.name".to_owned(), settings.service_name.clone())]);
     resource.extend(settings.resource_attributes.clone());

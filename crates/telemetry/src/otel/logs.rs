@@ -1,4 +1,4 @@
-//! Log records over OTLP, as they were redacted for the log.
+//! Export of log records over OTLP, redacted like the log itself.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tracing::Level;
 use super::watch::{Watch, Watched};
 use crate::log::Record;
 
-/// Records that may wait for the collector.
+/// Maximum number of records that wait for the collector.
 pub(super) const QUEUE: usize = 4096;
 const BATCH: usize = 512;
 
-/// What the export itself logs; exporting that would never end.
+/// Targets of the export's own log records. Exporting them would cause an endless loop.
 const OWN_TRAFFIC: [&str; 8] =
     ["sinew::otlp", "hyper", "reqwest", "h2", "rustls", "tower", "opentelemetry", "mio"];
 
@@ -53,7 +53,7 @@ impl Logs {
         Logs { logger: provider.logger_with_scope(scope), provider, watch }
     }
 
-    /// Hands a record over. Never waits.
+    /// Queues a record. Never waits.
     pub(crate) fn write(&self, record: &Record) {
         let own = OWN_TRAFFIC.iter().filter_map(|name| record.target.strip_prefix(name));
         if own.into_iter().any(|rest| rest.is_empty() || rest.starts_with("::")) {
@@ -85,7 +85,7 @@ impl Logs {
     }
 }
 
-/// Refuses what the queue has no room for, and counts it; the SDK would drop it without telling.
+/// Processor that refuses records when the queue is full and counts them; the SDK would drop them silently.
 #[derive(Debug)]
 struct Bounded {
     batches: BatchLogProcessor,

@@ -1,4 +1,4 @@
-//! All three signals to a real collector on a loopback port, and what happens when it does not answer.
+//! Export of all three signals to a real collector on a loopback port, and to one that does not respond.
 
 mod receiver;
 
@@ -21,14 +21,14 @@ use crate::{
 };
 use receiver::{Manner, Receiver, Taken};
 
-/// The pipelines are the process's: one test at a time, also where tests share a process.
+/// The pipelines are global to the process, so these tests run one at a time even if they share a process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` with everything exported to `endpoint`.
+/// Runs `work` with all signals exported.
 fn exporting(otlp: OtlpSettings, work: impl FnOnce(&Guard)) -> Guard {
     let settings = TelemetrySettings { otlp, ..TelemetrySettings::default() };
     let home = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn metric<'a>(taken: &'a Taken, name: &str) -> &'a Metric {
     all.find(|metric| metric.name == name).unwrap_or_else(|| panic!("no metric {name}"))
 }
 
-/// The points of a metric: labels and value (the count, for a histogram).
+/// Returns the points of a metric: labels and value (the count, for a histogram).
 fn points(metric: &Metric) -> Vec<(BTreeMap<String, Value>, f64)> {
     let number = |value: &Option<number_data_point::Value>| match value.unwrap() {
         number_data_point::Value::AsInt(number) => number as f64,
@@ -100,7 +100,7 @@ fn points(metric: &Metric) -> Vec<(BTreeMap<String, Value>, f64)> {
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 #[test]
-fn a_call_arrives_as_a_span_with_its_stages() {
+fn call_is_exported_as_a_span_with_its_stages() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Kind);
     let trace = TraceContext::from_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
@@ -181,7 +181,7 @@ fn a_call_arrives_as_a_span_with_its_stages() {
 }
 
 #[test]
-fn measurements_arrive_under_their_names() {
+fn metrics_are_exported_under_their_names() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Kind);
     let trace = TraceContext::root();
@@ -268,7 +268,7 @@ fn conventions_boundaries() -> Vec<f64> {
 }
 
 #[test]
-fn events_arrive_as_logs_with_the_ids_of_their_call() {
+fn events_are_exported_as_logs_with_call_ids() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Kind);
     let trace = TraceContext::root();
@@ -310,7 +310,7 @@ fn events_arrive_as_logs_with_the_ids_of_their_call() {
 }
 
 #[test]
-fn content_is_exported_only_when_asked_and_then_redacted() {
+fn content_is_exported_only_if_enabled_and_redacted() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Kind);
     let trace = TraceContext::root();
@@ -339,7 +339,7 @@ fn content_is_exported_only_when_asked_and_then_redacted() {
 }
 
 #[test]
-fn a_sampler_that_says_no_exports_no_span() {
+fn always_off_sampler_exports_no_span() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Kind);
     let trace = TraceContext::root();
@@ -356,7 +356,7 @@ fn a_sampler_that_says_no_exports_no_span() {
 }
 
 #[test]
-fn exports_are_compressed_when_asked() {
+fn exports_are_compressed_if_configured() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Kind);
     let otlp = OtlpSettings { compression: crate::settings::Compression::Gzip, ..to(&receiver) };
@@ -368,9 +368,10 @@ fn exports_are_compressed_when_asked() {
 }
 
 #[test]
-fn a_collector_behind_tls_can_be_named() {
+fn tls_endpoint_is_accepted() {
     let _alone = alone();
-    // Nothing is sent; what is built says whether the machine's certificates could be read.
+    // Nothing is sent. The pipelines are built, or a warning reports that the certificates of the machine
+    // could not be read.
     let otlp = OtlpSettings { endpoint: Some("https://localhost:1".to_owned()), ..OtlpSettings::default() };
     let configuration = resolve(&otlp, &|_| None).unwrap().unwrap();
     let pipelines = Arc::new(build(&configuration).unwrap());
@@ -380,7 +381,7 @@ fn a_collector_behind_tls_can_be_named() {
 }
 
 #[test]
-fn a_collector_that_does_not_answer_costs_spans_not_time() {
+fn unresponsive_collector_costs_spans_not_time() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Silent);
     let trace = TraceContext::root();
@@ -401,20 +402,20 @@ fn a_collector_that_does_not_answer_costs_spans_not_time() {
             slowest = slowest.max(began.elapsed());
         }
     });
-    // One export alone would wait a minute for its answer.
+    // A single export would wait a minute for its response.
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     let health = guard.exports();
     let lost = |signal| health.iter().find(|entry| entry.signal == signal).unwrap().lost;
-    let room = traces::QUEUE as u64;
-    assert_eq!(lost(Signal::Traces), rounds * 3 - room, "what does not fit is counted");
+    let capacity = traces::QUEUE as u64;
+    assert_eq!(lost(Signal::Traces), rounds * 3 - capacity, "spans beyond the capacity are counted");
     let began = Instant::now();
     assert_eq!(guard.shutdown(Duration::from_millis(300)), Flushed::TimedOut);
-    assert!(began.elapsed() < Duration::from_secs(3), "the deadline holds: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(3), "the deadline is kept: {:?}", began.elapsed());
 }
 
 #[test]
-fn without_export_a_span_still_times_its_stages() {
+fn stages_are_timed_without_export() {
     let _alone = alone();
     let trace = TraceContext::root();
     let call =

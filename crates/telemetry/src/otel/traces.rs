@@ -1,6 +1,8 @@
-//! Finished calls as spans: `execute_tool NAME` and one child a stage, with the ids the call had all along.
+//! Export of finished calls as spans: `execute_tool NAME` with one child per stage, under the ids of the
+//! call.
 //!
-//! The spans are made whole and handed to the SDK's batch processor; nothing of the SDK runs while a call does.
+//! The spans are built after the call and passed to the batch processor of the SDK; no SDK code runs during a
+//! call.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -24,14 +26,14 @@ use crate::redact;
 use crate::settings::Sampler;
 use crate::span::StageTiming;
 
-/// Spans that may wait for the collector: some thousand calls.
+/// Maximum number of spans that wait for the collector: over a thousand calls.
 pub(super) const QUEUE: usize = 8192;
 const BATCH: usize = 512;
 
-/// A call that has ended.
+/// Call that has ended.
 pub(crate) struct FinishedCall {
     pub(crate) trace: TraceContext,
-    /// Safe for a span's name.
+    /// Tool label, safe for a span name.
     pub(crate) tool: String,
     pub(crate) started_at: SystemTime,
     pub(crate) duration: Duration,
@@ -57,8 +59,8 @@ impl Traces {
         scope: InstrumentationScope,
         sampler: (Sampler, f64),
     ) -> Self {
-        // The watch admits no more than QUEUE, and frees a place only after the export: the SDK's own queue,
-        // which drops without telling, is never full.
+        // The monitor admits at most QUEUE_CAPACITY spans and frees a slot only after the export. The queue
+        // of the SDK, which drops silently, is therefore never full.
         let config = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE + BATCH)
             .with_max_export_batch_size(BATCH)
@@ -70,7 +72,7 @@ impl Traces {
         Traces { processor, watch, scope, sampler, ids: RandomIdGenerator::default() }
     }
 
-    /// Hands a call over. Never waits.
+    /// Queues the spans of a call. Never waits.
     pub(crate) fn finish(&self, call: FinishedCall) {
         let Some(ids) = Ids::of(&call.trace) else { return };
         let name = format!("{EXECUTE_TOOL} {}", call.tool);
@@ -141,12 +143,12 @@ impl Traces {
     }
 }
 
-/// The ids of a call in the SDK's types.
+/// Ids of a call as SDK types.
 struct Ids {
     trace: TraceId,
     span: SpanId,
     parent: Option<SpanId>,
-    /// The caller's.
+    /// Trace flags of the caller.
     flags: TraceFlags,
     state: TraceState,
 }
@@ -163,7 +165,8 @@ impl Ids {
     }
 }
 
-/// The caller's `tracestate`, unless a secret is in it: cut out of the middle it would mean something else.
+/// Parses the caller's `tracestate`, unless it contains a secret: redacting part of it would change its
+/// meaning.
 fn state(text: &str) -> Option<TraceState> {
     let clean = redact::shared().redact_text(text) == text;
     clean.then(|| TraceState::from_str(text).ok()).flatten()

@@ -1,4 +1,5 @@
-//! What becomes of exports: counted, and said once when they begin to fail and once when they work again.
+//! Monitoring of exports: results are counted, and the log reports once when exports start to fail and once
+//! when they recover.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,20 +14,20 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
 use crate::settings::Signal;
 
-/// What became of one signal's exports.
+/// Health of the exports of one signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportHealth {
-    /// The signal.
+    /// Signal.
     pub signal: Signal,
-    /// Spans or records the collector took; of metrics, whole exports.
+    /// Number of spans or records that the collector accepted; for metrics, of exports.
     pub delivered: u64,
-    /// Those that were lost: the queue was full, or the collector did not take them.
+    /// Number of items lost because the queue was full or the collector did not accept them.
     pub lost: u64,
-    /// The last failure, while exports fail.
+    /// Last error, while exports fail.
     pub failing: Option<String>,
 }
 
-/// The counters of one signal, and the room left in its queue.
+/// Counters of one signal and the occupancy of its queue.
 #[derive(Debug)]
 pub(super) struct Watch {
     signal: Signal,
@@ -60,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Takes a place in the queue; without one the item is lost, and counted.
+    /// Reserves a slot in the queue. Returns false and counts the item as lost if the queue is full.
     pub(super) fn admit(&self) -> bool {
         let taken = self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, |queued| {
             (queued < self.room).then_some(queued + 1)
@@ -71,7 +72,7 @@ impl Watch {
         taken.is_ok()
     }
 
-    /// An export of so many items ended.
+    /// Counts the result of an export of `items` items.
     fn settle(&self, items: usize, queued: Queued, result: OTelSdkResult) -> OTelSdkResult {
         if queued == Queued::Yes {
             self.queued.fetch_sub(items, Ordering::AcqRel);
@@ -85,14 +86,14 @@ impl Watch {
                 *error = None;
                 if self.down.swap(false, Ordering::AcqRel) {
                     let lost = self.lost.load(Ordering::Relaxed);
-                    tracing::info!(target: TARGET, signal, lost, "the collector takes telemetry again");
+                    tracing::info!(target: TARGET, signal, lost, "the collector accepts telemetry again");
                 }
             }
             Err(cause) => {
                 *error = Some(cause.to_string());
                 if !self.down.swap(true, Ordering::AcqRel) {
                     tracing::warn!(target: TARGET, signal, error = %cause,
-                        "the collector does not take telemetry; it is dropped until it does, and calls go on");
+                        "the collector does not accept telemetry; it is dropped until the collector recovers, calls are unaffected");
                 }
             }
         }
@@ -100,7 +101,7 @@ impl Watch {
     }
 }
 
-/// The `target` of what is said here.
+/// `tracing` target of the messages of this module.
 const TARGET: &str = "sinew::otlp";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,7 @@ enum Queued {
     No,
 }
 
-/// An exporter whose fate is counted.
+/// Exporter wrapper that reports its results to a monitor.
 #[derive(Debug)]
 pub(super) struct Watched<E> {
     pub(super) exporter: E,

@@ -1,7 +1,8 @@
-//! Secrets known by the name they are given: `password=…`, `"api_key": "…"`, `--token …`; and by the place where a program
-//! takes one: `curl -u ada:…`.
+//! Detector for secrets identified by the name they are assigned to (`password=…`, `"api_key": "…"`, `--token
+//! …`), or by the position where a program expects one (`curl -u ada:…`).
 //!
-//! Works on text, in whatever syntax: shell, YAML, XML, JSON and JSON quoted inside JSON. It does not parse any of them.
+//! It works on text in any syntax: shell, YAML, XML, JSON and JSON quoted inside JSON. It parses none of
+//! them.
 
 use std::sync::LazyLock;
 
@@ -13,7 +14,7 @@ use super::{Compiled, Span};
 
 pub(super) const NAME: &str = "assignment";
 
-/// One of these, or a word of other languages, is in every text that is looked through.
+/// Literals that select a text for this detector, together with the foreign words for a password.
 pub(super) const NEEDLES: &[&str] = &[
     "password",
     "passwd",
@@ -65,37 +66,38 @@ pub(super) const NEEDLES: &[&str] = &[
     "redis-cli",
 ];
 
-/// The words for a password that people use, in whatever language.
+/// Words for a password in several languages.
 const PASSWORD: &str = r"pass(?:word|wd|phrase|code|wort)|pwd|kennwort|wachtwoord|contrase[ñn]a|mot[_\-\x20]?de[_\-\x20]?passe|senha|lösenord|hasło|пароль|密[码碼]|パスワード|비밀번호";
-/// The other words that give a secret away.
+/// Other words that identify a secret.
 const OTHER: &str =
     r"pass|secret|token|credential|(?:api|private|access|signing|encryption|master|auth)[_\-\x20]?key";
 
-/// How sure the way it stands there makes us of a value, beside its name.
+/// Context of a value, which decides how much evidence is needed besides its name.
 #[derive(Clone, Copy, PartialEq)]
 enum Stands {
-    /// In quotes, or between tags.
+    /// In quotes or between tags.
     Quoted,
-    /// As a word of its own: a name that is only likely to tell asks for more.
+    /// A bare word: if the name is only `Likely`, the value must look like a secret.
     Bare,
-    /// In a sentence: it must look like a secret, whatever its name.
+    /// In a sentence: the value must look like a secret, whatever its name.
     Said,
-    /// Where a program takes its password: there is no name to ask.
+    /// In the position where a program expects its password: there is no name to check.
     Placed,
 }
 
-/// A way to write a secret. Group 1 is the name, or what stands in its place; the first group after it is the value.
+/// Syntax of a secret. Group 1 is the name or its substitute; the first matching group after it is the value.
 struct Shape {
-    /// `{P}` stands for the words for a password, `{O}` for the others.
+    /// Regular expression in which `{P}` is replaced by the words for a password, `{O}` by the others.
     pattern: &'static str,
     stands: OfGroup,
 }
 
-/// How a value stands there, by the number of its group.
+/// Context of a value, by the number of its group.
 type OfGroup = fn(usize) -> Stands;
 
 const SHAPES: [Shape; 10] = [
-    // Escaped, double, single, backtick, bare. Bare at the beginning of a line it may hold what separates elsewhere.
+    // Escaped, double-quoted, single-quoted, backticks, bare. The next syntax covers bare values at the start
+    // of a line, which may contain separators.
     Shape {
         pattern: r#"(?x)
             ([a-z0-9_.\-]* (?: {P} | {O} ) [a-z0-9_.\-]*)
@@ -125,7 +127,7 @@ const SHAPES: [Shape; 10] = [
         pattern: r#"(?:\b|\\[nrt])(?:name|key|id)\s*=\s*\\*["']([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)\\*["']\s+(?:\w+\s*=\s*\\*["'][^"'<>]*["']\s+)?value\s*=\s*\\*["']([^"'\\]+)"#,
         stands: |_| Stands::Quoted,
     },
-    // A block of YAML, and a value on the next line.
+    // A YAML block, and a value on the next line.
     Shape {
         pattern: r#"([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)["']?[ \t]*:[ \t]*[|>][+-]?[0-9]?[ \t]*(?:\r?\n|\\n)((?:[ \t]+[^\r\n\\"]*(?:\r?\n|\\n|\z)?)+)"#,
         stands: |_| Stands::Quoted,
@@ -143,7 +145,7 @@ const SHAPES: [Shape; 10] = [
         pattern: r#"({P}|api[ _\-]?key)[ \t]+(?:is|was|to|will[ \t]+be)[ \t]*:?[ \t]+["'`]?([^\s"'`]+)"#,
         stands: |_| Stands::Said,
     },
-    // The programs that take one under a flag of a single letter.
+    // Programs that take a secret under a single-letter flag.
     Shape {
         pattern: r#"(?:\b|\\[nrt])(curl|wget|sshpass|mysql\w*|mariadb\S*|redis-cli)\b[^\r\n|;]*?[ \t](?:(?:-u|-U|--user|--proxy-user)[ \t=]*["']?[^\s:"'/]+:([^\s"']+)|-p([^\s"'-][^\s"']*)|-[pa][ \t]+["']?([^\s"'-][^\s"']*))"#,
         stands: |_| Stands::Placed,
@@ -159,16 +161,17 @@ static PATTERNS: LazyLock<Vec<(Regex, OfGroup)>> = LazyLock::new(|| {
     SHAPES.iter().filter_map(compile).collect()
 });
 
-/// Whether a list of words begins with a program that takes a secret where no name says so.
+/// Returns true for a program that takes a secret in a position without a name.
 pub(super) fn is_telling_program(word: &str) -> bool {
     let program = word.rsplit('/').next().unwrap_or(word);
     ["curl", "wget", "sshpass", "mysql", "mariadb", "redis-cli"].iter().any(|name| program.starts_with(name))
 }
 
-/// Adds what is found in `text` to `spans`.
+/// Adds the secrets found in `text` to `spans`.
 pub(super) fn find(text: &str, compiled: Compiled, spans: &mut Vec<Span>) {
     for (regex, stands) in PATTERNS.iter() {
-        // A step of one from the end of the name, not of the value: a value may hold the next name.
+        // Continues after the name and not after the value if the value is no secret: it may contain the next
+        // name.
         let mut from = 0;
         while let Some(found) = text.get(from..).and_then(|_| regex.captures_at(text, from)) {
             let name = found.get(1);
@@ -190,7 +193,8 @@ pub(super) fn find(text: &str, compiled: Compiled, spans: &mut Vec<Span>) {
     }
 }
 
-/// `https://x-access-token:…@host` is a URL with credentials, which keeps its host.
+/// Returns true for the user of a URL such as `https://x-access-token:…@host`; the detector of URL
+/// credentials handles it and keeps the host.
 fn is_user_of_url(text: &str, start: usize) -> bool {
     text.get(..start).is_some_and(|before| before.ends_with("://"))
 }
@@ -213,7 +217,7 @@ fn is_secret(name: &str, value: &str, stands: Stands) -> bool {
     }
 }
 
-/// A bare word after `token:` is a secret if it has a digit or is longer than words are.
+/// Returns true for a bare value that has a digit or is longer than ordinary words.
 fn telling(value: &str) -> bool {
     value.len() >= 16 || (value.len() >= 6 && value.bytes().any(|b| b.is_ascii_digit()))
 }

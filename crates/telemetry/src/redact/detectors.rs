@@ -1,29 +1,30 @@
-//! The built-in detectors: one row a kind of secret. What is done with a hit is decided elsewhere.
+//! Built-in detectors, one row per kind of secret. They only find secrets; other modules decide what to do
+//! with them.
 //!
-//! A row has needles, one of which every match contains whatever its case: they let one cheap pass over a text
-//! rule out most rows. Its pattern is linear-time; where it has a group, the group is the secret and the rest
-//! is context to keep. A letter before a secret is no part of it where it belongs to an escape such as `\n`.
-//! `accept` looks at the secret where the shape alone would catch ordinary words.
+//! Each match of a row contains one of its needles, in any case, so that one cheap pass over a text rules out
+//! most rows. The pattern runs in linear time; if it has a group, the group is the secret and the rest is
+//! context to keep. A letter directly before a secret is allowed if it belongs to an escape such as `\n`.
+//! `accept` checks the secret if the shape alone would match ordinary words.
 
-/// One kind of secret.
+/// Detector of one kind of secret.
 pub(super) struct Detector {
-    /// The word in `[redacted:NAME]`.
+    /// Name in `[redacted:NAME]`.
     pub(super) name: &'static str,
-    /// Literals of which at least one is in every match, compared without case.
+    /// Literals of which every match contains at least one, compared case-insensitively.
     pub(super) needles: &'static [&'static str],
-    /// The shape.
+    /// Regular expression of the secret.
     pub(super) pattern: &'static str,
-    /// Whether a secret of that shape is one.
+    /// Final check of a match; returns true if it is a secret.
     pub(super) accept: fn(&str) -> bool,
 }
 
-/// In order of precedence: where two overlap, the first gives the name.
+/// Detectors in order of precedence: if two matches overlap, the first gives the name.
 pub(super) const BUILT_IN: &[Detector] = &[
     Detector {
         name: "private_key",
         needles: &["private key", "age-secret-key-", "private-lines:"],
-        // An unfinished block is taken to the end: a cut must not save the half that is left. The footer's
-        // dashes may be escaped or on the same line, as in JSON text.
+        // An unfinished block is redacted to the end, because a truncated key is still secret. The dashes of
+        // the footer may be escaped or on the same line, as in JSON text.
         pattern: r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)|(?i:AGE-SECRET-KEY-1)[0-9A-Za-z]{20,}|Private-Lines: [0-9]+[\r\n]+(?:[A-Za-z0-9+/=]+[\r\n]*)+",
         accept: any,
     },
@@ -77,7 +78,7 @@ pub(super) const BUILT_IN: &[Detector] = &[
     },
     Detector {
         name: "aws_secret_access_key",
-        // The secret has no mark of its own; it is looked for only beside a key id or the word.
+        // The secret has no prefix of its own; it is only searched in texts with a key id or the word `aws`.
         needles: &["akia", "asia", "aws"],
         pattern: r"[A-Za-z0-9/+]{40,}",
         accept: forty_mixed,
@@ -139,7 +140,7 @@ pub(super) const BUILT_IN: &[Detector] = &[
     },
     Detector {
         name: "url_credentials",
-        // One slash is left where it was taken for a path.
+        // Path normalization may have reduced `//` to one slash.
         needles: &[":/"],
         pattern: r#"[A-Za-z][A-Za-z0-9+.-]*:/{1,2}([^\s/?#"'<>\\]+)@"#,
         accept: userinfo_has_secret,
@@ -152,14 +153,14 @@ pub(super) const BUILT_IN: &[Detector] = &[
     },
 ];
 
-/// The set of candidates is one machine word.
+/// The set of candidates is a `u64`.
 const _: () = assert!(BUILT_IN.len() <= 64);
 
 fn any(_: &str) -> bool {
     true
 }
 
-/// Made of long runs of letters and digits, of more than one kind: a key, not a hyphenated name.
+/// Returns true for long runs of letters and digits of more than one kind: a key, not a hyphenated name.
 fn looks_random(text: &str) -> bool {
     let longest = text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::len).max().unwrap_or(0);
     let has = |kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
@@ -167,7 +168,7 @@ fn looks_random(text: &str) -> bool {
     (longest >= 12 && has(u8::is_ascii_digit)) || (longest >= 16 && mixed_case)
 }
 
-/// Exactly forty characters of three kinds: leaves out SHA-1 sums, paths and words.
+/// Returns true for exactly forty characters of three kinds, which excludes SHA-1 digests, paths and words.
 fn forty_mixed(text: &str) -> bool {
     let has = |kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
     text.len() == 40
@@ -176,7 +177,7 @@ fn forty_mixed(text: &str) -> bool {
         && (has(u8::is_ascii_digit) || has(|b| matches!(b, b'/' | b'+')))
 }
 
-/// `user:password`, or a long token in the place of the user. A bare user name is none.
+/// Returns true for `user:password`, or for a long token in place of the user, but not for a plain user name.
 fn userinfo_has_secret(userinfo: &str) -> bool {
     match userinfo.split_once(':') {
         _ if !not_a_marker(userinfo) => false,
@@ -185,7 +186,7 @@ fn userinfo_has_secret(userinfo: &str) -> bool {
     }
 }
 
-/// False for what redaction itself has written, so that redacting twice changes nothing.
+/// Returns false for a marker written by redaction itself, so that redacting twice changes nothing.
 pub(super) fn not_a_marker(text: &str) -> bool {
     let inner = text.trim().strip_prefix("[redacted:").and_then(|rest| rest.strip_suffix(']'));
     !inner.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))

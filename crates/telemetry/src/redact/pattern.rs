@@ -1,4 +1,4 @@
-//! The secret patterns of the configuration: checked once, then matched beside the built-in detectors.
+//! Secret patterns of the configuration: checked once, then matched alongside the built-in detectors.
 
 use regex::{Regex, RegexBuilder};
 use regex_automata::{meta, nfa::thompson::NFA};
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use super::{Compiled, Span};
 use crate::TelemetryError;
 
-/// A compiled pattern may take this much memory; a counted repetition of a counted repetition takes more.
+/// Maximum memory of a compiled pattern in bytes, which nested counted repetitions exceed.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// What is done with a text in which a pattern is found.
+/// Action for a text in which a pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// The call is refused; in records and logs it is redacted.
+    /// The call is refused; records and logs show the text redacted.
     Block,
-    /// It is redacted in records, logs and spans.
+    /// The text is redacted in records, logs and spans.
     Redact,
-    /// It is reported and left as it is.
+    /// The match is reported and the text is unchanged.
     Warn,
 }
 
@@ -27,21 +27,22 @@ pub enum Action {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretPattern {
-    /// The word in `[redacted:NAME]`: 1 to 64 of `a-z 0-9 _`.
+    /// Name in `[redacted:NAME]`: 1 to 64 of `a-z 0-9 _`.
     pub name: String,
-    /// A regular expression in the syntax of the Rust `regex` crate: linear time, no look-around.
+    /// Regular expression in the syntax of the Rust `regex` crate: linear time, no look-around.
     pub pattern: String,
-    /// What to do about it.
+    /// Action on a match.
     pub action: Action,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Extra {
     rows: Vec<Row>,
-    /// Whether any of them is there. Most texts hold none, and one search that may skip ahead to what the patterns begin
-    /// with says so far sooner than a `RegexSet`, which visits every byte.
+    /// Prefilter that matches if any of the patterns does. Most texts match none, and one search that can
+    /// skip to the literal prefixes finds that out much faster than a `RegexSet`, which visits every byte.
     gate: Option<meta::Regex>,
-    /// Whether one of them looks for the beginning or the end of a text, and so cannot be looked for in several at once.
+    /// True if a pattern is anchored to the start or end of a text, so that several texts cannot be searched
+    /// as one.
     anchored: bool,
 }
 
@@ -60,7 +61,7 @@ impl Extra {
         let gate = meta::Builder::new()
             .configure(meta::Config::new().nfa_size_limit(Some(limit)))
             .build_many(&patterns)
-            .map_err(|cause| refused("all together", cause.to_string()))?;
+            .map_err(|cause| refused("(all patterns combined)", cause.to_string()))?;
         let anchored = NFA::new_many(&patterns).map_or(true, |nfa| nfa.look_set_any().contains_anchor());
         Ok(Extra { gate: (!rows.is_empty()).then_some(gate), anchored, rows })
     }
@@ -69,7 +70,7 @@ impl Extra {
         self.rows.get(index).map_or("secret", |row| &row.name)
     }
 
-    /// Whether one of them may be in these lines, each a text of its own.
+    /// Returns true if a pattern may match in these lines, each of which is a separate text.
     pub(super) fn hints(&self, lines: &str) -> bool {
         self.anchored || self.gate.as_ref().is_some_and(|gate| gate.is_match(lines))
     }
@@ -99,7 +100,7 @@ impl Row {
         let SecretPattern { name, pattern, action } = pattern;
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
-            return Err(refused(&name, "a name is 1 to 64 of a-z, 0-9 and _".to_owned()));
+            return Err(refused(&name, "a name must have 1 to 64 characters of a-z, 0-9 and _".to_owned()));
         }
         let regex = RegexBuilder::new(&pattern)
             .size_limit(SIZE_LIMIT)

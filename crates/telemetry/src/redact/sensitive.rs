@@ -1,17 +1,17 @@
-//! Which names say that their value is a secret. Judges names only; finding them is done elsewhere.
+//! Classification of names whose value is a secret. It judges names only; other modules find them.
 
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-/// How sure a name makes us.
+/// Degree to which a name identifies its value as a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sensitivity {
-    /// `password`, `api_key`: whatever stands there is secret.
+    /// `password`, `api_key`: any value is secret.
     Certain,
-    /// `token`: secret unless it plainly is a word or a small number.
+    /// `token`: secret unless it is clearly a word or a small number.
     Likely,
-    /// `max_tokens`: secret only where it is text.
+    /// `max_tokens`: secret only if it is text.
     UnlessNumber,
 }
 
@@ -49,7 +49,7 @@ const CERTAIN: [&str; 31] = [
     "비밀번호",
 ];
 const LIKELY: [&str; 3] = ["token", "cookie", "bearer"];
-/// Names that hold one of the words above and still name no secret.
+/// Names that contain one of the words above and are still harmless.
 const HARMLESS: [&str; 14] = [
     "tokencount",
     "tokenlimit",
@@ -67,8 +67,8 @@ const HARMLESS: [&str; 14] = [
     "tokenkind",
 ];
 
-/// Of the words for a password in other languages, what all their spellings share. Only ASCII letters are compared without
-/// case, so the others stand here in each.
+/// Common parts of all spellings of the words for a password in other languages. Only ASCII letters are
+/// compared case-insensitively, so other scripts list each case.
 pub(super) const ABROAD: [&str; 14] = [
     "kennwort",
     "wachtwoord",
@@ -86,7 +86,7 @@ pub(super) const ABROAD: [&str; 14] = [
     "비밀번호",
 ];
 
-/// One of these is in every name that matters. Most names have none, and are done with cheaply.
+/// Stems of which every sensitive name contains one. Most names contain none and are ruled out cheaply.
 static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let stems = ["pass", "pwd", "secret", "key", "credential", "authorization", "cookie", "token", "bearer"];
     let stems = stems.iter().chain(&ABROAD);
@@ -97,8 +97,8 @@ pub(super) fn has_stem(name: &str) -> bool {
     STEMS.as_ref().is_none_or(|stems| stems.is_match(name))
 }
 
-/// Whether a name in these texts may say that its value is secret; each of them stands between two of `edge`. The word
-/// `key` alone says nothing, and facts have it.
+/// Returns true if a name in these texts may identify a secret; each text is enclosed in two `edge`
+/// characters. The word `key` alone identifies nothing, and the facts of a call contain it.
 pub(super) fn hints_at_a_name(texts: &str, edge: char) -> bool {
     let Some(stems) = STEMS.as_ref() else { return true };
     let stands_alone = |start: usize, end: usize| {
@@ -111,9 +111,9 @@ pub(super) fn hints_at_a_name(texts: &str, edge: char) -> bool {
     })
 }
 
-/// What a name says of its value. Case and the separators `_ - . space` do not matter.
+/// Returns the sensitivity of a name. Case and the separators `_ - . space` are ignored.
 pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
-    // No name is this long, and what redaction wrote holds a detector's name, not a secret's.
+    // No name is this long, and a redaction marker contains the name of a detector, not of a secret.
     if name.len() > 128 || !has_stem(name) || name.contains("[redacted:") {
         return None;
     }
@@ -133,7 +133,7 @@ pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
     }
 }
 
-/// `pass` as a word of its own, and `DB_PASS`; not `bypass` and `compass`.
+/// Returns true for `pass` as a separate word and for `DB_PASS`, but not for `bypass` and `compass`.
 fn ends_in_pass(name: &str) -> bool {
     let Some((before, end)) = name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) else {
         return false;
@@ -142,7 +142,7 @@ fn ends_in_pass(name: &str) -> bool {
     end.eq_ignore_ascii_case("pass") && own_word
 }
 
-/// A word that stands for "no value here" or names a type; never a secret.
+/// Returns true for a word that means "no value" or names a type, which is never a secret.
 pub(super) fn is_placeholder(value: &str) -> bool {
     const WORDS: [&str; 20] = [
         "true",

@@ -1,4 +1,4 @@
-//! The detectors against their samples, and against a thousand planted secrets.
+//! Detectors on their samples and on a thousand planted secrets.
 
 mod samples;
 
@@ -23,7 +23,7 @@ fn parse(sample: &str) -> (String, String) {
 }
 
 #[test]
-fn every_sample_is_judged_as_marked() {
+fn every_sample_is_redacted_as_marked() {
     let redactor = Redactor::built_in();
     let groups = [CLOUD, FORGES, SERVICES, HEADERS_AND_URLS, ASSIGNMENTS, PEM_BLOCKS, HARMLESS];
     assert!(groups.iter().map(|group| group.len()).sum::<usize>() >= 200);
@@ -34,13 +34,13 @@ fn every_sample_is_judged_as_marked() {
         if found != expected {
             wrong.push(format!("{text:?}\n  wanted {expected:?}\n  got    {found:?}"));
         }
-        assert_eq!(redactor.redact_text(&found), found, "twice must be as once: {text:?}");
+        assert_eq!(redactor.redact_text(&found), found, "redaction must be idempotent: {text:?}");
     }
     assert!(wrong.is_empty(), "{} samples:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn every_built_in_compiles_and_has_a_sample() {
+fn every_built_in_detector_compiles_and_has_a_sample() {
     assert!(BUILT.gate.is_some());
     let samples = [CLOUD, FORGES, SERVICES, HEADERS_AND_URLS, ASSIGNMENTS, PEM_BLOCKS].concat().concat();
     for (row, pattern) in BUILT_IN.iter().zip(&BUILT.patterns) {
@@ -57,7 +57,7 @@ fn clean_text_is_borrowed() {
 }
 
 #[test]
-fn patterns_of_the_configuration() {
+fn configured_patterns_are_applied() {
     let pattern = |name: &str, pattern: &str, action| SecretPattern {
         name: name.to_owned(),
         pattern: pattern.to_owned(),
@@ -91,15 +91,15 @@ fn patterns_of_the_configuration() {
 }
 
 #[test]
-fn a_plain_text_is_one_that_nothing_is_found_in() {
+fn texts_with_hints_of_secrets_are_not_clean() {
     let pattern =
         SecretPattern { name: "mine".to_owned(), pattern: "q{3}".to_owned(), action: Action::Redact };
     let redactor = Redactor::new(vec![pattern]).unwrap();
     assert!(redactor.are_plain(["/home/ada/notes/today.md", "path"]));
-    for telling in ["/home/ada/qqq.md", "my_token", "sk-ant-0123456789abcdef0123", "AKIAIOSFODNN7EXAMPLE"] {
-        assert!(!redactor.are_plain(["path", telling, "/home"]), "{telling}");
+    for hint in ["/home/ada/qqq.md", "my_token", "sk-ant-0123456789abcdef0123", "AKIAIOSFODNN7EXAMPLE"] {
+        assert!(!redactor.are_plain(["path", hint, "/home"]), "{hint}");
     }
-    // One that looks for the beginning of a text would not find it among others: then no text is plain.
+    // An anchored pattern would not match within several texts, so no text counts as clean then.
     let pattern =
         SecretPattern { name: "first".to_owned(), pattern: "^q{3}".to_owned(), action: Action::Redact };
     assert!(!Redactor::new(vec![pattern]).unwrap().are_plain(["path", "qqq"]));
@@ -109,15 +109,15 @@ fn a_plain_text_is_one_that_nothing_is_found_in() {
     }
 }
 
-/// The value, redacted where it was written as JSON already.
+/// Redacts a value in its serialized form.
 fn rewritten(redactor: &Redactor, value: &Value) -> Value {
     let written = redactor.redact_written(serde_json::value::to_raw_value(value).unwrap()).unwrap();
     serde_json::from_str(written.get()).unwrap()
 }
 
-/// Patterns that a look at several texts at once would miss or find elsewhere.
+/// Patterns that a search over several texts at once would miss or match elsewhere.
 #[test]
-fn what_is_given_away_is_redacted_by_every_pattern() {
+fn owned_and_raw_redaction_apply_every_pattern() {
     let pattern = |pattern: &str| SecretPattern {
         name: "mine".to_owned(),
         pattern: pattern.to_owned(),
@@ -180,7 +180,7 @@ fn json_is_redacted_by_name_and_by_shape() {
         json!({"Mot de passe": "x", "пароль": {"новый": "y"}, "db_pass": "z", "bypass": "on"}),
         json!({"Mot de passe": marker, "пароль": {"новый": marker}, "db_pass": marker, "bypass": "on"}),
     );
-    // A name that no detector of texts looks for.
+    // A name that no text detector covers.
     check(json!({"shared key": "x", "key": "y"}), json!({"shared key": marker, "key": "y"}));
     check(json!({"password": "", "token": null}), json!({"password": "", "token": null}));
     check(json!({"token": 7, "token_pin": 123456}), json!({"token": 7, "token_pin": marker}));
@@ -191,7 +191,7 @@ fn json_is_redacted_by_name_and_by_shape() {
     check(json!([1, 1.5, true, null, "plain"]), json!([1, 1.5, true, null, "plain"]));
 }
 
-/// A small generator with a seed, so that a failure can be repeated.
+/// Seeded pseudo-random generator, so that a failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -210,7 +210,7 @@ impl Random {
 
 const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// A text with a secret in it, and the part that must be gone.
+/// Returns a text with a secret, and the part that must be removed.
 fn planted(random: &mut Random) -> (String, String) {
     let shape = random.below(21);
     let length = 36 + random.below(30);
@@ -264,7 +264,7 @@ fn nested(random: &mut Random, text: String, depth: usize) -> Value {
 }
 
 #[test]
-fn of_a_thousand_planted_secrets_none_survives() {
+fn none_of_a_thousand_planted_secrets_survives() {
     let redactor = Redactor::built_in();
     for seed in 1..=1000_u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -274,14 +274,14 @@ fn of_a_thousand_planted_secrets_none_survives() {
         assert!(value.to_string().contains(&secret), "the test must plant it: {value}");
         let clean = redactor.redact_value(&value);
         assert!(!clean.to_string().contains(&secret), "seed {seed}: {secret} survives in {clean}");
-        assert_eq!(rewritten(&redactor, &value), clean, "seed {seed}: written is as shown");
-        assert_eq!(redactor.redact_owned(value), clean, "seed {seed}: given away is as shown");
-        assert_eq!(redactor.redact_value(&clean), clean, "seed {seed}: twice must be as once");
+        assert_eq!(rewritten(&redactor, &value), clean, "seed {seed}: raw redaction gives the same result");
+        assert_eq!(redactor.redact_owned(value), clean, "seed {seed}: owned redaction gives the same result");
+        assert_eq!(redactor.redact_value(&clean), clean, "seed {seed}: redaction is idempotent");
     }
 }
 
 #[test]
-fn hostile_text_costs_linear_time() {
+fn hostile_text_takes_linear_time() {
     let redactor = Redactor::built_in();
     for unit in [
         "token=",
@@ -309,7 +309,7 @@ fn hostile_text_costs_linear_time() {
 }
 
 #[test]
-fn what_a_text_holds_is_named_once_and_by_its_shape_alone() {
+fn secret_names_are_unique_and_found_by_shape_only() {
     let pattern = |name: &str, pattern: &str, action| SecretPattern {
         name: name.to_owned(),
         pattern: pattern.to_owned(),

@@ -1,4 +1,4 @@
-//! Redaction of JSON: strings and keys as text, and whatever stands under a name that says it is secret.
+//! Redaction of JSON: strings and keys as text, and every value under a name that identifies a secret.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,13 @@ use super::{Compiled, Redactor, assignment};
 
 const MARKER: &str = "[redacted:sensitive_key]";
 
-/// Members that hold the name, and the value, in lists of pairs such as `[{"name": "Authorization", "value": …}]`.
+/// Members that hold the name and the value in lists of pairs such as `[{"name": "Authorization", "value":
+/// …}]`.
 const NAME_MEMBERS: [&str; 5] = ["name", "key", "header", "field", "variable"];
 const VALUE_MEMBERS: [&str; 3] = ["value", "values", "val"];
 
 impl Redactor {
-    /// The value with every secret replaced: in strings, in keys, and under names such as `password`.
+    /// Replaces every secret in a value: in strings, in keys, and under names such as `password`.
     pub fn redact_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.redact_text(text).into_owned()),
@@ -25,21 +26,24 @@ impl Redactor {
         }
     }
 
-    /// The same where the value is given away: one without a secret, as most are, is given back as it is.
+    /// Like `redact_value`, but takes ownership, so that a value without a secret, as most are, is returned
+    /// without copying.
     pub fn redact_owned(&self, value: Value) -> Value {
         if self.holds_no_hint(&value) || self.is_clean(&value) { value } else { self.redact_value(&value) }
     }
 
-    /// Whether none of the literals is there that every secret and every telling name has one of. One look at all texts
-    /// together: the facts of a call have dozens, and the call waits for their record.
+    /// Returns true if none of the literals occurs of which every secret and every sensitive name contains
+    /// one. All texts are searched at once: the facts of a call have dozens, and the call waits for their
+    /// record.
     fn holds_no_hint(&self, value: &Value) -> bool {
         let mut texts = String::with_capacity(1024);
         gather(value, &mut texts);
         !hints_at_a_name(&texts, '\n') && !self.hints(&texts)
     }
 
-    /// Whether there is nothing in these texts that a secret or the name of one would have. In doubt it says no. One look at
-    /// all of them together: most of what a look takes is to begin it.
+    /// Returns true if these texts contain nothing that a secret or a sensitive name would contain. Never
+    /// returns true for texts with a secret. All texts are searched at once, because starting a search is
+    /// most of its cost.
     pub fn are_plain<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> bool {
         let mut lines = String::with_capacity(256);
         texts.into_iter().for_each(|text| {
@@ -49,17 +53,19 @@ impl Redactor {
         !has_stem(&lines) && !self.hints(&lines)
     }
 
-    /// As [`Redactor::redact_owned`], for what is written as JSON already: without a secret it is given back as it is.
+    /// Like `redact_owned`, for a value already serialized as JSON: without a secret it is returned
+    /// unchanged.
     pub fn redact_written(&self, written: Box<RawValue>) -> Result<Box<RawValue>, serde_json::Error> {
         let text = written.get();
-        // Without an escape every text stands there letter by letter, and what is found in one is found in all of it.
+        // Without escapes every text appears literally, so searching the whole JSON finds everything that
+        // searching each text would find.
         if !text.contains('\\') && !hints_at_a_name(text, '"') && !self.hints(text) {
             return Ok(written);
         }
         to_raw_value(&self.redact_owned(serde_json::from_str(text)?))
     }
 
-    /// Whether [`Redactor::redact_value`] would leave the value as it is. In doubt it says no.
+    /// Returns true if [`Redactor::redact_value`] would leave the value unchanged. In doubt returns false.
     fn is_clean(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => matches!(self.redact_text(text), Cow::Borrowed(_)),
@@ -82,7 +88,7 @@ impl Redactor {
         }
     }
 
-    /// A field of a log line or span: its name counts as much as its text.
+    /// Redacts a field of a log line or span, by its name and by its text. Returns `None` if it is unchanged.
     pub(crate) fn redact_field(&self, name: &str, text: &str) -> Option<String> {
         match sensitivity(name) {
             Some(_) if text.is_empty() || is_placeholder(text) => None,
@@ -109,7 +115,8 @@ impl Redactor {
         out
     }
 
-    /// An item that names a secret (`--password`, `Authorization`) makes the next one secret.
+    /// Redacts the items of a list. An item that names a secret (`--password`, `Authorization`) makes the
+    /// next one secret.
     fn redact_items(&self, items: &[Value]) -> Vec<Value> {
         let mut announced = None;
         let mut out = Vec::with_capacity(items.len());
@@ -125,7 +132,7 @@ impl Redactor {
         out
     }
 
-    /// The words of a command that hold a secret only where the whole of it is seen.
+    /// Returns the indexes of the words that are secrets only in the context of the whole command.
     fn placed(&self, items: &[Value]) -> Vec<usize> {
         let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or_default()).collect();
         let line = words.join(" ");
@@ -139,7 +146,7 @@ impl Redactor {
         spans.iter().map(|span| ends.partition_point(|end| *end <= span.start)).collect()
     }
 
-    /// Everything below a telling name, whatever it looks like.
+    /// Masks every value below a sensitive name, whatever it looks like.
     fn hide(&self, value: &Value, sensitivity: Sensitivity) -> Value {
         match value {
             Value::String(text) if text.is_empty() || is_placeholder(text) => value.clone(),
@@ -165,7 +172,7 @@ impl Redactor {
     }
 }
 
-/// All keys and strings, a line each.
+/// Collects all keys and strings, one per line.
 fn gather(value: &Value, texts: &mut String) {
     match value {
         Value::String(text) => {
@@ -190,19 +197,20 @@ fn names_a_secret(name: Option<&Value>) -> bool {
     name.and_then(Value::as_str).is_some_and(|name| sensitivity(name).is_some())
 }
 
-/// A flag of its own, or the first of a pair. A flag with `=` carries its value itself.
+/// Returns the sensitivity that an item gives to the next one: a flag, or the first of a pair. A flag with
+/// `=` contains its own value.
 fn announces(text: &str, items: usize) -> Option<Sensitivity> {
     let flag = text.starts_with('-') && !text.contains(['=', ' ']);
     let first_of_pair = items == 2 && !text.contains(char::is_whitespace);
     if flag || first_of_pair { sensitivity(text) } else { None }
 }
 
-/// Two keys that redact to the same text must not swallow each other's value.
+/// Returns an unused key, so that two keys that redact to the same text do not overwrite each other.
 fn free_key(map: &Map<String, Value>, key: String) -> String {
     if !map.contains_key(&key) {
         return key;
     }
-    // Starts above every number given before, so that many such keys stay cheap.
+    // Starts above every number used before, so that many such keys stay cheap.
     let mut count = map.len();
     loop {
         let numbered = format!("{key}#{count}");

@@ -15,7 +15,7 @@ pub fn write_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(digits.get(start..).unwrap_or_default());
 }
 
-/// The same with a sign, where it is below zero.
+/// Like `write_number`, with a sign if the number is negative.
 pub(super) fn write_signed(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');

@@ -1,15 +1,15 @@
-//! Whether short texts can stand in JSON as they are. Most texts are names and words of a few letters, hundreds in a call:
-//! eight letters are looked at at once, without a branch for each.
+//! Check that short texts can be written into JSON without escaping. Most texts are names and words of a few
+//! letters, hundreds in a call, so eight bytes are checked at once, without a branch for each.
 
 /// One bit in each byte: the highest.
 const HIGHEST: u64 = every(0x80);
 
-/// Whether no byte has to be escaped.
+/// Returns true if no byte has to be escaped.
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     folded(bytes, unplain) == 0
 }
 
-/// Whether, beside, all of it is printable ASCII.
+/// Like `is_plain`, and all bytes must be printable ASCII.
 pub(super) fn is_printable(bytes: &[u8]) -> bool {
     folded(bytes, |word| unplain(word) | (word & HIGHEST) | having(word, 0x7f)) == 0
 }

@@ -1,4 +1,5 @@
-//! The same bytes as `serde_json`, over every shape and many characters; and what is escaped beside.
+//! Compares the output with `serde_json` for all shapes and many characters, and checks the additional
+//! escapes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Every shape that `serde` knows.
+/// Enum with every kind of variant that `serde` has.
 #[derive(Serialize)]
 enum Shape {
     Unit,
@@ -38,7 +39,7 @@ fn check(value: &(impl Serialize + ?Sized)) {
 }
 
 #[test]
-fn every_shape_is_written_as_serde_json_does() {
+fn every_shape_matches_serde_json() {
     check(&[Shape::Unit, Shape::Newtype(-0.5), Shape::Tuple(7, "t\"".into())]);
     check(&Shape::Struct { a: Some(i128::MIN), b: () });
     check(&(i8::MIN, i16::MIN, i32::MIN, i64::MIN, u8::MAX, u16::MAX, u32::MAX, u64::MAX, 0_u64, -1_i64));
@@ -57,11 +58,14 @@ fn every_shape_is_written_as_serde_json_does() {
     assert_eq!(serde_json::to_value(&written).unwrap(), json!({"a": "\n"}));
     check(&Written::from(written.into_raw().unwrap()));
     let mut out = Vec::new();
-    assert!(append(&mut out, &BTreeMap::from([(vec![1], 1)]), Texts::Plain).is_err(), "a list is no key");
+    assert!(
+        append(&mut out, &BTreeMap::from([(vec![1], 1)]), Texts::Plain).is_err(),
+        "a list cannot be a key"
+    );
 }
 
 #[test]
-fn every_character_is_written_as_serde_json_does_wherever_it_stands() {
+fn every_character_at_any_position_matches_serde_json() {
     for c in (0..=0x2100).chain([0xfeff, 0x1f980]).filter_map(char::from_u32) {
         for before in [0, 1, 31, 32, 33] {
             check(&format!("{}{c}{c}tail", "x".repeat(before)));
@@ -79,7 +83,7 @@ fn every_character_is_written_as_serde_json_does_wherever_it_stands() {
 }
 
 #[test]
-fn what_is_hidden_is_escaped_in_texts_and_in_json_that_is_written_already() {
+fn hidden_characters_are_escaped_in_strings_and_raw_json() {
     let texts = Texts::Visible(|c| c.is_control() || c == '\u{202e}' || c == '\u{e0041}');
     let hostile = "plain é漢🦀 \n\"\\\u{7f}\u{85}\u{202e}\u{e0041}";
     let raw = RawValue::from_string("{\"k\":\"\u{202e}é\"}".to_owned()).unwrap();
@@ -97,11 +101,11 @@ fn what_is_hidden_is_escaped_in_texts_and_in_json_that_is_written_already() {
     assert_eq!(String::from_utf8(out).unwrap(), r#"{"k":"\u202eé"}"#);
 }
 
-/// Whoever names a field so hears of it in the first test that writes one.
+// Field names are written without a check; the debug assertion catches one that needs an escape.
 #[test]
 #[cfg(debug_assertions)]
-#[should_panic(expected = "is no name that can stand as it is")]
-fn a_name_of_ours_has_nothing_to_escape() {
+#[should_panic(expected = "is a field name that needs an escape")]
+fn field_name_that_needs_an_escape_panics_in_debug() {
     #[derive(Serialize)]
     struct Odd {
         #[serde(rename = "a \"name\"")]

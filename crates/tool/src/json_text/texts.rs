@@ -1,23 +1,23 @@
-//! Texts in quotes: which characters are escaped, and how runs of the others are found.
+//! JSON strings: which characters are escaped, and how runs of other characters are found.
 
 use super::short;
 use crate::canonical::hex_digits;
 
-/// Which characters are escaped, beside those that JSON demands.
+/// Characters to escape in addition to those that JSON requires.
 #[derive(Clone, Copy, Debug)]
 pub enum Texts {
-    /// None.
+    /// No others.
     Plain,
-    /// Those that this says are hidden: whatever a terminal, an editor or a line splitter could take for more than text. It is
-    /// only asked for what is not printable ASCII.
+    /// Characters for which the function returns true: those a terminal, an editor or a line splitter may
+    /// interpret as more than text. The function is called only for characters outside printable ASCII.
     Visible(fn(char) -> bool),
 }
 
-/// Bytes that are looked at at once.
+/// Number of bytes checked at once.
 const RUN: usize = 32;
 
 impl Texts {
-    /// A text and its quotes.
+    /// Writes a string with its quotes.
     pub(crate) fn quote(self, out: &mut Vec<u8>, text: &str) {
         if self.takes_as_it_is(text.as_bytes()) {
             quote_plain(out, text)
@@ -26,13 +26,13 @@ impl Texts {
         }
     }
 
-    /// Whether nothing in it has to be escaped, which is nearly always so.
+    /// Returns true if a fast check shows that no byte needs an escape, which is the usual case.
     #[inline]
     fn takes_as_it_is(self, bytes: &[u8]) -> bool {
         match (self, bytes.len() < RUN) {
             (Texts::Plain, true) => short::is_plain(bytes),
             (Texts::Visible(_), true) => short::is_printable(bytes),
-            // A long one is looked at while it is copied.
+            // A long string is checked while it is copied.
             (Texts::Plain, false) => false,
             (Texts::Visible(_), false) => none(bytes, |byte| unplain(byte) | unseen(byte)),
         }
@@ -48,7 +48,8 @@ impl Texts {
         out.push(b'"');
     }
 
-    /// JSON that is written already: hidden characters are in its texts only, where their escapes mean the same.
+    /// Writes serialised JSON. Hidden characters occur only inside its strings, where an escape means the
+    /// same.
     pub(super) fn raw(self, out: &mut Vec<u8>, json: &str) {
         match self {
             Texts::Plain => out.extend_from_slice(json.as_bytes()),
@@ -57,7 +58,7 @@ impl Texts {
     }
 }
 
-/// A text in which nothing has to be escaped, and its quotes.
+/// Writes a string that needs no escape, with its quotes.
 #[inline]
 fn quote_plain(out: &mut Vec<u8>, text: &str) {
     out.reserve(text.len() + 2);
@@ -66,34 +67,34 @@ fn quote_plain(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// A name that stands in our own code. None of them has anything to escape, so nobody looks: in a call there are more of
-/// them than of all other texts.
+/// Writes a field or variant name from our own code, without a check: none of them needs an escape, and a
+/// call writes more of them than of all other strings.
 #[inline]
 pub(super) fn quote_name(out: &mut Vec<u8>, name: &'static str) {
-    debug_assert!(short::is_printable(name.as_bytes()), "{name:?} is no name that can stand as it is");
+    debug_assert!(short::is_printable(name.as_bytes()), "{name:?} is a field name that needs an escape");
     quote_plain(out, name);
 }
 
 fn escape_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
     let mut escaped = Vec::with_capacity(text.len() + RUN);
     escape(&mut escaped, text);
-    // Escapes are ASCII, so what was text is text still.
+    // Escapes are ASCII, so the text is still valid UTF-8.
     reveal(out, std::str::from_utf8(&escaped).unwrap_or_default(), is_hidden);
 }
 
-/// Not zero for what JSON does not take as it is.
+/// Returns a non-zero value for a byte that JSON requires to be escaped.
 #[inline]
 fn unplain(byte: u8) -> u8 {
     u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
 
-/// Not zero for what is no printable ASCII.
+/// Returns a non-zero value for DEL and every byte outside ASCII.
 #[inline]
 fn unseen(byte: u8) -> u8 {
     u8::from(byte >= 0x7f)
 }
 
-/// Whether no byte is. Without a way out in between, and in numbers as large as a byte, so that many are looked at at once.
+/// Returns true if `is` is zero for every byte. Has no early exit and works on bytes, so that it vectorises.
 #[inline]
 fn none(bytes: &[u8], is: impl Fn(u8) -> u8) -> bool {
     bytes.iter().fold(0, |found, byte| found | is(*byte)) == 0
@@ -112,12 +113,13 @@ fn escape(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// The first so many bytes, or all there are, and the others.
+/// Splits at `at`, or at the end if there are fewer bytes.
 fn split(bytes: &[u8], at: usize) -> (&[u8], &[u8]) {
     bytes.split_at_checked(at).unwrap_or((bytes, &[]))
 }
 
-/// A run with something to escape, or the last bytes. In a text of lines there is one such byte in every second run.
+/// Writes a chunk that contains a byte to escape, or the last bytes. Multi-line text has one such byte in
+/// every second chunk.
 fn escape_run(out: &mut Vec<u8>, run: &[u8]) {
     let (words, rest) = run.as_chunks::<8>();
     for word in words {
@@ -132,7 +134,7 @@ fn escape_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// A byte of a text, as `serde_json` writes it.
+/// Writes one byte as `serde_json` does.
 fn escape_byte(out: &mut Vec<u8>, byte: u8) {
     let short = match byte {
         b'"' | b'\\' => byte,
@@ -150,7 +152,7 @@ fn escape_byte(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Copies a text, and escapes what is hidden in it.
+/// Copies a text and escapes its hidden characters.
 fn reveal(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
     if none(text.as_bytes(), unseen) {
         out.extend_from_slice(text.as_bytes());
@@ -158,7 +160,7 @@ fn reveal(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
     }
     let mut units = [0; 2];
     for c in text.chars() {
-        // White space between the parts of JSON that is written already; a text has none of it unescaped.
+        // White space between the tokens of serialised JSON; inside a string it is already escaped.
         if c.is_ascii_graphic() || matches!(c, ' ' | '\t' | '\n' | '\r') || !is_hidden(c) {
             out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             continue;

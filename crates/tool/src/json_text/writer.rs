@@ -1,4 +1,4 @@
-//! What `serde` says of a value, as JSON.
+//! `serde` serialiser that writes JSON.
 
 use serde::Serialize;
 use serde::ser::{
@@ -15,11 +15,11 @@ use super::written::RAW;
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     texts: Texts,
-    /// Whether the next text is JSON already.
+    /// True if the next string is already JSON.
     is_raw: bool,
 }
 
-/// A list or a map in the making.
+/// List or map that is being written.
 pub(super) struct Parts<'a, 'b> {
     writer: &'a mut Writer<'b>,
     first: bool,
@@ -37,7 +37,7 @@ impl<'b> Writer<'b> {
         Parts { writer: self, first: true, close }
     }
 
-    /// The same as what a variant holds.
+    /// Like `begin_compound`, for the content of an enum variant.
     fn variant(&mut self, name: &'static str, open: &[u8], close: &'static [u8]) -> Parts<'_, 'b> {
         self.out.push(b'{');
         quote_name(self.out, name);
@@ -276,7 +276,7 @@ impl SerializeMap for Parts<'_, '_> {
         key.serialize(&mut *self.writer)?;
         match self.writer.out.get(start) {
             Some(b'"') => {}
-            // Numbers and truths become texts.
+            // JSON keys are strings, so numbers and booleans get quotes.
             Some(b'0'..=b'9' | b'-' | b't' | b'f') => {
                 self.writer.out.insert(start, b'"');
                 self.writer.out.push(b'"');

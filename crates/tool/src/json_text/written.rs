@@ -1,12 +1,13 @@
-//! JSON that is written already, and was by nobody else: it needs not be read again to be known as such.
+//! JSON serialised by this process, which need not be parsed again before it is embedded.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::value::RawValue;
 
-/// By this name `serde_json` says, and is told, that a text is JSON already.
+/// Struct and field name by which `serde_json` marks a string that is already JSON.
 pub(super) const RAW: &str = "$serde_json::private::RawValue";
 
-/// The text of one value, as it goes into others. Made by [`write`](super::write), or of what `serde_json` has looked at.
+/// Serialised text of one value. Created by `json_text::write`, or from a `RawValue` that `serde_json`
+/// checked.
 #[derive(Clone, Debug)]
 pub struct Written(String);
 
@@ -15,12 +16,12 @@ impl Written {
         Written(json)
     }
 
-    /// The text.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same for whoever works with `serde_json`, which reads it first.
+    /// Converts to the raw value of `serde_json`, which parses the text to check it.
     pub fn into_raw(self) -> Result<Box<RawValue>, serde_json::Error> {
         RawValue::from_string(self.0)
     }

@@ -1,4 +1,4 @@
-//! Names that a program created and that were put out of reach, as a caller sees them.
+//! Quarantined files in tool results: files created by a program that were moved out of the workspace.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use tool::visible_line;
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Aside {
-    /// As it was created.
+    /// Path where it was created.
     path: String,
-    /// Where it is now; absent if it could not be moved.
+    /// Path in quarantine; absent if it could not be moved.
     moved_to: Option<String>,
 }
 
@@ -20,14 +20,14 @@ pub(super) fn list(quarantined: &[Quarantined]) -> Vec<Aside> {
     list.map(|one| Aside { path: shown(&one.path), moved_to: one.moved_to.as_deref().map(shown) }).collect()
 }
 
-/// What Sinew moved, for the record of the call: both names of each.
+/// Returns the original and the new path of every moved file, for the record of the call.
 pub(super) fn touched(quarantined: &[Quarantined]) -> Vec<String> {
     let moved =
         quarantined.iter().filter_map(|one| Some([shown(&one.path), shown(one.moved_to.as_deref()?)]));
     moved.flatten().collect()
 }
 
-/// The program chose the name, and a person may read it.
+/// Escapes control characters, because the program chose the name and an operator may read it on a terminal.
 fn shown(path: &Path) -> String {
     visible_line(&path.to_string_lossy())
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_nothing_to_a_screen() {
+    fn control_characters_in_names_are_escaped() {
         assert_eq!(shown(Path::new("/w/a\u{1b}[31m\u{202e}/é")), "/w/a\\u{1b}[31m\\u{202e}/é");
     }
 }

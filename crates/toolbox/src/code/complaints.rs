@@ -1,4 +1,4 @@
-//! What linters say, in one shape.
+//! Parsers for linter output, with a common result type.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,27 +8,27 @@ use schemars::JsonSchema;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// One complaint.
+/// Problem reported by a linter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub(super) struct Complaint {
-    /// The file, relative to the project.
+    /// File, relative to the project.
     pub(super) file: String,
-    /// The line, from 1.
+    /// Line, from 1.
     pub(super) line: Option<u64>,
-    /// The column, from 1.
+    /// Column, from 1.
     pub(super) column: Option<u64>,
-    /// What the linter calls it.
+    /// Rule code of the linter.
     pub(super) code: Option<String>,
     /// `error`, `warning` or `note`.
     pub(super) severity: &'static str,
-    /// What is wrong.
+    /// Description of the problem.
     pub(super) message: String,
-    /// What the linter would do about it.
+    /// Fix suggested by the linter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<String>,
 }
 
-/// What the linter writes besides is passed over and never held: the project has it write whatever it likes.
+/// Entry of ruff's output. Other fields are skipped and not stored, because the project controls their size.
 #[derive(Deserialize)]
 struct OfRuff {
     filename: String,
@@ -50,8 +50,8 @@ struct Fix {
     message: Option<String>,
 }
 
-/// `ruff check --output-format=json`: one array, or nothing where ruff did not come so far. Of one that was cut, what
-/// stands before the cut.
+/// Parses `ruff check --output-format=json`: one array, or nothing if ruff failed before it. If the output
+/// was cut, returns the entries before the cut.
 pub(super) fn of_ruff(folder: &Path, text: &str, is_cut: bool) -> Option<Vec<Complaint>> {
     let mut list = RuffList { folder, found: Vec::new() };
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -61,7 +61,7 @@ pub(super) fn of_ruff(folder: &Path, text: &str, is_cut: bool) -> Option<Vec<Com
     }
 }
 
-/// One complaint after the other, so that no more than one is there twice.
+/// Visitor that converts one entry at a time, so that the parsed list is not held twice.
 struct RuffList<'f> {
     folder: &'f Path,
     found: Vec<Complaint>,
@@ -71,18 +71,18 @@ impl<'de> Visitor<'de> for &mut RuffList<'_> {
     type Value = ();
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("a list of complaints")
+        to.write_str("a list of linter findings")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(entry) = list.next_element::<OfRuff>()? {
             let file = Path::new(&entry.filename);
             let file = file.strip_prefix(self.folder).unwrap_or(file);
-            let place = entry.location.as_ref();
+            let location = entry.location.as_ref();
             self.found.push(Complaint {
                 file: file.to_string_lossy().into_owned(),
-                line: place.and_then(|place| place.row),
-                column: place.and_then(|place| place.column),
+                line: location.and_then(|location| location.row),
+                column: location.and_then(|location| location.column),
                 code: entry.code.and_then(filled),
                 severity: severity(entry.severity.as_deref()),
                 message: entry.message,
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for &mut RuffList<'_> {
     }
 }
 
-/// `mypy --output=json`: a line of JSON each. Some versions say in plain words that a file cannot be parsed.
+/// Parses `mypy --output=json`: one JSON object per line. Some versions report syntax errors as plain text.
 pub(super) fn of_mypy(text: &str) -> Vec<Complaint> {
     text.lines().filter_map(|line| mypy_json(line).or_else(|| mypy_plain(line))).collect()
 }
@@ -101,7 +101,7 @@ pub(super) fn of_mypy(text: &str) -> Vec<Complaint> {
 #[derive(Deserialize)]
 struct OfMypy {
     file: String,
-    /// Some complaints are of no line, which is -1.
+    /// Line; -1 for problems without a line.
     line: Option<i64>,
     column: Option<i64>,
     code: Option<String>,
@@ -115,7 +115,7 @@ fn mypy_json(line: &str) -> Option<Complaint> {
     Some(Complaint {
         file: filled(entry.file)?,
         line: entry.line.and_then(|line| u64::try_from(line).ok()),
-        // It counts columns from 0.
+        // mypy counts columns from 0.
         column: entry.column.and_then(|column| u64::try_from(column).ok()).map(|column| column + 1),
         code: entry.code.and_then(filled),
         severity: severity(entry.severity.as_deref()),
@@ -124,10 +124,10 @@ fn mypy_json(line: &str) -> Option<Complaint> {
     })
 }
 
-/// `FILE:LINE[:COLUMN]: error: MESSAGE  [CODE]`
+/// Parses `FILE:LINE[:COLUMN]: error: MESSAGE  [CODE]`.
 fn mypy_plain(line: &str) -> Option<Complaint> {
-    let (place, rest) = line.split_once(": error: ")?;
-    let mut parts = place.split(':');
+    let (location, rest) = line.split_once(": error: ")?;
+    let mut parts = location.split(':');
     let file = parts.next().filter(|file| !file.is_empty())?.to_owned();
     let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
     let (line, column) = (number()?, number());
@@ -190,11 +190,12 @@ struct Replacement {
     suggested_replacement: Option<String>,
 }
 
-/// `cargo clippy --message-format=json`: a line of JSON each, of which only the compiler's messages about a place count.
+/// Parses `cargo clippy --message-format=json`: one JSON object per line. Only compiler messages with a
+/// location count.
 pub(super) fn of_clippy(text: &str) -> Vec<Complaint> {
-    // Each target of a crate says the same again.
-    let mut told: HashSet<Complaint> = HashSet::new();
-    text.lines().filter_map(clippy_line).filter(|complaint| told.insert(complaint.clone())).collect()
+    // Clippy repeats a message for each target of a crate.
+    let mut seen: HashSet<Complaint> = HashSet::new();
+    text.lines().filter_map(clippy_line).filter(|complaint| seen.insert(complaint.clone())).collect()
 }
 
 fn clippy_line(line: &str) -> Option<Complaint> {
@@ -213,7 +214,7 @@ fn clippy_line(line: &str) -> Option<Complaint> {
     })
 }
 
-/// What help says is to be done, with the text it would put there. Where to read more is no help.
+/// Returns the help text with its suggested replacement. Links to further information are not a fix.
 fn clippy_help(child: Child) -> Option<String> {
     let message = filled(child.message).filter(|text| !text.starts_with("for further information"))?;
     let mut texts = child.spans.into_iter().filter_map(|span| span.suggested_replacement.and_then(filled));
@@ -223,7 +224,7 @@ fn clippy_help(child: Child) -> Option<String> {
     }
 }
 
-/// An empty text is none.
+/// Returns nothing for an empty text.
 fn filled(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn three_linters_speak_one_language() {
+    fn all_linters_are_parsed_into_one_format() {
         let ruff = r#"[{"cell":null,"code":"F401","end_location":{"column":10,"row":1},"filename":"/w/p/src/a.py","fix":{"applicability":"safe","edits":[],"message":"Remove unused import: `os`"},"location":{"column":8,"row":1},"message":"`os` imported but unused","noqa_row":1,"severity":"error","url":"https://docs.astral.sh/ruff/rules/unused-import"}]"#;
         let found = of_ruff(Path::new("/w/p"), ruff, false).unwrap();
         assert_eq!(
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_that_was_cut_the_beginning_counts() {
+    fn entries_before_a_cut_are_kept() {
         let one = r#"{"filename":"/w/a.py","message":"m","location":{"row":1,"column":2}}"#;
         let check = |text: &str, is_cut: bool, expect: Option<usize>| {
             let found = of_ruff(Path::new("/w"), text, is_cut).map(|found| found.len());
@@ -302,9 +303,9 @@ mod tests {
         check(&format!("[{one}] and more"), true, None);
     }
 
-    /// Looked for in a list, these took minutes.
+    /// A linear search for duplicates took minutes on this input.
     #[test]
-    fn as_many_complaints_as_there_are_lines_take_no_more_than_their_length() {
+    fn many_findings_are_parsed_in_linear_time() {
         const TIMES: usize = 20_000;
         let one = |number: usize| {
             let span = r#"{"file_name":"a.rs","is_primary":true}"#;
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_of_no_line_is_told_without() {
+    fn finding_without_a_line_has_none() {
         let line = r#"{"file": "a.py", "line": -1, "column": -1, "message": "m", "hint": null, "code": null, "severity": "note"}"#;
         assert_eq!(told(&of_mypy(line)), ["a.py:?:? note ? m []"]);
     }

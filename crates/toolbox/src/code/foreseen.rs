@@ -1,5 +1,5 @@
-//! What a project's own program would be, before it runs: for the person who is asked about it, and for the run itself,
-//! which goes no other way. Names and digests only; nothing is run here.
+//! Determines which program of a project would run, before it runs: for the approval request, and for the run
+//! itself, which fails if it finds another program. Reads names and digests only; runs nothing.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -16,12 +16,12 @@ use super::run_command::not_run;
 use super::toolchain::Tooling;
 use super::{folder_of, project};
 
-/// A project, as a program in walls would find it.
+/// Project as a sandboxed program would see it.
 pub(super) struct Foreseen {
     folder: PathBuf,
-    /// The granted folders.
+    /// Granted directories.
     roots: Vec<PathBuf>,
-    /// Those that policy names for programs.
+    /// Extra program directories named by the policy.
     shelves: Vec<PathBuf>,
 }
 
@@ -32,12 +32,12 @@ impl Foreseen {
         Ok(Foreseen { folder: folder_of(permit)?, roots, shelves })
     }
 
-    /// Whether the project has a file of this name.
+    /// Returns true if the project has a file of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.file(&self.folder.join(name)).is_some()
     }
 
-    /// The program of this name in the virtual environment that is nearest.
+    /// Returns the program of this name in the nearest virtual environment.
     fn in_environment(&self, name: &str) -> Option<PathBuf> {
         let roots = self.roots.iter().filter(|root| self.folder.starts_with(root));
         let top = roots.max_by_key(|root| root.components().count())?;
@@ -51,7 +51,7 @@ impl Foreseen {
         whole.map(|folder| folder.join("bin").join(name)).find(is_program)
     }
 
-    /// The file behind a path, if a program in walls sees it.
+    /// Returns the canonical file of a path, if a sandboxed program can see it.
     fn file(&self, path: &Path) -> Option<PathBuf> {
         let file = path.canonicalize().ok().filter(|file| file.is_file())?;
         let is_seen = self.roots.iter().chain(&self.shelves).any(|root| file.starts_with(root))
@@ -59,8 +59,8 @@ impl Foreseen {
         is_seen.then_some(file)
     }
 
-    /// What is shown of running this program with these words, and what a yes to it is bound to. `settings` is the file
-    /// by which the program was chosen, where there is one.
+    /// Previews running this program with these arguments. An approval is bound to the returned facts.
+    /// `settings` is the file by which the program was chosen, if there is one.
     pub(super) fn preview(
         &self,
         permit: &Permit,
@@ -69,14 +69,14 @@ impl Foreseen {
         words: Vec<OsString>,
     ) -> Result<Preview, Failure> {
         let own = self.in_environment(name);
-        let told = json!(
+        let command_line = json!(
             [name.into()]
                 .iter()
                 .chain(&words)
                 .map(|word: &OsString| word.to_string_lossy())
                 .collect::<Vec<_>>()
         );
-        // What starts with it: the environment's own interpreter and settings.
+        // Files that the program loads from its environment: the interpreter and its configuration.
         let beside = own.iter().flat_map(|own| {
             let environment = own.parent().and_then(Path::parent).map(|folder| folder.join("pyvenv.cfg"));
             [Some(own.clone()), Some(own.with_file_name("python")), environment].into_iter().flatten()
@@ -93,52 +93,52 @@ impl Foreseen {
             grant: Grant::ReadOnly,
             variables: project::variables(permit),
         };
-        let foresight = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
+        let command_preview = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
         let program = match &own {
             Some(own) => find_program(own.as_os_str()).map_err(|error| not_run(&error))?,
-            None => foresight.program,
+            None => command_preview.program,
         };
         let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
         let mut facts = vec![
-            ("runs".to_owned(), told.to_string()),
+            ("runs".to_owned(), command_line.to_string()),
             ("program".to_owned(), file(&program)),
-            ("runs in".to_owned(), foresight.folder.display().to_string()),
-            ("sees".to_owned(), format!("the variables {}", foresight.variables.join(", "))),
+            ("runs in".to_owned(), command_preview.folder.display().to_string()),
+            ("sees".to_owned(), format!("the variables {}", command_preview.variables.join(", "))),
         ];
-        facts.extend(foresight.files.iter().map(|named| ("reads".to_owned(), file(named))));
+        facts.extend(command_preview.files.iter().map(|named| ("reads".to_owned(), file(named))));
         Ok(Preview { facts, ..Preview::default() })
     }
 
-    /// What runs here, by whoever chooses among what the project has: that, and the name of its program. The disk may let
-    /// one wait, so a thread looks.
+    /// Resolves the runner and its program with `choice`, on the blocking pool because disk access may block.
     pub(super) async fn choose<R: Send + 'static>(
         self,
         choice: impl FnOnce(&Foreseen) -> (R, &'static str) + Send + 'static,
     ) -> Result<Chosen<R>, Failure> {
-        let look = move || {
+        let resolve = move || {
             let (runner, program) = choice(&self);
             Chosen { runner, own: self.in_environment(program) }
         };
-        let looked = tokio::task::spawn_blocking(look).await;
-        looked.map_err(|_| Failure::new(FailureKind::Crashed, "looking at the project failed"))
+        let resolved = tokio::task::spawn_blocking(resolve).await;
+        resolved.map_err(|_| Failure::new(FailureKind::Crashed, "inspecting the project failed"))
     }
 }
 
-/// What runs in a project, as it was foreseen.
+/// Runner resolved before the run.
 pub(super) struct Chosen<R> {
     pub(super) runner: R,
-    /// The project's own program of it.
+    /// Program of the runner in the project's virtual environment.
     own: Option<PathBuf>,
 }
 
 impl<R> Chosen<R> {
-    /// What was found inside the walls is what was foreseen outside of them, or nothing runs.
+    /// Checks that the program found in the sandbox is the one that was resolved before; otherwise nothing
+    /// runs.
     pub(super) fn agrees(&self, found: &Tooling) -> Result<(), Failure> {
         match (found.from_project, &self.own) {
             (false, None) => Ok(()),
             (true, Some(own)) if own == Path::new(&found.path) => Ok(()),
             _ => {
-                let message = "the project is not what it was foreseen to be: another program would run";
+                let message = "the project changed since it was inspected: another program would run";
                 let failure = Failure::new(FailureKind::Conflict, message);
                 Err(failure.hint("nothing of the project was run; try again"))
             }

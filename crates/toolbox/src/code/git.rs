@@ -1,8 +1,8 @@
-//! Git as a confined process that runs nothing of the repository's choosing.
+//! Runs git as a sandboxed process that executes no program chosen by the repository.
 //!
-//! Reading a repository is running code by default: its configuration names programs for half of what git does. They are
-//! switched off one by one, those that have no fixed name are looked for first, and the walls are there for what was
-//! forgotten: no network, nothing to write, nothing of the user's but the workspaces.
+//! By default, reading a repository executes code: its configuration names programs for many git operations.
+//! They are disabled one by one, those without a fixed name are detected first, and the sandbox covers the
+//! remaining ones: no network, no write access, and of the user's files only the workspaces.
 
 mod names;
 mod survey;
@@ -21,10 +21,11 @@ use super::{folder_of, outcome};
 use crate::in_walls::{Errand, Walls};
 use survey::Survey;
 
-/// Enough for the settings of any repository; one that has more is not surveyed half.
+/// Bytes captured of the survey. A repository whose configuration exceeds this is refused.
 const MOST_SURVEYED: usize = 4 * 1024 * 1024;
 
-/// Settings that hold whatever the repository says. What names a program names one that does nothing.
+/// Settings that override the repository's configuration. Settings that name a program name one that does
+/// nothing.
 const SETTINGS: &[(&str, &str)] = &[
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -51,18 +52,18 @@ const SETTINGS: &[(&str, &str)] = &[
     ("submodule.recurse", "false"),
 ];
 
-/// The program that ran.
+/// Git program that ran.
 #[derive(Clone, Serialize, JsonSchema)]
 pub(super) struct Program {
-    /// Its file.
+    /// Path of the program.
     path: String,
-    /// The digest of that file.
+    /// SHA-256 of that file.
     sha256: String,
-    /// What it calls its version.
+    /// Version that it reports.
     version: String,
 }
 
-/// A repository that may be read.
+/// Repository that the policy allows git to read.
 pub(super) struct Repository {
     folder: PathBuf,
     survey: Survey,
@@ -70,13 +71,14 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// The repository that the folder of the call belongs to, unless a part of it is elsewhere.
-    pub(super) async fn open(walls: &mut Walls) -> Result<Repository, Failure> {
-        let folder = folder_of(walls.permit())?;
-        let roots = walls.permit().folders().iter().map(|granted| granted.root());
+    /// Opens the repository of the call's directory. Fails if any part of it is outside the granted
+    /// directories.
+    pub(super) async fn open(session: &mut Walls) -> Result<Repository, Failure> {
+        let folder = folder_of(session.permit())?;
+        let roots = session.permit().folders().iter().map(|granted| granted.root());
         let root = roots.filter(|root| folder.starts_with(root)).max_by_key(|root| root.components().count());
         let ceiling = root.unwrap_or(&folder).to_owned();
-        let errand = Errand {
+        let program_run = Errand {
             program: "sh".into(),
             arguments: vec!["-c".into(), survey::SCRIPT.into()],
             folder: folder.clone(),
@@ -84,41 +86,42 @@ impl Repository {
             variables: variables(&ceiling, None),
             output_bytes: MOST_SURVEYED,
         };
-        let report = walls.run(errand).await?;
+        let report = session.run(program_run).await?;
         if report.end != End::Exited(0) || report.stdout.omitted > 0 {
             return Err(refused(&folder, &report));
         }
-        // An alternate that the walls hide is skipped by git with a complaint; the repository still asked for it.
+        // Git skips an alternate that the sandbox hides and prints a warning; the repository still refers to
+        // it.
         if String::from_utf8_lossy(&report.stderr.head).contains("alternate") {
-            return Err(survey::not_allowed("it borrows objects from another folder"));
+            return Err(survey::not_allowed("it uses objects from a directory that was not granted"));
         }
-        // A name that is not Unicode could not be switched off by that name.
-        let said = std::str::from_utf8(&report.stdout.head)
-            .map_err(|_| survey::not_allowed("its configuration has names that are not Unicode"))?;
-        let survey = Survey::read(said).ok_or_else(|| {
-            survey::not_allowed("it is bare, or of a kind that is not known, or git would read something")
+        // A name that is not UTF-8 could not be overridden by that name.
+        let stdout = std::str::from_utf8(&report.stdout.head)
+            .map_err(|_| survey::not_allowed("its configuration has names that are not valid UTF-8"))?;
+        let survey = Survey::read(stdout).ok_or_else(|| {
+            survey::not_allowed("it is bare, has an unknown format, or has a path with a line break")
         })?;
-        let permit = walls.permit();
+        let permit = session.permit();
         let granted = |part: &Path| permit.folders().iter().any(|folder| part.starts_with(folder.root()));
         survey.check(|part| granted(part) && permit.shows(part))?;
         let variables = variables(&ceiling, Some(&survey));
         Ok(Repository { folder, survey, variables })
     }
 
-    /// The folder of its working tree.
+    /// Returns the root of its working tree.
     pub(super) fn top(&self) -> &Path {
         &self.survey.top
     }
 
-    /// Runs git with these words, and keeps so much of what it says.
+    /// Runs git with these arguments and captures `output_bytes` of its output.
     pub(super) async fn git(
         &self,
-        walls: &mut Walls,
+        session: &mut Walls,
         words: Vec<OsString>,
         output_bytes: usize,
     ) -> Result<(Report, Program), Failure> {
         let fixed = ["--no-pager", "--no-optional-locks"].map(OsString::from);
-        let errand = Errand {
+        let program_run = Errand {
             program: "git".into(),
             arguments: fixed.into_iter().chain(words).collect(),
             folder: self.folder.clone(),
@@ -126,7 +129,7 @@ impl Repository {
             variables: self.variables.clone(),
             output_bytes,
         };
-        let report = walls.run(errand).await?;
+        let report = session.run(program_run).await?;
         if report.end != End::Exited(0) {
             return Err(refused(&self.folder, &report));
         }
@@ -139,7 +142,8 @@ impl Repository {
     }
 }
 
-/// Git's environment, made from nothing: no settings but the repository's own, and ours above them.
+/// Builds the complete environment of git: only the repository's own configuration applies, and ours
+/// overrides it.
 fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
     let mut all: Vec<(String, OsString)> = [
         ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -156,11 +160,11 @@ fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
     ]
     .map(|(name, value)| (name.to_owned(), value.into()))
     .to_vec();
-    // A repository is looked for up to the granted folder and not above it.
+    // Git searches for a repository up to the granted directory and not above it.
     all.push(("GIT_CEILING_DIRECTORIES".to_owned(), root.parent().unwrap_or(root).into()));
     let programs = survey.map(|survey| survey.programs.as_slice()).unwrap_or_default();
     if let Some(survey) = survey.filter(|survey| !survey.programs.is_empty()) {
-        // Attributes choose among programs; without any program to choose they decide line ends and stay.
+        // Attributes select filter programs. Without any program they only set line endings, and stay active.
         all.push(("GIT_ATTR_SOURCE".to_owned(), survey.empty_tree.into()));
     }
     let blank = |key: &String| {
@@ -177,40 +181,40 @@ fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
     all
 }
 
-/// What git's refusal means for the caller.
+/// Converts an error of git into a failure for the caller.
 fn refused(folder: &Path, report: &Report) -> Failure {
-    let said = String::from_utf8_lossy(&report.stderr.head).into_owned();
-    let has = |words: &str| said.contains(words);
-    let place = folder.display();
+    let stderr = String::from_utf8_lossy(&report.stderr.head).into_owned();
+    let has = |words: &str| stderr.contains(words);
+    let directory = folder.display();
     if has("cannot use bare repository") {
-        return survey::not_allowed(
-            "it is bare, and git would take its settings from a folder like any other",
-        );
+        return survey::not_allowed("it is bare, so any directory could provide git's configuration");
     }
     if has("dubious ownership") {
-        let message = format!("the repository of `{place}` belongs to another user");
-        let hint = "whoever owns a repository decides what git runs in it; use one of your own";
+        let message = format!("the repository of `{directory}` is owned by another user");
+        let hint = "the owner of a repository controls what git runs in it; use a repository that you own";
         return outcome(Failure::new(FailureKind::Unreadable, message).hint(hint), "repo_not_allowed");
     }
     if has("not a git repository:") || has(survey::UNUSABLE) {
-        return survey::not_allowed("its `.git` is broken, or leads to another folder that git would read");
+        return survey::not_allowed(
+            "its `.git` is broken, or points to another directory that git would read",
+        );
     }
     if has("not a git repository") {
-        let message = format!("`{place}` is in no git repository");
-        let hint = "give the folder of a repository; nothing above the workspace is looked at";
+        let message = format!("`{directory}` is not in a git repository");
+        let hint = "pass the directory of a repository; directories above the workspace are not searched";
         return outcome(Failure::new(FailureKind::NotFound, message).hint(hint), "not_a_repository");
     }
     if ["unknown revision", "bad revision", "ambiguous argument", "bad object", "Invalid revision"]
         .iter()
         .any(|words| has(words))
     {
-        let message = format!("`{place}` has no such commit: {}", first_line(&said));
-        let hint = "git_log shows which commits there are";
+        let message = format!("`{directory}` has no such commit: {}", first_line(&stderr));
+        let hint = "use git_log to list the commits";
         return outcome(Failure::new(FailureKind::NotFound, message).hint(hint), "unknown_revision");
     }
-    let why = if report.stdout.omitted > 0 { "its settings are too large" } else { first_line(&said) };
-    Failure::new(FailureKind::Io, format!("git could not read the repository of `{place}`: {why}"))
-        .hint("run_command with [\"git\", \"status\"] shows all that git says")
+    let why = if report.stdout.omitted > 0 { "its configuration is too large" } else { first_line(&stderr) };
+    Failure::new(FailureKind::Io, format!("git could not read the repository of `{directory}`: {why}"))
+        .hint("run [\"git\", \"status\"] with run_command to see the full error")
 }
 
 fn first_line(text: &str) -> &str {
@@ -222,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_the_repository_names_is_blanked_last() {
+    fn programs_named_by_the_repository_are_overridden() {
         let survey = Survey {
             version: String::new(),
             empty_tree: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -243,6 +247,9 @@ mod tests {
         assert!(get("GIT_ATTR_SOURCE").is_some());
         let plain = Survey { programs: Vec::new(), ..survey };
         let all = variables(Path::new("/w/r"), Some(&plain));
-        assert!(!all.iter().any(|(name, _)| name == "GIT_ATTR_SOURCE"), "line ends stay as they are meant");
+        assert!(
+            !all.iter().any(|(name, _)| name == "GIT_ATTR_SOURCE"),
+            "attributes for line endings stay active"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `git_diff`: what changed, as a patch, with what each file gained and lost.
+//! `git_diff`: shows changes as a patch, with added and deleted lines per file.
 
 use std::ffi::OsString;
 
@@ -18,24 +18,24 @@ const MOST_NAMES: usize = 8 * 1024 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The repository, or a folder in it, absolute or relative to the workspace.
+    /// Repository or a directory in it, absolute or relative to the workspace.
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// Compare what is staged, instead of the files as they are.
+    /// Compare the staged changes instead of the working tree.
     #[serde(default)]
     staged: bool,
-    /// The commit to compare with; absent means what is staged, or the last commit if `staged`.
+    /// Commit to compare from. Default: the index, or the last commit if `staged`.
     #[serde(default)]
     from: Option<Revision>,
-    /// The commit to compare it to, instead of the files as they are. Needs `from`.
+    /// Commit to compare to, instead of the working tree. Requires `from`.
     #[serde(default)]
     to: Option<Revision>,
-    /// Only these files or folders, relative to `path`, by their exact names.
+    /// Exact paths of files or directories to include, relative to `path`.
     #[serde(default)]
     #[schemars(length(max = 200))]
     files: Vec<RepoPath>,
-    /// Unchanged lines around each change.
+    /// Number of unchanged lines around each change.
     #[serde(default = "usual_context")]
     #[schemars(range(min = 0, max = 50))]
     context_lines: u32,
@@ -47,28 +47,28 @@ fn usual_context() -> u32 {
 
 #[derive(Serialize, JsonSchema)]
 struct Difference {
-    /// The folder of the working tree.
+    /// Root of the working tree.
     repository: String,
-    /// The files that differ.
+    /// Files that differ.
     files: Vec<Changed>,
-    /// The changes in unified format; bytes that are not UTF-8 are shown as replacement characters.
+    /// Changes in unified format; bytes that are not UTF-8 are shown as replacement characters.
     patch: String,
-    /// Which git this is from.
+    /// Git program that produced this.
     git: Program,
 }
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct Changed {
-    /// From the top of the repository.
+    /// Path relative to the repository root.
     path: String,
-    /// Lines it gained; absent for what is no text.
+    /// Added lines; absent for binary files.
     added: Option<u64>,
-    /// Lines it lost; absent for what is no text.
+    /// Deleted lines; absent for binary files.
     deleted: Option<u64>,
 }
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
-    let about = "Show what changed in a git repository: unstaged, staged, or between two commits.";
+    let about = "Show changes in a git repository: unstaged, staged, or between two commits.";
     let mut spec = ToolSpec::new("git_diff", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
@@ -77,35 +77,38 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Difference>(), executor)
 }
 
-fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Difference> {
+fn diff<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Difference> {
     Box::pin(async move {
-        let repository = Repository::open(walls).await?;
+        let repository = Repository::open(session).await?;
         let names = words(arguments, &["--name-only", "-z"], &[])?;
-        let (report, git) = repository.git(walls, names, MOST_NAMES).await?;
-        // The names decide what is left out of the patch, so all of them must be there.
+        let (report, git) = repository.git(session, names, MOST_NAMES).await?;
+        // The names determine what is excluded from the patch, so the list must be complete.
         if report.stdout.omitted > 0 {
-            let failure = Failure::new(FailureKind::TooLarge, "more files differ than can be looked through");
-            return Err(failure.hint("name some of `files`"));
+            let failure = Failure::new(FailureKind::TooLarge, "too many files differ");
+            return Err(failure.hint("limit the diff with `files`"));
         }
         let Ok(text) = String::from_utf8(report.stdout.head) else {
-            let failure =
-                Failure::new(FailureKind::Unreadable, "a file that differs has a name that is not Unicode");
-            return Err(failure.hint("name some of `files`"));
+            let failure = Failure::new(
+                FailureKind::Unreadable,
+                "a file that differs has a name that is not valid UTF-8",
+            );
+            return Err(failure.hint("limit the diff with `files`"));
         };
         let top = repository.top().to_owned();
-        let split = walls.read(move |permit| {
+        let split = session.read(move |permit| {
             let is_shown = |name: &String| permit.shows(&top.join(name));
             text.split_terminator('\0').map(str::to_owned).partition::<Vec<_>, _>(is_shown)
         });
         let (names, hidden) = split.await?;
-        // What an object database holds of a file that may not be read is no more to be read.
+        // Versions of a forbidden file in the object database are forbidden too.
         let hidden: Vec<OsString> = hidden.iter().map(|name| all_but(name)).collect();
-        let budget = room::for_content(walls.permit()) / 2;
-        // Half of what is captured is kept from the beginning, and only that is shown.
+        let budget = room::for_content(session.permit()) / 2;
+        // The capture keeps one half from the start of the output and one from its end; only the first half
+        // is used.
         let capture = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
         let context = format!("-U{}", arguments.context_lines);
         let patch = words(arguments, &["--numstat", "--patch", &context], &hidden)?;
-        let (report, _) = repository.git(walls, patch, capture).await?;
+        let (report, _) = repository.git(session, patch, capture).await?;
         let text = String::from_utf8_lossy(&report.stdout.head).into_owned();
         let (files, text) = read(&names, &text);
         let (total, files) = (files.len() as u64, room::first(files, budget));
@@ -115,7 +118,7 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
             unit: CutUnit::Bytes,
             total: report.stdout.total(),
             returned: patch.len() as u64,
-            how_to_continue: "call again with some of `files`".to_owned(),
+            how_to_continue: "call again with `files` to limit the diff".to_owned(),
         });
         let repository = repository.top().to_string_lossy().into_owned();
         let value = Difference { repository, files, patch, git };
@@ -123,7 +126,8 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
     })
 }
 
-/// Everything a setting of the repository could decide is stated; what the caller says stands behind the options.
+/// Builds the arguments. Options that the repository's configuration could change are explicit; values of the
+/// caller come after all options.
 fn words(arguments: &Arguments, kind: &[&str], but: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let fixed = [
         "diff",
@@ -150,8 +154,9 @@ fn words(arguments: &Arguments, kind: &[&str], but: &[OsString]) -> Result<Vec<O
     Ok(words)
 }
 
-/// A line of `added TAB deleted TAB path` for each file, with dashes for what is no text; an empty line; the patch. The
-/// names are those of an earlier answer, in the same order: here they are quoted.
+/// Parses one line `added TAB deleted TAB path` per file, with dashes for binary files, then an empty line
+/// and the patch. The paths are quoted here, so the names come from the earlier `--name-only` output, in the
+/// same order.
 fn read<'a>(names: &[String], text: &'a str) -> (Vec<Changed>, &'a str) {
     let (counts, patch) = match text.find("\n\n") {
         Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 2..).unwrap_or_default()),
@@ -173,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_and_what_is_no_text_has_none() {
+    fn line_counts_are_parsed_and_absent_for_binary() {
         let changed = |path: &str, added, deleted| Changed { path: path.to_owned(), added, deleted };
         let text = "1\t2\t\"a\\tb\"\n-\t-\tpicture\n\ndiff --git\n\nx";
         let (files, patch) = read(&["a\tb", "picture"].map(str::to_owned), text);
         assert_eq!(files, [changed("a\tb", Some(1), Some(2)), changed("picture", None, None)]);
         assert_eq!(patch, "diff --git\n\nx");
         let (files, _) = read(&["a", "b", "c"].map(str::to_owned), text);
-        assert_eq!(files.len(), 3, "a file more than there are counts: {files:?}");
+        assert_eq!(files.len(), 3, "more files than counts: {files:?}");
         assert!(files.iter().all(|file| file.added.is_none()));
         assert_eq!(read(&[], ""), (vec![], ""));
     }

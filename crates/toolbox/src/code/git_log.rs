@@ -1,4 +1,4 @@
-//! `git_log`: the commits of a repository, newest first.
+//! `git_log`: lists the commits of a repository, newest first.
 
 use std::ffi::OsString;
 
@@ -16,22 +16,22 @@ use crate::tool_entry::{Answer, ToolEntry, this_folder};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The repository, or a folder in it, absolute or relative to the workspace.
+    /// Repository or a directory in it, absolute or relative to the workspace.
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// Where to start; absent means what is checked out.
+    /// Commit, branch or tag to start at. Default: HEAD.
     #[serde(default)]
     revision: Option<Revision>,
-    /// Only commits that changed these files or folders, relative to `path`, by their exact names.
+    /// List only commits that changed these files or directories, given as exact paths relative to `path`.
     #[serde(default)]
     #[schemars(length(max = 200))]
     files: Vec<RepoPath>,
-    /// At most this many commits.
+    /// Maximum number of commits.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 1000))]
     max_count: u64,
-    /// Leave out so many of the newest; for reading on where an answer ended.
+    /// Number of newest commits to skip, for example to continue an earlier result.
     #[serde(default)]
     #[schemars(range(max = 10_000_000))]
     skip: u64,
@@ -43,43 +43,43 @@ fn usual_count() -> u64 {
 
 #[derive(Serialize, JsonSchema)]
 struct Log {
-    /// The folder of the working tree.
+    /// Root of the working tree.
     repository: String,
-    /// The commits, newest first.
+    /// Commits, newest first.
     commits: Vec<Commit>,
-    /// Which git this is from.
+    /// Git program that produced this.
     git: Program,
 }
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct Commit {
-    /// Its hash.
+    /// Commit hash.
     commit: String,
-    /// The commits before it.
+    /// Hashes of the parent commits.
     parents: Vec<String>,
-    /// Who wrote it.
+    /// Author name.
     author: String,
-    /// Their address.
+    /// Author email.
     email: String,
-    /// When it was written (RFC 3339).
+    /// Author date (RFC 3339).
     date: String,
-    /// When it was put here (RFC 3339).
+    /// Commit date (RFC 3339).
     committed: String,
-    /// Branches and tags that are at it.
+    /// Branches and tags that point to it.
     refs: Vec<String>,
-    /// The first line of its message.
+    /// First line of the message.
     subject: String,
-    /// The rest of its message.
+    /// Rest of the message.
     #[serde(skip_serializing_if = "String::is_empty")]
     body: String,
 }
 
-/// One NUL after each part; a message holds none.
+/// Format with a NUL after each field; commit messages contain none.
 const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%aI%x00%cI%x00%D%x00%s%x00%b%x00";
 const PARTS: usize = 9;
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
-    let about = "Show the commits of a git repository, newest first.";
+    let about = "List the commits of a git repository, newest first.";
     let mut spec = ToolSpec::new("git_log", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
@@ -88,17 +88,17 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Log>(), executor)
 }
 
-fn log<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
+fn log<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
     Box::pin(async move {
-        let repository = Repository::open(walls).await?;
-        let budget = room::for_content(walls.permit());
+        let repository = Repository::open(session).await?;
+        let budget = room::for_content(session.permit());
         let mut words: Vec<OsString> =
             ["log", FORMAT, "--no-color", "--encoding=UTF-8", "--no-show-signature"]
                 .into_iter()
                 .chain(["--no-ext-diff", "--no-textconv", "--no-notes", "--decorate=short"])
                 .map(Into::into)
                 .collect();
-        // One more than is asked for tells whether there are more.
+        // One commit more than requested shows whether there are more.
         words.push(format!("--max-count={}", arguments.max_count + 1).into());
         words.push(format!("--skip={}", arguments.skip).into());
         words.push("--end-of-options".into());
@@ -107,9 +107,10 @@ fn log<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
         for file in &arguments.files {
             words.push(file.pathspec()?);
         }
-        // Half of what is captured is kept from the beginning, and only that is shown.
+        // The capture keeps one half from the start of the output and one from its end; only the first half
+        // is used.
         let capture = usize::try_from(budget.saturating_mul(2)).unwrap_or(usize::MAX);
-        let (report, git) = repository.git(walls, words, capture).await?;
+        let (report, git) = repository.git(session, words, capture).await?;
         let commits = read(&String::from_utf8_lossy(&report.stdout.head));
         let found = commits.len() as u64;
         let most = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commits_are_read_and_half_a_one_is_left_out() {
+    fn commits_are_parsed_and_incomplete_ones_dropped() {
         let text = "aa\0bb cc\0Ada\0ada@example.org\0date\0date\0HEAD -> main, tag: v1\0\
                     Subject\0Body\nof it\n\0\nbb\0\0B\0\0d\0d\0\0S\0\0\ncc\0";
         let commits = read(text);

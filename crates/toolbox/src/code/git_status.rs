@@ -1,4 +1,5 @@
-//! `git_status`: the branch of a repository and what differs from its last commit. Changes nothing, not even the index.
+//! `git_status`: shows the branch of a repository and the files that differ from its last commit. Changes
+//! nothing, not even the index.
 
 use std::path::Path;
 
@@ -14,17 +15,17 @@ use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// What git may say before the rest is counted as cut: some hundred thousand names.
+/// Bytes captured of git's output: several hundred thousand names.
 const MOST_OUTPUT: usize = 32 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The repository, or a folder in it, absolute or relative to the workspace.
+    /// Repository or a directory in it, absolute or relative to the workspace.
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// At most this many entries.
+    /// Maximum number of entries.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
     max_entries: usize,
@@ -36,48 +37,49 @@ fn usual_count() -> usize {
 
 #[derive(Serialize, JsonSchema)]
 struct Status {
-    /// The folder of the working tree.
+    /// Root of the working tree.
     repository: String,
-    /// Where it stands.
+    /// Current branch.
     branch: Branch,
-    /// Whether nothing differs.
+    /// True if nothing differs.
     clean: bool,
-    /// What differs.
+    /// Files that differ.
     entries: Vec<Entry>,
-    /// How many entries there are in all.
+    /// Total number of entries.
     total: u64,
-    /// Which git this is from.
+    /// Git program that produced this.
     git: Program,
 }
 
 #[derive(Default, Debug, PartialEq, Serialize, JsonSchema)]
 struct Branch {
-    /// The branch; absent where no branch is checked out.
+    /// Branch name; absent if HEAD is detached.
     head: Option<String>,
-    /// The commit; absent where there is none yet.
+    /// Commit hash; absent if there is no commit yet.
     commit: Option<String>,
-    /// The branch it follows.
+    /// Upstream branch.
     upstream: Option<String>,
-    /// Commits that `upstream` does not have.
+    /// Number of commits that `upstream` does not have.
     ahead: Option<u64>,
-    /// Commits that only `upstream` has.
+    /// Number of commits that only `upstream` has.
     behind: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct Entry {
-    /// From the top of the repository; bytes that are not UTF-8 are shown as replacement characters.
+    /// Path relative to the repository root; bytes that are not UTF-8 are shown as replacement characters.
     path: String,
     /// `changed`, `renamed`, `unmerged` or `untracked`.
     kind: &'static str,
-    /// What is staged: unmodified, modified, added, deleted, renamed, copied, type_changed or unmerged.
+    /// Staged change: unmodified, modified, added, deleted, renamed, copied, type_changed or unmerged.
     staged: &'static str,
-    /// What is not staged, in the same words.
+    /// Unstaged change, with the same values.
     unstaged: &'static str,
-    /// What it was called before.
+    /// Previous path of a renamed or copied file.
     #[serde(skip_serializing_if = "Option::is_none")]
     original_path: Option<String>,
-    /// Whether it is a submodule. What changed inside one is not looked at: it has settings of its own.
+    /// True if it is a submodule. Changes inside a submodule are not inspected, because it has its own
+    /// configuration.
     submodule: bool,
 }
 
@@ -91,9 +93,9 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Status>(), executor)
 }
 
-fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status> {
+fn status<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status> {
     Box::pin(async move {
-        let repository = Repository::open(walls).await?;
+        let repository = Repository::open(session).await?;
         let words = [
             "status",
             "--porcelain=v2",
@@ -102,10 +104,10 @@ fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
-        let (report, git) = repository.git(walls, words.map(Into::into).to_vec(), MOST_OUTPUT).await?;
+        let (report, git) = repository.git(session, words.map(Into::into).to_vec(), MOST_OUTPUT).await?;
         let (top, omitted, most) =
             (repository.top().to_owned(), report.stdout.omitted, arguments.max_entries);
-        let read = walls.read(move |permit| {
+        let read = session.read(move |permit| {
             let (branch, entries) = read(&String::from_utf8_lossy(&report.stdout.head));
             let entries = shown(permit, &top, entries);
             let total = entries.len() as u64;
@@ -119,7 +121,8 @@ fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status
             unit: CutUnit::Entries,
             total,
             returned,
-            how_to_continue: "raise max_entries, or let .gitignore name what need not be listed".to_owned(),
+            how_to_continue: "raise max_entries, or add files that need not be listed to .gitignore"
+                .to_owned(),
         });
         let repository = repository.top().to_string_lossy().into_owned();
         let value = Status { repository, branch, clean: total == 0, entries, total, git };
@@ -127,21 +130,21 @@ fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status
     })
 }
 
-/// What policy hides is not listed, and not counted.
+/// Filters out entries that the policy hides; they are not counted either.
 fn shown(permit: &Permit, top: &Path, entries: Vec<Entry>) -> Vec<Entry> {
     let visible = |path: &str| permit.shows(&top.join(path));
     let is_shown = |entry: &Entry| visible(&entry.path) && entry.original_path.as_deref().is_none_or(visible);
     entries.into_iter().filter(is_shown).collect()
 }
 
-/// Porcelain v2 with NUL between records. What is not understood is left out rather than guessed.
+/// Parses porcelain v2 with NUL-separated records. Unknown records are skipped.
 fn read(text: &str) -> (Branch, Vec<Entry>) {
     let (mut branch, mut entries) = (Branch::default(), Vec::new());
     let mut records = text.split_terminator('\0');
     while let Some(record) = records.next() {
         match record.split_once(' ') {
             Some(("#", fact)) => note(&mut branch, fact),
-            // The kind, the two letters, and so many words before the path.
+            // The number is the count of space-separated fields before the path.
             Some(("1", rest)) => entries.extend(entry("changed", rest, 7, None)),
             Some(("2", rest)) => {
                 let original = records.next().map(str::to_owned);
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_record_is_read() {
+    fn all_record_kinds_are_parsed() {
         let text = "# branch.oid (initial)\0# branch.head main\0# branch.upstream origin/main\0# branch.ab +2 -3\0\
                     1 .M N... 100644 100644 100644 aa bb a b\0\
                     1 A. S..U 160000 160000 160000 aa bb sub\0\
@@ -222,10 +225,10 @@ mod tests {
             ..Branch::default()
         };
         assert_eq!(branch, expect);
-        let told: Vec<_> =
+        let fields: Vec<_> =
             entries.iter().map(|e| (e.path.as_str(), e.kind, e.staged, e.unstaged, e.submodule)).collect();
         assert_eq!(
-            told,
+            fields,
             [
                 ("a b", "changed", "unmodified", "modified", false),
                 ("sub", "changed", "added", "unmodified", true),
@@ -235,6 +238,6 @@ mod tests {
             ]
         );
         assert_eq!(entries[2].original_path.as_deref(), Some("old name"));
-        assert_eq!(read("1 .M").1, [], "half a record is none");
+        assert_eq!(read("1 .M").1, [], "an incomplete record is skipped");
     }
 }

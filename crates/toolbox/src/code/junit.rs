@@ -1,13 +1,13 @@
-//! JUnit's XML as test runners write it: the cases and what became of them. Nothing but the five names of XML and numbers
-//! is ever expanded, and what is not understood is skipped: the file is written by the project's own code.
+//! Parser for JUnit XML reports. It expands only the five predefined entities and character references, and
+//! skips unknown content, because the project's own code writes the file.
 
 use super::results::{Case, Found, Outcome};
 
-/// The longest escape there is a letter for, and some.
+/// Longest escape that is considered, in bytes; every valid one is shorter.
 const LONGEST_ESCAPE: usize = 12;
 
-/// All test cases of a report. Whatever it says is gone through once: what it leaves open is looked for once, not again
-/// for each.
+/// Parses all test cases of a report in one pass: the search for the end of an unclosed element is not
+/// repeated for each occurrence.
 pub(super) fn cases(text: &str) -> Found {
     let mut found = Found::default();
     let mut open: Option<Case> = None;
@@ -43,7 +43,7 @@ pub(super) fn cases(text: &str) -> Found {
     found
 }
 
-/// One opening tag.
+/// Opening tag.
 struct Tag<'a> {
     name: &'a str,
     attributes: &'a str,
@@ -51,7 +51,7 @@ struct Tag<'a> {
 }
 
 impl Tag<'_> {
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     fn value(&self, wanted: &str) -> Option<String> {
         let mut rest = self.attributes;
         loop {
@@ -66,7 +66,8 @@ impl Tag<'_> {
     }
 }
 
-/// The next opening tag and what follows it. Closing tags, comments, instructions and CDATA are passed over.
+/// Returns the next opening tag and the text after it. Skips closing tags, comments, processing instructions
+/// and CDATA.
 fn next_tag(text: &str) -> Option<(Tag<'_>, &str)> {
     let mut rest = text;
     loop {
@@ -85,7 +86,7 @@ fn next_tag(text: &str) -> Option<(Tag<'_>, &str)> {
     }
 }
 
-/// Where a tag ends: a `>` that is not inside quotes.
+/// Returns the end of a tag: the first `>` that is not inside quotes.
 fn tag_end(text: &str) -> Option<usize> {
     let mut quote = None;
     text.char_indices().find_map(|(at, c)| match (quote, c) {
@@ -102,7 +103,7 @@ fn tag_end(text: &str) -> Option<usize> {
     })
 }
 
-/// What stands before the closing tag of this name, and what after it. In CDATA nothing closes.
+/// Splits at the closing tag of this name. Closing tags inside CDATA do not count.
 fn until<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let closing = format!("</{name}>");
     let mut at = 0;
@@ -116,7 +117,7 @@ fn until<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     }
 }
 
-/// Text without its escapes. CDATA stands as it is.
+/// Decodes escapes in a text. CDATA is copied unchanged.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -145,7 +146,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// An escape at the beginning of a text, and what follows it. One that does not end soon is none.
+/// Parses an escape at the start of a text and returns the text after it.
 fn escape(text: &str) -> Option<(char, &str)> {
     let rest = text.strip_prefix('&')?;
     let end = rest.bytes().take(LONGEST_ESCAPE).position(|byte| byte == b';')?;
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_of_pytest_is_read() {
+    fn pytest_report_is_parsed() {
         let text = r#"<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest" tests="4"><testcase classname="test_x" name="test_a" time="0.006" /><testcase classname="test_x" name="test_b[a &gt; b]" time="0.001"><failure message="AssertionError: no ]]&gt; &amp;&#10;assert 1 == 2">def test_b():
 &gt;       assert 1 == 2</failure></testcase><testcase classname="test_x" name="test_c"><skipped type="pytest.skip" message="later">x.py:6: later</skipped></testcase><testcase classname="test_x" name="test_d"><error message="failed on setup with &quot;b&quot;"><![CDATA[<raw> &amp;]]></error></testcase></testsuite></testsuites>"#;
         let found = cases(text);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_hostile_is_skipped() {
+    fn broken_or_hostile_xml_is_skipped() {
         for text in [
             "",
             "<",
@@ -206,21 +207,26 @@ mod tests {
             assert_eq!(cases(text).counts.total, 0, "{text}");
         }
         let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa">]><testcase name="&a;&#x41;"><error/></testcase>"#;
-        assert_eq!(names(bomb), ["&a;A"], "nothing is expanded");
+        assert_eq!(names(bomb), ["&a;A"], "entities are not expanded");
         let data =
             "<testcase name='a'><failure><![CDATA[</failure><testcase name='b'>]]></failure></testcase>";
-        assert_eq!((names(data), cases(data).counts.total), (vec!["a".to_owned()], 1), "said, not meant");
+        assert_eq!(
+            (names(data), cases(data).counts.total),
+            (vec!["a".to_owned()], 1),
+            "tags in CDATA are text"
+        );
         let open = "<testcase name='a'><failure>x<testcase name='b'><failure/>";
-        assert_eq!(names(open), ["a", "b"], "what is never closed says nothing");
+        assert_eq!(names(open), ["a", "b"], "an unclosed element has no text");
     }
 
     fn names(text: &str) -> Vec<String> {
         cases(text).failed.into_iter().map(|case| case.name).collect()
     }
 
-    /// Each of these took time or memory by the square of its length: at this length for days, or more than there is.
+    /// Each of these inputs took quadratic time or memory: days, or more memory than available, at this
+    /// length.
     #[test]
-    fn no_report_takes_more_than_its_length() {
+    fn reports_are_parsed_in_linear_time_and_memory() {
         const ALL: usize = 4 << 20;
         const SOME: usize = 1 << 20;
         let check = |length: usize, start: &str, part: &str, end: &str, each: bool| {

@@ -1,16 +1,16 @@
-//! What the tools of a project have in common: the variables they all run with, and how their programs complain.
+//! Environment variables for the programs of a project, and extraction of their error messages.
 
 use std::ffi::OsString;
 
 use governance::Permit;
 
-/// What cargo and rustup call their own folders, by the name each has in a home. A policy that names one as a folder of
-/// programs means it as that.
+/// Home directories of cargo and rustup: name of the directory, and the variable that points to it. Set if
+/// the policy lists such a directory as a program directory.
 const HOMES: [(&str, &str); 2] = [(".cargo", "CARGO_HOME"), (".rustup", "RUSTUP_HOME")];
 
-/// Why a program says that it did not do its work: what it calls an error, and its last words.
-pub(super) fn reason(said: &str) -> String {
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+/// Returns why a program failed, from its stderr: the first error line and the last line.
+pub(super) fn reason(stderr: &str) -> String {
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().find(|line| line.starts_with("error"));
     match (first, lines.next_back()) {
         (Some(first), Some(last)) if first != last => format!("{first}: {last}"),
@@ -19,7 +19,8 @@ pub(super) fn reason(said: &str) -> String {
     }
 }
 
-/// Nothing is fetched, nothing is asked, nothing is left behind in the project that it does not make itself.
+/// Returns the environment variables for programs of a project: offline, non-interactive, without extra files
+/// in the project.
 pub(super) fn variables(permit: &Permit) -> Vec<(String, OsString)> {
     let homes = permit.program_folders().iter().filter_map(|folder| {
         let (_, variable) = HOMES.iter().find(|(name, _)| folder.ends_with(name))?;
@@ -44,8 +45,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_what_is_called_an_error_and_what_was_said_last() {
-        let check = |said: &str, expect: &str| assert_eq!(reason(said), expect, "{said:?}");
+    fn reason_has_the_first_error_and_the_last_line() {
+        let check = |stderr: &str, expect: &str| assert_eq!(reason(stderr), expect, "{stderr:?}");
         check("", "it gave no reason");
         check("warning: x\n\nno such file\n\n", "no such file");
         check("error: no lock\n\nCaused by:\n  read-only\n", "error: no lock: read-only");

@@ -1,4 +1,4 @@
-//! `read_output`: the rest of an output that was too long for its result, page by page.
+//! `read_output`: reads the rest of an output that was too long for its result, page by page.
 
 use governance::Permit;
 use sandbox::Sandbox;
@@ -10,22 +10,22 @@ use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolS
 use super::bytes;
 use crate::tool_entry::{Answer, ToolEntry};
 
-/// What a page has where nothing else is asked.
+/// Default page size in bytes.
 const PAGE: u64 = 32 * 1024;
 const MOST: u64 = 256 * 1024;
-/// How many bytes of an answer a byte of output can take.
+/// Largest growth of a byte of output in a JSON result.
 const WORST_GROWTH: u64 = 6;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The id in `stdout_spill` or `stderr_spill` of a result.
+    /// `id` in `stdout_spill` or `stderr_spill` of a result.
     #[schemars(extend("minLength" = 32, "maxLength" = 32, "pattern" = "^[0-9a-f]+$"))]
     id: String,
-    /// The byte to start at; `next_offset` of the page before.
+    /// Byte to start at; `next_offset` of the previous page.
     #[serde(default)]
     offset: u64,
-    /// How many bytes at most.
+    /// Maximum number of bytes.
     #[serde(default = "page")]
     #[schemars(extend("minimum" = 1, "maximum" = 262_144))]
     max_bytes: u64,
@@ -37,21 +37,22 @@ fn page() -> u64 {
 
 #[derive(Serialize, JsonSchema)]
 struct Part {
-    /// The bytes, in the encoding below.
+    /// Content, in the encoding given by `encoding`.
     content: String,
-    /// `utf-8`, or `base64` where they are no text.
+    /// `utf-8`, or `base64` if the bytes are not text.
     encoding: &'static str,
-    /// Where this page begins.
+    /// Byte offset of this page.
     offset: u64,
-    /// Where the next one begins; absent after the last.
+    /// Byte offset of the next page; absent after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// How much is kept of the whole output.
+    /// Number of bytes stored of the whole output.
     total_bytes: u64,
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let about = "Read on in an output that was too long for its result. Outputs are kept for a day.";
+    let about =
+        "Read the rest of an output that was too long for its result. Outputs are stored for one day.";
     let mut spec = ToolSpec::new("read_output", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"id": "0123456789abcdef0123456789abcdef", "offset": 32768}));
@@ -68,9 +69,11 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure>
         Some(Ok(None)) | None => {
             return Err(Failure::new(
                 FailureKind::NotFound,
-                format!("no output `{}` is kept for this caller", arguments.id),
+                format!("no output `{}` is stored for this caller", arguments.id),
             )
-            .hint("outputs are kept for a day, the newest longest; run the command again"));
+            .hint(
+                "outputs are stored for one day, and the oldest are removed first; run the command again",
+            ));
         }
         Some(Err(error)) => {
             return Err(Failure::new(FailureKind::Io, format!("the output cannot be read: {error}")));
@@ -78,12 +81,10 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure>
     };
     if arguments.offset > page.total {
         let message = format!("offset `{}` is past the end of the output", arguments.offset);
-        return Err(Failure::new(FailureKind::NotFound, message).hint(format!(
-            "it has {} bytes; `next_offset` of the page before says where to go on",
-            page.total
-        )));
+        return Err(Failure::new(FailureKind::NotFound, message)
+            .hint(format!("it has {} bytes; use `next_offset` of the previous page", page.total)));
     }
-    // A character that the page cuts in two begins the next one.
+    // A character that is cut at the end of the page goes into the next page.
     let is_last = arguments.offset.saturating_add(page.bytes.len() as u64) >= page.total;
     let whole = if is_last { page.bytes.as_slice() } else { bytes::whole_at_end(&page.bytes) };
     let (content, encoding) = bytes::shown(whole);

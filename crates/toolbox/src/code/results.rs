@@ -1,16 +1,16 @@
-//! What became of tests, in one shape, from what each runner says.
+//! Parsers for the output of test runners, with a common result type.
 
 use std::collections::{HashMap, VecDeque};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Failures that are kept; those after them are counted.
+/// Largest number of failures that are kept; further ones are only counted.
 const MOST_FAILED: usize = 10_000;
-/// What is kept of what one test said.
+/// Bytes kept of the output of one test.
 const MOST_OF_ONE: usize = 4 * 1024;
 
-/// One test.
+/// Result of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -20,49 +20,49 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// One of which nothing else is said.
+    /// Creates a passed test without message or output.
     pub(super) fn passed(name: String) -> Case {
         Case { name, outcome: Outcome::Passed, message: String::new(), output: String::new() }
     }
 }
 
-/// What became of it.
+/// Outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
     Failed,
-    /// It could not even be tried.
+    /// It could not be run.
     Error,
     Skipped,
 }
 
-/// How many of each.
+/// Number of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Counts {
-    /// Of all kinds.
+    /// All tests.
     pub(super) total: u64,
-    /// Did what they should.
+    /// Passed tests.
     pub(super) passed: u64,
-    /// Did not.
+    /// Failed tests.
     pub(super) failed: u64,
-    /// Could not even be tried.
+    /// Tests that could not be run.
     pub(super) errors: u64,
-    /// Were left out.
+    /// Skipped tests.
     pub(super) skipped: u64,
 }
 
-/// A test that did not pass.
+/// Test that did not pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Failed {
-    /// The test.
+    /// Test name.
     pub(super) name: String,
-    /// What went wrong, in a line.
+    /// First line of the failure message.
     pub(super) message: String,
-    /// What it said; the end of it where that is long.
+    /// Output of the test; only its end if it is long.
     pub(super) output: String,
 }
 
-/// What a run came to: all tests are counted, and of those that did not pass the first are kept.
+/// Results of a run: counts of all tests, and the first failures.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) counts: Counts,
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-/// The last bytes of a text, from the beginning of a line.
+/// Returns the last bytes of a text, starting at a line.
 pub(super) fn ending(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -101,13 +101,14 @@ pub(super) fn ending(text: &str, most: usize) -> String {
     format!("[{start} bytes left out]\n{}", tail.split_once('\n').map_or(tail, |(_, rest)| rest))
 }
 
-/// Rust's own test harness: a line each test, and below them what those that failed said.
+/// Parses the output of Rust's test harness: one line per test, then the output of those that failed.
 pub(super) fn of_cargo(text: &str) -> Found {
-    let mut said = said(text);
+    let mut outputs = said(text);
     let mut found = Found::default();
     for (name, outcome) in text.lines().filter_map(harness_line) {
-        let heard = said.get_mut(name).filter(|_| outcome == Outcome::Failed).and_then(VecDeque::pop_front);
-        let output = heard.unwrap_or_default().trim();
+        let test_output =
+            outputs.get_mut(name).filter(|_| outcome == Outcome::Failed).and_then(VecDeque::pop_front);
+        let output = test_output.unwrap_or_default().trim();
         let message = output.lines().find(|line| line.contains("panicked at")).unwrap_or_default();
         let (message, output) = (message.to_owned(), output.to_owned());
         found.add(Case { name: name.to_owned(), outcome, message, output });
@@ -115,7 +116,7 @@ pub(super) fn of_cargo(text: &str) -> Found {
     found
 }
 
-/// `test NAME ... ok`
+/// Parses `test NAME ... ok`.
 fn harness_line(line: &str) -> Option<(&str, Outcome)> {
     let (name, word) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
@@ -128,10 +129,10 @@ fn harness_line(line: &str) -> Option<(&str, Outcome)> {
     Some((name, outcome))
 }
 
-/// What stands below each `---- NAME stdout ----`, up to the next such line. Two programs may each have a test of a name:
-/// they come in the order in which they ran.
+/// Returns the text below each `---- NAME stdout ----`, up to the next such line. Two test binaries may each
+/// have a test of the same name; their outputs are in the order in which they ran.
 fn said(text: &str) -> HashMap<&str, VecDeque<&str>> {
-    let mut said: HashMap<&str, VecDeque<&str>> = HashMap::new();
+    let mut outputs: HashMap<&str, VecDeque<&str>> = HashMap::new();
     let (mut open, mut at) = (None, 0);
     for line in text.split_inclusive('\n') {
         let end = at + line.len();
@@ -139,18 +140,18 @@ fn said(text: &str) -> HashMap<&str, VecDeque<&str>> {
             let head =
                 line.trim_end().strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
             if let Some((name, start)) = std::mem::replace(&mut open, head.map(|name| (name, end))) {
-                said.entry(name).or_default().push_back(text.get(start..at).unwrap_or_default());
+                outputs.entry(name).or_default().push_back(text.get(start..at).unwrap_or_default());
             }
         }
         at = end;
     }
     if let Some((name, start)) = open {
-        said.entry(name).or_default().push_back(text.get(start..).unwrap_or_default());
+        outputs.entry(name).or_default().push_back(text.get(start..).unwrap_or_default());
     }
-    said
+    outputs
 }
 
-/// Nextest's last words: `Summary [   0.5s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`.
+/// Parses nextest's summary: `Summary [   0.5s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`.
 pub(super) fn of_nextest(text: &str) -> Option<Counts> {
     let line = text.lines().rev().find_map(|line| line.trim().strip_prefix("Summary ["))?;
     let (_, list) = line.split_once(" run: ")?;
@@ -164,7 +165,7 @@ pub(super) fn of_nextest(text: &str) -> Option<Counts> {
     Some(Counts { total: passed + failed + errors + skipped, passed, failed, errors, skipped })
 }
 
-/// What an npm script says of its counts, where it says it as node's own runner, TAP, Jest or Vitest do. Nothing is guessed.
+/// Parses the counts that an npm script prints in the format of node's runner, TAP or Jest; otherwise nothing.
 pub(super) fn of_npm(text: &str) -> Option<Counts> {
     let node = |word: &str| {
         let lines = text
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cargo_says_is_read() {
+    fn cargo_output_is_parsed() {
         let text = "running 3 tests\ntest a::works ... ok\ntest b ... FAILED\ntest c ... ignored, needs root\n\nfailures:\n\n\
                     ---- b stdout ----\nthread 'b' panicked at src/lib.rs:5:9:\nleft != right\n\n\nfailures:\n    b\n\n\
                     test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n";
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_panic_and_does_not_is_told_with_what_it_said() {
+    fn failed_should_panic_test_has_its_output() {
         let text = "test a - should panic ... FAILED\ntest b - should panic ... ok\n\nfailures:\n\n---- a stdout ----\n\
                     note: test did not panic as expected\n\nfailures:\n    a\n";
         let found = of_cargo(text);
@@ -218,19 +219,19 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_one_name_are_told_with_what_each_said() {
-        let one = |said: &str| {
-            format!("test a ... FAILED\nfailures:\n\n---- a stdout ----\n{said}\n\nfailures:\n    a\n")
+    fn tests_of_the_same_name_have_their_own_output() {
+        let one = |output: &str| {
+            format!("test a ... FAILED\nfailures:\n\n---- a stdout ----\n{output}\n\nfailures:\n    a\n")
         };
         let found = of_cargo(&(one("first") + &one("second") + "test a ... FAILED\n"));
-        let said: Vec<_> = found.failed.iter().map(|one| one.output.as_str()).collect();
-        assert_eq!(said, ["first", "second", ""]);
+        let outputs: Vec<_> = found.failed.iter().map(|one| one.output.as_str()).collect();
+        assert_eq!(outputs, ["first", "second", ""]);
     }
 
-    /// By the square of its length, this took hours, and a copy of what is said for each line that names it more memory than
-    /// there is.
+    /// A quadratic search took hours on this input, and a copy of the output per line more memory than
+    /// available.
     #[test]
-    fn what_cargo_says_takes_no_more_than_its_length() {
+    fn cargo_output_is_parsed_in_linear_time_and_memory() {
         const TIMES: usize = 100_000;
         let lines: String = (0..TIMES).map(|number| format!("test t{number} ... FAILED\n")).collect();
         let same = "test a ... FAILED\n".repeat(TIMES) + "---- a stdout ----\n" + &"x".repeat(1 << 20);
@@ -243,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_text_begins_with_a_line() {
+    fn tail_of_a_text_begins_with_a_whole_line() {
         assert_eq!(ending("a\nbc\ndef\n", 6), "[3 bytes left out]\ndef\n");
         assert_eq!(ending("abc", 6), "abc");
     }
 
     #[test]
-    fn the_last_words_of_nextest_are_read() {
+    fn nextest_summary_is_parsed() {
         let text = "    Starting 9 tests\n     Summary [   0.1s] 5/9 tests run: 2 passed (1 slow, 1 leaky), 1 failed, \
                     1 exec failed, 1 timed out, 4 skipped\nerror: test run failed\n";
         let expect = Counts { total: 9, passed: 2, failed: 2, errors: 1, skipped: 4 };
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_npm_scripts_say_is_read_where_it_is_said() {
+    fn npm_counts_are_parsed_in_known_formats() {
         let node =
             "✔ a (1ms)\nℹ tests 3\nℹ suites 0\nℹ pass 2\nℹ fail 1\nℹ cancelled 0\nℹ skipped 0\nℹ todo 0\n";
         let expect = Counts { total: 3, passed: 2, failed: 1, errors: 0, skipped: 0 };

@@ -1,4 +1,5 @@
-//! `run_command`: one program with its arguments, in walls that let it change the workspaces and nothing else.
+//! `run_command`: runs one program with its arguments, in a sandbox in which it can change only the
+//! workspaces.
 
 mod answer;
 mod denied;
@@ -22,41 +23,40 @@ use self::answer::{Ran, answer};
 use super::bytes;
 use crate::tool_entry::ToolEntry;
 
-/// What is kept of each output at most. More than a model reads.
+/// Bytes kept of each output. More than a model reads.
 const MOST_OUTPUT: u64 = 64 * 1024;
-/// How much of its outputs is told while it runs.
+/// Bytes of output reported as progress while the program runs.
 const MOST_TOLD: usize = 1024 * 1024;
-/// How many bytes of an answer a byte of output can take: two outputs, each byte at most `\u0000`.
+/// Largest growth of a byte of output in the result: two outputs, each byte at most `\u0000`.
 const WORST_GROWTH: u64 = 12;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The program and its arguments, one by one. No shell reads them.
+    /// Program and its arguments, as separate strings. No shell interprets them.
     #[schemars(extend("format" = "command", "minItems" = 1))]
     command: Vec<String>,
-    /// The folder to run in, absolute or relative to the workspace; absent means the workspace itself.
+    /// Directory to run in, absolute or relative to the workspace. Default: the workspace.
     #[serde(default, rename = "cwd")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read"))]
     _cwd: Option<String>,
-    /// What the program reads on its standard input; absent means that there is nothing to read.
+    /// Text for the program's standard input. Default: empty.
     #[serde(default)]
     #[schemars(length(max = 1_048_576))]
     stdin: Option<String>,
-    /// End it after so many seconds. Policy may end it sooner, and never later.
+    /// Timeout in seconds. The policy's timeout applies if it is shorter.
     #[serde(default)]
     #[schemars(range(min = 1, max = 86_400))]
     timeout_seconds: Option<u64>,
 }
 
-/// The body of the tool.
 struct RunCommand {
     sandbox: Sandbox,
 }
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
-    let about = "Run a program in a sandbox: it can change the workspaces and nothing else, and has no network \
-                 unless policy grants it. Arguments are passed as they are; there is no shell.";
+    let about = "Run a program in a sandbox: it can change only the workspaces and has no network \
+                 unless the policy grants it. Arguments are passed unchanged; there is no shell.";
     let mut spec = ToolSpec::new("run_command", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.requires_sandbox = true;
@@ -69,14 +69,14 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
 impl ToolExecutor for RunCommand {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
         let command = command(permit, Instant::now())?;
-        let foresight = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
+        let command_preview = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
         let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
         let mut facts = vec![
-            ("program".to_owned(), file(&foresight.program)),
-            ("runs in".to_owned(), foresight.folder.display().to_string()),
-            ("sees".to_owned(), format!("the variables {}", foresight.variables.join(", "))),
+            ("program".to_owned(), file(&command_preview.program)),
+            ("runs in".to_owned(), command_preview.folder.display().to_string()),
+            ("sees".to_owned(), format!("the variables {}", command_preview.variables.join(", "))),
         ];
-        facts.extend(foresight.files.iter().map(|named| ("reads".to_owned(), file(named))));
+        facts.extend(command_preview.files.iter().map(|named| ("reads".to_owned(), file(named))));
         Ok(Preview { facts, ..Preview::default() })
     }
 
@@ -94,7 +94,7 @@ impl ToolExecutor for RunCommand {
             });
             let confined = match prepared.await {
                 Ok(confined) => confined?,
-                Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the command failed")),
+                Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the sandbox failed")),
             };
             let report =
                 sandbox.run_telling(confined, heard_by(progress)).await.map_err(|error| not_run(&error))?;
@@ -103,7 +103,8 @@ impl ToolExecutor for RunCommand {
     }
 }
 
-/// Pieces of output for whoever follows the call, up to a bound; the result has what the bound leaves out.
+/// Returns a callback that reports output as progress, up to `MAX_PROGRESS_BYTES`. The result contains the
+/// rest.
 pub(crate) fn heard_by(progress: Progress) -> Option<Hear> {
     let mut left = MOST_TOLD;
     progress.is_heard().then(|| -> Hear {
@@ -137,7 +138,7 @@ fn prepare(permit: &Permit, begun: Instant, awaited: &Awaited) -> Result<Confine
 
 fn command(permit: &Permit, begun: Instant) -> Result<Command, Failure> {
     let arguments: Arguments = permit.call().typed()?;
-    let asked = arguments.timeout_seconds.map(Duration::from_secs);
+    let requested = arguments.timeout_seconds.map(Duration::from_secs);
     let mut words = arguments.command.into_iter();
     let Some(program) = words.next() else {
         return Err(Failure::new(FailureKind::NotFound, "`command` names no program"));
@@ -148,14 +149,15 @@ fn command(permit: &Permit, begun: Instant) -> Result<Command, Failure> {
         arguments: words.map(Into::into).collect(),
         input: arguments.stdin.map(String::into_bytes),
         workplace: Workplace::asked_for(permit.path("cwd").map(|folder| folder.canonical().to_owned())),
-        deadline: begun + asked.map_or(permit.timeout(), |asked| asked.min(permit.timeout())),
+        deadline: begun + requested.map_or(permit.timeout(), |requested| requested.min(permit.timeout())),
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),
         grant: Grant::AsPermitted,
         variables: git_settings(),
     })
 }
 
-/// A repository's own settings name programs, and `git status` would run them. What is set here holds over them.
+/// Overrides git settings that name programs, because `git status` would run those of the repository's
+/// configuration.
 fn git_settings() -> Vec<(String, OsString)> {
     const SETTINGS: [(&str, &str); 3] =
         [("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null"), ("safe.bareRepository", "explicit")];
@@ -167,52 +169,53 @@ fn git_settings() -> Vec<(String, OsString)> {
     variables
 }
 
-/// A command that did not run.
+/// Converts a sandbox error into a failure with a hint.
 pub(crate) fn not_run(error: &SandboxError) -> Failure {
     let (kind, hint) = match error {
-        SandboxError::NoProgram { .. } => {
-            (FailureKind::NotFound, "install it, or name one of those that are there")
-        }
+        SandboxError::NoProgram { .. } => (FailureKind::NotFound, "install it, or use an installed program"),
         SandboxError::NotStarted { .. } => {
-            (FailureKind::Unreadable, "the sandbox stood; the program did not start")
+            (FailureKind::Unreadable, "the sandbox was set up, but the program did not start")
         }
         SandboxError::UntrustedProgram(_) => (
             FailureKind::Unreadable,
-            "a program is taken from the system's folders, or those of `program_folders` in tools.yaml; to run one of the \
-             workspace, name its interpreter first",
+            "programs must be in a system directory or in `program_folders` of tools.yaml; to run one of the \
+             workspace, pass it to its interpreter",
         ),
         SandboxError::UntrustedFolder(_) => {
-            (FailureKind::Unreadable, "`program_folders` of tools.yaml and the workspaces must be apart")
+            (FailureKind::Unreadable, "`program_folders` in tools.yaml and the workspaces must not overlap")
         }
-        SandboxError::Folder(_) => (FailureKind::NotFound, "run in a workspace"),
-        SandboxError::OwnView(_) => (FailureKind::WrongKind, "name the file by its path in the workspace"),
+        SandboxError::Folder(_) => (FailureKind::NotFound, "use a directory inside a workspace"),
+        SandboxError::OwnView(_) => (FailureKind::WrongKind, "use the path of the file in the workspace"),
         SandboxError::NamesTooMuch(_) => (FailureKind::TooLarge, "nothing was run; do it in smaller steps"),
-        SandboxError::Nul(_) => (FailureKind::WrongKind, "leave the NUL out"),
+        SandboxError::Nul(_) => (FailureKind::WrongKind, "remove the NUL"),
         SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
-            (FailureKind::Io, "nothing was run; `sinew doctor` says what this machine lacks")
+            (FailureKind::Io, "nothing was run; run `sinew doctor` to see what is missing")
         }
         SandboxError::NotNoted(_) => {
-            (FailureKind::Io, "nothing was run; Sinew's own folder must be writable")
+            (FailureKind::Io, "nothing was run; Sinew's state directory must be writable")
         }
         SandboxError::NeedsFull(_) => (
             FailureKind::Io,
-            "nothing was run; turn user namespaces on, or keep such names out of the workspace",
+            "nothing was run; enable user namespaces, or remove such names from the workspace",
         ),
         SandboxError::Unlisted { .. } | SandboxError::TooLarge { .. } | SandboxError::TooManyNames { .. } => {
-            (FailureKind::TooLarge, "nothing was run; narrow the workspace")
+            (FailureKind::TooLarge, "nothing was run; use a smaller workspace")
         }
-        SandboxError::OutOfTime(_) => {
-            (FailureKind::TimedOut, "nothing was run; narrow the workspace, or give the call more time")
-        }
+        SandboxError::OutOfTime(_) => (
+            FailureKind::TimedOut,
+            "nothing was run; use a smaller workspace, or raise the timeout of the call",
+        ),
         SandboxError::LeftUnseen(_) | SandboxError::LeftTooMany(_) => {
-            (FailureKind::TooLarge, "it ran; look through what it made before anything acts on it")
+            (FailureKind::TooLarge, "it ran; review the files it created before other programs use them")
         }
         SandboxError::LeftInPlace(_) => (
             FailureKind::Io,
-            "it ran; remove what it made before anything acts on it, and before the next run",
+            "it ran; remove the files it created before other programs use them and before the next run",
         ),
-        SandboxError::StillThere(_) => (FailureKind::Io, "nothing was run; somebody else must remove it"),
-        SandboxError::Lost => (FailureKind::Crashed, "what it did so far may have had an effect"),
+        SandboxError::StillThere(_) => {
+            (FailureKind::Io, "nothing was run; the operator must remove the file")
+        }
+        SandboxError::Lost => (FailureKind::Crashed, "the program may already have made changes"),
     };
     Failure::new(kind, error.to_string()).hint(hint)
 }

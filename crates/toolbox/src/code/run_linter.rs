@@ -1,5 +1,5 @@
-//! `run_linter`: what a project's linter complains about, in one shape. It runs in walls: its settings and plug-ins are the
-//! project's code.
+//! `run_linter`: runs a project's linter and returns its findings in one format. It runs in the sandbox,
+//! because its configuration and plug-ins are code of the project.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,24 +23,24 @@ use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// What is kept of what a linter says, half of it from the beginning, which is all that is read: some thousand complaints.
+/// Bytes captured of the linter's output: several thousand findings. Only the half from the start is parsed.
 const MOST_OUTPUT: usize = 2 * 4 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The project, absolute or relative to the workspace.
+    /// Project directory, absolute or relative to the workspace.
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// Which linter; `auto` takes clippy where there is a Cargo.toml, and ruff elsewhere.
+    /// Linter to run; `auto` uses clippy if there is a Cargo.toml, otherwise ruff.
     #[serde(default)]
     linter: Linter,
-    /// Only these files or folders, relative to `path`. Clippy always looks at the whole project.
+    /// Files or directories to check, relative to `path`. Clippy always checks the whole project.
     #[serde(default)]
     #[schemars(length(max = 200))]
     files: Vec<RepoPath>,
-    /// At most this many complaints.
+    /// Maximum number of findings.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 5000))]
     max_entries: usize,
@@ -62,21 +62,22 @@ fn usual_count() -> usize {
 
 #[derive(Serialize, JsonSchema)]
 struct Linted {
-    /// What ran.
+    /// Linter that ran.
     program: Tooling,
-    /// Whether there is nothing to complain about.
+    /// True if there are no findings.
     clean: bool,
-    /// What there is.
+    /// Findings.
     complaints: Vec<Complaint>,
-    /// How many there are in all.
+    /// Total number of findings.
     total: u64,
-    /// What it said besides.
+    /// Last line that the linter printed to stderr.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
-    let about = "Run a project's linter (ruff, mypy or clippy) in a sandbox without network, and list its complaints.";
+    let about =
+        "Run a project's linter (ruff, mypy or clippy) in a sandbox without network, and list its findings.";
     let mut spec = ToolSpec::new("run_linter", about, Category::READ_ONLY, RiskLevel::Medium);
     spec.allowed_modes = vec![Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Recovery];
     spec.requires_sandbox = true;
@@ -95,7 +96,7 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
 }
 
 impl Linter {
-    /// The one that `auto` stands for.
+    /// Returns the linter that `auto` selects.
     fn in_project(self, project: &Foreseen) -> Linter {
         match self {
             Linter::Auto if project.has("Cargo.toml") => Linter::Clippy,
@@ -113,22 +114,24 @@ impl Linter {
     }
 }
 
-fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> {
+fn lint<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> {
     Box::pin(async move {
-        let folder = folder_of(walls.permit())?;
-        let asked = arguments.linter;
+        let folder = folder_of(session.permit())?;
+        let requested = arguments.linter;
         let in_project = move |project: &Foreseen| {
-            let linter = asked.in_project(project);
+            let linter = requested.in_project(project);
             (linter, linter.program())
         };
-        let chosen = Foreseen::of(walls.permit())?.choose(in_project).await?;
+        let chosen = Foreseen::of(session.permit())?.choose(in_project).await?;
         let linter = chosen.runner;
-        let variables = project::variables(walls.permit());
-        let asked: &[&str] = if linter == Linter::Clippy { &["clippy", "--version"] } else { &["--version"] };
-        let program = toolchain::find(walls, &folder, linter.program(), asked, &variables).await?;
+        let variables = project::variables(session.permit());
+        let version_arguments: &[&str] =
+            if linter == Linter::Clippy { &["clippy", "--version"] } else { &["--version"] };
+        let program =
+            toolchain::find(session, &folder, linter.program(), version_arguments, &variables).await?;
         chosen.agrees(&program)?;
-        walls.tell(format!("{} {}", program.name, program.version));
-        let errand = Errand {
+        session.tell(format!("{} {}", program.name, program.version));
+        let program_run = Errand {
             program: "env".into(),
             arguments: toolchain::starting(&program, words(linter, &arguments.files)?),
             folder: folder.clone(),
@@ -136,9 +139,9 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             variables,
             output_bytes: MOST_OUTPUT,
         };
-        let report = walls.run(errand).await?;
+        let report = session.run(program_run).await?;
         let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
-        let read = walls.read(move |permit| {
+        let read = session.read(move |permit| {
             let (found, note) = read(linter, &folder, &report)?;
             let is_shown = |one: &Complaint| permit.shows(&folder.join(&one.file));
             let found: Vec<Complaint> = found.into_iter().filter(is_shown).collect();
@@ -152,7 +155,7 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             unit: CutUnit::Entries,
             total,
             returned,
-            how_to_continue: "raise max_entries, or name some of `files`".to_owned(),
+            how_to_continue: "raise max_entries, or limit the run with `files`".to_owned(),
         });
         let clean = total == 0 && omitted == 0 && end == End::Exited(0);
         let value = Linted { program, clean, complaints, total, note };
@@ -160,7 +163,8 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
     })
 }
 
-/// No cache and no fix: it only looks. Callers' names stand behind `--`.
+/// Builds the arguments, without cache and without fixes, so that the linter only reads. Values of the caller
+/// follow `--`.
 fn words(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
     let fixed: &[&str] = match linter {
         Linter::Mypy => {
@@ -183,13 +187,14 @@ fn words(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
     Ok(words)
 }
 
-/// What a linter says in no known form is not "no complaints".
+/// Failure for unknown output, which must not be reported as no findings.
 fn unreadable() -> Failure {
-    let failure = Failure::new(FailureKind::Unreadable, "the linter's answer cannot be read, or was cut");
-    outcome(failure.hint("name some of `files`"), "linter_failed")
+    let failure = Failure::new(FailureKind::Unreadable, "the linter's output cannot be parsed, or was cut");
+    outcome(failure.hint("limit the run with `files`"), "linter_failed")
 }
 
-/// All three answer 0 where all is well and 1 (or 101) where they complain; what they did not understand is 2.
+/// Parses the output. All three linters exit with 0 without findings, 1 (or 101) with findings, and 2 on
+/// errors.
 fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint>, Option<String>), Failure> {
     let stdout = String::from_utf8_lossy(&report.stdout.head);
     let stderr = String::from_utf8_lossy(&report.stderr.head);
@@ -207,12 +212,12 @@ fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint
         End::Exited(_) if !found.is_empty() => Ok((found, note)),
         _ => {
             let why = project::reason(&stderr);
-            // Cargo would write the versions it chose, and what only looks writes nothing.
+            // Cargo needs to write Cargo.lock, but the sandbox of a linter is read-only.
             let hint = match why.contains("Cargo.lock") {
                 true => {
-                    "the project needs a Cargo.lock that fits: run_tests writes one, and so does `cargo generate-lockfile`"
+                    "the project needs an up-to-date Cargo.lock: run_tests or `cargo generate-lockfile` creates it"
                 }
-                false => "the settings of the project may be wrong; it runs without network and cannot write",
+                false => "the project's configuration may be wrong; the linter runs offline and cannot write",
             };
             let failure =
                 Failure::new(FailureKind::Unreadable, format!("the linter did not run: {why}")).hint(hint);

@@ -1,5 +1,5 @@
-//! `run_tests`: a project's own tests, in walls. They are the project's code, so they reach what the call was granted and
-//! nothing else: no network, no secrets, and nothing of them is left running.
+//! `run_tests`: runs a project's tests in the sandbox. They are code of the project, so they can access only
+//! what the call was granted: no network, no secrets, and no process survives the call.
 
 use std::ffi::OsString;
 
@@ -24,13 +24,13 @@ use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// What is kept of a report, and of what was said: half of it from the beginning, which for a report is all that is read.
+/// Bytes captured of the report and of the output. Of a report, only the half from the start is parsed.
 const MOST_REPORT: usize = 2 * 4 * 1024 * 1024;
-/// What is shown of what was said.
+/// Bytes shown of the output.
 const MOST_SAID: usize = 32 * 1024;
 
-/// Runs the words. What they say goes to the complaints, so that the output holds the report alone; the code is kept.
-/// Nextest writes a report where a file of settings says so, and only there.
+/// Runs the arguments with their output redirected to stderr, so that stdout contains only the report, and
+/// keeps the exit code. Nextest writes a report only if a configuration file enables it.
 const SCRIPT: &str = r#"printf '[profile.default.junit]\npath = "/tmp/sinew-report.xml"\n' > /tmp/sinew-nextest.toml
 "$@" >&2; code=$?
 cat /tmp/sinew-report.xml 2>/dev/null
@@ -39,19 +39,19 @@ exit $code"#;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The project, absolute or relative to the workspace.
+    /// Project directory, absolute or relative to the workspace.
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// Which runner; `auto` takes cargo where there is a Cargo.toml, and nextest if there is a .config/nextest.toml too; npm
-    /// where there is a package.json; else pytest.
+    /// Test runner. `auto` uses nextest if there are Cargo.toml and .config/nextest.toml, cargo if there is a
+    /// Cargo.toml, npm if there is a package.json, otherwise pytest.
     #[serde(default)]
     runner: Runner,
-    /// Only these: files, folders or node ids for pytest; parts of their names for cargo and nextest.
+    /// Tests to run: files, directories or node ids for pytest; parts of test names for cargo and nextest.
     #[serde(default)]
     #[schemars(length(max = 100))]
     tests: Vec<RepoPath>,
-    /// Stop after this many failures; 0 means never. For pytest and nextest.
+    /// Stop after this many failures; 0 means never. Used by pytest and nextest.
     #[serde(default)]
     #[schemars(range(max = 10_000))]
     max_failures: u32,
@@ -70,26 +70,27 @@ enum Runner {
 
 #[derive(Serialize, JsonSchema)]
 struct Tested {
-    /// What ran.
+    /// Test runner that ran.
     program: Tooling,
-    /// `passed`, `failed`, `no_tests`, or `error` where the tests could not be run to their end.
+    /// `passed`, `failed`, `no_tests`, or `error` if the tests could not be run completely.
     outcome: &'static str,
-    /// The runner's own code.
+    /// Exit code of the runner.
     exit_code: i32,
-    /// How many of each; null where the runner does not say.
+    /// Number of tests by outcome; null if the runner does not report it.
     counts: Option<Counts>,
-    /// Those that did not pass.
+    /// Tests that did not pass.
     failures: Vec<Failed>,
-    /// The end of what was said.
+    /// End of the output.
     said: String,
-    /// Names the tests created that others would act on, such as git hooks, and where they were put instead.
+    /// Files created by the tests that other programs would execute or load, such as git hooks, and where
+    /// they were moved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<Aside>,
 }
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
-    let about = "Run a project's tests (pytest, cargo test, cargo nextest or npm test) in a sandbox without network, and say \
-                 which failed.";
+    let about = "Run a project's tests (pytest, cargo test, cargo nextest or npm test) in a sandbox without network, and list \
+                 the failures.";
     let mut spec = ToolSpec::new("run_tests", about, Category::SYSTEM_WRITE, RiskLevel::Medium);
     spec.allowed_modes = vec![Mode::Normal];
     spec.requires_sandbox = true;
@@ -107,7 +108,7 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
 }
 
 impl Runner {
-    /// The one that `auto` stands for.
+    /// Returns the runner that `auto` selects.
     fn in_project(self, project: &Foreseen) -> Runner {
         match self {
             Runner::Auto if project.has("Cargo.toml") && project.has(".config/nextest.toml") => {
@@ -128,7 +129,7 @@ impl Runner {
         }
     }
 
-    /// The file that says what the program runs.
+    /// Returns the manifest that determines what the program runs.
     fn settings(self) -> Option<&'static str> {
         match self {
             Runner::Cargo | Runner::Nextest => Some("Cargo.toml"),
@@ -138,24 +139,25 @@ impl Runner {
     }
 }
 
-fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> {
+fn test<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> {
     Box::pin(async move {
-        let folder = folder_of(walls.permit())?;
-        let asked = arguments.runner;
+        let folder = folder_of(session.permit())?;
+        let requested = arguments.runner;
         let in_project = move |project: &Foreseen| {
-            let runner = asked.in_project(project);
+            let runner = requested.in_project(project);
             (runner, runner.program())
         };
-        let chosen = Foreseen::of(walls.permit())?.choose(in_project).await?;
+        let chosen = Foreseen::of(session.permit())?.choose(in_project).await?;
         let runner = chosen.runner;
-        let variables = project::variables(walls.permit());
-        let asked: &[&str] =
+        let variables = project::variables(session.permit());
+        let version_arguments: &[&str] =
             if runner == Runner::Nextest { &["nextest", "--version"] } else { &["--version"] };
-        let program = toolchain::find(walls, &folder, runner.program(), asked, &variables).await?;
+        let program =
+            toolchain::find(session, &folder, runner.program(), version_arguments, &variables).await?;
         chosen.agrees(&program)?;
-        walls.tell(format!("{} {}: running the tests", program.name, program.version));
+        session.tell(format!("{} {}: running the tests", program.name, program.version));
         let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
-        let errand = Errand {
+        let program_run = Errand {
             program: "sh".into(),
             arguments: fixed
                 .into_iter()
@@ -166,16 +168,16 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
             variables,
             output_bytes: MOST_REPORT,
         };
-        let report = walls.run_aloud(errand).await?;
+        let report = session.run_aloud(program_run).await?;
         let files_touched = aside::touched(&report.quarantined);
-        let read = walls.read(move |permit| read(runner, program, &report, permit)).await?;
+        let read = session.read(move |permit| read(runner, program, &report, permit)).await?;
         let (value, truncated) = read?;
-        walls.tell(format!("the tests have ended: {}", value.outcome));
+        session.tell(format!("the tests have finished: {}", value.outcome));
         Ok(Answer { value, facts: Output { truncated, files_touched, ..Output::default() } })
     })
 }
 
-/// Callers' names stand behind `--`, where they can be no option.
+/// Builds the arguments. Values of the caller follow `--`, so that none can be parsed as an option.
 fn words(runner: Runner, arguments: &Arguments) -> Result<Vec<OsString>, Failure> {
     let mut words: Vec<OsString> = match runner {
         Runner::Cargo => {
@@ -221,7 +223,7 @@ fn nextest_words(max_failures: u32) -> Vec<OsString> {
     fixed.into_iter().chain(report).map(OsString::from).chain([stop.into()]).collect()
 }
 
-/// What was found, and what was left out of it.
+/// Parses the results and reports what was omitted.
 fn read(
     runner: Runner,
     program: Tooling,
@@ -239,7 +241,7 @@ fn read(
     let word = verdict(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
         let why = project::reason(&said);
-        let hint = "the project may need something that is not installed; nothing is fetched while tests run";
+        let hint = "the project may need a dependency that is not installed; tests run without network";
         let failure =
             Failure::new(FailureKind::Unreadable, format!("the tests did not run: {why}")).hint(hint);
         return Err(outcome(failure, "tests_not_run"));
@@ -256,7 +258,7 @@ fn read(
     Ok((value, truncated))
 }
 
-/// How many of each the runner says there were, and those that it names.
+/// Returns the counts that the runner reports, and the tests that failed.
 fn counted(runner: Runner, said: &str, report: &str) -> (Option<Counts>, Found) {
     let found = match runner {
         Runner::Cargo => results::of_cargo(said),
@@ -265,18 +267,18 @@ fn counted(runner: Runner, said: &str, report: &str) -> (Option<Counts>, Found) 
     };
     let counts = match runner {
         Runner::Npm => results::of_npm(said),
-        // A project that has its report written elsewhere still says how many there were.
+        // A project that configures another report path still prints its counts.
         Runner::Nextest if found.counts.total == 0 => results::of_nextest(said),
         _ => Some(found.counts),
     };
     (counts, found)
 }
 
-/// What an answer says of what it does not hold: failures, or what a report said past its bound.
+/// Describes the truncation if failures were omitted or the report exceeded its limit.
 fn cut(total: u64, returned: u64, left_out: u64) -> Option<Truncation> {
     let report = match left_out {
         0 => String::new(),
-        bytes => format!("{bytes} bytes of the report were not read, so the counts are too low: "),
+        bytes => format!("{bytes} bytes of the report were not parsed, so the counts are too low: "),
     };
     (returned < total || left_out > 0).then(|| Truncation {
         unit: CutUnit::Entries,
@@ -286,8 +288,9 @@ fn cut(total: u64, returned: u64, left_out: u64) -> Option<Truncation> {
     })
 }
 
-/// pytest answers 5 where it found no test, and more than 1 where it could not run them. cargo answers 101 for both a
-/// failure and a program that does not compile; nextest answers 100 for a failure, and 4 where there is no test.
+/// Returns the outcome of a run. pytest exits with 5 if it found no tests, and with other codes above 1 if it
+/// could not run them. cargo exits with 101 for a failure and for a compile error; nextest exits with 100 for
+/// a failure and 4 for no tests.
 fn verdict(runner: Runner, exit_code: i32, counts: Option<Counts>) -> &'static str {
     let none = counts.is_some_and(|counts| counts.total == 0);
     let bad = counts.is_some_and(|counts| counts.failed + counts.errors > 0);
@@ -308,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_of_a_runner_has_its_word() {
+    fn every_exit_code_has_an_outcome() {
         let counts =
             |passed, failed| Some(Counts { total: passed + failed, passed, failed, ..Counts::default() });
         for (runner, code, counts, expect) in [
@@ -334,12 +337,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_said_to_be_left_out() {
+    fn omitted_failures_are_reported_as_truncated() {
         assert_eq!(cut(3, 3, 0), None);
-        let told = |cut: Option<Truncation>| cut.map(|cut| (cut.total, cut.returned, cut.how_to_continue));
-        let (total, returned, words) = told(cut(3, 1, 0)).unwrap();
+        let fields = |cut: Option<Truncation>| cut.map(|cut| (cut.total, cut.returned, cut.how_to_continue));
+        let (total, returned, words) = fields(cut(3, 1, 0)).unwrap();
         assert_eq!((total, returned, words.as_str()), (3, 1, "run some of `tests`, or set max_failures"));
-        let (.., words) = told(cut(1, 1, 70)).unwrap();
-        assert!(words.starts_with("70 bytes of the report were not read"), "{words}");
+        let (.., words) = fields(cut(1, 1, 70)).unwrap();
+        assert!(words.starts_with("70 bytes of the report were not parsed"), "{words}");
     }
 }

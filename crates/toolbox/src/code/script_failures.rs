@@ -1,11 +1,11 @@
-//! Which tests an npm script says have failed, where it says it as TAP, node's own report or Jest do. Nothing is guessed:
-//! what is said in another form is still in what was said.
+//! Finds failed tests in the output of an npm script, if it uses the format of TAP, node's own reporter or
+//! Jest. Other formats are not guessed; their text is still in the shown output.
 
 use std::collections::HashSet;
 
 use super::results::{Case, Found, Outcome};
 
-/// How a failure is told.
+/// Format in which failures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `not ok 2 - name`, and a block of YAML that ends in `...`.
@@ -16,17 +16,17 @@ enum Form {
     Jest,
 }
 
-/// A failure of which more is said: how it is told, the test, and where what is said begins.
+/// Failure whose output is still being read: its format, the test name, and the start of its output.
 type Open<'t> = (Form, &'t str, usize);
 
-/// The tests that failed, with what is said of each.
+/// Returns the tests that failed, with their output.
 pub(super) fn failures<'t>(text: &'t str) -> Found {
     let mut found = Found::default();
-    // Jest says everything twice.
-    let mut told: HashSet<&'t str> = HashSet::new();
+    // Jest prints every failure twice.
+    let mut seen_names: HashSet<&'t str> = HashSet::new();
     let mut close = |open: Option<Open<'t>>, end: usize| {
         let Some((_, name, start)) = open else { return };
-        if told.insert(name) {
+        if seen_names.insert(name) {
             found.add(case(name, text.get(start..end).unwrap_or_default()));
         }
     };
@@ -88,16 +88,16 @@ mod tests {
 
     fn check(text: &str, expect: &[(&str, &str)]) {
         let found = failures(text).failed;
-        let told: Vec<_> = found.iter().map(|case| (case.name.as_str(), case.message.as_str())).collect();
-        assert_eq!(told, expect, "{text}");
+        let pairs: Vec<_> = found.iter().map(|case| (case.name.as_str(), case.message.as_str())).collect();
+        assert_eq!(pairs, expect, "{text}");
     }
 
     #[test]
-    fn each_form_is_read_and_no_other() {
+    fn known_formats_are_parsed_and_no_others() {
         let tap = "TAP version 13\nok 1 - good\n  ---\n  ...\nnot ok 2 - bad\n  ---\n  location: 'x.js:2'\n  error: '1 == 2'\n  \
                    stack: |-\n    at x\n  ...\nnot ok 3 - later # TODO\n1..3\n# tests 3\n";
         check(tap, &[("bad", "1 == 2")]);
-        assert!(failures(tap).failed[0].output.ends_with("at x"), "and nothing of what follows");
+        assert!(failures(tap).failed[0].output.ends_with("at x"), "without the text that follows");
         let node = "✔ good (0.5ms)\n✖ bad (1.2ms)\n  now\nℹ fail 2\n\n✖ failing tests:\n\ntest at x.js:4:1\n✖ bad (1.2ms)\n  \
                     AssertionError: no\n      at x\n\ntest at x.js:5:1\n✖ worse (2ms)\n  Error: boom\n";
         check(node, &[("bad", "AssertionError: no"), ("worse", "Error: boom")]);
@@ -107,9 +107,9 @@ mod tests {
         check("error: something\n● a bullet\n✖ not in a summary\nnot ok\n", &[]);
     }
 
-    /// Looked for in a list, these names took minutes.
+    /// A linear search for duplicates took minutes on this input.
     #[test]
-    fn as_many_names_as_there_are_lines_take_no_more_than_their_length() {
+    fn many_failures_are_parsed_in_linear_time() {
         const TIMES: usize = 200_000;
         let text: String = (0..TIMES).map(|number| format!("not ok {number} - t{number}\n")).collect();
         assert_eq!(failures(&text).counts.failed, TIMES as u64);

@@ -1,11 +1,11 @@
-//! `create_directory`: a folder and those on the way to it, all of them or none.
+//! `create_directory`: creates a directory and its missing parents, all of them or none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use file_access::UndoStore;
 use governance::Permit;
 use registry::Preview;
-use resources::UndoStore;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,27 +18,27 @@ use crate::tool_entry::{Answer, ToolEntry};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The directory to make, absolute or relative to the workspace. Those on the way to it are made too.
+    /// Directory to create, absolute or relative to the workspace. Missing parents are created too.
     #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
-    /// Make nothing, and say what would be made.
+    /// Create nothing; report what would be created.
     #[serde(default)]
     dry_run: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Created {
-    /// The canonical name of the directory.
+    /// Canonical path of the directory.
     path: String,
-    /// The directories that were made, or would be, the outermost first. Empty where it was there.
+    /// Directories created, or that would be created, outermost first. Empty if it existed.
     created_dirs: Vec<String>,
-    /// Whether this only says what would have been made.
+    /// True if nothing was created because this was a dry run.
     dry_run: bool,
 }
 
 pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
-    let about = "Make a directory, with those on the way to it. One that is there already is left as it is.";
+    let about = "Create a directory and its missing parents. An existing directory is left unchanged.";
     let mut spec = ToolSpec::new("create_directory", about, Category::SYSTEM_WRITE, RiskLevel::Medium);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { idempotent_hint: true, ..Annotations::default() };
@@ -63,7 +63,7 @@ fn foresee(permit: &Permit, _arguments: &Arguments) -> Result<Preview, Failure> 
     Ok(Preview { facts: facts(&made), ..Preview::default() })
 }
 
-/// What the person who is asked is told of folders that would be made.
+/// Facts for the approval request: the directories that would be created.
 pub(super) fn facts(made: &[PathBuf]) -> Vec<(String, String)> {
     names(made).into_iter().map(|name| ("makes folder".to_owned(), name)).collect()
 }

@@ -1,5 +1,5 @@
-//! Where a page of a listing ended. It names the last entry itself, so that entries which come and go in between are
-//! neither shown twice nor left out.
+//! Position in a paged listing. It names the last entry itself, so entries that appear or disappear between
+//! two calls are neither repeated nor skipped.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tool::{Failure, FailureKind};
 
-/// An entry by its rank, and among those of one rank by its path.
+/// Position of an entry: its rank, then its path among entries of the same rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cursor {
     pub(super) rank: u64,
@@ -27,9 +27,9 @@ impl Cursor {
             Some((u64::from_str_radix(rank, 16).ok()?, PathBuf::from(OsString::from_vec(path))))
         });
         let unknown = || {
-            let message = format!("`cursor` is not one that an answer gave: `{}`", tool::shorten(text, 40));
+            let message = format!("`cursor` is not valid: `{}`", tool::shorten(text, 40));
             Failure::new(FailureKind::Conflict, message)
-                .hint("hand in next_cursor as it is, or leave cursor out")
+                .hint("pass next_cursor of an earlier result unchanged, or omit cursor")
         };
         parts.map(|(rank, path)| Cursor { rank, path }).ok_or_else(unknown)
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_comes_back_as_it_was() {
+    fn cursor_survives_formatting_and_parsing() {
         for path in [OsString::from("a/b c"), OsString::from_vec(vec![0xff, b'/', b'.']), OsString::new()] {
             let cursor = Cursor::at(u64::MAX - 7, Path::new(&path));
             assert_eq!(Cursor::parse(&cursor.to_string()).unwrap(), cursor);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_follow_in_the_order_of_a_walk() {
+    fn cursors_sort_in_directory_walk_order() {
         let check =
             |one: &str, other: &str| assert!(Cursor::at(0, Path::new(one)) < Cursor::at(0, Path::new(other)));
         check("a", "a/b");

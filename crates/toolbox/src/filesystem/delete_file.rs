@@ -1,11 +1,12 @@
-//! `delete_file`: a name goes, and what it led to is kept for as long as changes can be undone.
+//! `delete_file`: removes a file, link or directory; the undo store keeps the content for as long as it can
+//! be undone.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use file_access::{Descent, Expected, ObjectKind, Protects, UndoStore};
 use governance::Permit;
 use registry::Preview;
-use resources::{Descent, Expected, ObjectKind, Protects, UndoStore};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,38 +19,39 @@ use crate::tool_entry::{Answer, ToolEntry};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, symbolic link or directory to delete, absolute or relative to the workspace. A link is not followed.
+    /// File, symbolic link or directory to delete, absolute or relative to the workspace. A link is not
+    /// followed.
     #[schemars(extend("format" = "path", "x-sinew-access" = "remove", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
-    /// Delete a directory with everything in it. Without this, directories are refused.
+    /// Delete a directory with all its content. Without this, directories are refused.
     #[serde(default)]
     recursive: bool,
-    /// Delete only if the file still has this SHA-256 (read_file tells it).
+    /// Delete only if the file still has this SHA-256 (reported by read_file).
     #[serde(default)]
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     expected_sha256: Option<String>,
-    /// Delete nothing, and say what would go.
+    /// Delete nothing; report what would be deleted.
     #[serde(default)]
     dry_run: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Deleted {
-    /// The canonical name that went.
+    /// Canonical path that was deleted.
     path: String,
     /// `file`, `symlink` or `directory`.
     kind: &'static str,
-    /// How many names went, those in a directory included.
+    /// Number of entries deleted, including the content of a directory.
     entries: u64,
-    /// What its files took together, in bytes.
+    /// Total size of the deleted files, in bytes.
     bytes: u64,
-    /// Whether this only says what would have gone.
+    /// True if nothing was deleted because this was a dry run.
     dry_run: bool,
 }
 
 pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
-    let about = "Delete a file, a symbolic link or, if asked to, a whole directory. A human can undo it.";
+    let about = "Delete a file, a symbolic link or, with recursive, a directory. The operator can undo it.";
     let mut spec = ToolSpec::new("delete_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
@@ -61,12 +63,12 @@ fn delete(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Deleted
     let target = target(change.permit)?;
     if target.kind() == ObjectKind::Directory && !arguments.recursive {
         let message = format!("`{}` is a directory, not a file", shown(target));
-        let hint = "set recursive to delete it with everything in it";
+        let hint = "set recursive to delete it with all its content";
         return Err(Failure::new(FailureKind::WrongKind, message).hint(hint));
     }
     let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
-    let stays = |path: &Path| change.permit.protects(path);
-    let protects = Protects::by(&stays);
+    let is_protected = |path: &Path| change.permit.protects(path);
+    let protects = Protects::by(&is_protected);
     let expected = match &arguments.expected_sha256 {
         Some(sha256) => Expected::Content { sha256: sha256.clone() },
         None => Expected::Anything,
@@ -81,14 +83,16 @@ fn delete(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Deleted
     Ok(Answer { value, facts: Output { files_touched: touched, ..Output::default() } })
 }
 
-/// What would go, for the person who is asked. If it is anything else by then, the answer does not hold.
+/// Facts for the approval request. An approval applies only if the same entries are still there when the call
+/// runs.
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let target = target(permit)?;
     let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
-    let stays = |path: &Path| permit.protects(path);
-    let going = target.survey(descent, &Protects::by(&stays))?;
-    let names = if going.entries == 1 { "1 name".to_owned() } else { format!("{} names", going.entries) };
-    let what = format!("a {} with {names} and {} bytes", going.kind, going.bytes);
+    let is_protected = |path: &Path| permit.protects(path);
+    let removal = target.survey(descent, &Protects::by(&is_protected))?;
+    let names =
+        if removal.entries == 1 { "1 entry".to_owned() } else { format!("{} entries", removal.entries) };
+    let what = format!("a {} with {names} and {} bytes", removal.kind, removal.bytes);
     let mut facts = vec![("deletes".to_owned(), what)];
     if target.kind() == ObjectKind::Directory {
         facts.extend(inventory::facts(target)?);

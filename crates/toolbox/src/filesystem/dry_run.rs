@@ -1,10 +1,10 @@
-//! What a change would do, shown instead of done.
+//! Dry runs and previews: the difference that a change would make.
 
 use std::io::Read;
 
+use file_access::{ObjectKind, OpenedPath};
 use governance::Permit;
 use registry::{Change, Preview};
-use resources::{ObjectKind, OpenedPath};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::{Failure, FailureKind};
@@ -12,34 +12,34 @@ use tool::{Failure, FailureKind};
 use super::shown;
 use crate::room;
 
-/// Files are changed in memory, and no larger ones, whatever policy says.
+/// Largest file that is changed, whatever the policy says: changes are made in memory.
 const MOST_CHANGED: u64 = 64 * 1024 * 1024;
 
-/// Nobody reads the difference of larger files.
+/// Largest file whose change is shown in an approval request. A longer diff cannot be reviewed.
 const MOST_FORESEEN: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DryRun {
-    /// The change as a unified diff, or a sentence where the content is not text. Empty where nothing would change.
+    /// Change as a unified diff, or a sentence if the content is not text. Empty if nothing would change.
     diff: String,
-    /// Lines that would come.
+    /// Lines that would be added.
     added: u64,
-    /// Lines that would go.
+    /// Lines that would be removed.
     removed: u64,
-    /// Whether hunks were left out because the diff would have been too long.
+    /// True if hunks were omitted because the diff was too long.
     cut: bool,
 }
 
 impl DryRun {
     pub(super) fn of(permit: &Permit, file: &OpenedPath, before: Option<&[u8]>, after: &[u8]) -> Self {
-        // As a string in JSON a text can become longer by its escapes; half of the room is enough for any diff.
+        // JSON escapes can make a text longer; half of the budget leaves enough space for any diff.
         let most = usize::try_from(room::for_content(permit) / 2).unwrap_or(usize::MAX);
-        let found = resources::difference(&shown(file), before, Some(after), most);
+        let found = file_access::difference(&shown(file), before, Some(after), most);
         DryRun { diff: found.text, added: found.added, removed: found.removed, cut: found.cut }
     }
 }
 
-/// A change of one file for the person who is asked about it: all of it, or it is not asked about.
+/// Previews the change of one file for an approval request. The change is shown completely or refused.
 pub(super) fn foreseen(
     file: &OpenedPath,
     before: Option<Vec<u8>>,
@@ -47,19 +47,19 @@ pub(super) fn foreseen(
 ) -> Result<Preview, Failure> {
     let size = before.as_ref().map_or(0, Vec::len).max(after.as_ref().map_or(0, Vec::len));
     if size > MOST_FORESEEN {
-        let message = format!("`{}` is too large for its change to be shown", shown(file));
+        let message = format!("`{}` is too large to show its change in an approval request", shown(file));
         return Err(Failure::new(FailureKind::TooLarge, message));
     }
     let change = Change { path: file.canonical().to_owned(), before, after };
     Ok(Preview { changes: vec![change], ..Preview::default() })
 }
 
-/// How many bytes a file may have that is changed in memory, before and after.
+/// Returns the largest size in bytes of a file that is changed in memory, before and after the change.
 pub(super) fn limit(permit: &Permit) -> u64 {
     permit.max_file_bytes().map_or(MOST_CHANGED, |most| most.min(MOST_CHANGED))
 }
 
-/// What the file holds now, if there is one. Bounded by what may be changed in memory.
+/// Reads the current content of the file, if it exists, up to the limit for changes in memory.
 pub(super) fn current(permit: &Permit, file: &OpenedPath) -> Result<Option<Vec<u8>>, Failure> {
     if file.kind() == ObjectKind::Missing {
         return Ok(None);
@@ -73,7 +73,7 @@ pub(super) fn current(permit: &Permit, file: &OpenedPath) -> Result<Option<Vec<u
     if content.len() as u64 > limit {
         let message = format!("`{}` has more than {limit} bytes", shown(file));
         let hint = match limit < MOST_CHANGED {
-            true => "policy sets the limit: max_file_size_mb",
+            true => "max_file_size_mb in tools.yaml sets the limit",
             false => "larger files are not changed in memory: write a new file instead",
         };
         return Err(Failure::new(FailureKind::TooLarge, message).hint(hint));

@@ -1,10 +1,10 @@
-//! `edit_file`: exact pieces of a text exchanged for others, all of them or none.
+//! `edit_file`: replaces exact pieces of text in a file, all of them or none.
 
 use std::sync::Arc;
 
+use file_access::{Expected, UndoStore};
 use governance::Permit;
 use registry::Preview;
-use resources::{Expected, UndoStore};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,24 +18,24 @@ use super::{shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
 
-/// Pieces that one call may exchange, all its edits together.
+/// Largest number of replacements in one call, over all its edits.
 const MOST_REPLACED: usize = 1_000_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file to edit, absolute or relative to the workspace.
+    /// File to edit, absolute or relative to the workspace.
     #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
-    /// What to exchange, one after the other: each sees what those before it left. All happen or none.
+    /// Edits, applied in order to the result of the edits before them. Either all apply or none.
     #[schemars(length(min = 1, max = 100))]
     edits: Vec<Edit>,
-    /// Edit only if the file still has this SHA-256 (read_file tells it).
+    /// Edit only if the file still has this SHA-256 (reported by read_file).
     #[serde(default)]
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     expected_sha256: Option<String>,
-    /// Change nothing, and show what would change.
+    /// Change nothing; report what would change.
     #[serde(default)]
     dry_run: bool,
 }
@@ -43,34 +43,34 @@ struct Arguments {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Edit {
-    /// The text as it stands in the file, spaces and line ends included. It must be there once.
+    /// Text to replace, exactly as in the file, including spaces and line endings. It must occur once.
     #[schemars(length(min = 1))]
     old_text: String,
-    /// What to put there instead.
+    /// Replacement text.
     new_text: String,
-    /// Exchange it wherever it stands.
+    /// Replace every occurrence.
     #[serde(default)]
     replace_all: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Edited {
-    /// The canonical name of the file.
+    /// Canonical path of the file.
     path: String,
-    /// How many pieces were exchanged, or would be.
+    /// Number of replacements made, or that would be made.
     replacements: u64,
-    /// How many bytes it has now, or would have.
+    /// Size of the new content, in bytes.
     size: u64,
-    /// The digest of its content now, or as it would be.
+    /// SHA-256 of the new content.
     sha256: String,
-    /// What a dry run would change. Absent where it was changed.
+    /// Change that a dry run would make. Absent if the change was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     preview: Option<DryRun>,
 }
 
 pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
     let about =
-        "Replace exact pieces of a file's text. Every piece must match once; all edits happen or none.";
+        "Replace exact text in a file. Each old_text must occur once; either all edits apply or none.";
     let mut spec = ToolSpec::new("edit_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
@@ -82,13 +82,15 @@ pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
 fn edit(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Edited>, Failure> {
     let file = target(change.permit)?;
     let Some(before) = current(change.permit, file)? else {
-        // Only to say it as every tool does.
+        // Reading the missing file gives the same failure as in every other tool.
         let missing = file.reader().err().map(Failure::from);
-        let missing = missing.unwrap_or_else(|| Failure::new(FailureKind::NotFound, "nothing is there"));
+        let missing =
+            missing.unwrap_or_else(|| Failure::new(FailureKind::NotFound, "the file does not exist"));
         return Err(missing.hint("write_file creates a file"));
     };
     let old_sha256 = canonical::sha256_hex(&before);
-    if arguments.expected_sha256.as_ref().is_some_and(|asked| !asked.eq_ignore_ascii_case(&old_sha256)) {
+    if arguments.expected_sha256.as_ref().is_some_and(|expected| !expected.eq_ignore_ascii_case(&old_sha256))
+    {
         let message = format!("`{}` has changed: its sha256 is now {old_sha256}", shown(file));
         return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
     }
@@ -105,91 +107,92 @@ fn edit(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Edited>, 
     Ok(Answer { value: Edited { path, replacements, size, sha256, preview: None }, facts })
 }
 
-/// The file before and after, for the person who is asked.
+/// Previews the file before and after, for the approval request.
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let file = target(permit)?;
-    // What is not there fails when it runs, and nobody need be asked what it would become.
+    // A missing file fails when the call runs, so there is no change to approve.
     let Some(before) = current(permit, file)? else { return Ok(Preview::default()) };
     let (after, _) = apply(&before, &arguments.edits, limit(permit)).map_err(without_text)?;
     foreseen(file, Some(before), Some(after))
 }
 
-/// Nothing is permitted while somebody is still to be asked, so nothing that stands in the file is told.
+/// Removes file content from a failure: reading the file is not permitted while the approval is pending.
 fn without_text(failure: Failure) -> Failure {
-    failure.hint("read_file shows what stands there")
+    failure.hint("use read_file to see the content")
 }
 
-/// The content after all edits, and how many pieces were exchanged. Bytes are compared, so nothing else changes, whatever
-/// the encoding of the file. No edit may leave more than `limit` bytes, the last as little as the first: the caller chose
-/// the pieces, and a few of them multiply to more memory than any machine has.
+/// Applies all edits and returns the new content and the number of replacements. Edits compare bytes, so they
+/// work in any encoding and change nothing else. No intermediate result may exceed `limit` bytes: the caller
+/// chooses the texts, and a few edits can multiply a file beyond the memory of the machine.
 fn apply(before: &[u8], edits: &[Edit], limit: u64) -> Result<(Vec<u8>, u64), Failure> {
     let mut content = before.to_vec();
     let mut replaced = 0;
     for (at, edit) in edits.iter().enumerate() {
         let number = at + 1;
-        let places = places(&content, edit.old_text.as_bytes());
-        match places.as_slice() {
+        let offsets = places(&content, edit.old_text.as_bytes());
+        match offsets.as_slice() {
             [] => return Err(not_found(&content, edit, number)),
-            [_, _, ..] if !edit.replace_all => return Err(found_often(&content, &places, number)),
+            [_, _, ..] if !edit.replace_all => return Err(found_often(&content, &offsets, number)),
             _ => {}
         }
-        replaced += places.len();
+        replaced += offsets.len();
         if replaced > MOST_REPLACED {
-            let message = format!("edit {number} would exchange more than {MOST_REPLACED} pieces");
+            let message = format!("edit {number} would make more than {MOST_REPLACED} replacements");
             return Err(too_large(&message));
         }
-        let size = size_after(content.len(), places.len(), edit);
+        let size = size_after(content.len(), offsets.len(), edit);
         let Some(size) = size.filter(|size| *size as u64 <= limit) else {
             return Err(too_large(&format!("edit {number} would make the file grow past {limit} bytes")));
         };
-        content = exchanged(&content, &places, edit, size);
+        content = exchanged(&content, &offsets, edit, size);
     }
     Ok((content, replaced as u64))
 }
 
 fn too_large(message: &str) -> Failure {
     Failure::new(FailureKind::TooLarge, format!("{message}; nothing was changed"))
-        .hint("exchange fewer pieces, or shorter ones")
+        .hint("make fewer replacements, or shorter ones")
 }
 
-/// Where a piece stands, the first first, and no more of them than may be exchanged and one; two never share a byte.
+/// Offsets of a piece in the content, ascending and without overlap, at most one more than the limit.
 fn places(content: &[u8], piece: &[u8]) -> Vec<usize> {
     memchr::memmem::find_iter(content, piece).take(MOST_REPLACED + 1).collect()
 }
 
-/// How long the content is after so many exchanges, where that is a number at all.
-fn size_after(before: usize, places: usize, edit: &Edit) -> Option<usize> {
-    let gone = places.checked_mul(edit.old_text.len())?;
-    before.checked_sub(gone)?.checked_add(places.checked_mul(edit.new_text.len())?)
+/// Returns the size of the content after the replacements, or nothing on overflow.
+fn size_after(before: usize, replacements: usize, edit: &Edit) -> Option<usize> {
+    let removed = replacements.checked_mul(edit.old_text.len())?;
+    before.checked_sub(removed)?.checked_add(replacements.checked_mul(edit.new_text.len())?)
 }
 
-fn exchanged(content: &[u8], places: &[usize], edit: &Edit, size: usize) -> Vec<u8> {
+fn exchanged(content: &[u8], offsets: &[usize], edit: &Edit, size: usize) -> Vec<u8> {
     let (old, new) = (edit.old_text.len(), edit.new_text.as_bytes());
     let mut result = Vec::with_capacity(size);
     let mut rest = 0;
-    for place in places {
-        result.extend_from_slice(content.get(rest..*place).unwrap_or_default());
+    for offset in offsets {
+        result.extend_from_slice(content.get(rest..*offset).unwrap_or_default());
         result.extend_from_slice(new);
-        rest = place + old;
+        rest = offset + old;
     }
     result.extend_from_slice(content.get(rest..).unwrap_or_default());
     result
 }
 
-fn found_often(content: &[u8], places: &[usize], number: usize) -> Failure {
-    let line = |place: usize| 1 + content.iter().take(place).filter(|byte| **byte == b'\n').count();
-    let lines: Vec<String> = places.iter().take(5).map(|place| line(*place).to_string()).collect();
-    let more = if places.len() > lines.len() { " and further on" } else { "" };
+fn found_often(content: &[u8], offsets: &[usize], number: usize) -> Failure {
+    let line = |offset: usize| 1 + content.iter().take(offset).filter(|byte| **byte == b'\n').count();
+    let lines: Vec<String> = offsets.iter().take(5).map(|offset| line(*offset).to_string()).collect();
+    let more = if offsets.len() > lines.len() { " and more" } else { "" };
     let message = format!(
-        "old_text of edit {number} is there {} times, in lines {}{more}; nothing was changed",
-        places.len(),
+        "old_text of edit {number} occurs {} times, in lines {}{more}; nothing was changed",
+        offsets.len(),
         lines.join(", ")
     );
     Failure::new(FailureKind::Conflict, message)
-        .hint("add lines around it so that it matches once, or set replace_all")
+        .hint("include surrounding lines so that it occurs once, or set replace_all")
 }
 
-/// The text that comes nearest goes into the hint: the message is recorded, and no content may be.
+/// Failure for a text that is not in the file. The most similar lines go into the hint, because the message
+/// is recorded in the ledger and must not contain file content.
 fn not_found(content: &[u8], edit: &Edit, number: usize) -> Failure {
     let message = format!("old_text of edit {number} is not in the file; nothing was changed");
     let failure = Failure::new(FailureKind::Conflict, message);
@@ -199,15 +202,15 @@ fn not_found(content: &[u8], edit: &Edit, number: usize) -> Failure {
     if text.contains("\r\n") && !edit.old_text.contains("\r\n") && edit.old_text.contains('\n') {
         let unix = text.replace("\r\n", "\n");
         if unix.contains(&edit.old_text) {
-            return failure.hint("its lines end in \\r\\n: write old_text and new_text so");
+            return failure.hint("the lines end in \\r\\n: use \\r\\n in old_text and new_text");
         }
     }
     match nearest(text, &edit.old_text) {
         Some(near) => {
             let (first, last) = (near.first_line, near.last_line);
-            failure.hint(format!("the nearest is in lines {first} to {last}:\n{}", near.text))
+            failure.hint(format!("the most similar text is in lines {first} to {last}:\n{}", near.text))
         }
-        None => failure.hint("nothing in the file is like it: read it again"),
+        None => failure.hint("the file has no similar text: read it again"),
     }
 }
 
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_see_what_those_before_them_left() {
+    fn edits_apply_to_the_result_of_earlier_edits() {
         let check = |before: &[u8], edits: &[Edit], expect: (&[u8], u64)| {
             let (after, count) = apply(before, edits, 1 << 20).unwrap();
             assert_eq!((after.as_slice(), count), expect);
@@ -234,25 +237,25 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_match_once_is_told_with_the_way_out() {
+    fn text_without_a_unique_match_fails_with_a_hint() {
         let fail = |before: &str, edits: &[Edit]| apply(before.as_bytes(), edits, 1 << 20).unwrap_err();
         let often = fail("a\nb\na\n", &[edit("a", "c", false)]);
-        assert_eq!(often.message, "old_text of edit 1 is there 2 times, in lines 1, 3; nothing was changed");
+        assert_eq!(often.message, "old_text of edit 1 occurs 2 times, in lines 1, 3; nothing was changed");
         let near =
             fail("fn main() {\n    run();\n}\n", &[edit("{", "{", false), edit("  run( );", "", false)]);
         assert!(near.message.starts_with("old_text of edit 2 is not in the file"), "{near:?}");
         assert!(!near.message.contains("run"), "no content in what is recorded");
-        assert_eq!(near.hint.unwrap(), "the nearest is in lines 2 to 2:\n    run();");
+        assert_eq!(near.hint.unwrap(), "the most similar text is in lines 2 to 2:\n    run();");
         let ends = fail("a\r\nb\r\n", &[edit("a\nb", "x", false)]);
         assert!(ends.hint.unwrap().contains("\\r\\n"));
         assert_eq!(
             fail("", &[edit("x", "y", false)]).hint.unwrap(),
-            "nothing in the file is like it: read it again"
+            "the file has no similar text: read it again"
         );
     }
 
     #[test]
-    fn no_edit_multiplies_a_file_past_its_limit() {
+    fn edits_cannot_grow_a_file_past_its_limit() {
         let check = |before: &str, edits: &[Edit], limit: u64, expect: Option<&str>| {
             let found = apply(before.as_bytes(), edits, limit).err().map(|failure| failure.message);
             let expect = expect.map(|message| format!("{message}; nothing was changed"));
@@ -260,7 +263,7 @@ mod tests {
         };
         let past =
             |number: u32, limit: u64| format!("edit {number} would make the file grow past {limit} bytes");
-        // A terabyte: setting it aside would end the process.
+        // A terabyte: allocating it would abort the process.
         let (many, long) = ("a".repeat(1 << 20), "b".repeat(1 << 20));
         check(&many[..1_000_000], &[edit("a", &long, true)], 64 << 20, Some(&past(1, 64 << 20)));
         check("aa", &[edit("a", "bb", true)], 4, None);
@@ -268,7 +271,7 @@ mod tests {
         let back = [edit("a", "bbb", true), edit("bbb", "a", true)];
         check("aa", &back, 4, Some(&past(1, 4)));
         check("aaaa", &[edit("a", "", true)], 2, None);
-        let often = format!("edit 1 would exchange more than {MOST_REPLACED} pieces");
+        let often = format!("edit 1 would make more than {MOST_REPLACED} replacements");
         check(&many, &[edit("a", "b", true)], 64 << 20, Some(&often));
         let half = &many[..MOST_REPLACED / 2 + 1];
         let twice = [edit("a", "b", true), edit("b", "a", true)];

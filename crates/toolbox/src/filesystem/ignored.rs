@@ -1,29 +1,29 @@
-//! What `.gitignore` and `.ignore` leave out, read through the handles of the walk. Those of folders above the one that is
-//! searched are not looked for: nothing above it was judged.
+//! Rules of `.gitignore` and `.ignore` files, read through the handles of the directory walk. Files in
+//! directories above the searched one are not read: the policy did not check anything above it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use file_access::{Found, OpenedPath, Reader};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use resources::{Found, OpenedPath, Reader};
 
-/// A file with more than this is not followed, neither whole nor half. A few hundred lines are many; thousands of wild
-/// ones take the time and the memory of a search.
+/// Largest ignore file that is applied; a larger one is skipped completely. A few hundred lines are common,
+/// and thousands of wildcard patterns would use up the time and memory of a search.
 const MOST_BYTES: u64 = 128 * 1024;
 const MOST_PATTERNS: usize = 2_000;
 const LONGEST_PATTERN: usize = 256;
-/// In all the files that lead to where the walk is: folders can be nested.
+/// Largest number of active patterns over all files from the root to the current directory.
 const MOST_AT_ONCE: usize = 8_000;
 
-/// The later of two files of one folder wins.
+/// Ignore files of one directory. The later one takes precedence.
 const NAMES: [&str; 2] = [".gitignore", ".ignore"];
 
 pub(super) struct Ignored {
-    /// The files of the folders that lead to where the walk is, outermost first. Empty where nothing is left out.
+    /// Ignore files of the directories from the root to the current one, outermost first, without empty ones.
     above: Vec<(PathBuf, Gitignore)>,
     is_on: bool,
-    /// How many files were not followed.
+    /// Number of ignore files that were skipped.
     unfollowed: u64,
 }
 
@@ -34,12 +34,13 @@ impl Ignored {
         ignored
     }
 
-    /// How many files have too much in them, so that what they leave out was looked at.
+    /// Returns the number of ignore files that were skipped as too large; the files they exclude were
+    /// searched.
     pub(super) fn unfollowed(&self) -> u64 {
         self.unfollowed
     }
 
-    /// Goes into a folder.
+    /// Loads the ignore files of a directory.
     pub(super) fn enter(&mut self, found: &Found<'_>) {
         self.leave(found.relative.parent());
         self.add(found.relative, |name| found.file_in(name));
@@ -50,12 +51,12 @@ impl Ignored {
         if self.is_on && is_folder && found.entry.name == ".git" {
             return true;
         }
-        // The innermost that says anything decides.
+        // The innermost file with a matching pattern decides.
         let said = self.above.iter().rev().map(|(_, file)| file.matched(found.relative, is_folder));
         said.into_iter().find(|said| !said.is_none()).is_some_and(|said| matches!(said, Match::Ignore(_)))
     }
 
-    /// Forgets the files of folders that are behind.
+    /// Drops the ignore files of directories that the walk has left.
     fn leave(&mut self, folder: Option<&Path>) {
         let folder = folder.unwrap_or(Path::new(""));
         while self.above.last().is_some_and(|(above, _)| !folder.starts_with(above)) {
@@ -77,7 +78,7 @@ impl Ignored {
             }
             let text = String::from_utf8_lossy(&text);
             match patterns(&text).filter(|patterns| patterns.len() <= left) {
-                // A line that is no pattern leaves nothing out, as for git.
+                // As in git, a line that is not a valid pattern excludes nothing.
                 Some(patterns) => patterns.iter().for_each(|line| {
                     left -= usize::from(builder.add_line(None, line).is_ok());
                 }),
@@ -92,7 +93,7 @@ impl Ignored {
     }
 }
 
-/// The lines of a file that may be patterns; nothing if they are too many or too long.
+/// Returns the lines of a file that may be patterns, or nothing if they are too many or too long.
 fn patterns(text: &str) -> Option<Vec<&str>> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let patterns: Vec<&str> = lines.take(MOST_PATTERNS + 1).collect();
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_too_much_in_it_is_not_followed_by_half() {
+    fn oversized_ignore_file_is_skipped_completely() {
         let many = |number: usize| (0..number).map(|n| format!("a{n}\n")).collect::<String>();
         let check = |text: &str, expect: Option<usize>| {
             assert_eq!(patterns(text).map(|patterns| patterns.len()), expect, "{} bytes", text.len());

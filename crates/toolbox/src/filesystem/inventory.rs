@@ -1,37 +1,39 @@
-//! What is in a folder that would go, for the person who is asked: every name, and a digest of all of them, so that a yes
-//! is for these names and no others. Contents are not read: objects, sizes and times stand for them.
+//! Content of a directory that would be deleted, for the approval request: every name, and a digest over all
+//! of them, so that an approval covers exactly these entries. File contents are not read: inodes, sizes and
+//! times represent them.
 
 use std::path::Path;
 use std::time::SystemTime;
 
-use resources::{Entry, EntryKind, Next, OpenedPath};
+use file_access::{Entry, EntryKind, Next, OpenedPath};
 use tool::{Failure, FailureKind, canonical};
 
-/// Names that a person can be expected to read. A folder that holds more is not one to be asked about: what is not shown
-/// is not agreed to.
+/// Largest number of names that an operator can be expected to review. A directory with more cannot be
+/// approved, because an approval covers only what was shown.
 const MOST_SHOWN: usize = 200;
 
-/// An object and the time of its last change. Who writes a file can give it the size and the time it had, but not these.
+/// Device, inode and change time of an object. A process that rewrites a file can restore its size and
+/// modification time, but not these.
 type Object = (u64, u64, SystemTime);
 
-/// Everything below the folder, as facts for a card.
+/// Lists everything below the directory as facts for the approval request.
 pub(super) fn facts(folder: &OpenedPath) -> Result<Vec<(String, String)>, Failure> {
     let mut inventory = Inventory::default();
-    let unseen = folder.visit(&mut |found| {
+    let unvisited = folder.visit(&mut |found| {
         let object = found.facts().map(|facts| (facts.identity.device, facts.identity.inode, facts.changed));
         inventory.take(found.relative, found.entry, object)
     })?;
-    inventory.is_cut |= unseen.cut || !unseen.unreadable.is_empty();
+    inventory.is_cut |= unvisited.cut || !unvisited.unreadable.is_empty();
     inventory.facts()
 }
 
 #[derive(Default)]
 struct Inventory {
-    /// Every name with what is known of it.
+    /// Every name with its metadata, as input of the digest.
     listing: Vec<u8>,
     shown: Vec<(String, String)>,
     count: usize,
-    /// Whether some names are not in it.
+    /// True if some names are missing.
     is_cut: bool,
 }
 
@@ -47,7 +49,8 @@ impl Inventory {
         Next::Enter
     }
 
-    /// Each part has its length before it, so that no two listings read the same.
+    /// Adds an entry to the listing. Each part is prefixed with its length, so that no two listings encode
+    /// the same.
     fn bind(&mut self, relative: &Path, entry: &Entry, object: Option<Object>) {
         let since = entry.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let facts = format!("{:?} {:?} {since:?} {object:?}", entry.kind, entry.size);
@@ -59,10 +62,9 @@ impl Inventory {
 
     fn facts(mut self) -> Result<Vec<(String, String)>, Failure> {
         if self.is_cut {
-            let message = format!(
-                "it holds more than the {MOST_SHOWN} names that a person is shown, or some that cannot be looked at"
-            );
-            let hint = format!("delete what is in it part by part, each with at most {MOST_SHOWN} names");
+            let message =
+                format!("the directory has more than {MOST_SHOWN} entries, or some that cannot be read");
+            let hint = format!("delete its content part by part, with at most {MOST_SHOWN} entries each");
             return Err(Failure::new(FailureKind::TooLarge, message).hint(hint));
         }
         let digest = canonical::sha256_hex(&self.listing);
@@ -83,7 +85,7 @@ fn line(relative: &Path, entry: &Entry) -> String {
     }
 }
 
-/// A name on one line; one that is no text, or has lines, as an escaped string.
+/// Formats a name on one line. A name that is not UTF-8 or has line breaks becomes an escaped string.
 fn named(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.contains('\n') => text.to_owned(),
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_name_kind_size_time_or_target_is_another_listing() {
+    fn any_changed_metadata_changes_the_digest() {
         let link = |target: &str| entry(EntryKind::Symlink(target.into()), 1, 1);
         let listings = [
             facts(&[("a", file(1, 1)), ("b", file(2, 2))]),
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_or_one_that_was_changed_is_another_listing() {
+    fn replaced_or_changed_object_changes_the_digest() {
         let digest = |object: Object| {
             let mut inventory = Inventory::default();
             inventory.take(Path::new("a"), &file(1, 1), Some(object));
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_shown_is_refused() {
+    fn more_entries_than_can_be_shown_are_refused() {
         let mut inventory = Inventory::default();
         let one = file(0, 0);
         for n in 0..MOST_SHOWN {
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_make_a_line_of_its_own() {
+    fn line_break_in_a_name_is_escaped() {
         assert_eq!(facts(&[("a\nwith b", file(1, 1))])[0].1, "\"a\\nwith b\" (1 bytes)");
     }
 }

@@ -1,4 +1,4 @@
-//! The lines of one file that match, within bounds. Files that are not text are told from those that are.
+//! Search for matching lines in one file, within bounds. Detects files that are not text.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,48 +13,48 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tool::{Failure, FailureKind};
 
-/// What a compiled expression may take.
+/// Memory limit of a compiled expression, in bytes.
 const MOST_COMPILED: usize = 4 * 1024 * 1024;
-/// A line may take so much memory; a file with a longer one is not looked into.
+/// Memory limit for one line; a file with a longer line is not searched.
 const LONGEST_LINE: usize = 8 * 1024 * 1024;
-/// What is shown of a line, in characters.
+/// Characters shown of a line.
 const MOST_SHOWN: usize = 400;
 
-/// A line that matches.
+/// Matching line.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Match {
-    /// The path from the directory on.
+    /// Path relative to the directory.
     path: String,
-    /// Its number; the first is 1.
+    /// Line number, from 1.
     pub(super) line: u64,
-    /// Where in it the match begins, in bytes; the first is 1.
+    /// Byte offset of the match in the line, from 1.
     column: u64,
-    /// The line, as far as 400 characters go.
+    /// Text of the line, at most 400 characters.
     text: String,
-    /// Lines before it, where they were asked for.
+    /// Lines before it, if context was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     before: Vec<String>,
-    /// Lines after it, where they were asked for.
+    /// Lines after it, if context was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     after: Vec<String>,
 }
 
-/// What to look for.
+/// Compiled search expression.
 #[derive(Debug)]
 pub(super) struct Query {
     matcher: RegexMatcher,
 }
 
-/// Which of the lines that match are wanted.
+/// Selection of the matching lines to return.
 pub(super) struct Lines {
-    /// Only those after this one.
+    /// Return only lines after this one.
     pub(super) after_line: u64,
     pub(super) most: usize,
     pub(super) context: u8,
     pub(super) until: Instant,
 }
 
-/// What was found in a file.
+/// Matches in one file.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub(super) matches: Vec<Match>,
@@ -69,14 +69,14 @@ impl Query {
         builder.line_terminator(Some(b'\n')).fixed_strings(!regex);
         let matcher = builder.build(text).map_err(|error| {
             let message =
-                format!("`query` cannot be searched for: {}", tool::shorten(&error.to_string(), 300));
-            let hint = "lines are searched one by one; set regex to false to search for the text as it is";
+                format!("`query` is not a valid expression: {}", tool::shorten(&error.to_string(), 300));
+            let hint = "a match cannot span lines; set regex to false to search for the literal text";
             Failure::new(FailureKind::Conflict, message).hint(hint)
         })?;
         Ok(Query { matcher })
     }
 
-    /// Looks through the first `most_bytes` bytes of a file.
+    /// Searches the first `most_bytes` bytes of a file.
     pub(super) fn look(
         &self,
         file: impl Read,
@@ -126,7 +126,8 @@ impl Sink for Finder<'_> {
         let column = begins.map_or(1, |begins| begins.start() as u64 + 1);
         let (path, text) = (self.path.to_owned(), shown(found.bytes()));
         self.looked.matches.push(Match { path, line, column, text, before, after: Vec::new() });
-        // One more than wanted may come: then its lines after the last wanted one are there as well.
+        // One match more than requested is collected, so that the context after the last requested one is
+        // complete.
         Ok(self.looked.matches.len() <= self.lines.most)
     }
 
@@ -176,12 +177,12 @@ mod tests {
         query.look(text, 1000, Path::new("f"), &Lines { after_line, most, context, until }).unwrap()
     }
 
-    fn numbers(looked: &Looked) -> Vec<(u64, u64)> {
-        looked.matches.iter().map(|each| (each.line, each.column)).collect()
+    fn numbers(file_matches: &Looked) -> Vec<(u64, u64)> {
+        file_matches.matches.iter().map(|each| (each.line, each.column)).collect()
     }
 
     #[test]
-    fn lines_are_found_as_asked() {
+    fn lines_match_by_text_case_and_regex() {
         let text = b"one\nTwo two\nthree.\ntwo\r\n";
         let check = |query: &str, regex, sensitive, expect: &[(u64, u64)]| {
             let query = Query::new(query, regex, sensitive).unwrap();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_context() {
+    fn matches_are_paged_and_have_context() {
         let query = Query::new("x", false, true).unwrap();
         let text = b"a\nx1\nb\nx2\nc\nx3\n";
         assert_eq!(numbers(&look(text, &query, 0, 2, 0)), [(2, 1), (4, 1)]);
@@ -206,19 +207,19 @@ mod tests {
             (&shown.matches[0].before, &shown.matches[0].after),
             (&vec!["a".to_owned()], &vec!["b".to_owned()])
         );
-        let looked = look(text, &query, u64::MAX, 10, 0);
-        assert!(looked.matches.is_empty() && !looked.binary);
+        let file_matches = look(text, &query, u64::MAX, 10, 0);
+        assert!(file_matches.matches.is_empty() && !file_matches.binary);
     }
 
     #[test]
-    fn what_is_not_text_and_what_is_too_long_gives_nothing() {
+    fn binary_files_and_oversized_queries_have_no_matches() {
         let query = Query::new("x", false, true).unwrap();
-        let looked = look(b"x\n\0x\n", &query, 0, 10, 0);
-        assert!(looked.binary && looked.matches.is_empty());
+        let file_matches = look(b"x\n\0x\n", &query, 0, 10, 0);
+        assert!(file_matches.binary && file_matches.matches.is_empty());
         let long = [b"x".repeat(500), b"\n".to_vec()].concat();
         assert_eq!(look(&long, &query, 0, 10, 0).matches[0].text.chars().count(), MOST_SHOWN + 1);
-        assert!(Query::new("a\nb", false, true).is_err(), "lines are searched one by one");
+        assert!(Query::new("a\nb", false, true).is_err(), "a match cannot span lines");
         let huge = "(a{1000}){1000}";
-        assert!(Query::new(huge, true, true).unwrap_err().message.contains("cannot be searched for"));
+        assert!(Query::new(huge, true, true).unwrap_err().message.contains("is not a valid expression"));
     }
 }

@@ -1,10 +1,10 @@
-//! `list_directory`: what a directory holds. Links are shown, not followed.
+//! `list_directory`: lists the entries of a directory. Symbolic links are shown, not followed.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use file_access::{Entry, EntryKind, Next};
 use governance::Permit;
-use resources::{Entry, EntryKind, Next};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,33 +16,34 @@ use super::{shown, target, timestamp};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// Entries that are looked at in one call. A tree can have no end.
+/// Largest number of entries visited in one call, because a tree can be arbitrarily large.
 const MOST_SEEN: usize = 100_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The directory to list, absolute or relative to the workspace.
+    /// Directory to list, absolute or relative to the workspace.
     #[serde(default = "this_folder")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
-    /// How far to go down: 1 is the directory alone.
+    /// Levels to descend: 1 lists only the directory itself.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 32))]
     depth: usize,
-    /// Only entries whose name matches, such as `*.rs`; with a `/` the path from the directory on, such as `src/**/*.rs`.
+    /// List only entries whose name matches, such as `*.rs`. A glob with `/` matches the relative path:
+    /// `src/**/*.rs`.
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = 256))]
     glob: Option<String>,
-    /// name: by path; size: the largest first; modified: the newest first.
+    /// Sort order. name: by path; size: largest first; modified: newest first.
     #[serde(default)]
     sort: Sort,
-    /// At most this many entries.
+    /// Maximum number of entries.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
     max_entries: usize,
-    /// Go on after an earlier answer: its `next_cursor`, with everything else the same.
+    /// `next_cursor` of an earlier result, to continue after it. All other arguments must be the same.
     #[serde(default)]
     #[schemars(extend("maxLength" = 8192))]
     cursor: Option<String>,
@@ -67,42 +68,41 @@ fn usual_count() -> usize {
 
 #[derive(Serialize, JsonSchema)]
 struct Listing {
-    /// The canonical name of the directory.
+    /// Canonical path of the directory.
     path: String,
-    /// The entries, in the order that was asked for.
+    /// Entries, in the requested order.
     entries: Vec<Listed>,
-    /// How many entries there are in all.
+    /// Total number of entries.
     total: u64,
-    /// Whether everything was looked at. Where not, `total` is what was seen.
+    /// True if every entry was visited. Otherwise `total` counts only the visited ones.
     complete: bool,
-    /// Directories that could not be looked into.
+    /// Directories that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable: Vec<String>,
-    /// Hand it in as `cursor` for the entries that follow.
+    /// Pass as `cursor` to get the entries that follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Listed {
-    /// The name, or the path from the directory on; bytes that are not UTF-8 are shown as replacement characters.
+    /// Name or relative path; bytes that are not UTF-8 are shown as replacement characters.
     name: String,
     /// `file`, `directory`, `symlink`, `fifo`, `socket`, a device, or `unreadable`.
     kind: &'static str,
-    /// In bytes.
+    /// Size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    /// When the content last changed (RFC 3339).
+    /// Modification time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
-    /// What a symbolic link says; it was not followed.
+    /// Target of a symbolic link; it was not followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let about =
-        "List the entries of a directory, and of those below it. Symbolic links are shown, not followed.";
+    let about = "List the entries of a directory and, with depth, of its subdirectories. Symbolic links are not followed.";
     let mut spec = ToolSpec::new("list_directory", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": "."}));
@@ -115,14 +115,14 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
     let after = arguments.cursor.as_deref().map(Cursor::parse).transpose()?;
     let mut found: Vec<(Cursor, Listed)> = Vec::new();
     let mut seen = 0;
-    let unseen = directory.visit(&mut |each| {
+    let unvisited = directory.visit(&mut |each| {
         seen += 1;
         if !permit.shows(&directory.canonical().join(each.relative)) {
             return Next::Skip;
         }
         if pattern.as_ref().is_none_or(|pattern| pattern.matches(each.relative)) {
-            let place = Cursor::at(rank(arguments.sort, each.entry), each.relative);
-            found.push((place, listed(each.relative, each.entry)));
+            let position = Cursor::at(rank(arguments.sort, each.entry), each.relative);
+            found.push((position, listed(each.relative, each.entry)));
         }
         match (seen < MOST_SEEN, each.depth < arguments.depth) {
             (false, _) => Next::Stop,
@@ -132,10 +132,13 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
     })?;
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     let total = found.len() as u64;
-    let rest: Vec<_> =
-        found.into_iter().filter(|(place, _)| after.as_ref().is_none_or(|after| place > after)).collect();
+    let rest: Vec<_> = found
+        .into_iter()
+        .filter(|(position, _)| after.as_ref().is_none_or(|after| position > after))
+        .collect();
     let (waiting, entries) = (rest.len(), fitting(rest, arguments.max_entries, room::for_content(permit)));
-    let next_cursor = entries.last().filter(|_| entries.len() < waiting).map(|(place, _)| place.to_string());
+    let next_cursor =
+        entries.last().filter(|_| entries.len() < waiting).map(|(position, _)| position.to_string());
     let entries: Vec<Listed> = entries.into_iter().map(|(_, entry)| entry).collect();
     let truncated = next_cursor.as_ref().map(|_| Truncation {
         unit: CutUnit::Entries,
@@ -143,13 +146,13 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
         returned: entries.len() as u64,
         how_to_continue: "call again with cursor set to next_cursor".to_owned(),
     });
-    let complete = !unseen.cut && seen < MOST_SEEN;
-    let unreadable = unseen.unreadable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let complete = !unvisited.cut && seen < MOST_SEEN;
+    let unreadable = unvisited.unreadable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let value = Listing { path: shown(directory), entries, total, complete, unreadable, next_cursor };
     Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
 }
 
-/// What comes first has the smallest rank.
+/// Sort key of an entry, ascending.
 fn rank(sort: Sort, entry: &Entry) -> u64 {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     match sort {
@@ -159,7 +162,7 @@ fn rank(sort: Sort, entry: &Entry) -> u64 {
     }
 }
 
-/// The first entries that together take at most `budget` bytes.
+/// Returns the first entries that together take at most `budget` bytes as JSON.
 fn fitting(entries: Vec<(Cursor, Listed)>, most: usize, budget: u64) -> Vec<(Cursor, Listed)> {
     let mut left = budget;
     let mut fits = |entry: &Listed| {

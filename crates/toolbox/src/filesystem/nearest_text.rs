@@ -1,12 +1,13 @@
-//! The lines of a text that come nearest to a piece that is not in it. For the hint of a failed edit.
+//! Finds the lines of a text that are most similar to a piece that is not in it, for the hint of a failed
+//! edit.
 
-/// Lines that are compared. Whoever edits a longer text is told less.
+/// Lines that are compared. Later lines of a longer text are not considered.
 const MOST_LINES: usize = 20_000;
 /// Characters of a line that are compared.
 const LONGEST_LINE: usize = 200;
-/// What is shown of them.
+/// Characters shown of the lines.
 const MOST_SHOWN: usize = 1000;
-/// Less alike than this is not alike.
+/// Lowest similarity that counts as similar.
 const LEAST_ALIKE: f64 = 0.5;
 
 pub(super) struct Near {
@@ -15,7 +16,7 @@ pub(super) struct Near {
     pub(super) text: String,
 }
 
-/// The lines that are most like the piece, as many as it has.
+/// Returns the lines most similar to the piece, as many as it has.
 pub(super) fn nearest(text: &str, piece: &str) -> Option<Near> {
     let wanted: Vec<&str> = piece.lines().map(start).collect();
     let lines: Vec<&str> = text.lines().take(MOST_LINES).collect();
@@ -25,14 +26,14 @@ pub(super) fn nearest(text: &str, piece: &str) -> Option<Near> {
         Some((at, first))
     };
     let alike = (0..lines.len()).filter_map(likeness).filter(|(_, alike)| *alike >= LEAST_ALIKE);
-    // Among places that begin alike, the one where most of the other lines are the same.
+    // Among lines with a similar start, the position with the most identical following lines wins.
     let same_after = |at: usize| {
         let here = lines.iter().skip(at.saturating_sub(anchor)).zip(&wanted);
         here.filter(|(line, wanted)| start(line).trim() == wanted.trim()).count()
     };
     let (at, _) = alike.max_by(|(one, alike), (other, as_alike)| {
         let score = |at: usize, alike: f64| same_after(at) as f64 + alike;
-        // The first of equals is the one that counts.
+        // On a tie the earlier position wins.
         score(*one, *alike).total_cmp(&score(*other, *as_alike)).then(other.cmp(one))
     })?;
     let first = at.saturating_sub(anchor);
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_that_are_most_alike_are_found() {
+    fn most_similar_lines_are_found() {
         let check = |text: &str, piece: &str, expect: Option<(usize, usize)>| {
             let found = nearest(text, piece).map(|near| (near.first_line, near.last_line));
             assert_eq!(found, expect, "{piece:?}");
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_compared_within_bounds() {
+    fn long_texts_are_compared_within_bounds() {
         let text = "some line of text that is rather long\n".repeat(50_000);
         assert!(nearest(&text, &"x".repeat(10_000)).is_none());
         let long = "y".repeat(100_000);

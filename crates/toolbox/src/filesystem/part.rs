@@ -1,13 +1,14 @@
-//! A part of a file, read without ever holding more than may be answered, however large the file is or grows to be.
+//! Reads a part of a file without holding more than the result may contain, however large the file is or
+//! becomes.
 
 use std::io::{BufRead, BufReader};
 
-use resources::OpenedPath;
+use file_access::OpenedPath;
 use tool::{Failure, FailureKind};
 
 use super::shown;
 
-/// Which part.
+/// Part of a file to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Whole,
@@ -16,24 +17,24 @@ pub(super) enum Part {
     Tail { lines: u64 },
 }
 
-/// What was read.
+/// Bytes read from a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
-    /// Where they begin.
+    /// Offset of the first byte.
     pub(super) offset: u64,
-    /// The number of their first line, where lines were counted.
+    /// Number of the first line, if lines were counted.
     pub(super) first_line: Option<u64>,
-    /// Whether the file goes on after them.
+    /// True if the file continues after these bytes.
     pub(super) more: bool,
-    /// Where to look for lines that were asked for and left out before them.
+    /// Offset for reading requested lines that come before these and did not fit.
     pub(super) before: Option<u64>,
-    /// Of the whole file, as the system states it.
+    /// Size of the whole file, as reported by the system.
     pub(super) size: u64,
 }
 
 impl Part {
-    /// Reads at most `most` bytes. To find a line, at most `limit` bytes are looked through.
+    /// Reads at most `most` bytes. To find a line, it scans at most `limit` bytes more.
     pub(super) fn read(self, file: &OpenedPath, limit: u64, most: u64) -> Result<Piece, Failure> {
         match self {
             Part::Whole => bytes(file, 0, limit.min(most)),
@@ -56,7 +57,8 @@ fn bytes(file: &OpenedPath, offset: u64, most: u64) -> Result<Piece, Failure> {
     Ok(Piece { bytes: portion.bytes, offset, first_line: None, more, before: None, size })
 }
 
-/// The lines of this range, as far as `most` bytes go; nothing if the first lies beyond the first `reach` bytes.
+/// Reads the lines of `range`, up to `most` bytes; nothing if the first one is beyond the first `reach`
+/// bytes.
 fn lines(
     mut reader: impl BufRead,
     range: std::ops::RangeInclusive<u64>,
@@ -95,7 +97,7 @@ fn too_far(file: &OpenedPath, start: u64, limit: u64) -> Failure {
     Failure::new(FailureKind::TooLarge, message).hint("use offset, or tail, or raise max_size_mb")
 }
 
-/// The last lines. A file that states no size is read from its beginning.
+/// Reads the last lines. A file that reports no size is read from the start.
 fn tail(file: &OpenedPath, lines: u64, most: u64) -> Result<Piece, Failure> {
     let size = file.read_range(0, 0)?.size;
     let start = size.saturating_sub(most);
@@ -103,7 +105,7 @@ fn tail(file: &OpenedPath, lines: u64, most: u64) -> Result<Piece, Failure> {
     let from = last_lines(&portion.bytes, lines);
     let skipped = match from {
         Some(from) => from,
-        // Fewer lines than asked for fit: those that do, or a part of one that is longer than all that may be answered.
+        // Fewer lines than requested fit: keep the whole ones, or the end of one line longer than the budget.
         None if start > 0 => first_whole(&portion.bytes),
         None => 0,
     };
@@ -113,7 +115,8 @@ fn tail(file: &OpenedPath, lines: u64, most: u64) -> Result<Piece, Failure> {
     Ok(Piece { bytes, offset, first_line: None, more, before, size: portion.size })
 }
 
-/// Where the last so many lines begin; nothing if there may be fewer. A last line need not end.
+/// Returns the offset where the last `lines` lines begin, or nothing if there may be fewer. The last line may
+/// be unterminated.
 fn last_lines(bytes: &[u8], lines: u64) -> Option<usize> {
     let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
@@ -121,7 +124,7 @@ fn last_lines(bytes: &[u8], lines: u64) -> Option<usize> {
     ends.map(|(at, _)| at + 1).nth(nth)
 }
 
-/// The first whole line, or else the first whole character.
+/// Returns the offset of the first whole line, or else of the first whole character.
 fn first_whole(bytes: &[u8]) -> usize {
     let line = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1).filter(|at| *at < bytes.len());
     line.unwrap_or_else(|| bytes.iter().take(4).take_while(|byte| **byte & 0xc0 == 0x80).count())
@@ -132,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_and_bounded() {
+    fn line_ranges_are_read_within_bounds() {
         let check = |text: &str, range, most, expect: (&str, u64, bool)| {
             let piece = lines(text.as_bytes(), range, 1000, most).unwrap().unwrap();
             let found = (std::str::from_utf8(&piece.bytes).unwrap(), piece.offset, piece.more);
@@ -147,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_too_far_away_is_not_looked_for() {
+    fn line_beyond_the_scan_limit_is_not_searched() {
         assert_eq!(lines(&b"aaaa\nb"[..], 2..=2, 4, 10).unwrap(), None);
         assert!(lines(&b"aaaa\nb"[..], 2..=2, 5, 10).unwrap().is_some());
     }
 
     #[test]
-    fn the_last_lines_are_found_from_the_end() {
+    fn last_lines_are_found_from_the_end() {
         let check =
             |text: &str, lines, expect| assert_eq!(last_lines(text.as_bytes(), lines), expect, "{text:?}");
         check("a\nb\nc\n", 1, Some(4));

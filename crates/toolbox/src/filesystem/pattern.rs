@@ -1,4 +1,4 @@
-//! A pattern for names: without a `/` for the last name of a path, with one for the whole path from a directory on.
+//! Glob for names: without `/` it matches the last component of a path, with `/` the whole relative path.
 
 use std::path::Path;
 
@@ -19,9 +19,9 @@ impl NamePattern {
             .empty_alternates(true)
             .build();
         let glob = glob.map_err(|error| {
-            let message = format!("`{}` is not a pattern: {}", tool::shorten(text, 80), error.kind());
+            let message = format!("`{}` is not a valid glob: {}", tool::shorten(text, 80), error.kind());
             Failure::new(FailureKind::Conflict, message)
-                .hint("`*` is any part of a name, `**/` any folders, `[ab]` one of both")
+                .hint("`*` matches any part of a name, `**/` any directories, `[ab]` one of the characters")
         })?;
         Ok(NamePattern { matcher: glob.compile_matcher(), whole: text.contains('/') })
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_by_their_last_part_or_whole() {
+    fn globs_match_the_last_component_or_whole_path() {
         for (pattern, path, expect) in [
             ("*.rs", "a.rs", true),
             ("*.rs", "src/deep/a.rs", true),
@@ -54,6 +54,6 @@ mod tests {
                 "{pattern} {path}"
             );
         }
-        assert!(NamePattern::new("[").unwrap_err().message.contains("`[` is not a pattern"));
+        assert!(NamePattern::new("[").unwrap_err().message.contains("`[` is not a valid glob"));
     }
 }

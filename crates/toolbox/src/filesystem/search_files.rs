@@ -1,10 +1,10 @@
-//! `search_files`: files by name, lines by content, in a directory and everything below it.
+//! `search_files`: finds files by name or lines by content, in a directory and its subdirectories.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use file_access::{EntryKind, Found, Next};
 use governance::Permit;
-use resources::{EntryKind, Found, Next};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,55 +20,57 @@ use super::{shown, target, timestamp};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// Entries that are looked at in one call.
+/// Largest number of entries visited in one call.
 const MOST_SEEN: u64 = 500_000;
-/// Bytes of content that are looked through in one call.
+/// Largest number of content bytes searched in one call.
 const MOST_BYTES: u64 = 1 << 30;
-/// Files with several names whose other names are looked for in one call; the next such ends it.
+/// Largest number of hard-linked files whose other names are looked up in one call; the next one ends the
+/// call.
 const MOST_LOOKED_UP: u64 = 32;
-/// A search ends by itself before its deadline does, so that what it found is not lost.
+/// Longest duration of a search. It ends before the deadline of the call, so that its results are not lost.
 const LONGEST: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The directory to search, absolute or relative to the workspace.
+    /// Directory to search, absolute or relative to the workspace.
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// Lines that contain this. Without it, files are found by name alone.
+    /// Text to find in lines. Without it, files are found by name only.
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = 2048))]
     query: Option<String>,
-    /// Take `query` as a regular expression.
+    /// Treat `query` as a regular expression.
     #[serde(default)]
     regex: bool,
-    /// Whether upper and lower case differ.
+    /// Match upper and lower case exactly.
     #[serde(default = "yes")]
     case_sensitive: bool,
-    /// Only files whose name matches, such as `*.rs`; with a `/` the path from the directory on, such as `src/**/*.rs`.
+    /// Search only files whose name matches, such as `*.rs`. A glob with `/` matches the relative path:
+    /// `src/**/*.rs`.
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = 256))]
     glob: Option<String>,
-    /// Lines to show before and after each match.
+    /// Number of lines to show before and after each match.
     #[serde(default)]
     #[schemars(range(max = 10))]
     context: u8,
-    /// Also what .gitignore and .ignore leave out.
+    /// Include files excluded by .gitignore and .ignore.
     #[serde(default)]
     include_ignored: bool,
-    /// Also names that begin with a dot.
+    /// Include names that begin with a dot.
     #[serde(default)]
     include_hidden: bool,
-    /// Leave out larger files, in MiB.
+    /// Skip files larger than this, in MiB.
     #[serde(default = "usual_size")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1024))]
     max_file_size_mb: f64,
-    /// At most this many results.
+    /// Maximum number of results.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 1000))]
     max_results: usize,
-    /// Go on after an earlier answer: its `next_cursor`, with everything else the same.
+    /// `next_cursor` of an earlier result, to continue after it. All other arguments must be the same.
     #[serde(default)]
     #[schemars(extend("maxLength" = 8192))]
     cursor: Option<String>,
@@ -88,33 +90,33 @@ fn usual_count() -> usize {
 
 #[derive(Serialize, JsonSchema)]
 struct Results {
-    /// The canonical name of the directory.
+    /// Canonical path of the directory.
     path: String,
-    /// The lines that match, where there was a query.
+    /// Matching lines, if there was a query.
     matches: Vec<Match>,
-    /// The files that match by name, where there was none.
+    /// Files that match by name, if there was no query.
     files: Vec<NamedFile>,
-    /// How many files were looked into.
+    /// Number of files searched.
     searched_files: u64,
-    /// What was not looked into.
+    /// Files that were not searched, by reason.
     skipped: Skipped,
-    /// Whether everything was looked at.
+    /// True if everything was searched.
     complete: bool,
-    /// Hand it in as `cursor` to go on.
+    /// Pass as `cursor` to continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct NamedFile {
-    /// The path from the directory on.
+    /// Path relative to the directory.
     path: String,
     /// `file`, `directory`, `symlink` or another kind.
     kind: &'static str,
-    /// In bytes.
+    /// Size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    /// When the content last changed (RFC 3339).
+    /// Modification time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
 }
@@ -127,22 +129,22 @@ struct Skipped {
     too_large: u64,
     /// Files and directories that could not be read.
     unreadable: u64,
-    /// Files with several names (hard links) of which another is forbidden, or may be.
+    /// Files with several hard links, another of which is or may be forbidden.
     several_names: u64,
-    /// .gitignore and .ignore files with too many patterns or too long ones; what they leave out was looked into.
+    /// .gitignore and .ignore files with too many or too long patterns; the files they exclude were searched.
     ignore_files: u64,
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let about = "Search a directory and everything below it for files by name, or for lines by content. Symbolic links are \
-                 not followed; what .gitignore leaves out is left out.";
+    let about = "Search a directory and its subdirectories for files by name or lines by content. Symbolic links are not \
+                 followed; files excluded by .gitignore are skipped.";
     let mut spec = ToolSpec::new("search_files", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "query": "TODO", "glob": "*.rs"}));
     ToolEntry::new(spec, search)
 }
 
-/// A search under way.
+/// Running search.
 struct Search<'a> {
     permit: &'a Permit,
     directory: &'a Path,
@@ -155,28 +157,30 @@ struct Search<'a> {
     until: Instant,
     room: u64,
     results: Results,
-    /// The last result, or the last file that was looked into to its end.
+    /// Last result, or last file that was searched completely.
     last: Option<Cursor>,
     seen: u64,
     read_bytes: u64,
     ended: Ended,
 }
 
-/// Why a search is over.
+/// Reason why a search ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     NotYet,
-    /// There may be more results.
+    /// The result is full; there may be more matches.
     Full,
-    /// There was too much to look at.
+    /// A limit on time, entries or bytes was reached.
     Spent,
 }
 
 fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Failure> {
     let directory = target(permit)?;
     if arguments.query.is_none() && arguments.glob.is_none() {
-        let message = "neither query nor glob says what to search for";
-        return Err(Failure::new(FailureKind::Conflict, message).hint("list_directory lists everything"));
+        let message = "neither query nor glob is given";
+        return Err(
+            Failure::new(FailureKind::Conflict, message).hint("use list_directory to list all entries")
+        );
     }
     let until = Instant::now() + LONGEST.min(permit.timeout().mul_f64(0.75));
     let query = match &arguments.query {
@@ -204,13 +208,13 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Fai
         read_bytes: 0,
         ended: Ended::NotYet,
     };
-    let unseen = directory.visit(&mut |found| {
+    let unvisited = directory.visit(&mut |found| {
         let is_shown = permit.shows(&directory.canonical().join(found.relative));
         if is_shown { search.see(found) } else { Next::Skip }
     })?;
-    search.results.skipped.unreadable += unseen.unreadable.len() as u64;
+    search.results.skipped.unreadable += unvisited.unreadable.len() as u64;
     search.results.skipped.ignore_files = search.ignored.unfollowed();
-    search.results.complete = search.ended == Ended::NotYet && !unseen.cut;
+    search.results.complete = search.ended == Ended::NotYet && !unvisited.cut;
     Ok(search.answer())
 }
 
@@ -241,7 +245,7 @@ impl Search<'_> {
         if self.ended == Ended::NotYet { Next::Enter } else { Next::Stop }
     }
 
-    /// Whether everything in a folder came before the place to go on from.
+    /// Returns true if everything in a directory comes before the cursor.
     fn is_behind(&self, found: &Found<'_>) -> bool {
         let after = |after: &Cursor| found.relative < after.path && !after.path.starts_with(found.relative);
         self.after.as_ref().is_some_and(after)
@@ -268,14 +272,14 @@ impl Search<'_> {
     }
 
     fn look_into(&mut self, found: &Found<'_>) {
-        // Lines of the file the last answer ended in that were not in it.
+        // In the file where the previous result ended, only later lines are new.
         let after = self.after.as_ref().map(|after| (found.relative.cmp(&after.path), after.rank));
         let after_line = match after {
             Some((std::cmp::Ordering::Less, _)) => return,
             Some((std::cmp::Ordering::Equal, line)) => line,
             Some((std::cmp::Ordering::Greater, _)) | None => 0,
         };
-        // The schema bounds the number, so the conversion keeps its meaning.
+        // The schema bounds the number, so the conversion does not overflow.
         let most = (self.arguments.max_file_size_mb * 1024.0 * 1024.0) as u64;
         if found.entry.size.is_some_and(|size| size > most) {
             self.results.skipped.too_large += 1;
@@ -286,7 +290,8 @@ impl Search<'_> {
             return;
         };
         if reader.has_several_names() {
-            // To look for its other names takes time, so it is done for a few. The next call begins with this one.
+            // Looking up the other hard links takes time, so the number is limited. The next call starts with
+            // this file.
             if self.looked_up >= MOST_LOOKED_UP {
                 self.ended = Ended::Spent;
                 return;
@@ -303,30 +308,30 @@ impl Search<'_> {
         self.read_bytes += found.entry.size.unwrap_or(0).min(most);
         let left = self.arguments.max_results - self.results.matches.len();
         let lines = Lines { after_line, most: left + 1, context: self.arguments.context, until: self.until };
-        let looked = match query.look(reader, most, found.relative, &lines) {
-            Ok(looked) => looked,
+        let file_matches = match query.look(reader, most, found.relative, &lines) {
+            Ok(file_matches) => file_matches,
             Err(_) => {
                 self.results.skipped.unreadable += 1;
                 return;
             }
         };
-        self.results.skipped.binary += u64::from(looked.binary);
-        for each in looked.matches {
-            let place = Cursor::at(each.line, found.relative);
+        self.results.skipped.binary += u64::from(file_matches.binary);
+        for each in file_matches.matches {
+            let position = Cursor::at(each.line, found.relative);
             if !self.fits(&each) {
                 return;
             }
             self.results.matches.push(each);
-            self.last = Some(place);
+            self.last = Some(position);
         }
-        if looked.out_of_time {
+        if file_matches.out_of_time {
             self.ended = Ended::Spent;
         } else {
             self.last = Some(Cursor::at(u64::MAX, found.relative));
         }
     }
 
-    /// Whether one more result may be given; if not, the search is over.
+    /// Returns true and reserves space if one more result fits; otherwise the search ends.
     fn fits(&mut self, result: &impl Serialize) -> bool {
         let count = self.results.matches.len() + self.results.files.len();
         let cost = serde_json::to_string(result).map_or(u64::MAX, |text| text.len() as u64 + 1);
@@ -343,8 +348,8 @@ impl Search<'_> {
         if self.ended != Ended::NotYet {
             self.results.next_cursor = self.last.as_ref().map(Cursor::to_string);
             let how = match self.results.next_cursor {
-                Some(_) => "call again with cursor set to next_cursor, or search for less",
-                None => "search a directory below, or for less",
+                Some(_) => "call again with cursor set to next_cursor, or narrow the search",
+                None => "search a subdirectory, or narrow the search",
             };
             truncated = Some(Truncation {
                 unit: CutUnit::Entries,

@@ -1,4 +1,4 @@
-//! Bytes as they can stand in a JSON answer: as text where they are text, else as base64. Neither loses anything.
+//! Encoding of file bytes in a JSON result: as text if they are text, otherwise as base64. Both are lossless.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,30 +7,31 @@ use serde::Deserialize;
 
 use crate::room;
 
-/// How content is to be given.
+/// Requested encoding of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Encoding {
-    /// As text, where it is text.
+    /// Text if it is text, otherwise base64.
     #[default]
     Auto,
-    /// As base64, whatever it is.
+    /// Always base64.
     Base64,
 }
 
-/// The bytes as text where they are text, whole characters only, and no more than fits the budget once escaped.
+/// Encodes bytes as text if they are text, in whole characters, or as base64, up to the budget after
+/// escaping.
 pub(super) fn encode(bytes: &[u8], budget: u64, more: bool, wanted: Encoding) -> (String, &'static str, u64) {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
-        // Cut in the middle of a character, and text up to there: the rest comes with the next part.
+        // The text is cut inside a character: the incomplete character comes with the next part.
         Err(error) if more && error.error_len().is_none() => {
             let head = bytes.get(..error.valid_up_to()).and_then(|head| std::str::from_utf8(head).ok());
-            // Less than one character was asked for: nothing at all would never lead on.
+            // Less than one character was requested: an empty result would never make progress.
             head.filter(|head| !head.is_empty())
         }
         Err(_) => None,
     };
-    // A NUL is in no text, and no message that brings content to be written may hold one.
+    // Text has no NUL, and a message with content to write may not contain one.
     match text.filter(|text| memchr::memchr(0, text.as_bytes()).is_none()) {
         Some(text) if wanted == Encoding::Auto => {
             let head = room::beginning(text, budget);
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_text_is_base64_and_loses_nothing() {
+    fn binary_content_is_lossless_base64() {
         assert_eq!(encode(b"\xff\xfe", 100, false, Encoding::Auto), ("//4=".to_owned(), "base64", 2));
         assert_eq!(encode("é".as_bytes(), 100, false, Encoding::Auto), ("é".to_owned(), "utf-8", 2));
         assert_eq!(encode(b"a\0b", 100, false, Encoding::Auto), ("YQBi".to_owned(), "base64", 3));
@@ -57,13 +58,13 @@ mod tests {
         assert_eq!(
             encode(b"a\xc3", 100, true, Encoding::Auto),
             ("a".to_owned(), "utf-8", 1),
-            "half a character waits"
+            "an incomplete character is left for the next part"
         );
-        assert_eq!(encode(b"\xc3", 100, true, Encoding::Auto).2, 1, "an answer always leads on");
+        assert_eq!(encode(b"\xc3", 100, true, Encoding::Auto).2, 1, "a result always makes progress");
         assert_eq!(
             encode(b"a\xc3", 100, false, Encoding::Auto).1,
             "base64",
-            "half a character at the end is not text"
+            "an incomplete character at the end is not text"
         );
     }
 }

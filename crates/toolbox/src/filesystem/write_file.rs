@@ -1,11 +1,11 @@
-//! `write_file`: a file's content, replaced whole. Old or new, never half.
+//! `write_file`: replaces the content of a file atomically.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use file_access::{Expected, OpenedPath, UndoStore};
 use governance::Permit;
 use registry::Preview;
-use resources::{Expected, OpenedPath, UndoStore};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,23 +21,24 @@ use crate::tool_entry::{Answer, ToolEntry};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file to write, absolute or relative to the workspace. Its directory must exist, unless create_dirs is set.
+    /// File to write, absolute or relative to the workspace. Its directory must exist unless create_dirs is
+    /// set.
     #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
-    /// The text to write.
+    /// Text to write.
     content: String,
-    /// create: only if nothing is there; overwrite: whatever is there; append: after what is there.
+    /// create: fail if the file exists; overwrite: replace its content; append: add to its content.
     #[serde(default)]
     mode: WriteMode,
-    /// Write only if the file still has this SHA-256 (read_file tells it).
+    /// Write only if the file still has this SHA-256 (reported by read_file).
     #[serde(default)]
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     expected_sha256: Option<String>,
-    /// Make the directories on the way to the file that are not there. They come with the file or not at all.
+    /// Create missing parent directories. They are created together with the file or not at all.
     #[serde(default)]
     create_dirs: bool,
-    /// Write nothing, and show what would change.
+    /// Write nothing; report what would change.
     #[serde(default)]
     dry_run: bool,
 }
@@ -53,24 +54,25 @@ enum WriteMode {
 
 #[derive(Serialize, JsonSchema)]
 struct Written {
-    /// The canonical name of the file.
+    /// Canonical path of the file.
     path: String,
-    /// Whether it was not there before.
+    /// True if the file did not exist before.
     created: bool,
-    /// How many bytes it has now, or would have.
+    /// Size of the new content, in bytes.
     size: u64,
-    /// The digest of its content now, or as it would be.
+    /// SHA-256 of the new content.
     sha256: String,
-    /// The directories that were made for it, or would be, the outermost first. Absent where none was.
+    /// Parent directories created, or that would be created, outermost first. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     created_dirs: Vec<String>,
-    /// What a dry run would change. Absent where it was changed.
+    /// Change that a dry run would make. Absent if the change was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     preview: Option<DryRun>,
 }
 
 pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
-    let about = "Write a text file. The file is replaced whole: a failure leaves the old content.";
+    let about =
+        "Write a text file. The file is replaced atomically: if the write fails, the old content stays.";
     let mut spec = ToolSpec::new("write_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
@@ -97,7 +99,7 @@ fn write(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Written>
     Ok(Answer { value, facts })
 }
 
-/// The file before and after, for the person who is asked.
+/// Previews the file before and after, for the approval request.
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let file = target(permit)?;
     let (content, _) = planned(permit, file, arguments)?;
@@ -108,7 +110,7 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     Ok(preview)
 }
 
-/// What the file would hold, and what must be there for that.
+/// Returns the new content and the expected current content.
 fn planned<'a>(
     permit: &Permit,
     file: &OpenedPath,
@@ -117,11 +119,11 @@ fn planned<'a>(
     let added = arguments.content.as_bytes();
     Ok(match (arguments.mode, arguments.expected_sha256.as_deref()) {
         (WriteMode::Create, Some(_)) => {
-            let message = "a file that must not exist has no expected_sha256";
-            return Err(Failure::new(FailureKind::Conflict, message).hint("leave one of the two out"));
+            let message = "mode create cannot be combined with expected_sha256: the file must not exist";
+            return Err(Failure::new(FailureKind::Conflict, message).hint("omit one of the two"));
         }
         (WriteMode::Create, None) => (Cow::Borrowed(added), Expected::Absent),
-        (WriteMode::Append, asked) => appended(permit, file, added, asked)?,
+        (WriteMode::Append, expected_digest) => appended(permit, file, added, expected_digest)?,
         (WriteMode::Overwrite, None) => (Cow::Borrowed(added), Expected::Anything),
         (WriteMode::Overwrite, Some(sha256)) => {
             (Cow::Borrowed(added), Expected::Content { sha256: sha256.to_owned() })
@@ -148,16 +150,17 @@ fn rehearsed(
     Ok(Answer { value, facts: Output::default() })
 }
 
-/// The old content with the new behind it, to be written only if the old is still what was read here.
+/// Appends to the current content. The write succeeds only if the file still has the content that was read
+/// here.
 fn appended<'a>(
     permit: &Permit,
     file: &OpenedPath,
     addition: &'a [u8],
-    asked: Option<&str>,
+    expected_digest: Option<&str>,
 ) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
     let Some(mut content) = current(permit, file)? else {
-        // Asked for a certain content, nothing is not it; the write itself says so.
-        let expected = match asked {
+        // A missing file does not have the expected content; the write reports that.
+        let expected = match expected_digest {
             Some(sha256) => Expected::Content { sha256: sha256.to_owned() },
             None => Expected::Absent,
         };
@@ -165,11 +168,11 @@ fn appended<'a>(
     };
     let limit = limit(permit);
     if (content.len() + addition.len()) as u64 > limit {
-        let message = format!("`{}` would grow past {limit} bytes", shown(file));
+        let message = format!("`{}` would exceed {limit} bytes", shown(file));
         return Err(Failure::new(FailureKind::TooLarge, message).hint("write a new file instead"));
     }
     let sha256 = canonical::sha256_hex(&content);
-    if asked.is_some_and(|asked| !asked.eq_ignore_ascii_case(&sha256)) {
+    if expected_digest.is_some_and(|expected_digest| !expected_digest.eq_ignore_ascii_case(&sha256)) {
         let message = format!("`{}` has changed: its sha256 is now {sha256}", shown(file));
         return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
     }

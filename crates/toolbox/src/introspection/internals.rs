@@ -1,5 +1,5 @@
-//! Where the tools of this area get what they show. Tools are registered before there is anything to tell, so the source
-//! comes later, once, from whoever puts the parts together; until then they say that nothing is known.
+//! Data source of the introspection tools. Tools are registered before the daemon has anything to report, so
+//! the source is set later, once, at start-up; until then a call fails with a hint to try again.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,34 +10,35 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tool::{Failure, FailureKind, Mode, Output, RiskLevel};
 
-/// What can be told of the process. Both functions may block.
+/// Functions that report on the process. Both may block.
 pub struct Source {
-    /// What it is doing, or nothing while it stops.
+    /// Returns the current status, or nothing while the process shuts down.
     pub status: Box<dyn Fn() -> Option<RuntimeStatus> + Send + Sync>,
-    /// What it finds when it looks itself over.
+    /// Runs the checks of `self_check`.
     pub checks: Box<dyn Fn() -> Vec<Check> + Send + Sync>,
 }
 
-/// A handle to the source. Clones share it.
+/// Handle to the source. Clones share it.
 #[derive(Clone, Default)]
 pub struct Internals {
     source: Arc<OnceLock<Source>>,
 }
 
 impl Internals {
-    /// The one of this process.
+    /// Returns the handle of this process.
     pub fn of_this_process() -> &'static Internals {
         static SHARED: OnceLock<Internals> = OnceLock::new();
         SHARED.get_or_init(Internals::default)
     }
 
-    /// Says where the facts are. The first source stays: a process has one layer.
+    /// Sets the source. Later calls have no effect: a process has one source.
     pub fn come_from(&self, source: Source) {
         let _ = self.source.set(source);
     }
 
     fn source(&self) -> Result<&Source, Failure> {
-        let missing = || Failure::new(FailureKind::Transient, "Sinew has not come up yet").hint("try again");
+        let missing =
+            || Failure::new(FailureKind::Transient, "Sinew has not finished starting").hint("try again");
         self.source.get().ok_or_else(missing)
     }
 }
@@ -48,7 +49,7 @@ impl fmt::Debug for Internals {
     }
 }
 
-/// A body that asks the source, on a thread that may block.
+/// Executor that queries the source on the blocking pool.
 pub(super) struct Asking<O> {
     internals: Internals,
     ask: fn(&Source) -> Result<O, Failure>,
@@ -65,84 +66,84 @@ impl<O: Serialize + Send + 'static> ToolExecutor for Asking<O> {
         let (internals, ask) = (self.internals.clone(), self.ask);
         let crashed = |why: String| Failure::new(FailureKind::Crashed, why);
         Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || ask(internals.source()?));
-            let answer = asked.await.map_err(|error| crashed(format!("looking failed: {error}")))??;
+            let query = tokio::task::spawn_blocking(move || ask(internals.source()?));
+            let answer = query.await.map_err(|error| crashed(format!("the query failed: {error}")))??;
             let value = serde_json::to_value(answer)
-                .map_err(|error| crashed(format!("the tool's answer is not JSON: {error}")))?;
+                .map_err(|error| crashed(format!("the tool's output is not valid JSON: {error}")))?;
             Ok(Output { value, ..Output::default() })
         })
     }
 }
 
-/// What Sinew is doing, and what it lets a caller do.
+/// Current state of Sinew and what its policy allows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RuntimeStatus {
-    /// The running version.
+    /// Running version.
     pub version: String,
-    /// The operational mode.
+    /// Operational mode.
     pub mode: Mode,
-    /// Since it was started.
+    /// Seconds since the start.
     pub uptime_seconds: u64,
-    /// Calls at work now, this one included.
+    /// Calls running now, this one included.
     pub running_calls: u64,
-    /// Calls that ran to their end.
+    /// Calls that completed.
     pub done_calls: u64,
-    /// Calls that were started and failed.
+    /// Calls that started and failed.
     pub failed_calls: u64,
-    /// Calls that were never started.
+    /// Calls that were refused and did not start.
     pub refused_calls: u64,
-    /// What is left of the limits that hold for all tools in this mode.
+    /// Remaining quota of the limits that apply to all tools in this mode.
     pub remaining: Map<String, Value>,
-    /// The folders callers work in.
+    /// Directories that callers work in.
     pub workspaces: Vec<String>,
-    /// Pins the policy in force.
+    /// Hash of the policy in force.
     pub policy_hash: String,
-    /// The record of what happens.
+    /// State of the ledger.
     pub ledger: LedgerHealth,
-    /// The tools, and what policy says to their own examples in this mode.
+    /// Registered tools, each with the verdict of the policy on its example call in this mode.
     pub tools: Vec<ToolStanding>,
 }
 
-/// Whether records are taken.
+/// State of the ledger.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LedgerHealth {
     /// `ready`, `unavailable` or `closed`.
     pub state: String,
-    /// Why it is not ready.
+    /// Reason why it is not ready.
     pub reason: Option<String>,
-    /// The number of the last record.
+    /// Sequence number of the last record.
     pub records: u64,
-    /// Records that were acknowledged and are gone. Stays 0.
+    /// Acknowledged records that are lost. Stays 0.
     pub lost_records: u64,
 }
 
-/// How a tool stands.
+/// Verdict of the policy on one tool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ToolStanding {
-    /// The tool.
+    /// Tool name.
     pub name: String,
-    /// Its category.
+    /// Tool category.
     pub category: String,
-    /// The harm it can do.
+    /// Risk level.
     pub risk_level: RiskLevel,
-    /// What becomes of its own example: `allow`, `ask` (a human decides) or `deny`.
+    /// Verdict on its example call: `allow`, `ask` (needs operator approval) or `deny`.
     pub verdict: String,
-    /// Why it is not simply allowed.
+    /// Reason why it is not simply allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Check {
-    /// What must hold.
+    /// Condition that was checked.
     pub what: String,
-    /// Whether it does.
+    /// True if the condition is met.
     pub holds: bool,
-    /// What was found.
+    /// Finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

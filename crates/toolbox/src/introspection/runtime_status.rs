@@ -1,4 +1,4 @@
-//! `runtime_status`: the mode, what is left of the limits, and what policy lets a caller do now.
+//! `runtime_status`: the mode, the remaining limits, and the tools that the policy allows now.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::tool_entry::ToolEntry;
 struct Arguments {}
 
 pub(super) fn tool(internals: &Internals) -> ToolEntry {
-    let about = "Show what Sinew is doing: its mode, what is left of its limits, and which tools policy lets run now.";
+    let about =
+        "Show the state of Sinew: its mode, its remaining limits, and which tools the policy allows now.";
     let mut spec = ToolSpec::new("runtime_status", about, Category::SELF_CHECK, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
     spec.example = Some(json!({}));

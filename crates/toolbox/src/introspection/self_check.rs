@@ -1,4 +1,4 @@
-//! `self_check`: what `sinew doctor` checks, as a tool. The walls are leant against, not believed in.
+//! `self_check`: the checks of `sinew doctor` as a tool. The sandbox is tested by running a program in it.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ struct Arguments {}
 
 #[derive(Serialize, JsonSchema)]
 struct Checked {
-    /// Whether everything holds.
+    /// True if every check passed.
     sound: bool,
-    /// What was looked at.
+    /// Results of the checks.
     checks: Vec<Check>,
 }
 
 pub(super) fn tool(internals: &Internals) -> ToolEntry {
-    let about = "Have Sinew look itself over: its sandbox, tried from inside, its record, its disk.";
+    let about = "Run Sinew's self-checks: the sandbox (tested from inside), the ledger and the disk.";
     let mut spec = ToolSpec::new("self_check", about, Category::SELF_CHECK, RiskLevel::Low);
     spec.annotations = Annotations::LOOKING;
     spec.timeout_seconds = 60;

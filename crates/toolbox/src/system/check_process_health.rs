@@ -1,5 +1,5 @@
-//! `check_process_health`: whether a process is alive and how it is doing, by number, name, port or service. It only
-//! looks; no process is ever sent anything.
+//! `check_process_health`: reports whether a process is running and its resource usage, by pid, name, port or
+//! service. It only reads; it never sends a signal.
 
 use governance::Permit;
 use schemars::JsonSchema;
@@ -12,26 +12,26 @@ use super::process_facts::ProcessFacts;
 use super::service::Service;
 use crate::tool_entry::{Answer, ToolEntry};
 
-/// More processes of one name than anybody looks through.
+/// Largest number of processes reported for one name.
 const MOST: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// By number.
+    /// Process id.
     #[serde(default)]
     pid: Option<i64>,
-    /// With `pid`: the `started_at` of an earlier answer. A process that began at another time is another process.
+    /// With `pid`: `started_at` of an earlier result. A process with another start time is another process.
     #[serde(default)]
     started_at: Option<String>,
-    /// By name, as the system keeps it: without folders, exactly.
+    /// Exact process name as the system keeps it, without directories.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     name: Option<String>,
-    /// Whoever listens on this port.
+    /// Port that the process listens on.
     #[serde(default)]
     port: Option<u16>,
-    /// By systemd unit or launchd label.
+    /// systemd unit or launchd label.
     #[serde(default)]
     #[schemars(length(max = 255), extend("pattern" = "^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"))]
     label: Option<String>,
@@ -39,20 +39,20 @@ struct Arguments {
 
 #[derive(Serialize, JsonSchema)]
 struct Health {
-    /// `running`; `stopped` or `zombie` if that is all there is; `not_running`; `another_process` if the number has been
-    /// used again since; `listening` if a port is taken by a process that cannot be seen; `invalid_pid`.
+    /// `running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was
+    /// reused; `listening` if the process that uses the port is not visible; `invalid_pid`.
     outcome: &'static str,
-    /// What that means here.
+    /// Explanation of the outcome.
     explanation: String,
-    /// The processes.
+    /// Processes found.
     processes: Vec<ProcessFacts>,
-    /// The service, if asked by label.
+    /// Service, if requested by label.
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<Service>,
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let about = "Check whether a process is alive and how it is doing. Ask by exactly one of pid, name, port or label.";
+    let about = "Check whether a process is running, its state and its usage. Give exactly one of pid, name, port, label.";
     let mut spec = ToolSpec::new("check_process_health", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"name": "sshd"}));
@@ -60,16 +60,17 @@ pub(super) fn tool() -> ToolEntry {
 }
 
 fn check(_permit: &Permit, arguments: &Arguments) -> Result<Answer<Health>, Failure> {
-    let asked = (arguments.pid, arguments.name.as_deref(), arguments.port, arguments.label.as_deref());
-    let (value, truncated) = match asked {
+    let target = (arguments.pid, arguments.name.as_deref(), arguments.port, arguments.label.as_deref());
+    let (value, truncated) = match target {
         (Some(pid), None, None, None) => (by_pid(pid, arguments.started_at.as_deref()), None),
         (None, Some(name), None, None) => by_name(name),
         (None, None, Some(port), None) => (by_port(port), None),
         (None, None, None, Some(label)) => (by_label(label)?, None),
         _ => {
-            let message = "ask by exactly one of `pid`, `name`, `port` or `label`";
-            return Err(Failure::new(FailureKind::WrongKind, message)
-                .hint("{\"name\": \"sshd\"} is a call that works"));
+            let message = "give exactly one of `pid`, `name`, `port` or `label`";
+            return Err(
+                Failure::new(FailureKind::WrongKind, message).hint("for example {\"name\": \"sshd\"}")
+            );
         }
     };
     Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
@@ -78,17 +79,17 @@ fn check(_permit: &Permit, arguments: &Arguments) -> Result<Answer<Health>, Fail
 fn by_pid(pid: i64, started_at: Option<&str>) -> Health {
     if pid <= 0 {
         let explanation = match pid {
-            0 => "0 stands for the kernel, or for a whole group of processes; it is no process".to_owned(),
-            pid => format!("{pid} stands for a group of processes; it is no process"),
+            0 => "pid 0 is the kernel or a process group, not a process".to_owned(),
+            pid => format!("pid {pid} is a process group, not a process"),
         };
         return Health { outcome: "invalid_pid", explanation, processes: Vec::new(), service: None };
     }
     match (platform::process(pid), started_at) {
-        (None, _) => missing(format!("there is no process {pid}")),
+        (None, _) => missing(format!("no process has pid {pid}")),
         (Some(facts), Some(earlier)) if facts.started_at != earlier => Health {
             outcome: "another_process",
             explanation: format!(
-                "the process {pid} that began at {earlier} has ended; {pid} is now `{}`, which began at {}",
+                "process {pid} started at {earlier} has ended; pid {pid} is now `{}`, started at {}",
                 facts.name, facts.started_at
             ),
             processes: vec![facts],
@@ -106,16 +107,16 @@ fn by_name(name: &str) -> (Health, Option<Truncation>) {
         unit: CutUnit::Entries,
         total,
         returned: processes.len() as u64,
-        how_to_continue: "there are more; ask for one by pid".to_owned(),
+        how_to_continue: "there are more processes; check one by pid".to_owned(),
     });
     let health = match processes.is_empty() {
-        true => missing(format!("no process is called `{name}`")),
+        true => missing(format!("no process has the name `{name}`")),
         false => found(processes),
     };
     (health, truncated)
 }
 
-/// Each is looked at for a moment, so all of them at the same time.
+/// Reads all processes in parallel, because each takes the length of one CPU sample.
 fn on_threads(numbers: Vec<i64>) -> Vec<ProcessFacts> {
     let started: Vec<_> =
         numbers.into_iter().map(|pid| std::thread::spawn(move || platform::process(pid))).collect();
@@ -126,12 +127,12 @@ fn by_port(port: u16) -> Health {
     let (sockets, numbers) = platform::listeners(port);
     let processes = on_threads(numbers);
     match (sockets, processes.is_empty()) {
-        (0, _) => missing(format!("nothing listens on port {port}")),
+        (0, _) => missing(format!("no process listens on port {port}")),
         (_, false) => found(processes),
         (_, true) => Health {
             outcome: "listening",
             explanation: format!(
-                "something listens on port {port}; the system does not tell which process of another user"
+                "a process listens on port {port}; it belongs to another user and the system does not show it"
             ),
             processes,
             service: None,
@@ -141,7 +142,7 @@ fn by_port(port: u16) -> Health {
 
 fn by_label(label: &str) -> Result<Health, Failure> {
     let Some(service) = platform::service(label)? else {
-        return Ok(missing(format!("no service is called `{label}`")));
+        return Ok(missing(format!("no service has the label `{label}`")));
     };
     let processes: Vec<ProcessFacts> = service.pid.and_then(platform::process).into_iter().collect();
     let health = match processes.is_empty() {
@@ -164,11 +165,11 @@ fn found(processes: Vec<ProcessFacts>) -> Health {
     };
     let explanation = match outcome {
         "zombie" => {
-            "it has ended, and its parent has not asked how; only ending the parent removes it".to_owned()
+            "it has ended and its parent has not reaped it; it disappears when the parent ends".to_owned()
         }
-        "stopped" => "it was stopped and waits to be continued".to_owned(),
-        _ if processes.len() == 1 => "it is there".to_owned(),
-        _ => format!("there are {}", processes.len()),
+        "stopped" => "it was stopped by a signal and has not been continued".to_owned(),
+        _ if processes.len() == 1 => "the process is running".to_owned(),
+        _ => format!("{} processes are running", processes.len()),
     };
     Health { outcome, explanation, processes, service: None }
 }

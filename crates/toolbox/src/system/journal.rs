@@ -1,4 +1,4 @@
-//! The journal of systemd, through `journalctl`.
+//! Reads the systemd journal through `journalctl`.
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
@@ -14,50 +14,50 @@ use super::log_record::{Level, LogQuery, LogRecord, Logs, moment};
 const PROGRAM: &str = "/usr/bin/journalctl";
 const TIME: Duration = Duration::from_secs(15);
 const BYTES: usize = 16 * 1024 * 1024;
-/// Entries that are looked through for a text.
+/// Largest number of entries searched for a text.
 const MOST_SEARCHED: usize = 20_000;
 const FIELDS: &str = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,_PID,_COMM,SYSLOG_IDENTIFIER,__REALTIME_TIMESTAMP";
 
-/// Asks the journal.
+/// Queries the journal.
 pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
-    let said = bounded::run(PROGRAM, &words(query), TIME, BYTES)
+    let output = bounded::run(PROGRAM, &words(query), TIME, BYTES)
         .map_err(|error| unavailable(&format!("`{PROGRAM}` could not be started: {error}")))?;
     let access = Access::of(&remarks());
-    if said.stdout.is_empty() {
+    if output.stdout.is_empty() {
         match access {
             Access::Nothing(why) => return Err(unavailable(&why)),
             Access::Closed => return Err(closed()),
-            Access::All | Access::Own if !said.ended_well => {
-                return Err(unavailable(said.stderr.lines().next().unwrap_or("journalctl gave no reason")));
+            Access::All | Access::Own if !output.ended_well => {
+                return Err(unavailable(output.stderr.lines().next().unwrap_or("journalctl gave no reason")));
             }
             Access::All | Access::Own => {}
         }
     }
-    let text = String::from_utf8_lossy(&said.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     let mut logs = query.newest(text.lines().filter_map(record));
-    logs.cut = said.cut.map(|cut| match cut {
+    logs.cut = output.cut.map(|cut| match cut {
         Cut::Time => "time",
         Cut::Bytes => "bytes",
     });
     logs.note = (access == Access::Own).then(|| {
-        "only your own entries are shown; members of the groups adm or systemd-journal see all".to_owned()
+        "only entries of this user are shown; members of the groups adm or systemd-journal see all entries".to_owned()
     });
     Ok(logs)
 }
 
-/// How much of the journal this user sees.
+/// Extent of the journal that this user can read.
 #[derive(Debug, PartialEq, Eq)]
 enum Access {
     All,
     Own,
-    /// There is a journal, and none of it may be read.
+    /// There is a journal, and this user can read none of it.
     Closed,
-    /// There is none, in the words of journalctl.
+    /// There is no journal; the text is the message of journalctl.
     Nothing(String),
 }
 
 impl Access {
-    /// From what journalctl remarks.
+    /// Derives the access from the messages of journalctl.
     fn of(remarks: &str) -> Access {
         let line = |words: &str| remarks.lines().find(|line| line.contains(words));
         match (line("insufficient permissions"), line("No journal files"), line("not seeing messages")) {
@@ -69,13 +69,13 @@ impl Access {
     }
 }
 
-/// What journalctl has to say of itself. It says it where a person would read it, and never beside JSON.
+/// Messages of journalctl about access. It prints them for people only, never with JSON output.
 fn remarks() -> String {
     let words = ["--no-pager", "--lines=0"].map(OsString::from);
-    bounded::run(PROGRAM, &words, TIME, BYTES).map(|said| said.stderr).unwrap_or_default()
+    bounded::run(PROGRAM, &words, TIME, BYTES).map(|output| output.stderr).unwrap_or_default()
 }
 
-/// Every value stands behind its own `=`, so that none can be an option.
+/// Builds the arguments. Every value follows its own `=`, so that none can be parsed as an option.
 fn words(query: &LogQuery) -> Vec<OsString> {
     let searched = query.contains.is_some() || query.process.is_some();
     let lines = if searched { MOST_SEARCHED } else { query.most };
@@ -93,16 +93,16 @@ fn words(query: &LogQuery) -> Vec<OsString> {
 }
 
 fn unavailable(why: &str) -> Failure {
-    Failure::new(FailureKind::NotFound, format!("this machine has no journal to read: {why}"))
-        .hint("read a file below /var/log with `file`")
+    Failure::new(FailureKind::NotFound, format!("the journal of this machine cannot be read: {why}"))
+        .hint("read a file in /var/log with `file`")
 }
 
 fn closed() -> Failure {
-    Failure::new(FailureKind::Unreadable, "this user may not read the journal")
-        .hint("members of the groups adm or systemd-journal may; or read a file below /var/log with `file`")
+    Failure::new(FailureKind::Unreadable, "this user has no permission to read the journal")
+        .hint("join the group adm or systemd-journal, or read a file in /var/log with `file`")
 }
 
-/// The least grave number of syslog that a level takes in.
+/// Highest syslog priority number (least severe) that a level includes.
 fn priority(level: Level) -> u8 {
     match level {
         Level::Critical => 2,
@@ -124,7 +124,8 @@ fn level(priority: &str) -> Option<Level> {
     })
 }
 
-/// One line of JSON. A message that is no text is an array of its bytes; a field that occurs twice is one of its values.
+/// Parses one line of JSON. A message that is not text is an array of bytes; of a repeated field the first
+/// value is used.
 fn record(line: &str) -> Option<LogRecord> {
     let entry: Value = serde_json::from_str(line).ok()?;
     let field = |name: &str| entry.get(name).and_then(text);
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_the_journal_are_read() {
+    fn journal_entries_are_parsed() {
         let line = r#"{"__REALTIME_TIMESTAMP":"1794823872000123","PRIORITY":"3","_COMM":"sshd","_PID":"812","_SYSTEMD_UNIT":"ssh.service","MESSAGE":"failed"}"#;
         let expect = LogRecord {
             time: Some("2026-11-16T10:11:12.000123Z".into()),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_journalctl_remarks_says_how_much_is_seen() {
+    fn journalctl_messages_determine_access() {
         let check = |remarks: &str, expect| assert_eq!(Access::of(remarks), expect, "{remarks}");
         check("", Access::All);
         check("No journal files were found.\n", Access::Nothing("No journal files were found.".to_owned()));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_a_word_of_its_own() {
+    fn no_value_is_parsed_as_an_option() {
         let hostile = LogQuery { unit: Some("--output=x".into()), level: Some(Level::Warning), ..query(5) };
         let words = words(&hostile);
         assert!(words.contains(&"--unit=--output=x".into()), "{words:?}");

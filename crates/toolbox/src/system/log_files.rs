@@ -1,23 +1,23 @@
-//! Log files as syslog writes them, from their end, through the handle that was judged.
+//! Reads the end of log files in syslog format, through the handle that the policy checked.
 
+use file_access::OpenedPath;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use resources::OpenedPath;
 use tool::Failure;
 
 use super::log_record::{LogQuery, LogRecord, Logs};
 
-/// How much of the end of a file is looked at.
+/// Bytes read from the end of a file.
 const MOST: u64 = 4 * 1024 * 1024;
 
-/// The newest lines that are asked for.
+/// Reads the newest lines that match the query.
 pub(super) fn read(file: &OpenedPath, query: &LogQuery) -> Result<Logs, Failure> {
     let size = file.metadata().map_or(0, |facts| facts.size);
     let start = size.saturating_sub(MOST);
     let portion = file.read_range(start, MOST)?;
     let text = String::from_utf8_lossy(&portion.bytes);
-    // The first line of a part is the end of one.
+    // The first line is usually incomplete if the file is not read from its start.
     let whole = if start > 0 { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
     let today = Timestamp::now().to_zoned(TimeZone::system()).date();
     let mut logs =
@@ -26,12 +26,13 @@ pub(super) fn read(file: &OpenedPath, query: &LogQuery) -> Result<Logs, Failure>
     Ok(logs)
 }
 
-/// A line with a time, a host, and whoever it is from; or a line of which nothing is known but what it says.
+/// Parses a line with a time, a host and a process; a line in another format becomes a record with only a
+/// message.
 fn record(line: &str, today: Date) -> LogRecord {
     let plain = || LogRecord { message: line.to_owned(), ..LogRecord::default() };
     let Some((time, rest)) = dated(line, today) else { return plain() };
     let time = Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
-    // `host program[pid]: message`, where a program's own file has no host.
+    // `host program[pid]: message`; the log file of a single program has no host.
     let Some((head, message)) = rest.split_once(": ") else {
         return LogRecord { time, message: rest.to_owned(), ..LogRecord::default() };
     };
@@ -52,13 +53,13 @@ fn record(line: &str, today: Date) -> LogRecord {
     }
 }
 
-/// The time at the beginning of a line, and what follows it.
+/// Returns the time at the start of a line, and the rest of the line.
 fn dated(line: &str, today: Date) -> Option<(Timestamp, &str)> {
     let (word, rest) = line.split_once(' ')?;
     if let Ok(time) = word.parse::<Timestamp>() {
         return Some((time, rest));
     }
-    // `2026-11-16 10:11:12 …`, in the time of this machine.
+    // `2026-11-16 10:11:12 …`, in local time.
     let at = |text: &str, format: &str| {
         let time = DateTime::strptime(format, text).ok()?;
         Some(TimeZone::system().to_ambiguous_zoned(time).compatible().ok()?.timestamp())
@@ -67,7 +68,7 @@ fn dated(line: &str, today: Date) -> Option<(Timestamp, &str)> {
     if let Some(time) = head.and_then(|head| at(head, "%Y-%m-%d %H:%M:%S")) {
         return Some((time, rest));
     }
-    // `Nov 16 10:11:12 …` has no year: it is the last such day.
+    // `Nov 16 10:11:12 …` has no year: assume the most recent such day.
     let (head, rest) = (line.get(..15)?, line.get(16..).unwrap_or_default());
     let this = at(&format!("{} {head}", today.year()), "%Y %b %e %H:%M:%S")?;
     let tomorrow =
@@ -84,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_far_as_they_are_understood() {
+    fn syslog_lines_are_parsed_and_others_kept_as_text() {
         let today = Date::new(2026, 11, 16).unwrap();
         let check =
             |line: &str, time: Option<&str>, process: Option<&str>, pid: Option<i64>, message: &str| {
                 let found = record(line, today);
-                // Times without a zone are those of this machine.
+                // Times without a zone are local.
                 let found_time = found.time.map(|time| time.get(..10).unwrap_or_default().to_owned());
                 assert_eq!(found_time.as_deref(), time, "{line}");
                 assert_eq!((found.process.as_deref(), found.pid), (process, pid), "{line}");

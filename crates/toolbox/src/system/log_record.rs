@@ -1,44 +1,44 @@
-//! One shape for what was logged, wherever it was, and one shape for what is asked of a log.
+//! Common format of log entries from all sources, and of log queries.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use jiff::Timestamp;
 
-/// One entry of a log.
+/// One log entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(super) struct LogRecord {
-    /// When (RFC 3339, UTC); null where a line says none that is understood.
+    /// Time (RFC 3339, UTC); null if the line has no known time format.
     pub(super) time: Option<String>,
-    /// How grave; null where the log does not say.
+    /// Severity; null if the log does not state it.
     pub(super) level: Option<Level>,
-    /// Who logged it.
+    /// Name of the process that logged it.
     pub(super) process: Option<String>,
-    /// Its number.
+    /// Process id.
     pub(super) pid: Option<i64>,
-    /// The systemd unit, or the subsystem of the unified log.
+    /// systemd unit, or subsystem of the unified log.
     pub(super) unit: Option<String>,
-    /// What it says; control characters are shown as JSON escapes.
+    /// Message; control characters appear as JSON escapes.
     pub(super) message: String,
 }
 
-/// How grave an entry is, from the gravest.
+/// Severity of an entry, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
-    /// The system cannot go on, or somebody must act at once.
+    /// The system is unusable, or immediate action is needed.
     Critical,
-    /// Something failed.
+    /// An operation failed.
     Error,
-    /// Something may.
+    /// A problem that may become a failure.
     Warning,
-    /// Worth knowing.
+    /// Normal but notable event.
     Info,
-    /// For whoever writes the program.
+    /// Information for debugging.
     Debug,
 }
 
-/// What is asked of a log. Every filter is a value, never a pattern.
+/// Query of a log. Every filter is an exact value, never a pattern.
 #[derive(Clone, Debug)]
 pub(super) struct LogQuery {
     pub(super) since: Timestamp,
@@ -50,35 +50,38 @@ pub(super) struct LogQuery {
     pub(super) most: usize,
 }
 
-/// What a log answered.
+/// Result of a log query.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
-    /// The newest that fit, oldest first.
+    /// Newest records that fit, oldest first.
     pub(super) records: Vec<LogRecord>,
-    /// How many were found.
+    /// Number of matching records.
     pub(super) found: u64,
-    /// Which bound ended the search, if one did.
+    /// Limit that ended the search, if one did.
     pub(super) cut: Option<&'static str>,
-    /// What the system withheld, and how to be told.
+    /// Explanation of what the system withheld and how to get access.
     pub(super) note: Option<String>,
 }
 
 impl LogQuery {
-    /// Whether an entry is asked for, as far as the log itself was not asked.
+    /// Returns true if a record matches the query. The unit is filtered by the log itself.
     pub(super) fn takes(&self, record: &LogRecord) -> bool {
         let holds = |wanted: &Option<String>, found: &Option<String>| {
             wanted.as_ref().is_none_or(|wanted| found.as_ref() == Some(wanted))
         };
         let grave = self.level.is_none_or(|least| record.level.is_some_and(|level| level <= least));
-        let said = self
+        let contains_text = self
             .contains
             .as_ref()
             .is_none_or(|text| record.message.to_lowercase().contains(&text.to_lowercase()));
         let recent = record.time.as_ref().and_then(|time| time.parse::<Timestamp>().ok());
-        holds(&self.process, &record.process) && grave && said && recent.is_none_or(|time| time >= self.since)
+        holds(&self.process, &record.process)
+            && grave
+            && contains_text
+            && recent.is_none_or(|time| time >= self.since)
     }
 
-    /// The newest of those that are asked for.
+    /// Returns the newest records that match the query.
     pub(super) fn newest(&self, records: impl Iterator<Item = LogRecord>) -> Logs {
         let mut found = 0;
         let mut kept = std::collections::VecDeque::new();
@@ -93,7 +96,7 @@ impl LogQuery {
     }
 }
 
-/// A moment in microseconds, as it is shown.
+/// Formats a time in microseconds since the epoch as RFC 3339.
 pub(super) fn moment(micros: i64) -> Option<String> {
     let time = Timestamp::from_microsecond(micros).ok()?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_that_are_asked_for_are_kept() {
+    fn newest_matching_records_are_kept() {
         let record = |message: &str, level| LogRecord {
             message: message.to_owned(),
             level: Some(level),
@@ -132,15 +135,15 @@ mod tests {
             ])
         };
         let records = || all().map(|(message, level)| record(message, level));
-        let told = |query: &LogQuery| {
+        let result = |query: &LogQuery| {
             let logs = query.newest(records());
-            let said: Vec<String> = logs.records.into_iter().map(|one| one.message).collect();
-            (said.join(" "), logs.found)
+            let messages: Vec<String> = logs.records.into_iter().map(|one| one.message).collect();
+            (messages.join(" "), logs.found)
         };
-        assert_eq!(told(&query(2)), ("a2 A3".to_owned(), 4));
-        assert_eq!(told(&LogQuery { contains: Some("A".into()), ..query(9) }).0, "a1 a2 A3");
-        assert_eq!(told(&LogQuery { level: Some(Level::Error), ..query(9) }).0, "b a2 A3");
-        assert_eq!(told(&LogQuery { process: Some("x".into()), ..query(9) }).0, "");
-        assert_eq!(told(&LogQuery { contains: Some(".*".into()), ..query(9) }).0, "", "no pattern");
+        assert_eq!(result(&query(2)), ("a2 A3".to_owned(), 4));
+        assert_eq!(result(&LogQuery { contains: Some("A".into()), ..query(9) }).0, "a1 a2 A3");
+        assert_eq!(result(&LogQuery { level: Some(Level::Error), ..query(9) }).0, "b a2 A3");
+        assert_eq!(result(&LogQuery { process: Some("x".into()), ..query(9) }).0, "");
+        assert_eq!(result(&LogQuery { contains: Some(".*".into()), ..query(9) }).0, "", "not a pattern");
     }
 }

@@ -1,5 +1,5 @@
-//! Where the systems differ: how processes, ports, services and logs are asked for. What programs answer is parsed by
-//! functions that run, and are tested, everywhere.
+//! Platform-specific access to processes, ports, services and logs. The parsers of program output are
+//! compiled and tested on every platform.
 
 #[cfg(target_os = "linux")]
 mod linux;

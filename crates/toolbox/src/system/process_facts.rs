@@ -1,5 +1,5 @@
-//! What is known of a process, whichever system says it. Arguments and variables are not among it: people put secrets
-//! there.
+//! Facts about a process, the same on all platforms. Arguments and environment variables are not included,
+//! because they often contain secrets.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,40 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One process at one moment.
+/// State of one process at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(super) struct ProcessFacts {
-    /// Its number.
+    /// Process id.
     pub(super) pid: i64,
-    /// When it began (RFC 3339, to the hundredth of a second). Numbers are used again; a number and this are not.
+    /// Start time (RFC 3339, to 10 ms). A pid can be reused; pid and start time together identify a process.
     pub(super) started_at: String,
-    /// What it is called.
+    /// Process name.
     pub(super) name: String,
-    /// `running`, `sleeping`, `waiting` (for a disk), `stopped`, `zombie`, `idle` or `unknown`.
+    /// `running`, `sleeping`, `waiting` (for I/O), `stopped`, `zombie`, `idle` or `unknown`.
     pub(super) state: &'static str,
-    /// Who started it.
+    /// Parent process id.
     pub(super) parent_pid: Option<i64>,
-    /// The user it runs as, by number.
+    /// Numeric id of the user it runs as.
     pub(super) user_id: Option<u32>,
-    /// Since it began.
+    /// Seconds since it started.
     pub(super) uptime_seconds: f64,
-    /// Processor time it has used.
+    /// CPU time used so far.
     pub(super) cpu_seconds: Option<f64>,
-    /// How busy it was during the look, where 100 is one whole processor.
+    /// CPU usage during the sample; 100 is one full processor.
     pub(super) cpu_percent: Option<f64>,
-    /// Memory it has in use.
+    /// Resident memory.
     pub(super) memory_bytes: Option<u64>,
-    /// Its threads.
+    /// Number of threads.
     pub(super) threads: Option<u64>,
-    /// Files and sockets it has open.
+    /// Number of open files and sockets.
     pub(super) open_files: Option<u64>,
-    /// Whether it is Sinew itself.
+    /// True if it is Sinew itself.
     pub(super) is_sinew: bool,
-    /// Why a value is null, by its name.
+    /// Reasons why values are null, by field name.
     pub(super) unavailable: BTreeMap<&'static str, String>,
 }
 
-/// A moment as it is shown, and compared.
+/// Formats a time in seconds since the epoch as RFC 3339, to 10 ms.
 pub(super) fn moment(seconds: f64) -> String {
     #[allow(clippy::cast_possible_truncation)] // far from the ends of an i64
     let millis = (seconds * 1000.0).round() as i64;
@@ -48,12 +48,12 @@ pub(super) fn moment(seconds: f64) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.2fZ").to_string()
 }
 
-/// The time of now in seconds.
+/// Returns the current time in seconds since the epoch.
 pub(super) fn now() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
 }
 
-/// The word for a state, by the letter that both systems use.
+/// Returns the name of a process state, by the letter that Linux and macOS use.
 pub(super) fn state_word(letter: char) -> &'static str {
     match letter {
         'R' => "running",

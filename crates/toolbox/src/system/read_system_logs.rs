@@ -1,4 +1,4 @@
-//! `read_system_logs`: what the system and its services logged lately, newest that fit, in one shape.
+//! `read_system_logs`: the newest entries that the system and its services logged, in one format.
 
 use std::time::Duration;
 
@@ -17,30 +17,30 @@ use crate::tool_entry::{Answer, ToolEntry};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// Read this log file instead of the system's log.
+    /// Log file to read instead of the system log.
     #[serde(default, rename = "file")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _file: Option<String>,
-    /// How far back to look.
+    /// Number of minutes to look back.
     #[serde(default = "usual_window")]
     #[schemars(range(min = 1, max = 1440))]
     minutes: u32,
-    /// At most this many entries, the newest.
+    /// Maximum number of entries; the newest are returned.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 2000))]
     max_entries: usize,
-    /// Only entries this grave or graver.
+    /// Minimum severity.
     #[serde(default)]
     level: Option<Level>,
-    /// Only entries of this process, by its exact name.
+    /// Exact name of the process.
     #[serde(default)]
     #[schemars(length(max = 255), extend("pattern" = r"^[A-Za-z0-9_(./][^\x00-\x1f]*$"))]
     process: Option<String>,
-    /// Only entries of this systemd unit, or subsystem of the unified log, by its exact name.
+    /// Exact name of the systemd unit, or of the subsystem in the unified log.
     #[serde(default)]
     #[schemars(length(max = 255), extend("pattern" = "^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"))]
     unit: Option<String>,
-    /// Only entries that contain this text, in letters of either case. It is no pattern.
+    /// Text that entries must contain, ignoring case. It is not a pattern.
     #[serde(default)]
     #[schemars(length(max = 1000), extend("pattern" = r"^[^\x00-\x1f]*$"))]
     contains: Option<String>,
@@ -56,25 +56,25 @@ fn usual_count() -> usize {
 
 #[derive(Serialize, JsonSchema)]
 struct Answered {
-    /// `system`, or the file.
+    /// `system`, or the path of the file.
     source: String,
-    /// From when on was looked (RFC 3339).
+    /// Start of the searched time window (RFC 3339).
     since: String,
-    /// The entries, oldest first.
+    /// Entries, oldest first.
     entries: Vec<LogRecord>,
-    /// How many were found.
+    /// Number of matching entries.
     found: u64,
-    /// Which bound ended the search before the window did: `time` or `bytes`.
+    /// Limit that ended the search early: `time` or `bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_by: Option<&'static str>,
-    /// What the system withheld, and how to be told.
+    /// Explanation of what the system withheld and how to get access.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 pub(super) fn tool() -> ToolEntry {
     let about =
-        "Read what the system and its services logged lately. Filters are exact values, never patterns.";
+        "Read recent log entries of the system and its services. Filters are exact values, not patterns.";
     let mut spec = ToolSpec::new("read_system_logs", about, Category::READ_ONLY, RiskLevel::Medium);
     spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"minutes": 30, "level": "error"}));
@@ -98,7 +98,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Answered>, Fail
         None => ("system".to_owned(), platform::logs(&query)?),
     };
     let Logs { mut records, found, cut, note } = logs;
-    // The newest are the ones that stay.
+    // If not all entries fit, the newest are kept.
     records.reverse();
     let budget = room::for_content(permit);
     let mut entries = room::first(records, budget);

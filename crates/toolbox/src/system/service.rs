@@ -1,4 +1,4 @@
-//! Services as the system's own manager tells of them: systemd units and launchd jobs.
+//! State of services as reported by systemd and launchd.
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
@@ -14,55 +14,59 @@ use super::bounded;
 const TIME: Duration = Duration::from_secs(5);
 const BYTES: usize = 256 * 1024;
 
-/// A service.
+/// State of one service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(super) struct Service {
-    /// Its label or unit.
+    /// Label or unit name.
     pub(super) label: String,
-    /// What its manager calls its state.
+    /// State, in the terms of the service manager.
     pub(super) state: String,
-    /// Its process, while it has one.
+    /// Process id, if it has a process.
     pub(super) pid: Option<i64>,
-    /// How often it was started again by its manager; null where that is not counted.
+    /// Number of restarts by the service manager; null if it does not count them.
     pub(super) restarts: Option<u64>,
-    /// How its last process ended.
+    /// Exit code of its last process.
     pub(super) last_exit_code: Option<i64>,
 }
 
 const PROPERTIES: &str = "Id,LoadState,ActiveState,SubState,MainPID,NRestarts,ExecMainStatus";
 
-/// Asks systemd, of the system and then of this user. The label cannot be an option: it stands behind `--`, and its type
-/// lets it begin with a letter or a digit only.
+/// Queries systemd, first of the system and then of this user. The label cannot be parsed as an option: it
+/// follows `--`, and its schema allows only a letter, digit or underscore as its first character.
 pub(super) fn of_systemd(label: &str) -> Result<Option<Service>, Failure> {
-    let mut complaint = None;
+    let mut error_text = None;
     for scope in ["--system", "--user"] {
         let property = format!("--property={PROPERTIES}");
         let words: Vec<OsString> =
             [scope, "show", &property, "--no-pager", "--", label].map(OsString::from).to_vec();
-        let said = bounded::run("/usr/bin/systemctl", &words, TIME, BYTES)
-            .map_err(|_| no_manager("systemctl is not here"))?;
-        match said.ended_well {
+        let output = bounded::run("/usr/bin/systemctl", &words, TIME, BYTES)
+            .map_err(|_| no_manager("systemctl is not installed"))?;
+        match output.ended_well {
             true => {
-                if let Some(found) = of_properties(&String::from_utf8_lossy(&said.stdout)) {
+                if let Some(found) = of_properties(&String::from_utf8_lossy(&output.stdout)) {
                     return Ok(Some(found));
                 }
-                complaint = Some(String::new());
+                error_text = Some(String::new());
             }
-            false => complaint = complaint.or(Some(said.stderr)),
+            false => error_text = error_text.or(Some(output.stderr)),
         }
     }
-    match complaint.filter(|said| !said.is_empty()) {
-        Some(said) => Err(no_manager(said.lines().next().unwrap_or_default())),
+    match error_text.filter(|text| !text.is_empty()) {
+        Some(text) => Err(no_manager(text.lines().next().unwrap_or_default())),
         None => Ok(None),
     }
 }
 
 fn no_manager(why: &str) -> Failure {
-    Failure::new(FailureKind::NotFound, format!("this machine has no service manager to ask: {why}"))
-        .hint("ask by pid, name or port")
+    Failure::new(
+        FailureKind::NotFound,
+        format!("the service manager of this machine cannot be queried: {why}"),
+    )
+    .hint("use pid, name or port instead of label")
 }
 
-/// `systemctl show`: one `Name=value` a line. A unit that is not there has a state too.
+/// Parses `systemctl show`: one `Name=value` per line. systemctl also reports a state for units that do not
+/// exist.
 fn of_properties(text: &str) -> Option<Service> {
     let value = |name: &str| {
         text.lines()
@@ -81,7 +85,8 @@ fn of_properties(text: &str) -> Option<Service> {
     })
 }
 
-/// `launchctl print TARGET`: `name = value` lines, indented, of which only the outermost are the job's own.
+/// Parses `launchctl print TARGET`: indented `name = value` lines, of which only the outermost belong to the
+/// job.
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
 pub(super) fn of_launchctl(label: &str, text: &str) -> Option<Service> {
     let own = text.lines().filter(|line| line.starts_with('\t') && !line.starts_with("\t\t"));
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_managers_are_understood() {
+    fn systemd_and_launchd_output_is_parsed() {
         let text = "MainPID=812\nNRestarts=3\nExecMainStatus=0\nId=ssh.service\nLoadState=loaded\nActiveState=active\nSubState=running\n";
         let expect = Service {
             label: "ssh.service".into(),

@@ -1,5 +1,5 @@
-//! The unified log of macOS, through `log show`. What it is asked is built from values, quoted; a caller's words are never
-//! a predicate.
+//! Reads the unified log of macOS through `log show`. The predicate is built from quoted values; a caller
+//! cannot write a predicate.
 
 #![cfg_attr(not(target_os = "macos"), allow(dead_code))]
 
@@ -16,22 +16,22 @@ const PROGRAM: &str = "/usr/bin/log";
 const TIME: Duration = Duration::from_secs(25);
 const BYTES: usize = 16 * 1024 * 1024;
 
-/// Asks the log. What it costs is set by the window, not by the filters.
+/// Queries the log. The cost depends on the time window, not on the filters.
 pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
-    let said = bounded::run(PROGRAM, &words(query), TIME, BYTES)
+    let output = bounded::run(PROGRAM, &words(query), TIME, BYTES)
         .map_err(|error| Failure::from_io("`/usr/bin/log` could not be started", &error))?;
-    if ["Must be admin", "Operation not permitted"].iter().any(|words| said.stderr.contains(words)) {
+    if ["Must be admin", "Operation not permitted"].iter().any(|words| output.stderr.contains(words)) {
         let message = "macOS shows its log to administrators only";
-        let hint = "run Sinew as a user of the group admin, or read a file below /var/log with `file`";
+        let hint = "run Sinew as a user of the group admin, or read a file in /var/log with `file`";
         return Err(Failure::new(FailureKind::Unreadable, message).hint(hint));
     }
-    if said.stdout.is_empty() && !said.ended_well && said.cut.is_none() {
-        let why = said.stderr.lines().next().unwrap_or("it gave no reason").to_owned();
+    if output.stdout.is_empty() && !output.ended_well && output.cut.is_none() {
+        let why = output.stderr.lines().next().unwrap_or("it gave no reason").to_owned();
         return Err(Failure::new(FailureKind::Io, format!("`/usr/bin/log` failed: {why}")));
     }
-    let text = String::from_utf8_lossy(&said.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     let mut logs = query.newest(text.lines().filter_map(record));
-    logs.cut = said.cut.map(|cut| match cut {
+    logs.cut = output.cut.map(|cut| match cut {
         Cut::Time => "time",
         Cut::Bytes => "bytes",
     });
@@ -68,12 +68,12 @@ fn predicate(query: &LogQuery) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" AND "))
 }
 
-/// A string of a predicate: quotes and backslashes are what could end it.
+/// Quotes a string for a predicate. Quotes and backslashes are escaped, because they could end the string.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// One line of JSON; the last one may be a summary, or cut.
+/// Parses one line of JSON. The last line may be a summary, or incomplete.
 fn record(line: &str) -> Option<LogRecord> {
     let entry: Value = serde_json::from_str(line).ok()?;
     let text = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -95,7 +95,7 @@ fn record(line: &str) -> Option<LogRecord> {
     })
 }
 
-/// `2026-11-16 11:11:12.000123+0100`
+/// Parses a time such as `2026-11-16 11:11:12.000123+0100`.
 fn utc(text: &str) -> Option<String> {
     let time = jiff::Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f%z", text).ok()?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_the_unified_log_are_read() {
+    fn unified_log_entries_are_parsed() {
         let line = r#"{"timezoneName":"","messageType":"Error","eventType":"logEvent","subsystem":"com.apple.network","category":"boring","processID":345,"processImagePath":"\/usr\/libexec\/airportd","timestamp":"2026-11-16 11:11:12.000123+0100","eventMessage":"<private> failed"}"#;
         let expect = LogRecord {
             time: Some("2026-11-16T10:11:12.000123Z".into()),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn values_cannot_leave_their_quotes() {
+    fn values_cannot_escape_their_quotes() {
         let hostile = LogQuery {
             contains: Some("x\" OR 1 == 1 OR eventMessage == \"\\".into()),
             process: Some("a".into()),

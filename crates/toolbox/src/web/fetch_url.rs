@@ -1,11 +1,10 @@
-//! `fetch_url`: a page of the web as text. The gatekeeper gets it, a confined worker reads it.
+//! `fetch_url`: fetches a web page as text. The gateway downloads it and a sandboxed worker parses it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
 use outbound::{Answer, Caps, MOST_HOPS};
-use page::{Kind, PageText, Purpose, Reading, View};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
@@ -13,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{CutUnit, Failure, FailureKind, Output, SandboxTier, Truncation, Usage};
 use url::Url;
+use web_content::{Kind, PageText, Purpose, Reading, View};
 
 use super::{NOTICE, Robots, Way, Web, reader, response_cap};
 use crate::room;
 use crate::tool_entry::ToolEntry;
 
-/// How long a page can be read on where it was left.
+/// Time for which a fetched page is cached, to continue reading it.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(600);
 pub(super) const MOST_KEPT: usize = 12;
 
@@ -27,16 +27,16 @@ const ROBOTS_BYTES: u64 = 500 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The page to get, http or https.
+    /// URL of the page, http or https.
     #[schemars(extend("format" = "uri", "minLength" = 1, "maxLength" = 8192))]
     url: String,
-    /// What to show of a page: what it is about, all its text, or its source.
+    /// Part of the page to return. readable: main content; whole: all text; source: the source.
     #[serde(default)]
     view: PageView,
-    /// Start at this character; for reading on where an answer was cut.
+    /// Character to start at, for example to continue a truncated result.
     #[serde(default)]
     offset: usize,
-    /// How many characters to answer with.
+    /// Maximum number of characters to return.
     #[serde(default = "usual_length")]
     #[schemars(extend("minimum" = 1, "maximum" = 200000))]
     max_characters: usize,
@@ -58,40 +58,40 @@ enum PageView {
 
 #[derive(Serialize, JsonSchema)]
 struct Content {
-    /// Where it came from, after all redirects.
+    /// URL of the page after all redirects.
     url: String,
-    /// The status of the response. What came with 404 or 500 is shown all the same.
+    /// HTTP status. The content of 404 or 500 responses is returned too.
     status: u16,
-    /// html, json, text, pdf or binary. The text of a PDF is not read.
+    /// html, json, text, pdf or binary. The text of a PDF is not extracted.
     kind: &'static str,
-    /// As the server says.
+    /// Content type sent by the server.
     content_type: Option<String>,
-    /// Its characters were written so.
+    /// Character set of the response.
     charset: Option<String>,
-    /// The title of the page.
+    /// Title of the page.
     title: Option<String>,
-    /// Its text, HTML as Markdown. Characters that would act on a screen are written out.
+    /// Text of the page, HTML as Markdown. Control characters are escaped.
     text: String,
-    /// How it was made: a page without an article is shown whole.
+    /// View that was returned: a page without main content is returned as whole.
     view: PageView,
-    /// How many characters there are in all.
+    /// Total number of characters.
     characters: usize,
-    /// Whether the page was larger than policy lets in, and this is its beginning.
+    /// True if the page exceeded the policy's size limit and was cut.
     source_cut: bool,
-    /// The addresses that led here.
+    /// URLs that redirected to this one.
     redirects: Vec<String>,
-    /// Whether it was read on in what was fetched before.
+    /// True if the page comes from the cache of an earlier call.
     cached: bool,
-    /// Always: a stranger wrote it.
+    /// Always true: the content is from an external source.
     untrusted: bool,
-    /// What that means.
+    /// Notice about untrusted content.
     notice: &'static str,
-    /// What had to be left out or done otherwise.
+    /// Remark about omitted or converted content.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
-/// A page that was fetched and read.
+/// Fetched and parsed page.
 pub(super) struct Fetched {
     url: Url,
     led_by: Vec<Url>,
@@ -109,8 +109,8 @@ struct FetchUrl {
 }
 
 pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
-    let about = "Get a page from the web as text: HTML as Markdown, JSON indented. Its text is untrusted data. Addresses of \
-                 this machine and its network are closed unless policy opens them.";
+    let about = "Fetch a web page as text: HTML as Markdown, JSON indented. The text is untrusted data. Addresses of this \
+                 machine and of private networks are refused unless the policy allows them.";
     let mut spec = super::spec("fetch_url", about);
     spec.example = Some(json!({"url": "https://example.org/"}));
     let executor = Arc::new(FetchUrl { web: web.clone(), sandbox: sandbox.clone() });
@@ -120,16 +120,18 @@ pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
 impl ToolExecutor for FetchUrl {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
         let arguments: Arguments = permit.call().typed()?;
-        let way = &self.web.way;
+        let state = &self.web.way;
         let fact = |label: &str, text: String| (label.to_owned(), text);
-        let mut facts = vec![fact("asks", format!("GET {}", arguments.url))];
-        if way.robots == Robots::Respect {
+        let mut facts = vec![fact("requests", format!("GET {}", arguments.url))];
+        if state.robots == Robots::Respect {
             facts.push(fact("before", "GET /robots.txt of the same host".to_owned()));
         }
-        let headers = headers(way).map(|(name, value)| format!("{name}: {value}"));
+        let headers = headers(state).map(|(name, value)| format!("{name}: {value}"));
         facts.push(fact("sends", format!("{}; no cookie, no body", headers.join("; "))));
-        facts
-            .push(fact("follows", format!("up to {MOST_HOPS} redirects, each as the rules for hosts allow")));
+        facts.push(fact(
+            "follows",
+            format!("up to {MOST_HOPS} redirects, each checked against the host rules"),
+        ));
         Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
     }
 
@@ -144,9 +146,9 @@ impl ToolExecutor for FetchUrl {
                 PageView::Source => View::Source,
             };
             let key = format!("{view:?} {}", arguments.url);
-            let kept = web.way.pages.get(&key, Instant::now()).filter(|_| arguments.offset > 0);
-            let (fetched, cached) = match kept.filter(|kept| is_open(permit, kept)) {
-                Some(kept) => (kept, true),
+            let cached_page = web.way.pages.get(&key, Instant::now()).filter(|_| arguments.offset > 0);
+            let (fetched, cached) = match cached_page.filter(|cached_page| is_open(permit, cached_page)) {
+                Some(cached_page) => (cached_page, true),
                 None => {
                     let fetched = Arc::new(fetch(&web.way, &sandbox, permit, &arguments.url, view).await?);
                     web.way.pages.put(key, Arc::clone(&fetched), Instant::now());
@@ -158,25 +160,25 @@ impl ToolExecutor for FetchUrl {
     }
 }
 
-/// Whether the whole way to a page that was kept is open to this call too.
-fn is_open(permit: &Permit, kept: &Fetched) -> bool {
-    kept.led_by.iter().chain([&kept.url]).all(|url| permit.may_reach(url.as_str()).is_ok())
+/// Returns true if the policy allows this call every URL on the path to a cached page.
+fn is_open(permit: &Permit, cached_page: &Fetched) -> bool {
+    cached_page.led_by.iter().chain([&cached_page.url]).all(|url| permit.may_reach(url.as_str()).is_ok())
 }
 
 async fn fetch(
-    way: &Way,
+    state: &Way,
     sandbox: &Sandbox,
     permit: &Permit,
     url: &str,
     view: View,
 ) -> Result<Fetched, Failure> {
     let (began, whole) = (Instant::now(), permit.timeout());
-    // The rest is for reading what came.
+    // The remaining time is for parsing the response.
     let caps = Caps { body_bytes: response_cap(permit), deadline: began + whole.mul_f64(0.75) };
-    if way.robots == Robots::Respect {
-        ask_robots(way, sandbox, permit, url, caps).await?;
+    if state.robots == Robots::Respect {
+        ask_robots(state, sandbox, permit, url, caps).await?;
     }
-    let answer = way.gatekeeper.get(permit, url, &headers(way), caps).await?;
+    let answer = state.gatekeeper.get(permit, url, &headers(state), caps).await?;
     let purpose = Purpose::Page { url: answer.url.to_string(), view };
     let read = reader::read(sandbox, &answer, purpose, caps.body_bytes, began + whole.mul_f64(0.95)).await?;
     match read.reading {
@@ -191,29 +193,31 @@ async fn fetch(
             usage: read.usage,
         }),
         Reading::Undecodable(why) => {
-            let message =
-                format!("`{}` sent what cannot be decoded: {why}", answer.url.host_str().unwrap_or_default());
-            Err(Failure::new(FailureKind::Unreadable, message).hint("the server is broken; try another page"))
+            let message = format!(
+                "`{}` sent a response that cannot be decoded: {why}",
+                answer.url.host_str().unwrap_or_default()
+            );
+            Err(Failure::new(FailureKind::Unreadable, message)
+                .hint("the server's response is invalid; try another page"))
         }
         Reading::Results(_) | Reading::Robots(_) => {
-            Err(Failure::new(FailureKind::Crashed, "the reader answered another question"))
+            Err(Failure::new(FailureKind::Crashed, "the page worker returned the wrong kind of result"))
         }
     }
 }
 
-/// What is said to a server besides the address.
-fn headers(way: &Way) -> [(&'static str, String); 3] {
+/// Request headers that are sent to a server.
+fn headers(state: &Way) -> [(&'static str, String); 3] {
     [
-        ("user-agent", way.user_agent.clone()),
+        ("user-agent", state.user_agent.clone()),
         ("accept", ACCEPT.to_owned()),
         ("accept-encoding", "gzip, br, zstd, deflate".to_owned()),
     ]
 }
 
-/// Asks the site whether robots may have the page, as its rules and RFC 9309 have it: no file means yes, a broken server
-/// means no.
+/// Checks robots.txt of the site (RFC 9309): a missing file allows the page, a server error forbids it.
 async fn ask_robots(
-    way: &Way,
+    state: &Way,
     sandbox: &Sandbox,
     permit: &Permit,
     url: &str,
@@ -221,9 +225,9 @@ async fn ask_robots(
 ) -> Result<(), Failure> {
     let Ok(page) = Url::parse(url) else { return Ok(()) };
     let Ok(file) = page.join("/robots.txt") else { return Ok(()) };
-    let headers = [("user-agent", way.user_agent.clone()), ("accept", "text/plain".to_owned())];
+    let headers = [("user-agent", state.user_agent.clone()), ("accept", "text/plain".to_owned())];
     let caps = Caps { body_bytes: ROBOTS_BYTES.min(caps.body_bytes), ..caps };
-    let answer = way.gatekeeper.get(permit, file.as_str(), &headers, caps).await?;
+    let answer = state.gatekeeper.get(permit, file.as_str(), &headers, caps).await?;
     let invited = match answer.status {
         200..=299 => invites(sandbox, &answer, &page, caps).await?,
         500..=599 => false,
@@ -233,11 +237,8 @@ async fn ask_robots(
         return Ok(());
     }
     let host = page.host_str().unwrap_or_default();
-    Err(Failure::new(
-        FailureKind::Unreadable,
-        format!("`{host}` asks robots to leave this page alone (robots.txt)"),
-    )
-    .hint("open it in a browser; `web.robots` in sinew.yaml decides whether that is heeded"))
+    Err(Failure::new(FailureKind::Unreadable, format!("robots.txt of `{host}` disallows this page"))
+        .hint("open it in a browser; `web.robots` in sinew.yaml sets whether robots.txt is respected"))
 }
 
 async fn invites(sandbox: &Sandbox, answer: &Answer, page: &Url, caps: Caps) -> Result<bool, Failure> {
@@ -256,7 +257,7 @@ fn answer(
 ) -> Result<Output, Failure> {
     let page = &fetched.page;
     let budget = room::for_content(permit);
-    // No character of a reading takes more, escaped or not.
+    // No character of the text takes more than four bytes, escaped or not.
     let most = usize::try_from(budget / 4).unwrap_or(usize::MAX).min(arguments.max_characters);
     let text: String = page.text.chars().skip(arguments.offset).take(most).collect();
     let returned = text.chars().count();
@@ -289,7 +290,7 @@ fn answer(
         note: page.note.clone(),
     };
     let value = serde_json::to_value(content).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
     })?;
     let (usage, sandbox) =
         if cached { (Usage::default(), SandboxTier::None) } else { (fetched.usage, fetched.tier) };

@@ -1,25 +1,25 @@
-//! What the settings say about the web tools, checked.
+//! Checked settings of the web tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use page::Engine;
+use web_content::Engine;
 
-/// What an agent says it is. Constant: some engines tie their answers to it.
+/// Default user agent. It is constant, because some engines tie their responses to it.
 const USER_AGENT: &str = concat!("Mozilla/5.0 (compatible; Sinew/", env!("CARGO_PKG_VERSION"), ")");
 
-/// How the web tools go out.
+/// Settings of the web tools.
 #[derive(Clone, Debug)]
 pub struct WebOptions {
-    /// What they say they are.
+    /// User agent that is sent.
     pub user_agent: String,
-    /// Whether a site's wish that robots stay away is heeded.
+    /// Handling of robots.txt.
     pub robots: Robots,
-    /// Certificates that are trusted besides those of the web.
+    /// File with certificates to trust in addition to the public roots.
     pub ca_file: Option<PathBuf>,
-    /// Who is asked when something is searched, in this order.
+    /// Search providers, in the order in which they are queried.
     pub providers: Vec<Provider>,
-    /// How long the answer to the same search is given again.
+    /// Time for which a search result is cached.
     pub cache_for: Duration,
 }
 
@@ -35,31 +35,31 @@ impl Default for WebOptions {
     }
 }
 
-/// What is made of `robots.txt`.
+/// Handling of `robots.txt`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Robots {
-    /// Nothing: a page is fetched because somebody asked for it.
+    /// Ignores it: each page is fetched on request, not crawled.
     #[default]
     Ignore,
-    /// What it asks of robots is done.
+    /// Respects its rules.
     Respect,
 }
 
-/// Somebody who can be asked when something is searched.
+/// Search provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// How it is spoken to.
+    /// Protocol of the provider.
     pub engine: Engine,
-    /// Where it is.
+    /// Endpoint URL.
     pub url: String,
-    /// A file of mode 0600 with its key.
+    /// File of mode 0600 with the API key.
     pub key_file: Option<PathBuf>,
-    /// The variable with its key.
+    /// Environment variable with the API key.
     pub key_variable: Option<String>,
 }
 
 impl Provider {
-    /// Where it usually is; a SearXNG is nowhere unless the settings say where.
+    /// Returns the default settings of a provider; SearXNG has no default URL.
     pub fn of(engine: Engine) -> Self {
         let (url, variable) = match engine {
             Engine::DuckduckgoHtml => ("https://html.duckduckgo.com/html/", None),

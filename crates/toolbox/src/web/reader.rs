@@ -1,31 +1,31 @@
-//! Hands a document to a confined worker of this program and takes its reading. A worker reads one document and is gone.
-//! Where none can be started nothing is read: the daemon has no parser of its own to fall back on.
+//! Passes a document to a sandboxed worker of this program and returns the parsed result. A worker parses one
+//! document and exits. If no worker can be started the call fails: the daemon itself never parses documents.
 
 use std::time::{Duration, Instant};
 
 use outbound::Answer;
-use page::{Order, Purpose, Reading};
 use sandbox::{End, Sandbox, SandboxError, Spent, Task, Worker};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tool::{Failure, FailureKind, SandboxTier, Usage};
+use web_content::{Order, Purpose, Reading};
 
-/// The task that makes this program a reader.
+/// Task name that makes this program run as a page worker.
 pub const PAGE_WORKER: &str = "page";
 
-/// Enough for a tree of the largest page; what needs more is no page.
+/// Memory limit of a worker. It is enough for the tree of the largest page.
 const MEMORY: u64 = 512 * 1024 * 1024;
-/// A reading is text where the document was text, but each odd character of it is written out.
+/// Largest growth of a text by escaping, in the result of the worker.
 const WORST_GROWTH: u64 = 8;
 const ROOM_FOR_FACTS: u64 = 64 * 1024;
 
-/// A reading, and what it took.
+/// Parsed document and the resources it used.
 pub(super) struct Read {
     pub(super) reading: Reading,
     pub(super) tier: SandboxTier,
     pub(super) usage: Usage,
 }
 
-/// Reads what came, within this time.
+/// Parses a response within the deadline.
 pub(super) async fn read(
     sandbox: &Sandbox,
     answer: &Answer,
@@ -39,8 +39,8 @@ pub(super) async fn read(
         codings: answer.codings.clone(),
         most_bytes,
     };
-    let message = page::write_order(&order, &answer.body).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the page cannot be handed on: {error}"))
+    let message = web_content::write_order(&order, &answer.body).map_err(|error| {
+        Failure::new(FailureKind::Crashed, format!("the page cannot be passed to the worker: {error}"))
     })?;
     let lifetime = deadline.saturating_duration_since(Instant::now());
     let task = Task { name: PAGE_WORKER, memory_bytes: MEMORY, processes: 4, lifetime };
@@ -55,13 +55,14 @@ pub(super) async fn read(
         Ok((_, Err(error))) => return Err(not_started(&error)),
         Err(_) => return Err(unread(End::TimedOut, tier)),
     };
-    match page::read_reading(&text) {
+    match web_content::read_reading(&text) {
         Ok(reading) => Ok(Read { reading, tier, usage: usage(&spent, confining) }),
         Err(_) => Err(unread(end, tier)),
     }
 }
 
-/// The document out, the reading in, and how the worker ended. One that ended early is known by what it did not say.
+/// Sends the document, receives the result, and waits for the end of the worker. A worker that ended early is
+/// detected by its incomplete result.
 async fn speak(
     worker: &mut Worker,
     message: &[u8],
@@ -83,8 +84,8 @@ fn usage(spent: &Spent, confining: Duration) -> Usage {
 }
 
 fn not_started(error: &SandboxError) -> Failure {
-    Failure::new(FailureKind::Io, format!("nothing was read: {error}"))
-        .hint("pages are read behind walls or not at all; `sinew doctor` says what this machine lacks")
+    Failure::new(FailureKind::Io, format!("the page was not parsed: {error}"))
+        .hint("pages are parsed only in a sandbox; run `sinew doctor` to see what is missing")
 }
 
 fn unread(end: End, tier: SandboxTier) -> Failure {
@@ -93,9 +94,9 @@ fn unread(end: End, tier: SandboxTier) -> Failure {
         End::OutOfMemory => (FailureKind::TooLarge, "took too much memory"),
         End::Cancelled => (FailureKind::Cancelled, "was cancelled"),
         End::Exited(_) | End::Signalled(_) | End::Denied | End::TooManyProcesses | End::Killed => {
-            (FailureKind::Unreadable, "made its reader fail")
+            (FailureKind::Unreadable, "made the parser fail")
         }
     };
-    let failure = Failure::new(kind, format!("the page cannot be read: it {how}"));
+    let failure = Failure::new(kind, format!("the page cannot be parsed: it {how}"));
     Failure { sandbox: tier, ..failure.hint("try view=source, or another page") }
 }

@@ -1,5 +1,5 @@
-//! Who is asked when something is searched: one after the other, each in its own words and at its own pace, until one
-//! answers. Every one that was tried says in one word what it gave, and a block is never called an empty answer.
+//! Search providers, queried in order, each with its own protocol and rate, until one answers. Every attempt
+//! is reported with its outcome, and a block is never reported as an empty result.
 
 mod ask;
 mod outcome;
@@ -8,7 +8,7 @@ mod pace;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use page::{Engine, Hit};
+use web_content::{Engine, Hit};
 
 use super::options::Provider;
 use super::shelf::Shelf;
@@ -17,22 +17,22 @@ pub(super) use ask::{Range, Search, ask};
 pub(super) use outcome::{Attempt, Outcome};
 use pace::Pace;
 
-/// How many answers are kept.
+/// Number of cached results.
 const MOST_KEPT: usize = 64;
 
-/// The providers in their order, and what is known of each.
+/// Search providers in order, with the state of each.
 pub(super) struct Chain {
     links: Vec<Link>,
     pub(super) answers: Shelf<Answered>,
 }
 
-/// A provider and how it stands with us.
+/// Search provider and its rate state.
 pub(super) struct Link {
     pub(super) provider: Provider,
     pace: Mutex<Pace>,
 }
 
-/// An answer that was given.
+/// Successful search.
 pub(super) struct Answered {
     pub(super) engine: Engine,
     pub(super) url: String,
@@ -52,24 +52,29 @@ impl Chain {
 }
 
 impl Link {
-    /// When it may be asked, or why it is left alone for now.
+    /// Reserves the next request time, or returns why the provider is paused.
     pub(super) fn turn(&self, now: Instant) -> Result<Instant, Attempt> {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.turn(now).map_err(|(outcome, left)| Attempt {
             provider: word(self.provider.engine),
             outcome,
-            detail: Some("not asked: it is left alone for a while".to_owned()),
+            detail: Some("not queried: it is paused after an earlier failure".to_owned()),
             retry_after_seconds: Some(left.as_secs().max(1)),
         })
     }
 
-    /// Takes note of what it gave, and says how long it is left alone.
-    pub(super) fn note(&self, outcome: Outcome, asked: Option<Duration>, now: Instant) -> Option<Duration> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner).note(outcome, asked, now)
+    /// Records an outcome and returns how long the provider is paused.
+    pub(super) fn note(
+        &self,
+        outcome: Outcome,
+        requested_pause: Option<Duration>,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).note(outcome, requested_pause, now)
     }
 }
 
-/// The word of a provider, in settings and answers.
+/// Returns the name of a provider, as in settings and results.
 pub(super) fn word(engine: Engine) -> &'static str {
     match engine {
         Engine::DuckduckgoHtml => "duckduckgo_html",

@@ -1,10 +1,10 @@
-//! What was found a moment ago, for as long as it is fresh. Small: it saves a question, it is no archive.
+//! Small in-memory cache whose entries expire. It avoids repeated requests; it is not an archive.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A few values by their key, the oldest of which go first.
+/// Cache with a time to live and a maximum number of entries. The oldest entry is evicted first.
 pub(super) struct Shelf<V> {
     fresh_for: Duration,
     most: usize,
@@ -16,7 +16,7 @@ impl<V> Shelf<V> {
         Shelf { fresh_for, most, kept: Mutex::default() }
     }
 
-    /// What was put there under this key, if it is fresh at this moment.
+    /// Returns the value of a key if it has not expired at `now`.
     pub(super) fn get(&self, key: &str, now: Instant) -> Option<Arc<V>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = |at: &Instant| now.saturating_duration_since(*at) < self.fresh_for;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_kept_while_they_are_fresh_and_there_is_room() {
+    fn entries_expire_and_the_oldest_is_evicted() {
         let shelf = Shelf::new(Duration::from_secs(10), 2);
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);

@@ -1,35 +1,35 @@
-//! `web_search`: results of a search engine, from the first provider of the settings that answers.
+//! `web_search`: results of the first configured search provider that answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use page::Hit;
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, Refusal, SandboxTier, Usage};
+use web_content::Hit;
 
 use super::search::{Answered, Attempt, Link, Outcome, Range, Search, ask, word};
 use super::{NOTICE, Way, Web};
 use crate::tool_entry::ToolEntry;
 
-/// How long one provider may take while there is another.
+/// Longest time for one provider.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// What to search for.
+    /// Search terms.
     #[schemars(extend("minLength" = 1, "maxLength" = 400))]
     query: String,
-    /// How many results to answer with.
+    /// Maximum number of results.
     #[serde(default = "usual_results")]
     #[schemars(extend("minimum" = 1, "maximum" = 20))]
     max_results: usize,
-    /// Only pages that are not older than this.
+    /// Return only pages not older than this.
     #[serde(default)]
     time_range: Option<TimeRange>,
 }
@@ -50,33 +50,33 @@ enum TimeRange {
 
 #[derive(Serialize, JsonSchema)]
 struct Results {
-    /// Who answered; absent if nobody did.
+    /// Provider that answered; absent if none did.
     provider: Option<&'static str>,
-    /// `ok`, `empty` where the provider says that there are no results, or why nobody answered. Only `empty` means that
-    /// there is nothing to be found.
+    /// `ok`, `empty` if the provider reports no results, or why no provider answered. Only `empty` means that
+    /// there are no results.
     outcome: Outcome,
-    /// What was found.
+    /// Results.
     results: Vec<Found>,
-    /// Every provider that was tried, in order.
+    /// Providers that were tried, in order.
     tried: Vec<Attempt>,
-    /// Whether this is the answer to the same question a moment ago.
+    /// True if this is the cached result of an earlier identical search.
     cached: bool,
-    /// Always: strangers wrote it.
+    /// Always true: the content is from an external source.
     untrusted: bool,
-    /// What that means.
+    /// Notice about untrusted content.
     notice: &'static str,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(inline)]
 struct Found {
-    /// Its title.
+    /// Title of the page.
     title: String,
-    /// Where it is.
+    /// URL of the page.
     url: String,
-    /// What the provider shows of it.
+    /// Excerpt shown by the provider.
     snippet: String,
-    /// When it was published, in the provider's words.
+    /// Publication date, as given by the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     published: Option<String>,
 }
@@ -87,8 +87,8 @@ struct WebSearch {
 }
 
 pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
-    let about = "Search the web. Says which provider answered and what each that was tried gave; `empty` is the only outcome \
-                 that means there is nothing to be found. Without a key the search is a best effort.";
+    let about = "Search the web. Reports which provider answered and the outcome of each one tried; only the outcome `empty` \
+                 means that there are no results. Without an API key the search may be blocked or incomplete.";
     let mut spec = super::spec("web_search", about);
     spec.example = Some(json!({"query": "opening hours of the town library"}));
     let executor = Arc::new(WebSearch { web: web.clone(), sandbox: sandbox.clone() });
@@ -97,13 +97,13 @@ pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
 
 impl ToolExecutor for WebSearch {
     fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
-        let asked = self.web.way.chain.links().iter().map(|link| {
+        let requests = self.web.way.chain.links().iter().map(|link| {
             let (name, url) = (word(link.provider.engine), &link.provider.url);
             let keyed = link.provider.key_file.is_some() || link.provider.key_variable.is_some();
-            let key = if keyed { " and the key for it" } else { "" };
-            ("asks".to_owned(), format!("{name} at {url}, with the query{key}"))
+            let key = if keyed { " and its API key" } else { "" };
+            ("requests".to_owned(), format!("{name} at {url}, with the query{key}"))
         });
-        let mut facts: Vec<(String, String)> = asked.collect();
+        let mut facts: Vec<(String, String)> = requests.collect();
         facts.push(("until".to_owned(), "one of them answers".to_owned()));
         Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
     }
@@ -114,30 +114,36 @@ impl ToolExecutor for WebSearch {
             let permit = order.value();
             let arguments: Arguments = permit.call().typed()?;
             let key = format!("{} {:?} {}", arguments.max_results, arguments.time_range, arguments.query);
-            let shelf = &web.way.chain.answers;
-            let kept =
-                shelf.get(&key, Instant::now()).filter(|kept| permit.may_reach_service(&kept.url).is_ok());
-            if let Some(kept) = kept {
-                return output(&results(&kept, true), Usage::default(), SandboxTier::None);
+            let cache = &web.way.chain.answers;
+            let cached_answer = cache
+                .get(&key, Instant::now())
+                .filter(|cached_answer| permit.may_reach_service(&cached_answer.url).is_ok());
+            if let Some(cached_answer) = cached_answer {
+                return output(&results(&cached_answer, true), Usage::default(), SandboxTier::None);
             }
-            let went = walk(&web.way, &sandbox, permit, &arguments).await?;
-            let answered = Arc::new(went.answered);
-            let told = output(&results(&answered, false), went.usage, went.tier);
-            shelf.put(key, answered, Instant::now());
-            told
+            let search_run = walk(&web.way, &sandbox, permit, &arguments).await?;
+            let answered = Arc::new(search_run.answered);
+            let result = output(&results(&answered, false), search_run.usage, search_run.tier);
+            cache.put(key, answered, Instant::now());
+            result
         })
     }
 }
 
-/// An answer, and what reading it took.
+/// Successful search and the resources it used.
 struct Went {
     answered: Answered,
     usage: Usage,
     tier: SandboxTier,
 }
 
-/// Asks one provider after the other until one answers.
-async fn walk(way: &Way, sandbox: &Sandbox, permit: &Permit, arguments: &Arguments) -> Result<Went, Failure> {
+/// Queries one provider after the other until one answers.
+async fn walk(
+    state: &Way,
+    sandbox: &Sandbox,
+    permit: &Permit,
+    arguments: &Arguments,
+) -> Result<Went, Failure> {
     let search = Search {
         query: &arguments.query,
         most: arguments.max_results,
@@ -150,11 +156,11 @@ async fn walk(way: &Way, sandbox: &Sandbox, permit: &Permit, arguments: &Argumen
     };
     let end = Instant::now() + permit.timeout().mul_f64(0.9);
     let (mut tried, mut closed) = (Vec::new(), Vec::new());
-    for link in way.chain.links() {
-        let given = match turn(link, end).await {
+    for link in state.chain.links() {
+        let answer = match turn(link, end).await {
             Ok(()) => {
                 let deadline = end.min(Instant::now() + PATIENCE);
-                ask(way, sandbox, permit, link, search, deadline).await?
+                ask(state, sandbox, permit, link, search, deadline).await?
             }
             Err(attempt) => {
                 tried.push(attempt);
@@ -162,33 +168,33 @@ async fn walk(way: &Way, sandbox: &Sandbox, permit: &Permit, arguments: &Argumen
             }
         };
         let provider = word(link.provider.engine);
-        let pause = match &given.refusal {
-            // Policy is asked again each time: it may have changed.
+        let pause = match &answer.refusal {
+            // A refusal pauses nothing: the policy is evaluated on every call, because it may change.
             Some(refusal) => {
                 closed.push(Refusal::clone(refusal));
                 None
             }
-            None => link.note(given.outcome, given.retry_after, Instant::now()),
+            None => link.note(answer.outcome, answer.retry_after, Instant::now()),
         };
         let retry_after_seconds = pause.map(|pause| pause.as_secs());
-        tried.push(Attempt { provider, outcome: given.outcome, detail: given.detail, retry_after_seconds });
-        if matches!(given.outcome, Outcome::Ok | Outcome::Empty) {
+        tried.push(Attempt { provider, outcome: answer.outcome, detail: answer.detail, retry_after_seconds });
+        if matches!(answer.outcome, Outcome::Ok | Outcome::Empty) {
             let (engine, url) = (link.provider.engine, link.provider.url.clone());
-            let (usage, tier) = given.read.map_or_else(Default::default, |read| (read.usage, read.tier));
-            return Ok(Went { answered: Answered { engine, url, hits: given.hits, tried }, usage, tier });
+            let (usage, tier) = answer.read.map_or_else(Default::default, |read| (read.usage, read.tier));
+            return Ok(Went { answered: Answered { engine, url, hits: answer.hits, tried }, usage, tier });
         }
     }
     Err(nobody(tried, closed))
 }
 
-/// Waits until a provider may be asked.
+/// Waits until a provider may be queried.
 async fn turn(link: &Link, end: Instant) -> Result<(), Attempt> {
     let turn = link.turn(Instant::now())?;
     tokio::time::sleep_until(turn.min(end).into()).await;
     Ok(())
 }
 
-/// Nobody answered. That is a failure, and never an empty answer.
+/// Failure if no provider answered. This is never reported as an empty result.
 fn nobody(tried: Vec<Attempt>, mut closed: Vec<Refusal>) -> Failure {
     if closed.len() == tried.len()
         && let Some(refusal) = closed.pop()
@@ -198,7 +204,7 @@ fn nobody(tried: Vec<Attempt>, mut closed: Vec<Refusal>) -> Failure {
     let outcomes: Vec<String> =
         tried.iter().map(|attempt| format!("{} {}", attempt.provider, attempt.outcome.as_str())).collect();
     let message = match outcomes.is_empty() {
-        true => "nobody was asked: `web.search.providers` of sinew.yaml is empty".to_owned(),
+        true => "no search provider is configured: `web.search.providers` in sinew.yaml is empty".to_owned(),
         false => format!("no search provider answered: {}", outcomes.join(", ")),
     };
     let is_passing = tried.iter().all(|attempt| attempt.outcome == Outcome::Unreachable);
@@ -206,13 +212,13 @@ fn nobody(tried: Vec<Attempt>, mut closed: Vec<Refusal>) -> Failure {
     let soonest = tried.iter().filter_map(|attempt| attempt.retry_after_seconds).min();
     let hint = match soonest {
         Some(seconds) => format!(
-            "this does not mean that there is nothing to be found; ask again in {seconds} s, or add a provider to \
+            "this does not mean that there are no results; try again in {seconds} s, or add a provider to \
              `web.search.providers` in sinew.yaml"
         ),
         None => "add a provider to `web.search.providers` in sinew.yaml".to_owned(),
     };
     let outcome = tried.last().map_or(Outcome::Unreachable, |attempt| attempt.outcome);
-    let told = Results {
+    let output = Results {
         provider: None,
         outcome,
         results: Vec::new(),
@@ -221,7 +227,7 @@ fn nobody(tried: Vec<Attempt>, mut closed: Vec<Refusal>) -> Failure {
         untrusted: true,
         notice: NOTICE,
     };
-    Failure { output: serde_json::to_value(told).ok(), ..Failure::new(kind, message).hint(hint) }
+    Failure { output: serde_json::to_value(output).ok(), ..Failure::new(kind, message).hint(hint) }
 }
 
 fn results(answered: &Answered, cached: bool) -> Results {
@@ -244,7 +250,7 @@ fn results(answered: &Answered, cached: bool) -> Results {
 
 fn output(results: &Results, usage: Usage, sandbox: SandboxTier) -> Result<Output, Failure> {
     let value: Value = serde_json::to_value(results).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
     })?;
     Ok(Output { value, usage, sandbox, ..Output::default() })
 }

@@ -1,4 +1,4 @@
-//! Somebody else's hands on the open segment, and a disk that takes its time.
+//! Interference by another process with the open segment, and a slow disk.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ fn write(agent: &mut Client, content: &str) -> Value {
     agent.execute("write_file", &json!({"path": "b.txt", "content": content}))
 }
 
-/// The records that can still be read, where some were cut through.
+/// Records that can still be read where some were cut off.
 fn legible(home: &Home) -> Vec<Value> {
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let text: String = segments(&home.root().join("state/ledger")).into_iter().map(read).collect();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// What is done to the open segment is noticed before the next change runs; the record then goes on elsewhere, says why,
-/// and `verify` shows what is gone.
+/// Checks that a change to the open segment is noticed before the next call runs. The ledger then continues
+/// in a new segment with a recorded reason, and `verify` reports the missing records.
 fn check_noticed(meddle: impl Fn(&Path), says: &str) -> (Home, u64) {
     let daemon = Daemon::start_in(Home::initialised().without_alarms());
     let mut agent = daemon.agent();
@@ -57,7 +57,7 @@ fn check_noticed(meddle: impl Fn(&Path), says: &str) -> (Home, u64) {
 }
 
 #[test]
-fn t227_t235_an_open_segment_that_is_removed_is_missed_and_its_records_are_counted() {
+fn removed_open_segment_is_noticed_and_counted() {
     let (home, lost) =
         check_noticed(|segment| std::fs::remove_file(segment).expect("removed"), "gone from its folder");
     assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
@@ -66,7 +66,7 @@ fn t227_t235_an_open_segment_that_is_removed_is_missed_and_its_records_are_count
 }
 
 #[test]
-fn t227_an_open_segment_that_is_cut_is_noticed() {
+fn cut_open_segment_is_noticed() {
     let cut = |segment: &Path| {
         let file = std::fs::OpenOptions::new().write(true).open(segment).expect("opened");
         file.set_len(100).expect("cut");
@@ -77,7 +77,7 @@ fn t227_an_open_segment_that_is_cut_is_noticed() {
 }
 
 #[test]
-fn t227_nothing_is_written_through_a_link_in_the_place_of_a_segment() {
+fn nothing_is_written_through_a_link_at_a_segment_path() {
     let elsewhere = std::env::temp_dir().join(format!("sinew-elsewhere-{}", std::process::id()));
     let target: PathBuf = elsewhere.clone();
     let link = move |segment: &Path| {
@@ -88,9 +88,9 @@ fn t227_nothing_is_written_through_a_link_in_the_place_of_a_segment() {
     check_noticed(link, "replaced by another file");
     let (before, after) = (std::fs::read(elsewhere.with_extension("before")), std::fs::read(&elsewhere));
     let (mut before, after) = (before.expect("kept"), after.expect("still there"));
-    // What follows is written into the room behind the records.
+    // Later records are written into the padding after the existing ones.
     before.truncate(before.trim_ascii_end().len() + 1);
-    // The decision that was under way went to the file that was open; nothing that came after it did.
+    // The decision that was being written went to the open file; nothing after it did.
     assert!(after.starts_with(&before));
     let added = String::from_utf8_lossy(after.get(before.len()..).unwrap_or_default()).into_owned();
     assert!(!added.contains("\"kind\":\"resumed\""), "{added}");
@@ -100,7 +100,7 @@ fn t227_nothing_is_written_through_a_link_in_the_place_of_a_segment() {
 }
 
 #[test]
-fn t231_a_disk_that_takes_two_seconds_holds_changes_back_and_loses_none() {
+fn slow_disk_delays_changes_and_loses_none() {
     const CALLS: usize = 20;
     let daemon = Daemon::start_debuggable(Home::initialised());
     daemon.home().file("a.txt", "x");

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A `strace` that has hold of all threads of a process. The errors end with it.
+/// `strace` attached to all threads of a process. The errors end with it.
 pub(super) struct Strace(Child);
 
 impl Strace {
-    /// Lets a system call of that process fail with this error from now on: every one, or where files are named those
-    /// on them alone. Says why and returns nothing where that cannot be done.
+    /// Lets a system call of that process fail with this error from now on: every call, or only calls on the
+    /// given files. Reports why and returns `None` where that is not possible.
     pub(super) fn inject(process: Pid, call: &str, error: &str, only: &[PathBuf]) -> Option<Strace> {
         Strace::attach(process, call, &format!("error={error}"), only)
     }
 
-    /// Lets every such call of that process take so much longer.
+    /// Delays every such call of that process by this time.
     pub(super) fn delay(process: Pid, call: &str, time: Duration) -> Option<Strace> {
         Strace::attach(process, call, &format!("delay_enter={}", time.as_micros()), &[])
     }
@@ -31,14 +31,14 @@ impl Strace {
         }
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(child) = spawned else {
-            eprintln!("skipped: there is no strace here");
+            tests::left_out("there is no strace here");
             return None;
         };
         let mut strace = Strace(child);
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_traced(process) {
             if strace.0.try_wait().expect("ask for strace").is_some() {
-                eprintln!("skipped: strace may not attach to a process here");
+                tests::left_out("strace may not attach to a process here");
                 return None;
             }
             assert!(Instant::now() < deadline, "strace does not attach");
@@ -47,7 +47,7 @@ impl Strace {
         Some(strace)
     }
 
-    /// Lets go of the process.
+    /// Detaches from the process.
     pub(super) fn stop(mut self) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
         kill(pid, Signal::SIGTERM).expect("strace is ours");
@@ -62,7 +62,7 @@ impl Drop for Strace {
     }
 }
 
-/// Whether every thread has a tracer.
+/// Returns true if every thread has a tracer.
 fn is_traced(process: Pid) -> bool {
     let threads = Path::new("/proc").join(process.to_string()).join("task");
     let mut threads = std::fs::read_dir(threads).expect("the process lives").flatten();

@@ -1,6 +1,8 @@
-//! One tool that reads a file and checks nothing, by rmcp on the Unix socket that the command line names.
+//! MCP server with one tool that reads a file and checks nothing, by rmcp on the Unix socket that the command
+//! line names.
 //!
-//! As fast as its users can have it: the router is made once, and the file is read on the thread that has the call.
+//! Serves as fast as rmcp allows: each connection has one router, and the file is read on the thread of the
+//! call.
 
 use rmcp::handler::server::{router::tool::ToolRouter, wrapper::Parameters};
 use rmcp::{ServerHandler, ServiceExt, tool, tool_handler, tool_router};

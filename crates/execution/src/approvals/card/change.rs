@@ -1,4 +1,4 @@
-//! A file before and after, as a unified diff.
+//! Unified diff of a file, as part of an approval request.
 
 use std::time::Duration;
 
@@ -10,40 +10,41 @@ use tool::canonical;
 use super::Tone;
 use crate::approvals::shown::shown;
 
-/// Lines around a change that stays.
+/// Unchanged lines shown around a change.
 const AROUND: usize = 3;
-/// A longer search for the smallest difference keeps a person waiting; what is found by then is right, only longer.
+/// Time limit of the search for the smallest diff. The diff found by then is correct, only longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A file whose content would change.
+/// Diff of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownChange {
-    /// Its canonical name.
+    /// Canonical path.
     pub path: String,
-    /// What happens to it, in words.
+    /// Summary of the change, such as `is deleted (12 bytes)`.
     pub what: String,
-    /// The lines that differ, and some around them.
+    /// Changed lines with some context.
     pub lines: Vec<(Side, String)>,
 }
 
-/// Which side of a change a line is on.
+/// Kind of a line in a diff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Where in the file.
+    /// Hunk header: the position in the file.
     Place,
-    /// It stays.
+    /// Unchanged line.
     Both,
-    /// It goes.
+    /// Removed line.
     Old,
-    /// It comes.
+    /// Added line.
     New,
-    /// A word about the line before.
+    /// Note on the line before.
     Note,
 }
 
 impl ShownChange {
-    /// The change as text, if it is one. What would be written must be; what is lost may be anything, and is counted.
+    /// Builds the diff. Returns `None` if the path or the new content is not UTF-8. Old content that is not
+    /// UTF-8 is shown by its size and digest.
     pub(crate) fn of(change: &Change) -> Option<ShownChange> {
         let path = change.path.to_str()?.to_owned();
         let (size, digest) = match &change.before {
@@ -56,11 +57,11 @@ impl ShownChange {
             (None, None) => "stays absent".to_owned(),
             (None, Some(new)) => format!("is created with {} bytes", new.len()),
             (Some(_), None) => format!("is deleted ({size} bytes)"),
-            (Some(before), Some(new)) if before == new.as_bytes() => format!("keeps its {size} bytes"),
+            (Some(before), Some(new)) if before == new.as_bytes() => format!("is unchanged ({size} bytes)"),
             (Some(_), Some(new)) => format!("is changed, from {size} bytes to {}", new.len()),
         };
         let Ok(old) = old else {
-            let mut lines = vec![(Side::Note, format!("what is there is no text: sha256 {digest}"))];
+            let mut lines = vec![(Side::Note, format!("the current content is not text: sha256 {digest}"))];
             lines.extend(difference("", new.unwrap_or_default()));
             return Some(ShownChange { path, what, lines });
         };
@@ -68,7 +69,7 @@ impl ShownChange {
         Some(ShownChange { path, what, lines })
     }
 
-    /// Puts it on a card.
+    /// Renders the diff as lines of an approval request.
     pub(super) fn put(&self, put: &mut impl FnMut(Tone, String)) {
         put(Tone::Plain, format!("file      {} {}", shown(&self.path), shown(&self.what)));
         for (side, text) in &self.lines {
@@ -108,7 +109,7 @@ fn difference(old: &str, new: &str) -> Vec<(Side, String)> {
                 Some(line) => lines.push((side, line.to_owned())),
                 None => {
                     lines.push((side, text.to_owned()));
-                    lines.push((Side::Note, "no newline after this".to_owned()));
+                    lines.push((Side::Note, "no newline at end of file".to_owned()));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What a card shows can be read back, hides nothing, and is all of it.
+//! Approval requests are complete, hide nothing, and can be converted back into the content they show.
 
 use registry::Change;
 use tool::RuleRef;
@@ -33,7 +33,7 @@ fn card(text: &str) -> Card {
     }
 }
 
-/// The content that a card says would be written to a new file.
+/// Returns the content that the request says would be written to a new file.
 fn written(card: &Card) -> String {
     let lines = card.lines();
     let begin = lines.iter().position(|line| line.text.starts_with("file      ")).unwrap();
@@ -50,7 +50,7 @@ fn written(card: &Card) -> String {
 }
 
 #[test]
-fn what_is_shown_reads_back_as_what_would_be_written() {
+fn shown_diff_converts_back_to_the_written_content() {
     let pieces = [
         "a",
         "\n",
@@ -83,7 +83,7 @@ fn what_is_shown_reads_back_as_what_would_be_written() {
 }
 
 #[test]
-fn nothing_hidden_gets_out_of_any_field() {
+fn invisible_characters_are_escaped_in_every_field() {
     for c in ['\u{1b}', '\r', '\u{8}', '\u{9b}', '\u{202e}', '\u{200d}', '\u{e0020}', '\u{3000}', '\n'] {
         for line in card(&format!("x{c}y")).lines() {
             assert!(is_plain(&line.text), "{:x}: {}", u32::from(c), line.text);
@@ -92,14 +92,14 @@ fn nothing_hidden_gets_out_of_any_field() {
 }
 
 #[test]
-fn a_rule_that_asks_twice_is_told_once() {
+fn rule_that_asks_twice_is_listed_once() {
     let mut card = card("x");
     card.asked_by = vec![card.asked_by[0].clone(), card.asked_by[0].clone()];
     assert_eq!(card.lines().iter().filter(|line| line.text.starts_with("asked by")).count(), 1);
 }
 
 #[test]
-fn what_does_not_fit_is_a_misfit() {
+fn oversized_request_reports_a_reason() {
     assert_eq!(card("short").misfit(), None);
     for (text, why) in [
         ("line\n".repeat(1001), "lines"),
@@ -112,7 +112,7 @@ fn what_does_not_fit_is_a_misfit() {
 }
 
 #[test]
-fn what_is_lost_need_not_be_text_but_what_is_written_must() {
+fn only_new_content_must_be_text() {
     let change = |before: &[u8], after: &[u8]| {
         ShownChange::of(&Change {
             path: "/w/a".into(),
@@ -121,13 +121,13 @@ fn what_is_lost_need_not_be_text_but_what_is_written_must() {
         })
     };
     let shown = change(b"\xff\xfe", b"new\n").unwrap();
-    assert!(shown.lines[0].1.contains("is no text: sha256 "), "{shown:?}");
+    assert!(shown.lines[0].1.contains("is not text: sha256 "), "{shown:?}");
     assert!(shown.lines.contains(&(Side::New, "new".to_owned())));
     assert_eq!(change(b"old", b"\xff"), None);
 }
 
 #[test]
-fn a_mask_hides_tokens_and_nothing_that_a_program_acts_on() {
+fn masks_hide_only_plain_tokens() {
     let check = |text: &str, redacted: &str, expect: bool| {
         assert_eq!(hides_tokens_only(text, redacted), expect, "{text} -> {redacted}");
     };
@@ -154,7 +154,7 @@ fn a_mask_hides_tokens_and_nothing_that_a_program_acts_on() {
 }
 
 #[test]
-fn a_place_is_never_masked_and_what_a_name_gives_away_is_a_token_or_not_asked_about() {
+fn paths_are_never_masked_and_only_tokens_are() {
     let named = |text: &str| {
         let mut card = card("x");
         (card.summary, card.effect) = (text.to_owned(), vec![fact("writes", text)]);
@@ -164,7 +164,7 @@ fn a_place_is_never_masked_and_what_a_name_gives_away_is_a_token_or_not_asked_ab
     let path = "/w/token=abc123def456/deploy.sh";
     let masked = named(path).masked().unwrap();
     assert_eq!((masked.effect[0].text.as_str(), masked.masked), (path, 0));
-    for told in [
+    for text in [
         "\"apiKeyHelper\": \"/home/u/ws/evil.sh\"",
         "token=v1/src/deploy.sh",
         "SECRET_CMD=run-the-payload.sh",
@@ -172,10 +172,10 @@ fn a_place_is_never_masked_and_what_a_name_gives_away_is_a_token_or_not_asked_ab
         "api_key: evil.example.com:8080",
     ] {
         let mut card = named("/w/a");
-        card.arguments = vec![fact("content", told)];
+        card.arguments = vec![fact("content", text)];
         match card.masked() {
             None => {}
-            Some(card) => assert_eq!(card.arguments[0].text, told, "all of it is seen"),
+            Some(card) => assert_eq!(card.arguments[0].text, text, "the whole text is shown"),
         }
     }
     let mut card = named("/w/a");

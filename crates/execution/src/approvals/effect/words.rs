@@ -1,4 +1,4 @@
-//! What a standing rule is bound to of the arguments of a call, besides where it reaches.
+//! Arguments of a call that a standing rule is bound to, besides those that name what the call reaches.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use registry::Preview;
 use serde_json::Value;
 use tool::Arguments;
 
-/// The arguments that a standing rule is bound to besides where the call reaches. None of a tool of ours that changes a
-/// file, for the file is what a human decides about, nor of one that only looks; all of any other: what a program is told
-/// on its input, or a server in a word, is what it does.
+/// Arguments that a standing rule is bound to besides those that name what the call reaches. None for a
+/// built-in tool that changes a file, since the operator decides about the file, and none for a built-in
+/// read-only tool. All for every other tool: the input of a program, or a parameter for a server, determines
+/// what it does.
 pub(super) fn others(permit: &Permit, preview: &Preview) -> Option<Value> {
     let definition = permit.call().definition();
     let is_ours = definition.origin().is_none();
@@ -23,7 +24,7 @@ pub(super) fn others(permit: &Permit, preview: &Preview) -> Option<Value> {
     Some(Value::Object(others.map(|(key, value)| (key.clone(), value.clone())).collect()))
 }
 
-/// The arguments that are on or off, those inside of others by their way there.
+/// Boolean arguments by name. Nested ones are named by their path, such as `options.force`.
 pub(super) fn switches(arguments: &Arguments) -> BTreeMap<String, bool> {
     fn put(found: &mut BTreeMap<String, bool>, name: String, value: &Value) {
         match value {

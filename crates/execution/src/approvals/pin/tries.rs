@@ -1,5 +1,5 @@
-//! Wrong PINs, and how long the next try has to wait. A try is on disk before it is made: neither a hundred at once nor a
-//! restart of the daemon makes it fewer.
+//! Counter of wrong PINs and the resulting delay. An attempt is written to disk before it is made, so that
+//! neither concurrent attempts nor a restart of the daemon evade the count.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::PinError;
 use crate::approvals::clock::later;
 
-/// After so many wrong ones each further try has to wait, twice as long every time.
+/// Wrong attempts before a delay applies. Each further attempt doubles the delay.
 const FREE_TRIES: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The tries that are known of.
+/// Counter of attempts, backed by a file.
 #[derive(Debug)]
 pub(super) struct Tries {
     file: PathBuf,
@@ -32,7 +32,7 @@ struct Made {
 }
 
 impl Tries {
-    /// Goes on where the file left off. One that cannot be read is no reason to begin anew.
+    /// Loads the counter. A file that cannot be read does not reset it.
     pub(super) fn at(file: PathBuf) -> Tries {
         let made = match std::fs::read(&file) {
             Ok(bytes) => {
@@ -44,9 +44,10 @@ impl Tries {
         Tries { file, made: Mutex::new(made) }
     }
 
-    /// Makes a try, and forgets all of them if it was right. Blocking.
+    /// Makes an attempt and resets the counter if it succeeds. Blocking.
     pub(super) fn make(&self, is_right: impl FnOnce() -> bool) -> Result<(), PinError> {
-        // One at a time: each costs much memory, and the next has to wait for what comes of this one.
+        // One at a time: each attempt takes much memory, and its result decides whether the next one has to
+        // wait.
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Timestamp::now();
         let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", self.file.display()));
@@ -62,19 +63,19 @@ impl Tries {
             return Err(PinError::Wrong);
         }
         *made = Made::default();
-        // Where it stays, the next start takes one right try for wrong ones.
+        // If the file remains, the next start counts this successful attempt as wrong.
         let _ = std::fs::remove_file(&self.file);
         Ok(())
     }
 }
 
 impl Made {
-    /// The same by a clock that was set back since: nobody waits for longer than the longest pause, counted once.
+    /// Limits the remaining delay to `MAX_PAUSE` if the clock was set back since it was written.
     fn within_reach(self, now: Timestamp) -> Made {
         Made { not_before: self.not_before.map(|then| then.min(later(now, LONGEST_PAUSE))), ..self }
     }
 
-    /// The same with one more, if it is time for it.
+    /// Counts one more attempt, or returns an error if the delay has not passed.
     fn next(self, now: Timestamp) -> Result<Made, PinError> {
         let left =
             self.not_before.map(|then| Duration::try_from(then.duration_since(now)).unwrap_or_default());
@@ -88,7 +89,7 @@ impl Made {
     }
 }
 
-/// Old or new, never half.
+/// Replaces the file atomically.
 fn write(file: &Path, made: Made) -> io::Result<()> {
     let beside = file.with_extension("new");
     let _ = std::fs::remove_file(&beside);
@@ -103,10 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wrong_one_makes_the_next_wait_twice_as_long_and_a_restart_forgets_none() {
+    fn wrong_attempts_are_counted_across_restarts() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tries");
-        // A daemon of its own each time.
+        // A new instance each time, as after a restart of the daemon.
         let counted = |expect: u32| {
             assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::Wrong)));
             let made: Made = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -115,27 +116,28 @@ mod tests {
         (1..=4).for_each(counted);
         std::fs::write(&file, "nonsense").unwrap();
         counted(FREE_TRIES + 1);
-        // The next pause is five minutes: longer than any machine takes to the next line.
+        // The next delay is five minutes: longer than any machine takes to reach the next line.
         std::fs::write(&file, r#"{"wrong": 12, "not_before": null}"#).unwrap();
         counted(13);
-        let locked = Tries::at(file.clone()).make(|| panic!("it is not even looked at"));
+        let locked = Tries::at(file.clone()).make(|| panic!("no check is due"));
         assert!(matches!(locked, Err(PinError::TooMany { .. })), "{locked:?}");
         std::fs::write(&file, r#"{"wrong": 2, "not_before": null}"#).unwrap();
         assert!(Tries::at(file.clone()).make(|| true).is_ok());
-        assert!(!file.exists(), "a right one forgets them");
-        // A clock that was ahead when the pause was written, and was put right: it ends, and a restart remembers when.
+        assert!(!file.exists(), "a right PIN resets the counter");
+        // The clock was ahead when the delay was written and was corrected later: the delay ends, and a
+        // restart keeps its end.
         std::fs::write(&file, r#"{"wrong": 5, "not_before": "2999-01-01T00:00:00Z"}"#).unwrap();
         let tries = Tries::at(file.clone());
-        assert!(matches!(tries.make(|| panic!("not yet")), Err(PinError::TooMany { .. })));
+        assert!(matches!(tries.make(|| panic!("no check is due")), Err(PinError::TooMany { .. })));
         let written: Made = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert!(written.not_before.unwrap() <= later(Timestamp::now(), LONGEST_PAUSE), "{written:?}");
         std::fs::remove_dir_all(folder.path()).unwrap();
-        let unwritten = Tries::at(file).make(|| panic!("what cannot be counted is not tried"));
+        let unwritten = Tries::at(file).make(|| panic!("the PIN is checked without a counter"));
         assert!(matches!(unwritten, Err(PinError::File(_))), "{unwritten:?}");
     }
 
     #[test]
-    fn pauses_double_up_to_five_minutes_whatever_the_clock_says() {
+    fn delays_double_up_to_five_minutes() {
         let start = Timestamp::from_second(1_000_000).unwrap();
         let (mut made, mut now, mut pauses) = (Made::default(), start, Vec::new());
         for _ in 0..14 {
@@ -146,7 +148,7 @@ mod tests {
         }
         assert_eq!(pauses, [0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
         let set_back = made.within_reach(start);
-        let Err(PinError::TooMany { seconds }) = set_back.next(start) else { panic!("no pause") };
+        let Err(PinError::TooMany { seconds }) = set_back.next(start) else { panic!("no delay") };
         assert_eq!(seconds, 301, "the clock was set back");
         assert!(set_back.within_reach(later(start, LONGEST_PAUSE)).next(later(start, LONGEST_PAUSE)).is_ok());
     }

@@ -1,5 +1,5 @@
-//! The state machine under every order of events that chance comes up with: asked, answered, run out, taken back,
-//! reloaded, used by whoever, and the daemon gone at any moment, before or after what it wrote was on disk.
+//! Tests of the state machine under random orders of events: requests, decisions, expiry, withdrawal, reload,
+//! use by any caller, and a crash at any point, before or after the disk write.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// What the test knows of a question without asking the queue.
+/// Expected state of a request, tracked independently of the queue.
 #[derive(Clone, Debug)]
 struct Truth {
     owner: usize,
@@ -47,15 +47,15 @@ struct Truth {
     executed: u32,
 }
 
-/// A world around the queue: the disk, the clock, and what the files and the rules are like now.
+/// Model of the surroundings of the queue: the disk, the clock, the effect of calls and the rules.
 struct World {
     queue: Queue,
-    /// What is on disk.
+    /// Ledger entries on disk.
     disk: Vec<Approval>,
     now: i64,
-    /// What a call would do now; another number is another effect.
+    /// Current effect of a call; another number is another effect.
     effect: usize,
-    /// How many rules ask now, and whether any forbids.
+    /// Number of rules that require approval now.
     rules: usize,
     forbidden: bool,
     truth: BTreeMap<String, Truth>,
@@ -64,7 +64,7 @@ struct World {
 const RULES: [&str; 3] = ["tools", "modes", "safety"];
 
 impl World {
-    /// Puts a change on disk and makes it hold; or dies in between, on either side of the disk.
+    /// Writes a change to disk and applies it, or crashes before or after the write.
     fn commit(&mut self, approval: Approval, dice: &mut Dice) -> bool {
         match dice.roll(40) {
             0 => {
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Everything in memory is gone; a start applies what the ledger still counts as open.
+    /// Drops the state in memory and restores it from the entries on disk.
     fn crash(&mut self) {
         self.queue = Queue::default();
         for approval in &self.disk {
@@ -96,27 +96,28 @@ impl World {
         format!("effect {}", self.effect)
     }
 
-    /// A call that brings an answer walks the road: judged by the rules of now, and only then is the answer used.
-    fn call(&mut self, id: &str, who: usize, dice: &mut Dice) {
+    /// Runs a call that presents an approval through the pipeline: judged by the current rules, then the
+    /// approval is used.
+    fn call(&mut self, id: &str, client: usize, dice: &mut Dice) {
         if self.forbidden {
             return;
         }
         let digest = self.digest();
         let rules: Vec<String> = RULES[..self.rules].iter().map(|rule| (*rule).to_owned()).collect();
-        let caller = caller(who);
+        let caller = caller(client);
         let claim = Claim { caller: &caller, digest: &digest, rules: &rules };
         let Ok(used) = self.queue.take(id, claim, at(self.now)) else { return };
         if !self.commit(used, dice) {
             return;
         }
-        let truth = self.truth.get_mut(id).expect("only what was asked is used");
+        let truth = self.truth.get_mut(id).expect("only a requested approval is used");
         truth.executed += 1;
         assert_eq!(truth.executed, 1, "executed at most once");
         assert!(truth.granted_until.is_some_and(|until| self.now < until), "only if approved, and unexpired");
-        assert!(!truth.ended, "only if not denied or taken back");
+        assert!(!truth.ended, "only if not denied or withdrawn");
         assert_eq!(truth.digest, self.effect, "only if unchanged");
-        assert_eq!(truth.owner, who, "only for its caller");
-        assert!(self.rules <= truth.asked_by, "only if no further rule asks");
+        assert_eq!(truth.owner, client, "only for its caller");
+        assert!(self.rules <= truth.asked_by, "only if no further rule requires approval");
     }
 
     fn step(&mut self, dice: &mut Dice) {
@@ -128,8 +129,8 @@ impl World {
                 let until = self.now + 5;
                 if let Ok(granted) = self.queue.grant(&id, "human", at(self.now), at(until)) {
                     let truth = self.truth.get_mut(&id).unwrap();
-                    assert!(truth.granted_until.is_none() && !truth.ended, "the first decision stands");
-                    assert!(self.now < truth.expires, "what ran out is not approved");
+                    assert!(truth.granted_until.is_none() && !truth.ended, "the first decision is final");
+                    assert!(self.now < truth.expires, "an expired request is not approved");
                     let on_disk = self.disk.len();
                     self.commit(granted, dice);
                     if self.disk.len() > on_disk {
@@ -139,12 +140,12 @@ impl World {
             }
             3 => {
                 if let Ok(denied) = self.queue.deny(&id, "human", at(self.now), None) {
-                    assert!(self.truth[&id].granted_until.is_none(), "the first decision stands");
+                    assert!(self.truth[&id].granted_until.is_none(), "the first decision is final");
                     self.end(&id, denied, dice);
                 }
             }
             4 => {
-                if let Some(void) = self.queue.void(&id, "taken back") {
+                if let Some(void) = self.queue.void(&id, "withdrawn") {
                     self.end(&id, void, dice);
                 }
             }
@@ -153,7 +154,7 @@ impl World {
                     let id = expired.id.clone();
                     let truth = &self.truth[&id];
                     let end = truth.granted_until.unwrap_or(truth.expires);
-                    assert!(end <= self.now, "nothing runs out early");
+                    assert!(end <= self.now, "nothing expires early");
                     self.end(&id, expired, dice);
                 }
             }
@@ -163,8 +164,8 @@ impl World {
             9 => self.forbidden = dice.roll(3) == 0,
             10 if dice.roll(4) == 0 => self.crash(),
             _ => {
-                let who = dice.roll(2);
-                self.call(&id, who, dice);
+                let client = dice.roll(2);
+                self.call(&id, client, dice);
             }
         }
     }
@@ -200,12 +201,12 @@ impl World {
 }
 
 #[test]
-fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allowed() {
+fn executed_once_and_only_if_approved_and_unchanged() {
     let (mut executed, mut asked) = (0_u64, 0_u64);
     for schedule in 1..=2_000_u64 {
-        let _told = Told(schedule);
+        let _report = Told(schedule);
         let mut dice = Dice::of(schedule);
-        let mut world = World {
+        let mut model = World {
             queue: Queue::default(),
             disk: Vec::new(),
             now: 1_000_000,
@@ -215,24 +216,24 @@ fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allo
             truth: BTreeMap::new(),
         };
         for _ in 0..30 {
-            world.step(&mut dice);
+            model.step(&mut dice);
         }
-        asked += world.truth.len() as u64;
-        executed += world.truth.values().map(|truth| u64::from(truth.executed)).sum::<u64>();
+        asked += model.truth.len() as u64;
+        executed += model.truth.values().map(|truth| u64::from(truth.executed)).sum::<u64>();
     }
-    assert!(executed > 100, "the schedules reach what they are to show: {executed} of {asked}");
+    assert!(executed > 100, "too few schedules execute a call: {executed} of {asked}");
 }
 
 #[test]
-fn neither_one_caller_nor_one_user_can_fill_the_queue() {
+fn one_caller_or_user_cannot_fill_the_queue() {
     let mut queue = Queue::default();
     for n in 0..MOST_OF_ONE {
         let requested = queue.request(&n.to_string(), "d", &terms(0, &[], 0, 10)).unwrap();
         queue.apply(&requested);
     }
     assert_eq!(queue.request("more", "d", &terms(0, &[], 0, 10)).unwrap_err(), Full::OfCaller(MOST_OF_ONE));
-    assert!(queue.request("more", "d", &terms(0, &[], 10, 20)).is_ok(), "what has run out takes no place");
-    // A name for each question is still one user.
+    assert!(queue.request("more", "d", &terms(0, &[], 10, 20)).is_ok(), "an expired request does not count");
+    // A different client name for each request is still the same user.
     for n in MOST_OF_ONE..MOST_OF_USER {
         let requested = queue.request(&n.to_string(), "d", &terms(n, &[], 0, 10)).unwrap();
         queue.apply(&requested);
@@ -241,25 +242,25 @@ fn neither_one_caller_nor_one_user_can_fill_the_queue() {
 }
 
 #[test]
-fn two_busy_clients_leave_places_to_those_who_have_not_asked() {
+fn busy_clients_leave_capacity_to_new_clients() {
     let mut queue = Queue::default();
-    let mut ask = |id: &str, who: usize| {
-        let requested = queue.request(id, "d", &terms(who, &[], 0, 10))?;
+    let mut ask = |id: &str, client: usize| {
+        let requested = queue.request(id, "d", &terms(client, &[], 0, 10))?;
         queue.apply(&requested);
         Ok::<(), Full>(())
     };
     let taken: Vec<usize> =
-        [1, 2].map(|who| (0..99).take_while(|n| ask(&format!("{who} {n}"), who).is_ok()).count()).to_vec();
+        [1, 2].map(|one| (0..99).take_while(|n| ask(&format!("{one} {n}"), one).is_ok()).count()).to_vec();
     assert_eq!(taken, [MOST_OF_ONE, MOST_OF_USER - KEPT_FREE - MOST_OF_ONE]);
-    for who in 3..3 + KEPT_FREE {
-        assert_eq!(ask(&format!("{who} first"), who), Ok(()), "it has no question yet");
-        assert!(ask(&format!("{who} second"), who).is_err());
+    for client in 3..3 + KEPT_FREE {
+        assert_eq!(ask(&format!("{client} first"), client), Ok(()), "it has no request yet");
+        assert!(ask(&format!("{client} second"), client).is_err());
     }
     assert_eq!(ask("last", 99), Err(Full::OfUser(MOST_OF_USER)));
 }
 
 #[test]
-fn what_is_over_is_forgotten_in_the_end() {
+fn closed_requests_are_forgotten_in_order() {
     let mut queue = Queue::default();
     for n in 0..1000 {
         let id = n.to_string();
@@ -269,6 +270,6 @@ fn what_is_over_is_forgotten_in_the_end() {
         queue.apply(&denied);
     }
     assert_eq!(queue.asked().len(), MOST_OVER, "memory is bounded");
-    let told = queue.usable("999", &caller(0), at(1)).unwrap_err();
-    assert_eq!(told, Unusable::Denied(Some("no".to_owned())), "and the last ones are still told");
+    let error = queue.usable("999", &caller(0), at(1)).unwrap_err();
+    assert_eq!(error, Unusable::Denied(Some("no".to_owned())), "the latest ones are still reported");
 }

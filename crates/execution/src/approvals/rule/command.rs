@@ -1,18 +1,19 @@
-//! The command of a standing rule: the very words, or the first ones of a program that does nothing but look.
+//! Command of a standing rule: an exact command, or the first words of a command whose program is read-only.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The label of the file that a command's program is.
+/// Label of the file of the program of a command.
 const PROGRAM: &str = "program";
 
-/// Programs that look and nothing else: whatever words follow, they start no program, write no file, change no machine and
-/// load no code. Not on the list, though they mostly look: `awk`, `sed`, `find`, `xargs`, `env` (run their words), `git`
-/// (`-c`, `--upload-pack`, `--output`, a pager), `sort` and `tree` (`-o`), `uniq` and `xxd` (a second name is written),
-/// `diff` (`-l` starts `pr`), `file` (`-C` writes), `rg` (`--pre` runs), `less` (a shell), `date` and `hostname` (set it),
-/// `tar`, `tee`, `dd`. A list of what is forbidden was tried: there was always one more wrapper.
+/// Read-only programs: whatever words follow, they start no program, write no file, change no setting of the
+/// machine and load no code. Not on the list, although they mostly read: `awk`, `sed`, `find`, `xargs`, `env`
+/// (run their arguments), `git` (`-c`, `--upload-pack`, `--output`, a pager), `sort` and `tree` (`-o`),
+/// `uniq` and `xxd` (write to a second file argument), `diff` (`-l` starts `pr`), `file` (`-C` writes), `rg`
+/// (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee`, `dd`. A denylist was tried
+/// first: there was always one more wrapper program.
 const LOOKERS: [&str; 24] = [
     "basename",
     "cat",
@@ -40,16 +41,16 @@ const LOOKERS: [&str; 24] = [
     "wc",
 ];
 
-/// The words of a command.
+/// Words of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Words {
     words: Vec<String>,
-    /// Whether more words may follow.
+    /// True if more words may follow.
     open: bool,
 }
 
 impl Words {
-    /// These, and no others.
+    /// Matches exactly these words.
     pub(super) fn exactly(words: &[String]) -> Words {
         Words { words: words.to_vec(), open: false }
     }
@@ -58,49 +59,49 @@ impl Words {
         self.open
     }
 
-    /// In words.
+    /// Text for the display of the rule.
     pub(super) fn line(&self) -> String {
         let more = if self.open { " and any further words" } else { ", and no further words" };
         format!("  the command is {}{more}", json!(self.words))
     }
 
-    /// Whether a command is covered.
+    /// Returns true if a command is covered.
     pub(super) fn begin(&self, words: &[String]) -> bool {
         match self.open {
-            // A rule that is on record from before the list was shortened holds no longer.
+            // A recorded rule from before the list was shortened is no longer valid.
             true => self.words.first().is_some_and(|name| looks(name)) && words.starts_with(&self.words),
             false => words == self.words,
         }
     }
 
-    /// The same with any words behind these, where the program only looks: by its name, and by that of the file which the
-    /// tool foretells is behind it.
+    /// Allows any further words, if the program is read-only by its name and by the name of its file in the
+    /// preview of the tool.
     pub(super) fn opened(&self, value: &str, facts: &[(String, String)]) -> Result<Words, String> {
         let words: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
         if words == self.words {
             return Ok(self.clone());
         }
         if !self.words.starts_with(&words) || words.is_empty() {
-            return Err(format!("`{value}` does not begin the very command it is made for"));
+            return Err(format!("`{value}` is not the beginning of the command that is being approved"));
         }
         let name = words.first().map(String::as_str).unwrap_or_default();
         let found = facts.iter().find(|(label, _)| label == PROGRAM).map(|(_, text)| text.as_str());
         let file = found.and_then(|text| text.rsplit_once(" (sha256 ")).map(|(path, _)| path);
         if !looks(name) || !file.is_some_and(looks) {
             return Err(format!(
-                "`{name}` may run or write what its further words say: approve the whole command, or none of it \
-                 (any further words are possible for {})",
+                "`{name}` may run or write what its further words say: approve the exact command instead \
+                 (further words can be allowed for {})",
                 LOOKERS.join(", ")
             ));
         }
         if let Some(option) = words.iter().skip(1).find(|word| word.starts_with('-')) {
-            return Err(format!("`{option}` is an option: what follows it could mean anything"));
+            return Err(format!("`{option}` is an option: the words that follow could be its value"));
         }
         Ok(Words { words, open: true })
     }
 }
 
-/// Whether a program only looks, by the last part of its path.
+/// Returns true if a program is read-only, by the last component of its path.
 fn looks(program: &str) -> bool {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| LOOKERS.contains(&name))

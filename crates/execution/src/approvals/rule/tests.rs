@@ -1,4 +1,4 @@
-//! What a standing rule covers: what was displayed, and nothing that differs in any input.
+//! A standing rule covers what was displayed, and no call that differs in any input of the decision.
 
 use tool::Door;
 
@@ -51,7 +51,7 @@ fn covers(rule: &Rule, change: impl FnOnce(&mut Wanted<'_>)) -> bool {
 }
 
 #[test]
-fn every_input_of_the_decision_is_in_the_key() {
+fn rule_binds_every_input_of_the_decision() {
     let rule = rule().on("now", 3);
     assert!(covers(&rule, |_| ()));
     assert!(covers(&rule, |wanted| wanted.arguments = "other content"), "other arguments: any, as displayed");
@@ -77,9 +77,9 @@ fn every_input_of_the_decision_is_in_the_key() {
             rule.covers(&Wanted { caller: &other(|caller| caller.door = Door::Control), ..wanted.clone() })
         },
     );
-    assert!(!same_name, "the same name at another door");
+    assert!(!same_name, "the same client name on another socket");
     let asked_by_more = with_wanted(|_| (), |wanted| rule.covers(&Wanted { rules: &more, ..wanted.clone() }));
-    assert!(!asked_by_more, "a rule that did not ask then");
+    assert!(!asked_by_more, "a rule that did not require approval then");
     assert!(!covers(&rule, |wanted| wanted.tool = "delete_file"));
     assert!(!covers(&rule, |wanted| wanted.definition = "changed"));
     assert!(!covers(&rule, |wanted| wanted.mode = Mode::Degraded));
@@ -88,14 +88,14 @@ fn every_input_of_the_decision_is_in_the_key() {
     assert!(!covers(&rule, |wanted| wanted.paths[0].1 = "/w/src/b.rs".into()));
     assert!(!covers(&rule, |wanted| wanted.paths.push(("also".into(), "/w/src/a.rs".into()))));
     assert!(!covers(&rule, |wanted| wanted.hosts.push("example.org".into())));
-    assert!(!covers(&rule, |wanted| wanted.switches.clear()), "a rehearsal, and now the deed");
+    assert!(!covers(&rule, |wanted| wanted.switches.clear()), "a dry run, and now the real run");
     assert!(!covers(&rule, |wanted| wanted.switches = BTreeMap::from([("dry_run".into(), false)])));
     assert!(!covers(&rule, |wanted| wanted.switches.extend([("recursive".into(), true)])));
     assert!(rule.lines().contains(&"  dry_run is true".to_owned()), "{:?}", rule.lines());
 }
 
 #[test]
-fn another_program_folder_or_script_is_asked_about() {
+fn other_program_directory_or_script_needs_approval() {
     let fact = |label: &str, text: &str| (label.to_owned(), text.to_owned());
     let then =
         [fact("program", "/bin/cat (sha256 1)"), fact("runs in", "/w"), fact("reads", "/w/a (sha256 2)")];
@@ -124,12 +124,12 @@ fn another_program_folder_or_script_is_asked_about() {
     let mut script = then.to_vec();
     script[2] = fact("reads", "/w/a (sha256 9)");
     assert!(!covers(&exact, &script), "a script that was changed");
-    assert!(covers(&open, &script), "further words name what they like, as displayed");
+    assert!(covers(&open, &script), "further words may name any file, as displayed");
     assert!(exact.lines().join("\n").contains("runs in /w\nreads /w/a (sha256 2)"), "{:?}", exact.lines());
 }
 
 #[test]
-fn a_pattern_is_what_is_displayed_and_no_more() {
+fn pattern_covers_only_what_is_displayed() {
     let widened = |pattern: &str| rule().widened(&[pattern.to_owned()]);
     let rule = widened("path=/w/src/*.rs").unwrap();
     assert!(rule.lines().join("\n").contains("path matches /w/src/*.rs\n"), "{:?}", rule.lines());
@@ -140,8 +140,8 @@ fn a_pattern_is_what_is_displayed_and_no_more() {
     {
         assert!(widened(wide).is_err(), "{wide}");
     }
-    assert!(widened("path=/w/src/[").unwrap_err().contains("is no pattern"));
-    // A name that looks like a pattern is a name.
+    assert!(widened("path=/w/src/[").unwrap_err().contains("is not a valid pattern"));
+    // A path that looks like a pattern is still a literal path.
     let named = with_wanted(
         |wanted| wanted.paths[0].1 = "/w/src/[a].rs".into(),
         |wanted| Rule::like(wanted).unwrap(),
@@ -151,7 +151,7 @@ fn a_pattern_is_what_is_displayed_and_no_more() {
 }
 
 #[test]
-fn only_a_program_that_does_nothing_but_look_is_approved_by_its_beginning() {
+fn only_read_only_programs_allow_further_words() {
     let make = |words: &[&str], file: &str, pattern: &str| {
         let facts = [("program".to_owned(), format!("{file} (sha256 1)"))];
         let like = with_wanted(
@@ -203,7 +203,7 @@ fn only_a_program_that_does_nothing_but_look_is_approved_by_its_beginning() {
 }
 
 #[test]
-fn what_a_program_or_a_server_is_told_is_in_the_key() {
+fn rule_binds_the_other_arguments() {
     let told = |words: &str| Some(words.to_owned());
     let rule = with_wanted(|wanted| wanted.others = told("stdin"), |wanted| Rule::like(wanted).unwrap());
     assert!(rule.lines().iter().any(|line| line == "  other arguments: the same"), "{:?}", rule.lines());

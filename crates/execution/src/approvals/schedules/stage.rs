@@ -1,10 +1,12 @@
-//! The real layer on a real ledger, with one tool that tells what it was started for, and a daemon that can die.
+//! Test harness: the real layer on a real ledger, one tool that reports each start, and a daemon that can
+//! crash.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use file_access::{UndoLimits, UndoStore};
 use governance::{
     FileNames, Permit, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
@@ -12,7 +14,6 @@ use guardrail::Curated;
 use jiff::Timestamp;
 use ledger::{Ledger, Options};
 use registry::{Order, Preview, Running, ToolExecutor, ToolRegistry};
-use resources::{UndoLimits, UndoStore};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tool::{Category, Failure, Mode, Output, RiskLevel, ToolSpec};
@@ -23,12 +24,12 @@ use crate::{Parts, ToolExecutionLayer, World};
 
 pub(super) const TOOL: &str = "change";
 
-/// What the rules are like.
+/// Variants of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stance {
-    /// The tool's own definition asks.
+    /// The definition of the tool requires approval.
     Asks,
-    /// The mode asks too.
+    /// The mode requires approval too.
     AsksMore,
     Forbids,
 }
@@ -62,7 +63,7 @@ impl Stance {
         Policy::load(&policy, &around).unwrap()
     }
 
-    /// How many rules ask.
+    /// Number of rules that require approval.
     fn rules(self) -> Option<usize> {
         match self {
             Stance::Asks => Some(1),
@@ -72,13 +73,14 @@ impl Stance {
     }
 }
 
-/// The tool: it would change a thing, shows what the thing is like, and tells of every start.
+/// Test tool: its preview shows the state of an object, and it reports every start to the oracle.
 struct Changes {
     truth: Arc<Truth>,
     layer: OnceLock<Weak<ToolExecutionLayer>>,
-    /// What each call saw when it was looked at last, by where its argument lies: a call takes that along.
+    /// State that the last preview of each call saw, by the address of its argument, which moves along with
+    /// the call.
     looked: Mutex<HashMap<usize, (String, Timestamp)>>,
-    /// The rules that were ever loaded, by their hashes.
+    /// Every policy that was loaded, by its hash.
     stances: Mutex<HashMap<String, Stance>>,
 }
 
@@ -109,13 +111,13 @@ impl ToolExecutor for Changes {
         let looked = self.looked.lock().unwrap().get(&name.as_ptr().addr()).cloned();
         let mut wrong = Vec::new();
         if stance == Stance::Forbids {
-            wrong.push("it is forbidden by now");
+            wrong.push("the policy forbids it by now");
         }
         if self.truth.known().withdrawn[&caller.connection].is_cancelled() {
-            wrong.push("it was taken back");
+            wrong.push("it was withdrawn");
         }
         if looked.is_none() {
-            wrong.push("nobody looked at what it would do");
+            wrong.push("its effect was never computed");
         }
         let (looked, at) = looked.unwrap_or_default();
         self.truth.runs(name, |before| Run {
@@ -131,7 +133,7 @@ impl ToolExecutor for Changes {
     }
 }
 
-/// One life of the daemon.
+/// One run of the daemon.
 pub(super) struct Life {
     pub(super) runtime: Runtime,
     pub(super) layer: Arc<ToolExecutionLayer>,
@@ -140,9 +142,9 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// A start, on whatever an earlier life left.
+    /// Starts the daemon on the state that an earlier run left.
     pub(super) fn begin(folder: &Path, truth: &Arc<Truth>, stance: Stance) -> Life {
-        // One thread: what happens between two waits happens at once, as far as the schedule goes.
+        // Single-threaded, so that everything between two awaits is atomic for the schedule.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let body = Arc::new(Changes {
             truth: Arc::clone(truth),
@@ -151,7 +153,7 @@ impl Life {
             stances: Mutex::default(),
         });
         let world = world(folder, stance, &body);
-        // Small parts, so that a start has little to read, and questions are carried over from part to part.
+        // Small segments, so that a start reads little and requests are carried over between segments.
         let options = Options { segment_bytes: 128 * 1024, ..Options::default() };
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &options).unwrap();
         let undo =
@@ -167,20 +169,20 @@ impl Life {
         world(folder, stance, &self.body)
     }
 
-    /// Time passes, for the layer as for the test.
+    /// Advances the time of the layer and of the test.
     pub(super) fn pass(&self, time: Duration) {
         let mut known = self.truth.known();
         known.now = later(known.now, time);
         self.layer.approvals.clock.now_by(known.now);
     }
 
-    /// The process is gone, wherever each of its tasks was; what it wrote stays.
+    /// Ends the process at whatever point its tasks are; files stay.
     pub(super) fn crash(self) {
         let Life { runtime, layer, .. } = self;
         let gone = Arc::downgrade(&layer);
         drop(runtime);
         drop(layer);
-        assert_eq!(gone.strong_count(), 0, "nothing of an earlier life goes on");
+        assert_eq!(gone.strong_count(), 0, "no task of an earlier run continues");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the test knows of every call without asking the layer: what a human said yes to, and what was run.
+//! Test oracle: tracks independently of the layer what the operator approved and what ran.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -9,29 +9,29 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::clock::later;
 
-/// What a human said yes to, as it was on the card.
+/// Approval by the operator, as the request was displayed.
 #[derive(Clone, Debug)]
 pub(super) struct Yes {
     pub(super) number: usize,
     pub(super) client: String,
-    /// What the card showed of the thing that the call would change.
+    /// Displayed state of the object.
     pub(super) shown: String,
-    /// How many rules asked.
+    /// Number of rules that required approval.
     pub(super) asked_by: usize,
-    /// Until when it holds, once it is known to: a yes on its way holds from when it is there.
+    /// Expiry, once the approval is confirmed. An approval in flight counts from its submission on.
     pub(super) until: Option<Timestamp>,
 }
 
-/// A start of the tool.
+/// Start of the tool.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// How many a human had said yes to by then.
+    /// Number of approvals submitted before this run.
     pub(super) before: usize,
     pub(super) client: String,
-    /// What the thing was like when the call was last looked at before it ran, and when that was.
+    /// State of the object in the last preview before the run, and its time.
     pub(super) looked: String,
     pub(super) at: Timestamp,
-    /// How many rules ask at that moment.
+    /// Number of rules that require approval at that moment.
     pub(super) asks: usize,
 }
 
@@ -45,19 +45,19 @@ impl Run {
     }
 }
 
-/// One thing that calls want to change.
+/// One object that calls want to change.
 #[derive(Debug, Default)]
 pub(super) struct Thing {
-    /// What it is like now.
+    /// Current state.
     pub(super) state: usize,
     pub(super) yes: Vec<Yes>,
     pub(super) runs: Vec<Run>,
-    /// What happened to it, for whoever reads of a failure.
+    /// History of events for failure messages.
     pub(super) story: Vec<String>,
 }
 
 impl Thing {
-    /// Whether every run has a yes of its own: each of them to this, in time, and no two the same.
+    /// Returns true if every run has a matching approval of its own.
     fn is_explained(&self) -> bool {
         fn explain(runs: &[Run], yes: &[&Yes]) -> bool {
             let Some((first, rest)) = runs.split_first() else { return true };
@@ -70,18 +70,19 @@ impl Thing {
     }
 }
 
-/// All of it. It outlives every crash.
+/// State of the oracle. It survives simulated crashes.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) now: Timestamp,
     pub(super) things: BTreeMap<String, Thing>,
     pub(super) answers: usize,
     pub(super) executed: usize,
-    /// How refused calls were told, and how often.
+    /// Number of calls by result: refusal detail, refusal code or `done`.
     pub(super) told: BTreeMap<String, usize>,
-    /// The calls' own words, by their connections: a call that was taken back is not begun.
+    /// Cancellation tokens of the calls by connection: a withdrawn call must not start.
     pub(super) withdrawn: BTreeMap<u64, CancellationToken>,
-    /// What must not be. A panic inside of a tool would only be a failed call.
+    /// Violations of the invariant. They are collected here because a panic inside a tool only fails the
+    /// call.
     pub(super) wrong: Vec<String>,
 }
 
@@ -93,7 +94,7 @@ impl Truth {
         self.0.lock().unwrap()
     }
 
-    /// A human says yes: it counts before it is on disk, for a run may be faster than the news of it.
+    /// Records an approval before it is on disk, because a run may start before the decision returns.
     pub(super) fn says_yes(&self, name: &str, yes: impl FnOnce(usize) -> Yes) -> usize {
         let mut known = self.known();
         let number = known.answers;
@@ -103,7 +104,7 @@ impl Truth {
         number
     }
 
-    /// It is on disk.
+    /// Confirms that the approval is on disk.
     pub(super) fn is_said(&self, name: &str, number: usize, until: Timestamp) {
         let mut known = self.known();
         let thing = known.things.entry(name.to_owned()).or_default();
@@ -112,14 +113,14 @@ impl Truth {
         known.look_at(name);
     }
 
-    /// It was not taken after all.
+    /// Retracts an approval that was rejected.
     pub(super) fn unsay(&self, name: &str, number: usize) {
         let mut known = self.known();
         known.things.entry(name.to_owned()).or_default().yes.retain(|yes| yes.number != number);
         known.look_at(name);
     }
 
-    /// The daemon is gone, and with it every call. A yes that was on its way was said by then, or never will be.
+    /// Records a crash, which ends every call. An approval in flight is either on disk by now or lost.
     pub(super) fn crashes(&self, lasts: Duration) {
         let mut known = self.known();
         known.withdrawn.clear();
@@ -128,7 +129,7 @@ impl Truth {
         on_its_way.filter(|yes| yes.until.is_none()).for_each(|yes| yes.until = Some(until));
     }
 
-    /// The tool is started.
+    /// Records a start of the tool.
     pub(super) fn runs(&self, name: &str, run: impl FnOnce(usize) -> Run) {
         let mut known = self.known();
         known.executed += 1;
@@ -145,7 +146,7 @@ impl Known {
         let thing = &self.things[name];
         if !thing.is_explained() {
             let (yes, story) = (&thing.yes, thing.story.join("\n  "));
-            self.wrong.push(format!("`{name}` ran without a yes of its own: {yes:?}\n  {story}"));
+            self.wrong.push(format!("`{name}` ran without an approval of its own: {yes:?}\n  {story}"));
         }
     }
 

@@ -1,8 +1,8 @@
-//! Every character is seen or written out, and the written-out text can be read back.
+//! Every character is visible or escaped, and escaped text can be converted back.
 
 use super::*;
 
-/// Reads an escaped text back.
+/// Converts an escaped text back.
 pub(crate) fn read_back(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(c) = rest.chars().next() {
@@ -11,7 +11,7 @@ pub(crate) fn read_back(text: &str) -> String {
             out.push(c);
             continue;
         }
-        let kind = rest.chars().next().expect("an escape is whole");
+        let kind = rest.chars().next().expect("an escape is complete");
         rest = &rest[kind.len_utf8()..];
         let braced = |rest: &str| rest.split_once('}').map(|(inside, _)| inside.to_owned()).expect("a brace");
         let char_of = |hex: &str| char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap();
@@ -31,13 +31,13 @@ pub(crate) fn read_back(text: &str) -> String {
                 out.extend(std::iter::repeat_n(char_of(hex), count.parse().unwrap()));
                 rest = &rest[inside.len() + 1..];
             }
-            other => panic!("no escape: \\{other}"),
+            other => panic!("unknown escape: \\{other}"),
         }
     }
     out
 }
 
-/// Whether a line can be put on a screen and be seen for what it is.
+/// Returns true if a line has visible characters only.
 pub(crate) fn is_plain(line: &str) -> bool {
     !line.chars().any(is_unseen)
 }
@@ -48,7 +48,7 @@ fn check(text: &str, expect: &str) {
 }
 
 #[test]
-fn what_could_deceive_is_written_out() {
+fn deceptive_characters_are_escaped() {
     check("plain text, é 日本 🙂", "plain text, é 日本 🙂");
     check("a\u{1b}[2K\rb\u{8}c\u{9b}1m", "a\\u{1b}[2K\\rb\\u{8}c\\u{9b}1m");
     check("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}");
@@ -61,7 +61,7 @@ fn what_could_deceive_is_written_out() {
 }
 
 #[test]
-fn padding_is_counted_not_shown() {
+fn long_padding_is_shown_as_a_count() {
     check("    indented", "    indented");
     check("a  b", "a  b");
     check(&format!("rm -rf ~{}# harmless", " ".repeat(10_000)), "rm -rf ~\\{20×10000}# harmless");
@@ -72,8 +72,8 @@ fn padding_is_counted_not_shown() {
 }
 
 #[test]
-fn every_character_is_seen_or_written_out_and_can_be_read_back() {
-    // Beyond the planes that have characters, samples will do.
+fn every_character_is_visible_or_escaped_reversibly() {
+    // The upper planes are mostly unassigned, so samples are sufficient.
     let everything = (0..0x1_4000).chain((0x1_4000..=0x10_ffff).step_by(61)).filter_map(char::from_u32);
     for c in everything {
         for text in [format!("a{c}b"), format!("{c}{c}{c}{c}{c}")] {
@@ -85,7 +85,7 @@ fn every_character_is_seen_or_written_out_and_can_be_read_back() {
 }
 
 #[test]
-fn any_mixture_can_be_read_back() {
+fn any_mixture_can_be_converted_back() {
     let pieces =
         ["a", "\\", " ", "  ", "\n", "\u{1b}", "×", "{20×3}", "u{41}", "\\u{41}", "\u{202e}", "é", "}"];
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// What becomes of words under a rule about a program and one about a command of git.
+/// Verdict on words under a rule about a program and one about a command of git.
 pub(super) fn verdict(words: &[&str], lists: &str) -> &'static str {
     let (rules, errors) = compile(lists, FileNames::CaseSensitive);
     assert_eq!(errors, [""; 0]);
@@ -239,7 +239,8 @@ fn a_long_line_is_read_once() {
     check("allowed", &[&nested]);
 }
 
-/// What only a program's own reading of its words brings out: the list of what is allowed is the promise there.
+/// Program names that only the program's own interpretation of its words produces. The list of allowed
+/// commands is the promise there.
 #[test]
 fn what_is_put_together_is_not_promised() {
     check(

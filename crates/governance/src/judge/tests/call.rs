@@ -1,4 +1,4 @@
-//! What is judged before and besides paths: modes, categories, approvals, rates, what cannot be enforced.
+//! Checks other than paths: modes, categories, approvals, rate limits, and rules that cannot be enforced.
 
 use serde_json::{Value, json};
 use tool::Mode;
@@ -14,18 +14,18 @@ const WRITE_MODES: &str = "tools:
 ";
 
 #[test]
-fn a_denial_by_mode_names_the_modes_that_are_left() {
+fn denial_by_mode_names_the_modes_that_allow_the_tool() {
     let tools = "tools: {read_file: {allowed_in_modes: [NORMAL, LOCKDOWN], forbidden_in_modes: [LOCKDOWN], requires_approval_in_modes: [ALERT]}}\n";
     machine(tools)
         .mode(Mode::Recovery)
         .read("a.txt", "mode_denied not_listed")
-        .hints("it runs in NORMAL, ALERT; ");
+        .hints("it is allowed in NORMAL, ALERT (see ");
     let nowhere = machine("tools: {read_file: {allowed_in_modes: []}}\n");
-    nowhere.read("a.txt", "mode_denied not_listed").hints("no mode lets `read_file` run");
+    nowhere.read("a.txt", "mode_denied not_listed").hints("no mode allows `read_file`");
 }
 
 #[test]
-fn a_full_window_says_what_filled_it() {
+fn rate_limit_denial_explains_the_full_window() {
     let limit = |most: u32| machine(&format!("tools: {{read_file: {{rate_limit_per_hour: {most}}}}}\n"));
     limit(3).counts(2, 0).read("a.txt", "permit");
     let full = limit(3).counts(3, 0).read("a.txt", "rate_limited tool_per_hour");
@@ -35,11 +35,11 @@ fn a_full_window_says_what_filled_it() {
     let unknown = limit(3).counts(Counts::UNKNOWN, 0).read("a.txt", "rate_limited tool_per_hour");
     assert!(unknown.hints("records are missing").retryable);
     let never = limit(0).read("a.txt", "rate_limited tool_per_hour");
-    assert!(!never.hints("is 0, which lets nothing run").retryable);
+    assert!(!never.hints("is 0, which denies every call").retryable);
 }
 
 #[test]
-fn a_call_without_paths_is_nowhere_that_questions_go_unasked() {
+fn unattended_paths_do_not_apply_to_calls_without_paths() {
     let tools = "tools: {read_many: {requires_approval: true, unattended_paths: [\"$ROOT/ws/**\"]}}\n";
     let asks =
         |paths: Value, expect: &str| machine(tools).expect("read_many", &json!({"paths": paths}), expect);
@@ -49,7 +49,7 @@ fn a_call_without_paths_is_nowhere_that_questions_go_unasked() {
 }
 
 #[test]
-fn what_is_hidden_from_a_call_is_what_it_may_not_read() {
+fn unreadable_names_are_hidden_from_a_call() {
     let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/other\", \"**/*.key\"]}}\n");
     let verdict = machine.verdict(valid("read_file", json!({"path": "a.txt"})));
     let Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
@@ -63,12 +63,12 @@ fn what_is_hidden_from_a_call_is_what_it_may_not_read() {
         assert_eq!(permit.shows(&machine.path(name)), shown, "{name}");
         assert_eq!(permit.hidden_by(&machine.path(name)).is_none(), shown, "{name}");
     }
-    assert!(!permit.shows("not/canonical".as_ref()), "what has no place is not shown");
+    assert!(!permit.shows("not/canonical".as_ref()), "a name that is not canonical is hidden");
     assert!(permit.protects(&machine.path("ws/.git/config")) && !permit.protects(&machine.path("ws/a.txt")));
 }
 
 #[test]
-fn modes_forbidden_beats_approval_beats_allowed() {
+fn forbidden_beats_approval_beats_allowed_in_modes() {
     let tools = "tools:
   write_file:
     allowed_in_modes: [NORMAL, ALERT]
@@ -84,14 +84,14 @@ fn modes_forbidden_beats_approval_beats_allowed() {
     check(Mode::Lockdown, "mode_denied forbidden")
         .says("Permission denied: Tool not allowed in LOCKDOWN mode")
         .by("tools.yaml", 5, "write_file.forbidden_in_modes")
-        .hints("it runs in NORMAL, ALERT, RECOVERY");
+        .hints("it is allowed in NORMAL, ALERT, RECOVERY");
     for mode in [Mode::Alert, Mode::Lockdown] {
         machine(WRITE_MODES).modes(free).mode(mode).write("a.txt", "mode_denied forbidden");
     }
 }
 
 #[test]
-fn a_tool_that_is_not_listed_has_its_definitions_modes() {
+fn unlisted_tool_has_the_modes_of_its_definition() {
     let call = |mode, expect: &str| {
         machine(NOTHING_LISTED).mode(mode).expect("slow_read", &json!({"path": "a.txt"}), expect)
     };
@@ -102,7 +102,7 @@ fn a_tool_that_is_not_listed_has_its_definitions_modes() {
 }
 
 #[test]
-fn a_mode_narrows_by_category_and_by_count() {
+fn mode_limits_categories_and_concurrent_tasks() {
     let modes = "modes:
   NORMAL:
     allowed_tool_categories: [read_only, self_check]
@@ -118,13 +118,13 @@ fn a_mode_narrows_by_category_and_by_count() {
         .hints("read_only, self_check");
     let machine = machine.mode(Mode::Alert);
     machine.read("a.txt", "mode_denied no_tasks").by("modes.yaml", 5, "ALERT.max_concurrent_tasks");
-    // A category of the file overrides the definition's.
+    // A category in the file overrides that of the definition.
     let moved = "tools: {write_file: {category: read_only}}\n";
     self::machine(moved).modes(modes).write("a.txt", "permit");
 }
 
 #[test]
-fn a_mode_that_is_not_listed_keeps_its_built_in_rules() {
+fn unlisted_mode_keeps_its_built_in_rules() {
     let machine = machine(NOTHING_LISTED).mode(Mode::Lockdown);
     machine
         .write("a.txt", "mode_denied category")
@@ -133,7 +133,7 @@ fn a_mode_that_is_not_listed_keeps_its_built_in_rules() {
 }
 
 #[test]
-fn every_rule_that_asks_is_heard_and_named() {
+fn every_rule_that_requires_approval_is_named() {
     let approvals = |word: &str| format!("modes: {{NORMAL: {{require_approval_for: [{word}]}}}}\n");
     let check = |word: &str, tool: &str, arguments: &Value, expect: &str| {
         machine(NOTHING_LISTED).modes(&approvals(word)).expect(tool, arguments, expect);
@@ -167,7 +167,7 @@ fn every_rule_that_asks_is_heard_and_named() {
     let safety = "human_approval:\n  rules:\n    - {risk_level: high, modes: [NORMAL]}\n";
     machine(NOTHING_LISTED).safety(safety).read("a.txt", "permit");
     machine(NOTHING_LISTED).safety(safety).write("a.txt", "ask").by("safety.yaml", 3, "human_approval.rules");
-    // A category's risk raises its tools' risk.
+    // The risk level of a category raises that of its tools.
     let raised = "tool_categories: {read_only: {risk_level: high}}\ntools: {}\n";
     machine(raised).safety(safety).read("a.txt", "ask");
     let all =
@@ -177,7 +177,7 @@ fn every_rule_that_asks_is_heard_and_named() {
 }
 
 #[test]
-fn nobody_is_asked_about_a_call_that_would_be_denied() {
+fn no_approval_is_requested_for_a_denied_call() {
     let tools = "tools:\n  write_file:\n    requires_approval: true\n    max_file_size_mb: 0\n";
     machine(tools).write("/etc/x", "path_not_allowed outside_workspaces");
     machine(tools).write("a.txt", "too_large max_file_size");
@@ -188,9 +188,9 @@ fn nobody_is_asked_about_a_call_that_would_be_denied() {
 }
 
 #[test]
-fn an_unanswered_question_is_a_refusal_and_an_approved_one_a_permit() {
+fn unanswered_approval_refuses_and_approval_permits() {
     let verdict = machine(NOTHING_LISTED).verdict(valid("gated", json!({})));
-    let Verdict::Question(question) = verdict else { panic!("no question") };
+    let Verdict::Question(question) = verdict else { panic!("no approval required") };
     let refusal = question.unanswered();
     assert!(refusal.reason.starts_with("Permission denied: Approval"), "{}", refusal.reason);
     assert_eq!(refusal.rule.unwrap().id.as_ref(), "gated.requires_approval");
@@ -199,7 +199,7 @@ fn an_unanswered_question_is_a_refusal_and_an_approved_one_a_permit() {
 }
 
 #[test]
-fn rates_compare_with_at_least_and_zero_is_none() {
+fn rate_limit_denies_at_the_limit_and_zero_allows_nothing() {
     let tools = "tools:\n  read_file:\n    rate_limit_per_hour: 3\n  write_file: {rate_limit_per_hour: 0}\n";
     machine(tools).counts(2, 0).read("a.txt", "permit");
     let over = machine(tools).counts(3, 0).read("a.txt", "rate_limited tool_per_hour");
@@ -207,7 +207,7 @@ fn rates_compare_with_at_least_and_zero_is_none() {
     assert!(over.retryable);
     let never = machine(tools).write("a.txt", "rate_limited tool_per_hour");
     assert!(!never.retryable);
-    never.hints("is 0, which lets nothing run");
+    never.hints("is 0, which denies every call");
     machine(NOTHING_LISTED).counts(u32::MAX, u32::MAX).read("a.txt", "permit");
     let slow = |count, expect: &str| {
         machine(NOTHING_LISTED).counts(count, 0).expect("slow_read", &json!({"path": "a.txt"}), expect);
@@ -229,7 +229,7 @@ fn rates_compare_with_at_least_and_zero_is_none() {
 }
 
 #[test]
-fn a_permit_is_asked_again_with_fresh_counts() {
+fn permit_rechecks_rate_limits_with_new_counts() {
     let machine = machine("tools: {read_file: {rate_limit_per_hour: 3}}\n");
     let Verdict::Permit(permit) = machine.verdict(valid("read_file", json!({"path": "a.txt"}))) else {
         panic!("no permit")
@@ -242,7 +242,7 @@ fn a_permit_is_asked_again_with_fresh_counts() {
 }
 
 #[test]
-fn walls_that_cannot_stand_around_a_tool_deny_it_on_every_machine() {
+fn sandbox_rule_denies_a_tool_that_cannot_be_sandboxed() {
     for isolation in [None, Some(Isolation::Reduced), Some(Isolation::Full)] {
         let word = |tool: &str, rule: &str| {
             let machine = machine(&format!("tools: {{{tool}: {{{rule}}}}}\n"));
@@ -262,7 +262,7 @@ fn walls_that_cannot_stand_around_a_tool_deny_it_on_every_machine() {
 }
 
 #[test]
-fn what_nothing_enforces_yet_is_refused() {
+fn rule_that_cannot_be_enforced_refuses_the_call() {
     machine(NOTHING_LISTED).expect("confined", &json!({}), "sandbox_unavailable no_sandbox");
     let check = |rule: &str, expect: &str| {
         machine(&format!("tools:\n  read_file:\n    {rule}\n")).read("a.txt", expect);
@@ -278,7 +278,7 @@ fn what_nothing_enforces_yet_is_refused() {
 }
 
 #[test]
-fn a_permit_carries_its_limits_and_facts() {
+fn permit_carries_its_limits_and_facts() {
     let tools = "tools: {write_file: {timeout_seconds: 3, max_file_size_mb: 2, max_output_bytes: 99}}\n";
     let machine = machine(tools).counts(4, 5);
     let write = valid("write_file", json!({"path": "sub/../a.txt", "content": "héllo"}));
@@ -293,7 +293,7 @@ fn a_permit_carries_its_limits_and_facts() {
     assert_eq!(facts["counts"], json!({"tool_last_hour": 4, "all_last_minute": 5, "outbound_last_hour": 0}));
     assert_eq!(facts["paths"][0]["canonical"], json!(machine.path("ws/a.txt")));
     assert_eq!((&facts["paths"][0]["size"], &facts["content_bytes"]), (&json!(5), &json!(6)));
-    assert!(!facts.to_string().contains("llo"), "content is not a fact: {facts}");
+    assert!(!facts.to_string().contains("llo"), "facts must not contain content: {facts}");
     let read = valid("slow_read", json!({"path": "a.txt"}));
     let Verdict::Permit(permit) = machine.counts(0, 0).verdict(read) else { panic!("no permit") };
     assert_eq!(
@@ -303,7 +303,7 @@ fn a_permit_carries_its_limits_and_facts() {
 }
 
 #[test]
-fn a_call_that_was_cleared_is_judged_anew() {
+fn prechecked_call_is_judged_under_the_current_mode() {
     let machine = machine("tools: {write_file: {forbidden_in_modes: [LOCKDOWN]}}\n");
     let policy = machine.policy();
     let mut situation =
@@ -311,6 +311,6 @@ fn a_call_that_was_cleared_is_judged_anew() {
     let cleared =
         clear(&policy, &situation, valid("write_file", json!({"path": "a.txt", "content": ""}))).unwrap();
     situation.mode = Mode::Lockdown;
-    let outcome = Outcome::of(judge(&policy, &situation, resources::open(cleared).unwrap()));
+    let outcome = Outcome::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
     assert_eq!(outcome.word, "mode_denied forbidden");
 }

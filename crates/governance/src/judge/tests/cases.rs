@@ -1,29 +1,30 @@
-//! Known attacks on path rules that have no place of their own in the other files, and where the rest are held.
+//! Known attacks on path rules that fit none of the other test files, and an index of the tests for the
+//! others.
 //!
-//! | case | what is tried | test |
-//! |---|---|---|
-//! | T024–T027 | alias bombs, a key twice, an empty file, a misspelt key | `document`; `policy::tests`; the suite's `reload::t024_…` |
-//! | T028 | policy files that others can write | `document`'s `trust`; `policy::tests` |
-//! | T029 | tools that write or create what governs them | `path::t029_…`; the suite's `calls::t029_…` |
-//! | T030, T045, T073 | forbidden and allowed in any order; explanations | `differential` |
-//! | T031 | what nothing matches | `path::t031_…`, `call::*` |
-//! | T041 | `/**` in what is allowed | `policy::tests`; the suite's `policy::t041_…` |
-//! | T046, T060 | sibling prefixes, stars across `/` | `path::t046_…` |
-//! | T047, T061 | `..`, `//`, `/.`: every spelling of one object | `path::t047_…` |
-//! | T048, T049, T053 | links out, dangling links, rules that name a link | `path::t048_…`, `resources::resolve` |
-//! | T050 | names exchanged while they are used | `resources::races` |
-//! | T051 | `/proc/self/root` and its kin | `path::t029_…`, here |
-//! | T052 | hard links | `path::t052_…`, `resources::links` |
-//! | T054, T055 | case and normal form | `path::t054_…`, here, `name` |
-//! | T056, T057, T059 | NUL, long names, texts that look like something else | `resources::request` |
-//! | T063, T064, T067 | files and roots that appear later, nested rules | here, `resources::resolve` |
-//! | T065 | a mount in a workspace | the suite's `calls::t065_…` |
-//! | T068 | a program that renames what is forbidden, or the way to it | the suite's `sandbox::cases::t068_…` |
-//! | T069 | a caller's folder | `path::t069_…` |
-//! | T071 | what a denial and its time tell | `path::existing_and_missing_…`; the suite's `calls::t071_…` |
-//! | T138, T139, T143 | hosts and private addresses in every spelling | `host_rules`, `address` |
-//! | T175 | a tool by another name | here; the suite's `limits::t175_…` |
-//! | T176, T179, T181, T183 | crowds, clocks, edges and lost counts | `execution::limits`; the suite's `limits` |
+//! | attack | tests |
+//! |---|---|
+//! | alias bombs, duplicate or misspelt keys, empty files | `strict_yaml`, `policy::tests`, suite `reload` |
+//! | policy files that other users can write | `strict_yaml::trust`, `policy::tests` |
+//! | tools that write or create their own policy | `path`, suite `calls` |
+//! | forbidden and allowed rules in any order; explanations | `differential` |
+//! | calls that no rule matches | `path`, `call` |
+//! | `/**` in an allowing list | `policy::tests`, suite `policy` |
+//! | sibling prefixes, `*` across `/` | `path` |
+//! | `..`, `//`, `/.`: every spelling of one object | `path` |
+//! | links out, dangling links, rules that name a link | `path`, `file_access::resolve` |
+//! | names exchanged during use | `file_access::races` |
+//! | `/proc/self/root` and similar links | `path`, here |
+//! | hard links | `path`, `file_access::links` |
+//! | case and Unicode normalisation | `path`, here, `name` |
+//! | NUL bytes, long names, misleading texts | `file_access::request` |
+//! | files and roots that appear later, nested rules | here, `file_access::resolve` |
+//! | a mount in a workspace | suite `calls` |
+//! | a program that renames a forbidden file or its folder | suite `sandbox::cases` |
+//! | the caller's working directory | `path` |
+//! | information in the text and timing of a denial | `path`, suite `calls` |
+//! | hosts and private addresses in every notation | `host_rules`, `address` |
+//! | another spelling of a tool name | here, suite `limits` |
+//! | concurrency, clock changes, window edges and lost counts | `execution::limits`, suite `limits` |
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,7 +35,7 @@ use super::machine::{definition, machine};
 use crate::FileNames;
 
 #[test]
-fn t051_no_link_into_a_process_is_a_way_out() {
+fn links_through_proc_do_not_leave_the_workspace() {
     let machine =
         machine("tools: {read_file: {allowed_paths: [\"/proc/**\", \"/dev/**\", \"$ROOT/ws/**\"]}}\n");
     symlink("/proc/self/root/etc", machine.path("ws/way")).unwrap();
@@ -54,7 +55,7 @@ fn t051_no_link_into_a_process_is_a_way_out() {
 }
 
 #[test]
-fn t054_t055_no_spelling_that_a_volume_takes_for_the_same_gets_past() {
+fn case_and_unicode_variants_do_not_bypass_rules() {
     let tools =
         "tools: {read_file: {forbidden_paths: [\"**/geh\u{e9}im\", \"$ROOT/ws/Sub\", \"**/\u{ac00}\"]}}\n";
     let folding = machine(tools).with(|m| m.names = FileNames::CaseInsensitive);
@@ -70,23 +71,24 @@ fn t054_t055_no_spelling_that_a_volume_takes_for_the_same_gets_past() {
         folding.read(name, "path_forbidden forbidden_path");
     }
     folding.read("geheim", "permit");
-    // Where names are exact these are different files, and only the one that is named is forbidden.
+    // On a case-sensitive file system these are different files, and only the named one is forbidden.
     let exact = machine(tools);
     exact.read("geh\u{e9}im", "path_forbidden forbidden_path");
     for name in ["gehe\u{301}im", "sub/b.txt"] {
         exact.read(name, "permit");
     }
-    // The floor holds everywhere: a volume that folds can be mounted anywhere.
+    // Built-in denials ignore case on every system, because a case-insensitive volume can be mounted
+    // anywhere.
     for name in [".GIT/config", ".g\u{200c}it/config", ".BashRC", ".\u{17f}sh/x"] {
         exact.write(name, "path_forbidden floor");
     }
-    // No spelling widens what is allowed.
+    // An allowing list always compares exactly.
     let allowed = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws/A.TXT\"]}}\n");
     allowed.with(|m| m.names = FileNames::CaseInsensitive).read("a.txt", "path_not_allowed not_listed");
 }
 
 #[test]
-fn t063_what_appears_later_is_forbidden_from_its_first_moment() {
+fn file_created_after_policy_load_is_forbidden() {
     let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/ws/later/*.key\"]}}\n");
     let policy = machine.policy();
     assert!(policy.warnings().is_empty());
@@ -99,7 +101,7 @@ fn t063_what_appears_later_is_forbidden_from_its_first_moment() {
 }
 
 #[test]
-fn t064_what_takes_the_place_of_a_workspace_is_not_one() {
+fn replacement_of_a_workspace_folder_is_not_a_workspace() {
     let machine = machine("tools: {}\n");
     machine.read("a.txt", "permit");
     fs::rename(machine.path("ws"), machine.path("moved")).unwrap();
@@ -111,7 +113,7 @@ fn t064_what_takes_the_place_of_a_workspace_is_not_one() {
 }
 
 #[test]
-fn t067_forbidden_wins_at_every_depth() {
+fn forbidden_takes_precedence_at_every_depth() {
     let tools = "tools:
   read_file:
     allowed_paths: [\"$ROOT/ws/**\", \"$ROOT/ws/sub/pub/**\"]
@@ -124,14 +126,14 @@ fn t067_forbidden_wins_at_every_depth() {
 }
 
 #[test]
-fn t175_rules_belong_to_the_tool_and_not_to_a_spelling_of_its_name() {
+fn tool_rules_apply_to_every_spelling_of_its_name() {
     let machine = machine("tools: {READ_FILE: {rate_limit_per_hour: 1}}\n").counts(1, 0);
     machine.expect("read_file", &json!({"path": "a.txt"}), "rate_limited tool_per_hour");
     let twice = "tools: {read_file: {}, Read_File: {}}\n";
-    let document = document::Document::from_text("tools.yaml", twice).unwrap();
+    let document = strict_yaml::Document::from_text("tools.yaml", twice).unwrap();
     let file: crate::files::ToolsFile = document.parse().unwrap();
-    assert_eq!(file.tools.iter().count(), 2, "the reader sees two keys");
+    assert_eq!(file.tools.iter().count(), 2, "the parser sees two keys");
     let policy = self::machine("tools: {read: {}}\n").policy();
     let error = policy.check_tools([&definition("read_file")]);
-    assert!(error.is_ok(), "a name nobody has waits for its tool: {error:?}");
+    assert!(error.is_ok(), "an entry without a tool is accepted: {error:?}");
 }

@@ -1,15 +1,17 @@
-//! The judge against the model of `model.rs`, over random policies and calls. `SINEW_JUDGE_CASES` sets how many
-//! (10^6 if it is not set), `SINEW_JUDGE_SEED` where the dice begin, `SINEW_JUDGE_EXPLAINED` that one of so many is
-//! explained too (8 if it is not set: a trail costs more than a verdict); a disagreement names the seed of its policy.
+//! Differential test: the judge against the model in `model.rs`, with random policies and calls.
+//!
+//! `SINEW_JUDGE_CASES` sets the number of cases (default 10^6) and `SINEW_JUDGE_SEED` the first seed.
+//! `SINEW_JUDGE_EXPLAINED` sets that one in so many cases is also explained (default 8, because a trace costs
+//! more than a verdict). A failure names the seed of its policy.
 
 mod dice;
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use document::Document;
-use resources::PathRequest;
+use file_access::PathRequest;
 use serde_json::{Map, Value, json};
+use strict_yaml::Document;
 use tool::{Arguments, Mode, ToolDefinition};
 
 use self::dice::{Dice, PATTERNS, call, plan};
@@ -26,7 +28,7 @@ use crate::{
     Workspaces,
 };
 
-/// The files that say what a plan says.
+/// Returns the three policy files for a plan.
 fn files(plan: &Plan) -> [String; 3] {
     let risk = |risk: u8| ["low", "medium", "high"][usize::from(risk) - 1];
     let modes = |modes: &[Mode]| {
@@ -102,7 +104,7 @@ fn policy(plan: &Plan) -> Policy {
     let read = |name: &str, text: &str| Document::from_text(name, text).unwrap();
     let documents = Documents {
         modes: read("modes.yaml", &modes),
-        tools: read("tools.yaml", &tools),
+        tools: read("tools.yaml", &super::machine::whole_tools(&tools)),
         safety: read("safety.yaml", &super::machine::whole_safety(&safety)),
     };
     let around = Surroundings {
@@ -113,7 +115,7 @@ fn policy(plan: &Plan) -> Policy {
     Policy::from_documents(documents, &around).unwrap_or_else(|error| panic!("{error}\n{tools}"))
 }
 
-/// A call, ready to be judged as often as there are policies.
+/// Prepared call, which is judged under every policy.
 struct Case {
     plan: CallPlan,
     names: Vec<Names>,
@@ -135,7 +137,7 @@ impl Case {
             let file = path.file.map_or(Found::Other, file);
             let above = std::path::Path::new(path.leads_to).ancestors().skip(1);
             let above = above.filter(|folder| folder.parent().is_some()).take(path.missing);
-            Reached::recorded(path.leads_to.as_ref(), file, above.map(Name::canonical).collect())
+            Reached::recorded(path.leads_to.as_ref(), file, above.map(Name::canonical).collect(), None)
         });
         Case {
             definition: machine::definition(TOOLS[plan.tool].name),
@@ -147,7 +149,7 @@ impl Case {
         }
     }
 
-    /// The verdict in the model's words.
+    /// Returns the verdict in the notation of the model.
     fn verdict(&self, policy: &Policy, mode: Mode, counts: Counts, trail: &mut Trail) -> String {
         let standing = Standing::of(policy, &self.definition);
         let situation = Situation { mode, workspaces: &self.workspaces, counts };
@@ -191,8 +193,8 @@ fn arguments(plan: &CallPlan) -> Arguments {
     arguments
 }
 
-/// Judges every case in every mode under policies from this seed on, and has one of so many explained as well; gives how
-/// often each verdict was given.
+/// Judges every case in every mode under the policies of these seeds, and explains one in `share` cases.
+/// Returns the number of times that each verdict occurred.
 fn compare(
     cases: &[Case],
     seeds: std::ops::Range<u64>,
@@ -201,7 +203,7 @@ fn compare(
     let mut given = std::collections::BTreeMap::new();
     let (first, all) = (seeds.start, seeds.end - seeds.start);
     for seed in seeds {
-        // Only a long run is worth a line now and then.
+        // Progress is printed only for long runs.
         if all > 1000 && (seed - first) % (all / 100) == 0 {
             println!("policies from seed {first} on: {} of {all}, all agree", seed - first);
         }
@@ -242,7 +244,7 @@ fn compare(
 }
 
 #[test]
-fn t030_t045_t073_judge_explanation_and_model_agree() {
+fn judge_explanation_and_model_agree() {
     let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
     let wanted = number("SINEW_JUDGE_CASES", 1_000_000);
     let first = number("SINEW_JUDGE_SEED", 1);

@@ -1,4 +1,4 @@
-//! The trail of a verdict: every rule that was looked at, in order, and what would have to change.
+//! Trace of a verdict: every evaluated rule in order, and the policy change that would allow the call.
 
 use serde_json::{Value, json};
 use tool::Mode;
@@ -6,18 +6,22 @@ use tool::Mode;
 use super::machine::{Machine, NOTHING_LISTED, Outcome, machine, valid};
 use crate::{Act, Edit, Said, Trail};
 
-/// What was looked at: `line id said`, with the floor and definition as line 0.
+/// Returns the verdict of a call and its trace, and checks that tracing does not change the verdict.
 fn trail(machine: &Machine, tool: &str, arguments: &Value) -> (Outcome, Trail) {
     let arguments = arguments.to_string().replace("$ROOT", &machine.root.display().to_string());
     let call = || valid(tool, serde_json::from_str(&arguments).unwrap());
     let mut trail = Trail::on();
     let outcome = Outcome::of(machine.traced(call(), &mut trail));
     let plain = Outcome::of(machine.verdict(call()));
-    assert_eq!((&outcome.word, &outcome.rules), (&plain.word, &plain.rules), "a trail changes nothing");
+    assert_eq!(
+        (&outcome.word, &outcome.rules),
+        (&plain.word, &plain.rules),
+        "tracing must not change the verdict"
+    );
     (outcome, trail)
 }
 
-/// The steps that are no part of the floor, in short.
+/// Formats the steps as `line id result`, without those of the built-in denials.
 fn steps(trail: &Trail) -> Vec<String> {
     let written = trail.steps().iter().filter(|step| !step.rule.id.starts_with("floor."));
     written.map(|step| format!("{} {} {:?}", step.rule.line, step.rule.id, step.said)).collect()
@@ -39,7 +43,7 @@ const TOOLS: &str = "tools:
 ";
 
 #[test]
-fn a_permit_names_every_rule_it_passed_and_those_that_did_not_apply() {
+fn permit_trace_names_every_evaluated_rule() {
     let (outcome, trail) = trail(&machine(TOOLS), "read_file", &json!({"path": "a.txt"}));
     assert_eq!(outcome.word, "permit");
     let expect = [
@@ -63,7 +67,7 @@ fn a_permit_names_every_rule_it_passed_and_those_that_did_not_apply() {
 }
 
 #[test]
-fn a_denial_ends_at_the_rule_that_denied_and_says_what_would_have_to_change() {
+fn denial_trace_ends_at_the_denying_rule_with_a_remedy() {
     let check = |machine: Machine, tool: &str, arguments: Value, last: &str, write: Option<&str>| {
         let root = machine.root.display().to_string();
         let (outcome, trail) = trail(&machine, tool, &arguments);
@@ -112,7 +116,7 @@ fn a_denial_ends_at_the_rule_that_denied_and_says_what_would_have_to_change() {
 }
 
 #[test]
-fn nothing_changes_the_floor() {
+fn built_in_denial_has_no_remedy() {
     let machine = machine(TOOLS);
     let (outcome, trail) = trail(&machine, "write_file", &json!({"path": ".git/config", "content": ""}));
     assert_eq!(outcome.word, "path_forbidden floor");
@@ -121,7 +125,7 @@ fn nothing_changes_the_floor() {
 }
 
 #[test]
-fn a_question_names_what_asks_and_what_would_spare_it() {
+fn approval_trace_names_the_rule_and_its_remedy() {
     let (outcome, trail) = trail(&machine(TOOLS).mode(Mode::Alert), "read_file", &json!({"path": "a.txt"}));
     assert_eq!(outcome.word, "ask");
     let asking: Vec<_> = trail.steps().iter().filter(|step| step.said == Said::Asks).collect();
@@ -131,7 +135,7 @@ fn a_question_names_what_asks_and_what_would_spare_it() {
     assert!(nothing.steps().is_empty() && nothing.changes().is_empty());
 }
 
-/// What a denial was asked, what to do about it and what to write; the same for whoever writes it.
+/// Expected value that a denial was checked against, and its remedy as text and as an edit.
 struct Lifted<'a> {
     asked: &'a str,
     how: &'a str,
@@ -151,7 +155,7 @@ fn lifts(machine: &Machine, tool: &str, arguments: &Value, expect: &Lifted<'_>) 
     assert_eq!(plain(&change.edit.as_ref().map(edited).unwrap_or_default()), expect.edit, "{outcome:?}");
 }
 
-/// A denial that no line of a file can lift offers none.
+/// Checks that a denial which no policy file can lift has no remedy.
 #[track_caller]
 fn lifts_nothing(machine: &Machine, tool: &str, arguments: &Value) {
     let (outcome, trail) = trail(machine, tool, arguments);
@@ -160,13 +164,13 @@ fn lifts_nothing(machine: &Machine, tool: &str, arguments: &Value) {
 }
 
 #[test]
-fn what_a_machine_lacks_is_no_rule_to_change() {
+fn missing_sandbox_has_no_remedy() {
     lifts_nothing(&machine(NOTHING_LISTED), "confined", &json!({}));
     lifts_nothing(&machine("tools: {confined: {min_isolation: reduced}}\n"), "confined", &json!({}));
 }
 
 #[test]
-fn each_denial_by_mode_or_limit_says_what_it_was_asked_and_what_would_lift_it() {
+fn denials_by_mode_or_limit_name_a_remedy() {
     let check =
         |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
             lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
@@ -179,7 +183,7 @@ fn each_denial_by_mode_or_limit_says_what_it_was_asked_and_what_would_lift_it() 
         "read_file",
         a(),
         "LOCKDOWN",
-        ["take LOCKDOWN out of this list, or change the mode", ""],
+        ["remove LOCKDOWN from this list, or change the mode", ""],
         "tools.yaml tools.read_file.forbidden_in_modes without line 5 LOCKDOWN",
     );
     check(
@@ -209,13 +213,13 @@ fn each_denial_by_mode_or_limit_says_what_it_was_asked_and_what_would_lift_it() 
 }
 
 #[test]
-fn each_denial_of_a_path_says_what_it_was_asked_and_what_would_lift_it() {
+fn path_denials_name_a_remedy() {
     let check =
         |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
             lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
         };
     let read = |path: &str| json!({"path": path});
-    let narrower = "take this pattern out or narrow it";
+    let narrower = "remove this pattern or narrow it";
     check(
         machine(TOOLS),
         "read_file",
@@ -237,7 +241,7 @@ fn each_denial_of_a_path_says_what_it_was_asked_and_what_would_lift_it() {
         "read_file",
         read("$ROOT/other/o.txt"),
         "$ROOT/other/o.txt",
-        ["a human adds the workspace", "sinew workspace add $ROOT/other --read-only"],
+        ["the operator adds the workspace", "sinew workspace add $ROOT/other --read-only"],
         "",
     );
     let linked = machine("tools: {read_file: {forbidden_paths: [~/.ssh]}}\n");
@@ -262,13 +266,13 @@ fn each_denial_of_a_path_says_what_it_was_asked_and_what_would_lift_it() {
 }
 
 #[test]
-fn each_denial_of_a_command_or_a_host_says_what_it_was_asked_and_what_would_lift_it() {
+fn command_and_host_denials_name_a_remedy() {
     let check =
         |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
             lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
         };
     let run = || machine("tools:\n  run:\n    allowed_commands: [ls]\n    forbidden_commands: [sudo]\n");
-    let narrower = "take this pattern out or narrow it";
+    let narrower = "remove this pattern or narrow it";
     let argv = |words: &[&str]| json!({"argv": words});
     check(
         run(),
@@ -344,7 +348,8 @@ fn edited(edit: &Edit) -> String {
     format!("{} {} {act}", edit.file.name(), edit.keys.join("."))
 }
 
-/// Every step but those of the floor and of other modes: the rule, what it states, what it was asked, what it said.
+/// Formats the steps as rule, rule text, checked value and result, without those of built-in denials and
+/// other modes.
 fn told(trail: &Trail) -> Vec<String> {
     let of_others = |id: &str| id.starts_with("floor.") || id.ends_with(".require_approval_for");
     let steps = trail.steps().iter().filter(|step| !of_others(&step.rule.id));
@@ -356,7 +361,7 @@ fn told(trail: &Trail) -> Vec<String> {
 }
 
 #[test]
-fn commands_hosts_categories_and_sizes_are_told_step_by_step() {
+fn trace_lists_command_host_and_category_steps() {
     let tools = "tools:
   run:
     allowed_commands: [cat, ls]
@@ -396,7 +401,7 @@ fn commands_hosts_categories_and_sizes_are_told_step_by_step() {
 }
 
 #[test]
-fn paths_sizes_and_what_is_left_unattended_are_told_step_by_step() {
+fn trace_lists_path_size_and_unattended_steps() {
     let tools = "tools:
   read_file:
     allowed_paths: [/srv/**, \"$ROOT/ws/**\"]

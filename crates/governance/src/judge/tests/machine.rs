@@ -1,4 +1,5 @@
-//! A machine of its own for each test: a policy folder, a workspace, a call through the guardrail, the verdict in a word.
+//! Test fixture: a policy folder and a workspace per test, calls validated by the guardrail, verdicts as
+//! short texts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use crate::{
     WorkspaceAccess, Workspaces, clear_traced, judge_traced,
 };
 
-/// A machine of its own: `$ROOT/ws` is the workspace, `$ROOT/home` the home, `$ROOT/sinew` Sinew's own.
+/// Test machine: `$ROOT/ws` is the workspace, `$ROOT/home` the home folder, `$ROOT/sinew` Sinew's own folder.
 pub(crate) struct Machine {
     pub(crate) root: PathBuf,
     pub(crate) workspaces: Workspaces,
@@ -36,7 +37,7 @@ pub(crate) fn machine(tools: &str) -> Machine {
     }
     let files = [
         ("modes.yaml", "modes: {NORMAL: {}}\n".to_owned()),
-        ("tools.yaml", tools.to_owned()),
+        ("tools.yaml", whole_tools(tools)),
         ("safety.yaml", whole_safety("")),
     ];
     let workspace = Workspace::at(&root.join("ws"), WorkspaceAccess::ReadWrite).unwrap();
@@ -51,7 +52,14 @@ pub(crate) fn machine(tools: &str) -> Machine {
     }
 }
 
-/// A `safety.yaml` with the sections that a test has nothing to say about.
+/// A `tools.yaml` that forbids nothing to every tool, unless it says so itself.
+pub(crate) fn whole_tools(text: &str) -> String {
+    let is_stated = text.lines().any(|line| line.starts_with("forbidden_paths:"));
+    let line_end = if text.ends_with('\n') { "" } else { "\n" };
+    if is_stated { text.to_owned() } else { format!("{text}{line_end}forbidden_paths: []\n") }
+}
+
+/// Adds the required sections that a test does not set to a `safety.yaml`.
 pub(crate) fn whole_safety(text: &str) -> String {
     let missing = ["content_filtering", "rate_limits", "human_approval"].into_iter();
     let missing = missing.filter(|section| !text.lines().any(|line| line.starts_with(section)));
@@ -88,7 +96,7 @@ impl Machine {
         self.policy_protecting("sinew")
     }
 
-    /// The policy of a machine that has Sinew's own in another folder.
+    /// Loads the policy with another folder as Sinew's own.
     pub(crate) fn policy_protecting(&self, own: &str) -> Policy {
         let folder = self.path("policy");
         for (name, text) in &self.files {
@@ -111,12 +119,12 @@ impl Machine {
         let policy = self.policy();
         let situation = Situation { mode: self.mode, workspaces: &self.workspaces, counts: self.counts };
         match clear_traced(&policy, &situation, call, trail) {
-            Ok(cleared) => judge_traced(&policy, &situation, resources::open(cleared).unwrap(), trail),
+            Ok(cleared) => judge_traced(&policy, &situation, file_access::open(cleared).unwrap(), trail),
             Err(denial) => Verdict::Denial(denial),
         }
     }
 
-    /// The verdict in a word: `permit`, `ask`, or the code and detail of a denial.
+    /// Checks the verdict: `permit`, `ask`, or the code and detail of a denial.
     #[track_caller]
     pub(crate) fn expect(&self, tool: &str, arguments: &Value, expect: &str) -> Outcome {
         let arguments = arguments.to_string().replace("$ROOT", &self.root.display().to_string());
@@ -177,7 +185,7 @@ impl Outcome {
         }
     }
 
-    /// The deciding rule: its file, line and id.
+    /// Checks the file, line and id of the deciding rule.
     #[track_caller]
     pub(crate) fn by(&self, file: &str, line: u64, id: &str) -> &Self {
         let rule = self.rules.last().unwrap();
@@ -199,7 +207,7 @@ impl Outcome {
     }
 }
 
-/// The tools of these tests, by name.
+/// Returns the definition of a test tool.
 pub(crate) fn definition(name: &str) -> ToolDefinition {
     let path = json!({"type": "string", "format": "path"});
     let (category, risk, properties) = match name {
@@ -228,7 +236,7 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
             let gone = json!({"type": "string", "format": "path", "x-sinew-access": "remove"});
             (Category::SYSTEM_WRITE, RiskLevel::High, json!({"path": gone}))
         }
-        // What they do, and not what they are called, says that they write, run or go out.
+        // Their arguments, and not their category, show that they write, run a program or access the network.
         "note" => {
             let written = json!({"type": "string", "format": "path", "x-sinew-access": "write"});
             (Category::READ_ONLY, RiskLevel::Low, json!({"path": written}))
@@ -259,5 +267,5 @@ pub(crate) fn valid(name: &str, arguments: Value) -> ValidCall {
     guardrail::check(&definition, &schema, arguments).unwrap()
 }
 
-/// A policy that says nothing of any tool.
+/// `tools.yaml` without an entry for any tool.
 pub(crate) const NOTHING_LISTED: &str = "tools: {}\n";

@@ -1,6 +1,7 @@
-//! A second judge, written from the documents and not from the code: plain texts, plain loops, nothing compiled.
+//! Reference model of the judge for the differential test, written from the documents and not from the code.
 //!
-//! It knows only what the differential test deals out, and is slow and obvious on purpose.
+//! It uses plain texts and loops and compiles nothing. It supports only the generated policies and calls, and
+//! is slow and obvious on purpose.
 
 mod errands;
 mod places;
@@ -13,12 +14,12 @@ pub(super) use self::places::{Names, names};
 use self::places::{Place, forbids, may_be_in};
 pub(super) use self::plan::{CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolFacts, ToolPlan, Url, Where};
 
-/// The verdict: `permit`, `ask N`, or the code of the denial.
+/// Returns the verdict: `permit`, `ask N`, or the code of the denial.
 pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode, counts: [u32; 3]) -> String {
     let tool = &TOOLS[call.tool];
     let silent = ToolPlan::default();
     let stated = plan.tools.iter().find(|(name, _)| *name == tool.name).map_or(&silent, |(_, entry)| entry);
-    // Rules in shadow deny nothing; the rest of the entry holds.
+    // Rules in shadow mode deny nothing; approval and sandbox settings of the entry still apply.
     let shadow =
         ToolPlan { approval: stated.approval.clone(), sandbox: stated.sandbox, ..ToolPlan::default() };
     let denying = if stated.shadow { &shadow } else { stated };
@@ -32,7 +33,7 @@ pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode,
     }
 }
 
-#[allow(clippy::too_many_arguments)] // everything there is to know, by name
+#[allow(clippy::too_many_arguments)] // the model has no intermediate types
 fn denies(
     plan: &Plan,
     call: &CallPlan,
@@ -119,8 +120,8 @@ fn denies(
     (tool.writes && too_much).then_some("too_large")
 }
 
-/// Whether every path leads where the entry wants nobody asked, with the folders it would make. A call without paths leads
-/// nowhere.
+/// Returns true if every path, with the folders it would create, is in `unattended_paths`. False without
+/// paths.
 fn is_unattended(entry: &ToolPlan, names: &[Names]) -> bool {
     let listed = |place: &Place| entry.unattended.iter().any(|pattern| place.allowed_by.contains(pattern));
     !names.is_empty() && names.iter().all(|names| listed(&names.leads_to) && names.missing.iter().all(listed))

@@ -1,4 +1,4 @@
-//! Commands and hosts that a call names, judged on the road. The rules by themselves are tested beside them.
+//! Commands and hosts of a call, checked by the whole judge. The rules alone are tested in their own modules.
 
 use serde_json::{Value, json};
 use tool::{Mode, RefusalCode};
@@ -15,7 +15,7 @@ const RUN: &str = "tools:
 ";
 
 #[test]
-fn behaviour_70_listed_commands_pass_and_forbidden_wins() {
+fn listed_commands_pass_and_forbidden_takes_precedence() {
     let argv = |words: &[&str]| json!({"argv": words});
     machine(RUN).expect("run", &argv(&["ls", "; rm -rf x"]), "permit").by(
         "tools.yaml",
@@ -41,7 +41,7 @@ fn behaviour_70_listed_commands_pass_and_forbidden_wins() {
 }
 
 #[test]
-fn a_command_that_is_too_long_to_look_through_is_not_allowed() {
+fn command_too_long_to_search_is_denied() {
     let argv = |bytes: usize| json!({"argv": ["ls", "x".repeat(bytes)]});
     machine(RUN).expect("run", &argv(256 * 1024 - 2), "permit");
     machine(RUN)
@@ -60,7 +60,7 @@ rate_limits:
 ";
 
 #[test]
-fn behaviour_103_hosts_are_held_to_the_gateway_and_the_tools_own_list() {
+fn hosts_must_pass_the_gateway_and_the_tools_own_list() {
     let open = || machine("tools: {fetch: {network: full}}\n").safety(SAFETY);
     let url = |text: &str| json!({"url": text});
     open().expect("fetch", &url("https://example.org/x"), "permit").by(
@@ -103,7 +103,7 @@ fn behaviour_103_hosts_are_held_to_the_gateway_and_the_tools_own_list() {
 }
 
 #[test]
-fn an_address_is_blocked_in_every_spelling() {
+fn address_is_blocked_in_every_notation() {
     let blocked = "outbound_gateway:\n  allowed_domains: [\"*\"]\n  blocked_domains: [93.184.216.34]\n";
     for host in ["93.184.216.34", "[::ffff:93.184.216.34]", "[64:ff9b::93.184.216.34]", "1572395042"] {
         let url = json!({"url": format!("http://{host}/")});
@@ -112,7 +112,7 @@ fn an_address_is_blocked_in_every_spelling() {
 }
 
 #[test]
-fn nothing_is_opened_for_a_command_or_a_host_that_is_denied() {
+fn denied_command_or_host_opens_no_path() {
     let machine = machine(RUN).safety(SAFETY);
     let policy = machine.policy();
     let situation =
@@ -126,7 +126,7 @@ fn nothing_is_opened_for_a_command_or_a_host_that_is_denied() {
 }
 
 #[test]
-fn what_a_tool_does_counts_whatever_category_it_is_of() {
+fn declared_access_counts_regardless_of_category() {
     let writes = "modes: {NORMAL: {require_approval_for: [any_write_operation]}}\n";
     let open = |tools: &str| machine(tools).modes(writes).safety(SAFETY);
     open(NOTHING_LISTED).expect("note", &json!({"path": "new.txt"}), "ask");
@@ -142,7 +142,7 @@ fn what_a_tool_does_counts_whatever_category_it_is_of() {
 }
 
 #[test]
-fn a_rule_that_binds_nothing_of_a_tool_refuses_it() {
+fn rule_that_cannot_apply_to_a_tool_refuses_its_calls() {
     let about_commands = machine("tools: {fetch: {allowed_commands: [ls]}}\n").safety(SAFETY);
     about_commands
         .expect("fetch", &json!({"url": "https://a.org"}), "command_not_allowed not_judged")
@@ -154,7 +154,7 @@ fn a_rule_that_binds_nothing_of_a_tool_refuses_it() {
 }
 
 #[test]
-fn a_question_about_new_domains_can_be_switched_off() {
+fn approval_for_new_domains_can_be_switched_off() {
     let asks = |flag: bool| {
         let line = format!("  require_approval_for_new_domains: {flag}\n  max_");
         machine(NOTHING_LISTED).safety(&SAFETY.replace("  max_", &line))
@@ -164,7 +164,7 @@ fn a_question_about_new_domains_can_be_switched_off() {
 }
 
 #[test]
-fn a_category_behind_the_gateway_leaves_the_machine() {
+fn category_with_gateway_counts_as_outbound() {
     let tools = "tool_categories: {research: {requires_outbound_gateway: GATE}}
 tools: {read_file: {category: research}}
 ";
@@ -175,7 +175,7 @@ tools: {read_file: {category: research}}
 }
 
 #[test]
-fn a_human_is_asked_by_risk_and_category() {
+fn approval_is_required_by_risk_and_category() {
     let rules = "human_approval: {rules: [{category: network, modes: [NORMAL]}, {risk_level: high, modes: [NORMAL]}]}\n";
     let asks = || machine("tools: {run: {allowed_commands: [ls]}}\n").safety(&format!("{SAFETY}{rules}"));
     asks().expect("search", &json!({"query": "x"}), "ask");
@@ -189,7 +189,7 @@ fn a_human_is_asked_by_risk_and_category() {
 }
 
 #[test]
-fn a_permit_answers_for_every_further_hop() {
+fn permit_checks_every_further_hop() {
     let machine = machine("tools: {fetch: {network: loopback, memory_mb: 5, allowed_domains: [a.org]}}\n")
         .safety(SAFETY);
     let verdict = machine.verdict(valid("fetch", json!({"url": "https://a.org"})));

@@ -1,4 +1,4 @@
-//! Where a call may go: workspaces, patterns, links, the floor, second names, sizes.
+//! Path checks: workspaces, patterns, links, built-in denials, hard links, sizes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
 use crate::{Counts, FileNames, Situation, Workspace, WorkspaceAccess, Workspaces, clear, judge};
 
 #[test]
-fn t031_absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
+fn missing_list_means_workspaces_and_empty_list_means_none() {
     let machine = machine(NOTHING_LISTED);
     for inside in [
         "a.txt",
@@ -41,7 +41,7 @@ fn t031_absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
 }
 
 #[test]
-fn t046_t060_sibling_prefixes_and_stars_stay_in_their_place() {
+fn sibling_prefixes_and_nested_names_do_not_match() {
     for pattern in ["$ROOT/ws", "$ROOT/ws/", "$ROOT/ws/**"] {
         let machine = machine(&format!("tools: {{read_file: {{allowed_paths: [\"{pattern}\"]}}}}\n"));
         machine.read("$ROOT/ws-evil/x", "path_not_allowed not_listed");
@@ -51,14 +51,14 @@ fn t046_t060_sibling_prefixes_and_stars_stay_in_their_place() {
     star.read("a.txt", "permit");
     star.read("sub/b.txt", "path_not_allowed not_listed");
     let bare = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws\"]}}\n");
-    bare.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would cover what is in it");
+    bare.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would include them");
     let two = machine("tools: {read_file: {allowed_paths: [\"$ROOT/other\", \"$ROOT/ws\"]}}\n");
-    two.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would cover what is in it");
+    two.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would include them");
     two.read("$ROOT/ws-evil/x", "path_not_allowed not_listed").hints("add a pattern there");
 }
 
 #[test]
-fn a_path_that_takes_endless_detours_is_not_judged() {
+fn path_with_too_many_parent_steps_is_refused() {
     let machine = machine(NOTHING_LISTED);
     machine.read(&"sub/../".repeat(64), "permit");
     machine.read(&"sub/../".repeat(65), "too_large too_many_detours").hints("without `..`");
@@ -66,7 +66,7 @@ fn a_path_that_takes_endless_detours_is_not_judged() {
 }
 
 #[test]
-fn the_deepest_workspace_decides() {
+fn deepest_workspace_decides() {
     let machine = machine(NOTHING_LISTED).with(|m| {
         let at = |name: &str, access| Workspace::at(&m.path(name), access).unwrap();
         fs::create_dir_all(m.path("ws/sub/deep")).unwrap();
@@ -83,7 +83,7 @@ fn the_deepest_workspace_decides() {
 }
 
 #[test]
-fn of_two_workspaces_in_one_folder_the_narrower_decides() {
+fn narrower_of_two_workspaces_in_one_folder_decides() {
     for order in [[0, 1], [1, 0]] {
         let machine = machine(NOTHING_LISTED).with(|m| {
             let accesses = [WorkspaceAccess::ReadWrite, WorkspaceAccess::ReadOnly];
@@ -96,13 +96,13 @@ fn of_two_workspaces_in_one_folder_the_narrower_decides() {
 }
 
 #[test]
-fn a_workspace_does_not_go_with_the_work() {
+fn workspace_root_cannot_be_removed() {
     let everything = "tools: {remove_file: {allowed_paths: [\"$ROOT\", \"$ROOT/**\"]}}\n";
     for tools in [NOTHING_LISTED, everything] {
         let machine = machine(tools);
         let gone = |path: &str, expect: &str| machine.expect("remove_file", &json!({"path": path}), expect);
         for root in [".", "$ROOT/ws", "sub/.."] {
-            gone(root, "path_not_allowed workspace_root").hints("name what is to go in it");
+            gone(root, "path_not_allowed workspace_root").hints("name the entries to remove inside it");
         }
         gone("sub", "permit");
         gone("a.txt", "permit");
@@ -114,7 +114,7 @@ fn a_workspace_does_not_go_with_the_work() {
 }
 
 #[test]
-fn a_read_only_workspace_is_read() {
+fn read_only_workspace_allows_only_reads() {
     let machine = machine(NOTHING_LISTED).with(|m| {
         let read_only = Workspace::at(&m.path("other"), WorkspaceAccess::ReadOnly).unwrap();
         m.workspaces = Workspaces::new(vec![
@@ -138,7 +138,7 @@ fn a_read_only_workspace_is_read() {
 }
 
 #[test]
-fn without_a_workspace_nothing_relative_starts() {
+fn relative_path_without_a_workspace_is_refused() {
     let machine = machine("tools: {read_file: {allowed_paths: [\"$ROOT/other/**\"]}}\n")
         .with(|m| m.workspaces = Workspaces::default());
     machine.read("o.txt", "path_not_allowed no_workspace").hints("sinew workspace add");
@@ -147,12 +147,12 @@ fn without_a_workspace_nothing_relative_starts() {
 }
 
 #[test]
-fn t069_a_callers_folder_selects_and_never_widens() {
+fn working_directory_never_widens_access() {
     let machine = machine(NOTHING_LISTED);
     let base = |cwd: Option<PathBuf>| machine.workspaces.based_at(cwd.as_deref()).base().unwrap().to_owned();
     assert_eq!(base(None), machine.path("ws"));
     assert_eq!(base(Some(machine.path("ws/sub"))), machine.path("ws/sub"));
-    assert_eq!(base(Some(PathBuf::from("sub"))), machine.path("ws"), "a relative folder is nowhere");
+    assert_eq!(base(Some(PathBuf::from("sub"))), machine.path("ws"), "a relative folder is ignored");
     for outside in ["/", "other", "ws-evil", "ws/../other", "."] {
         let cwd = machine.root.join(outside);
         let mut machine = self::machine(NOTHING_LISTED);
@@ -163,7 +163,7 @@ fn t069_a_callers_folder_selects_and_never_widens() {
 }
 
 #[test]
-fn t047_t061_forbidden_beats_allowed_in_every_spelling() {
+fn forbidden_beats_allowed_in_every_spelling() {
     let tools = "tools:
   read_file:
     allowed_paths: [\"/**\"]
@@ -201,7 +201,7 @@ fn t047_t061_forbidden_beats_allowed_in_every_spelling() {
 }
 
 #[test]
-fn nothing_is_opened_for_a_name_that_is_forbidden() {
+fn forbidden_name_is_not_opened() {
     let machine = machine(
         "tools: {write_file: {forbidden_paths: [\"$ROOT/other\"], forbidden_in_modes: [LOCKDOWN]}}\n",
     );
@@ -215,14 +215,14 @@ fn nothing_is_opened_for_a_name_that_is_forbidden() {
     assert_eq!(code(".git/config", Mode::Normal), tool::RefusalCode::PathForbidden);
     assert_eq!(code("../sinew/x", Mode::Normal), tool::RefusalCode::ControlPlane);
     assert_eq!(code("a.txt", Mode::Lockdown), tool::RefusalCode::ModeDenied);
-    // Whether it is allowed is for the canonical name to say.
+    // Only the canonical name decides whether a path is allowed, so the pre-check passes.
     cleared("/etc/hosts", Mode::Normal).unwrap();
 }
 
-/// What a name has passed as it was typed is not asked twice, but only where it would be asked the same. The names here
-/// lead to a file that anybody may read: nothing but the name as it is typed is against them.
+/// The match of a typed name is reused only for the same lists. The name here leads to a file that may be
+/// read, so only the typed name can cause a denial.
 #[test]
-fn a_name_that_has_passed_is_held_against_what_came_since() {
+fn typed_name_is_matched_again_after_a_policy_change() {
     let listed = |pattern: &str| format!("tools: {{read_file: {{forbidden_paths: ['{pattern}']}}}}\n");
     let (none, elsewhere, here) = (NOTHING_LISTED.to_owned(), listed("**/else"), listed("**/link"));
     let check = |[before, after]: [&str; 2], sinews_own: &str, expect: &str| {
@@ -234,7 +234,7 @@ fn a_name_that_has_passed_is_held_against_what_came_since() {
         let cleared = clear(&machine.policy(), &situation, call).unwrap();
         machine.files[1].1 = after.to_owned();
         let policy = machine.policy_protecting(sinews_own);
-        let outcome = Outcome::of(judge(&policy, &situation, resources::open(cleared).unwrap()));
+        let outcome = Outcome::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
         assert_eq!(outcome.word, expect, "{before}{after}{sinews_own}");
     };
     check([&here.replace("link", "other"), &elsewhere], "sinew", "permit");
@@ -246,7 +246,7 @@ fn a_name_that_has_passed_is_held_against_what_came_since() {
 }
 
 #[test]
-fn existing_and_missing_are_refused_alike() {
+fn existing_and_missing_paths_are_refused_alike() {
     let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
     let same = |a: &str, b: &str| {
         let texts = [a, b].map(|path| {
@@ -264,7 +264,7 @@ fn existing_and_missing_are_refused_alike() {
 }
 
 #[test]
-fn t048_t049_t053_links_are_judged_by_both_names() {
+fn links_are_judged_by_both_names() {
     let tools = "tools:\n  read_file:\n    forbidden_paths: [\"$ROOT/ws/link\", \"$ROOT/ws/target2\"]\n";
     let machine = machine(tools);
     fs::write(machine.path("ws/target"), "x").unwrap();
@@ -281,30 +281,30 @@ fn t048_t049_t053_links_are_judged_by_both_names() {
     machine.read("out", "path_not_allowed outside_workspaces");
     machine.write("out/new.txt", "path_not_allowed outside_workspaces");
     machine.write("dangling", "path_not_allowed outside_workspaces");
-    // What a link leads to is not told.
+    // The refusal does not reveal the target of a link.
     let told = machine.read("out/o.txt", "path_not_allowed outside_workspaces");
     assert!(!format!("{told:?}").contains("other"), "{told:?}");
 }
 
 #[test]
-fn a_link_of_the_agents_own_does_not_widen_what_is_allowed() {
+fn link_made_by_the_agent_does_not_widen_allowed_paths() {
     let tools = "tools: {read_file: {allowed_paths: [\"$ROOT/ws/out/**\"]}}\n";
     let machine = machine(tools);
     symlink(machine.path("other"), machine.path("ws/out")).unwrap();
     let owner = |uid| std::os::unix::fs::lchown(machine.path("ws/out"), Some(uid), None);
     if owner(12345).is_err() {
-        return; // only root can give a link away
+        return ::tests::left_out("only root can change the owner of a link");
     }
     machine.read("$ROOT/other/o.txt", "path_not_allowed not_listed");
     let warning = machine.policy().warnings()[0].to_string();
-    assert!(warning.contains("passes a symbolic link") && warning.contains("/other"), "{warning}");
+    assert!(warning.contains("goes through a symbolic link") && warning.contains("/other"), "{warning}");
     owner(0).unwrap();
     machine.read("$ROOT/other/o.txt", "permit");
     assert!(machine.policy().warnings().is_empty());
 }
 
 #[test]
-fn t029_the_floor_beats_every_file() {
+fn no_policy_file_overrides_built_in_denials() {
     let all = "{allowed_paths: [\"/**\"], allow_every_path: true}";
     let tools = format!("tools: {{read_file: {all}, write_file: {all}}}\n");
     let tools = tools.as_str();
@@ -345,7 +345,7 @@ fn t029_the_floor_beats_every_file() {
 }
 
 #[test]
-fn t054_case_is_no_way_around_where_the_system_ignores_it() {
+fn case_does_not_bypass_rules_on_case_insensitive_systems() {
     let tools = "tools: {read_file: {forbidden_paths: [\"**/.env\"]}}\n";
     let strict = machine(tools);
     strict.read(".ENV", "permit");
@@ -361,7 +361,7 @@ fn t054_case_is_no_way_around_where_the_system_ignores_it() {
 }
 
 #[test]
-fn t052_a_second_name_is_judged_like_the_first() {
+fn hard_link_is_judged_by_its_other_names() {
     let tools = "tools: {read_file: {forbidden_paths: [\"$ROOT/home/.ssh\", \"$ROOT/gone\"]}}\n";
     let machine = machine(tools);
     fs::hard_link(machine.path("home/.ssh/id"), machine.path("ws/innocent")).unwrap();
@@ -375,8 +375,8 @@ fn t052_a_second_name_is_judged_like_the_first() {
     machine.read("own", "path_forbidden hardlink");
     machine.write("own", "path_forbidden hardlink");
     fs::hard_link(machine.path("other/o.txt"), machine.path("ws/stray")).unwrap();
-    machine.read("stray", "permit"); // its other name is nowhere that is forbidden
-    machine.read("sub", "permit"); // a directory's links are its own
+    machine.read("stray", "permit"); // its other name is not forbidden
+    machine.read("sub", "permit"); // the link count of a directory does not matter
     let anywhere = self::machine("tools: {read_file: {forbidden_paths: [\"**/secret\"]}}\n");
     fs::hard_link(anywhere.path("other/o.txt"), anywhere.path("ws/stray")).unwrap();
     anywhere.read("stray", "path_forbidden hardlink").hints("another may be forbidden");
@@ -387,9 +387,9 @@ fn t052_a_second_name_is_judged_like_the_first() {
     allowed.read("innocent", "permit");
 }
 
-/// The same for what a call comes across in a folder that it may read.
+/// Applies to files that a call finds in a folder it may read.
 #[test]
-fn t052_a_second_name_hides_the_content_of_what_is_come_across() {
+fn forbidden_hard_link_hides_content_during_a_walk() {
     let check = |rules: &str, other: &str, expect: bool| {
         let machine = machine(&format!("tools: {{read_file: {{{rules}}}}}\n"));
         fs::hard_link(machine.path(other), machine.path("ws/sub/found")).unwrap();
@@ -397,12 +397,12 @@ fn t052_a_second_name_hides_the_content_of_what_is_come_across() {
         let crate::Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
         let folder = permit.path("path").unwrap();
         let mut shown = None;
-        let mut look = |found: &resources::Found<'_>| {
+        let mut look = |found: &file_access::Found<'_>| {
             let path = folder.canonical().join(found.relative);
             if path.ends_with("found") {
                 shown = Some(permit.shows_content(&path, &found.reader().unwrap()));
             }
-            resources::Next::Enter
+            file_access::Next::Enter
         };
         folder.visit(&mut look).unwrap();
         assert_eq!(shown, Some(expect), "{rules} {other}");
@@ -415,7 +415,7 @@ fn t052_a_second_name_hides_the_content_of_what_is_come_across() {
 }
 
 #[test]
-fn sizes_are_limits_from_both_sides() {
+fn size_limit_applies_to_reads_and_writes() {
     let tools = "tools:\n  read_file: {max_file_size_mb: 1}\n  write_file:\n    max_file_size_mb: 1\n";
     let machine = machine(tools);
     let file = fs::File::create(machine.path("ws/big")).unwrap();
@@ -428,13 +428,13 @@ fn sizes_are_limits_from_both_sides() {
     };
     write(1024 * 1024, "permit");
     write(1024 * 1024 + 1, "too_large max_file_size").by("tools.yaml", 4, "write_file.max_file_size_mb");
-    machine.write("big", "permit"); // what is replaced may be of any size
+    machine.write("big", "permit"); // the size of the replaced file does not matter
     let words = json!({"path": "a.txt", "content": "x".repeat(1024 * 1024 + 1)});
-    machine.expect("read_file", &words, "permit"); // whoever writes nothing brings nothing to write
+    machine.expect("read_file", &words, "permit"); // content counts only for a tool that writes
 }
 
 #[test]
-fn b71_every_path_of_a_call_is_judged() {
+fn every_path_of_a_call_is_judged() {
     let machine = machine(NOTHING_LISTED);
     let many = |paths: Value, expect: &str| machine.expect("read_many", &json!({"paths": paths}), expect);
     many(json!(["a.txt", "sub/b.txt"]), "permit");
@@ -446,7 +446,7 @@ fn b71_every_path_of_a_call_is_judged() {
 }
 
 #[test]
-fn long_names_are_not_repeated_whole() {
+fn long_names_are_shortened_in_messages() {
     let machine = machine(NOTHING_LISTED).with(|m| m.workspaces = Workspaces::default());
     for (bytes, verdict) in [(8_000, "path_not_allowed no_workspace"), (100_000, "too_large path_too_long")] {
         let outcome = machine.read(&"x".repeat(bytes), verdict);

@@ -1,4 +1,4 @@
-//! Rules that are only recorded: what they would deny runs, and what is not theirs holds.
+//! Rules in shadow mode: calls that they would deny run, and all other rules still apply.
 
 use serde_json::json;
 use tool::Mode;
@@ -21,7 +21,7 @@ const TOOLS: &str = "tools:
 ";
 
 #[test]
-fn what_would_be_denied_runs_and_is_on_record() {
+fn shadow_denial_is_recorded_and_the_call_runs() {
     let free = "modes: {NORMAL: {}, ALERT: {}, RECOVERY: {}}\n";
     let check = |mode, path: &str, would: Option<&str>| {
         let machine = machine(TOOLS).modes(free).mode(mode);
@@ -41,9 +41,9 @@ fn what_would_be_denied_runs_and_is_on_record() {
     assert!(warnings.warnings().iter().any(|warning| warning.message.contains("not enforced")));
 }
 
-/// What a name has passed under the rules that hold says nothing of those that are only recorded.
+/// The cached match of the enforced rules must not be used for the rules in shadow mode.
 #[test]
-fn a_name_is_held_against_the_recorded_rules_too() {
+fn typed_name_is_matched_against_shadow_rules_too() {
     let machine = machine("tools: {read_file: {shadow: true, forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
     for (path, would) in [("a.txt", None), ("sub/b.txt", Some("forbidden_path"))] {
         let verdict = machine.verdict(valid("read_file", json!({"path": path})));
@@ -53,7 +53,7 @@ fn a_name_is_held_against_the_recorded_rules_too() {
 }
 
 #[test]
-fn the_floor_workspaces_modes_and_approvals_hold_all_the_same() {
+fn shadow_mode_does_not_relax_other_rules() {
     let free = "modes: {NORMAL: {}, RECOVERY: {}}\n";
     machine(TOOLS).write(".git/config", "path_forbidden floor");
     machine(TOOLS).write("$ROOT/sinew/x", "control_plane floor");

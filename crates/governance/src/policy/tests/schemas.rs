@@ -1,4 +1,4 @@
-//! The schemas that editors use say what the loader says.
+//! The JSON schemas for editors agree with the loader.
 
 use super::*;
 
@@ -10,9 +10,9 @@ fn schemas() -> [(&'static str, schemars::Schema); 3] {
     ]
 }
 
-/// Run with `SINEW_WRITE_SCHEMAS=1` after a change of the files' types.
+/// Run with `SINEW_WRITE_SCHEMAS=1` after a change of the raw file types.
 #[test]
-fn the_schemas_beside_the_shipped_files_are_current() {
+fn committed_schemas_are_current() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/governance/schema");
     for (name, schema) in schemas() {
         let (file, current) = (folder.join(format!("{name}.json")), format!("{:#}\n", schema.to_value()));
@@ -25,7 +25,7 @@ fn the_schemas_beside_the_shipped_files_are_current() {
 }
 
 #[test]
-fn the_schemas_accept_what_loads_and_refuse_what_does_not() {
+fn schemas_agree_with_the_loader() {
     let accepts = |name: &str, text: &str| {
         let (_, schema) = schemas().into_iter().find(|(known, _)| *known == name).unwrap();
         let validator = jsonschema::validator_for(&schema.to_value()).unwrap();

@@ -1,4 +1,4 @@
-//! Calls inside a call.
+//! Tests of calls inside the arguments of other calls.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Bench;
 
 const OUTER: &str = "composio_multi_execute_tool";
 
-/// The places that are wrong, and what should be there.
+/// Returns pointer and expectation of every problem.
 fn wrong(bench: &Bench, name: &str, arguments: Value) -> Vec<(String, String)> {
     let refusal = bench.call(name, arguments).expect("it passed");
     refusal.problems.into_iter().map(|problem| (problem.pointer, problem.expected)).collect()
@@ -17,10 +17,10 @@ fn at(place: &str, expected: &str) -> (String, String) {
 }
 
 #[test]
-fn b25_the_shape_of_the_list_is_checked_by_index() {
+fn list_shape_is_checked_by_index() {
     let bench = Bench::shipped();
     let outer = |tools: Value| wrong(&bench, OUTER, json!({"tools": tools}));
-    assert_eq!(wrong(&bench, OUTER, json!({})), [at("/tools", "a value")], "missing, said once");
+    assert_eq!(wrong(&bench, OUTER, json!({})), [at("/tools", "a value")], "missing, reported once");
     assert_eq!(outer(json!(null)), [at("/tools", "a value")]);
     assert_eq!(outer(json!({})), [at("/tools", "array")]);
     assert_eq!(outer(json!(3)), [at("/tools", "array")]);
@@ -45,7 +45,7 @@ fn b25_the_shape_of_the_list_is_checked_by_index() {
 }
 
 #[test]
-fn b26_inner_calls_are_checked_like_any_other_and_all_are_told() {
+fn every_inner_call_is_checked_and_reported() {
     let bench = Bench::shipped().tool("fetch", json!({"type": "object", "required": ["url"],
         "properties": {"url": {"type": "string", "examples": ["https://example.org"]}, "n": {"type": "integer", "default": 1}}}));
     let calls = json!([
@@ -93,7 +93,7 @@ fn b26_inner_calls_are_checked_like_any_other_and_all_are_told() {
 }
 
 #[test]
-fn b27_a_list_in_text_is_never_passed_on() {
+fn list_as_text_is_refused() {
     let bench = Bench::shipped();
     let text = json!([{"tool_slug": "X", "arguments": {}}]).to_string();
     let refusal = bench.call(OUTER, json!({"tools": text})).unwrap();
@@ -103,12 +103,16 @@ fn b27_a_list_in_text_is_never_passed_on() {
 }
 
 #[test]
-fn a_tool_may_say_itself_that_an_argument_holds_calls() {
+fn schema_can_declare_an_argument_that_holds_calls() {
     let schema = json!({"type": "object", "required": ["steps"], "properties": {
         "steps": {"type": "array", "format": "calls", "items": {"type": "object", "required": ["tool_slug"]}}}});
     let bench = Bench::shipped().tool("plan", schema);
     let steps = |steps: Value| wrong(&bench, "plan", json!({"steps": steps}));
-    assert_eq!(steps(json!("[]")), [at("/steps", "array")], "the schema says so too, and is not repeated");
+    assert_eq!(
+        steps(json!("[]")),
+        [at("/steps", "array")],
+        "the schema reports it too, and it is not repeated"
+    );
     assert_eq!(steps(json!([{"arguments": {}}])), [at("/steps/0/tool_slug", "string")]);
     assert_eq!(
         steps(json!([{"tool_slug": "write", "arguments": {"content": "long enough"}}])),
@@ -127,14 +131,14 @@ fn a_tool_may_say_itself_that_an_argument_holds_calls() {
 }
 
 #[test]
-fn a_list_that_map_and_schema_both_name_is_looked_at_once() {
+fn list_named_by_map_and_schema_is_checked_once() {
     let schema = json!({"type": "object", "properties": {"steps": {"type": "array", "format": "calls"}}});
     let bench = Bench::mapped("tools: {plan: {calls: steps}}\n").tool("plan", schema);
     assert_eq!(wrong(&bench, "plan", json!({"steps": [7]})), [at("/steps/0", "object")]);
 }
 
 #[test]
-fn all_that_is_wrong_with_one_inner_call_is_counted() {
+fn all_problems_of_one_inner_call_are_counted() {
     let bench = Bench::shipped().tool("closed", json!({"type": "object", "additionalProperties": false}));
     let unknown: serde_json::Map<String, Value> = (0..40).map(|n| (format!("k{n}"), json!(n))).collect();
     let calls = json!({"tools": [{"tool_slug": "closed", "arguments": unknown}]});
@@ -144,14 +148,14 @@ fn all_that_is_wrong_with_one_inner_call_is_counted() {
 }
 
 #[test]
-fn depth_and_number_are_bounded() {
+fn depth_and_number_of_nested_calls_are_bounded() {
     let bench = Bench::shipped();
     let call = |tools: Value| json!({"tool_slug": OUTER, "arguments": {"tools": tools}});
     let many = |count: usize| Value::from(vec![json!({"tool_slug": "write", "arguments": {}}); count]);
     let refusal = bench.call(OUTER, json!({"tools": many(65)})).unwrap();
     assert!(refusal.problems[0].expected.starts_with("at most 64 calls"), "{refusal:?}");
     assert_eq!(refusal.problems.len(), 1, "none of them is looked at");
-    // Beyond what is listed, problems are counted.
+    // Problems beyond the listed ones are counted.
     let counted = |tools: Value, expect: usize| {
         let refusal = bench.call(OUTER, json!({"tools": tools})).unwrap();
         let rest = expect - refusal.problems.len();
@@ -169,9 +173,9 @@ fn depth_and_number_are_bounded() {
     bench.passes(OUTER, json!({"tools": tools}));
     let deeper = bench.call(OUTER, json!({"tools": [call(tools)]})).unwrap();
     assert!(deeper.problems[0].got.ends_with("4 deep"), "{deeper:?}");
-    // 256 inner calls are looked at, and not one more: 4 outer ones and four lists of 63.
+    // At most 256 inner calls are checked: 4 outer ones and four lists of 63.
     counted(Value::from(vec![call(many(63)); 4]), 4 * 63 * 2);
     counted(json!([call(many(63)), call(many(63)), call(many(63)), call(many(64))]), 3 * 63 * 2 + 1);
-    // 60 outer ones, three lists of 60; the other 57 lists are too much.
+    // 60 outer ones and three lists of 60 are checked; the other 57 lists exceed the limit.
     counted(Value::from(vec![call(many(60)); 60]), 3 * 60 * 2 + 57);
 }

@@ -1,5 +1,6 @@
-//! The processes below a launcher, held by handles that no other process takes over: its end is not theirs where it was
-//! killed, because they hear of it from the kernel and then end in their own time.
+//! Pidfds of the processes below a launcher, to wait for their end; unlike process ids they are never reused.
+//! When a launcher is killed, its children receive the parent death signal from the kernel and end a little
+//! later than the launcher.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::launcher::NAME;
 
-/// The children of a process.
+/// Direct children of a process, as pidfds.
 #[derive(Debug, Default)]
 pub(crate) struct Below {
     handles: Vec<OwnedFd>,
@@ -23,7 +24,8 @@ impl Below {
         Below { handles: ids.filter_map(handle).collect() }
     }
 
-    /// Waits until they are gone, for each as long as this. The first of a namespace goes after everybody else in it.
+    /// Waits until each child is gone, at most this long for each one. The init process of a namespace goes
+    /// after all other processes in it.
     pub(crate) fn await_end(&self, longest: Duration) {
         self.handles.iter().for_each(|handle| await_one(handle, longest));
     }
@@ -38,7 +40,8 @@ fn handle(process: i32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()
 }
 
-/// Waits until a launcher of another daemon is gone, if there still is one of this number. Its daemon is, so it ends.
+/// Waits for a launcher of an earlier daemon, if a launcher with this process id still exists. Its daemon is
+/// gone, so it ends.
 pub(crate) fn await_launcher(process: u32, longest: Duration) {
     let Some(handle) = i32::try_from(process).ok().and_then(handle) else { return };
     let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();

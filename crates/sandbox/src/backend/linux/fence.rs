@@ -1,5 +1,5 @@
-//! Where there is no process namespace, a launcher has the kernel let it signal nobody but whoever is below it. Then everybody
-//! it can signal is its run, and can be ended in one call that no fork slips through.
+//! Landlock signal scope for launchers without a PID namespace: such a launcher can signal only its own
+//! descendants. It can therefore kill the whole run with one `kill(-1)`, which no fork can escape.
 
 use landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
 use nix::errno::Errno;
@@ -10,12 +10,12 @@ use super::{landlocked, raw};
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// The proof that it holds: without it the call would reach everybody the user has.
+/// Proof that the scope is enforced. Without it, `kill(-1)` would reach every process of the user.
 #[derive(Debug)]
 pub(crate) struct Fence(());
 
 impl Fence {
-    /// Puts one around this process, for good; nothing where the kernel has none.
+    /// Restricts this process permanently; returns `None` if the kernel does not support signal scopes.
     pub(crate) fn build() -> Result<Option<Fence>, Problem> {
         if ABI::from(raw::landlock_version()) < ABI::V6 || !guard::stands(Guard::Fence) {
             return Ok(None);
@@ -28,12 +28,12 @@ impl Fence {
             .and_then(Ruleset::create)
             .map_err(|error| landlocked::said("fence", &error))?;
         landlocked::restrict(rules)?;
-        // Who made this process is outside. That it cannot be reached is looked at and not only believed.
+        // The parent is outside the scope. Signalling it must fail; otherwise the scope is not enforced.
         let reached = kill(getppid(), None);
         Ok((reached == Err(Errno::EPERM)).then_some(Fence(())))
     }
 
-    /// Kills everybody within, but for this process.
+    /// Kills every process within the scope except this one.
     pub(crate) fn kill_everybody(&self) {
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }

@@ -1,5 +1,5 @@
-//! The list of refused system calls as a program for the kernel. A call from another architecture ends the process:
-//! its numbers mean other calls.
+//! Compiles the list of refused system calls into a seccomp program. A call from another architecture kills
+//! the process, because its numbers mean other calls.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use super::syscalls::{
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-// Instructions of the kernel's filter machine.
+// Opcodes of classic BPF.
 const LOAD: u16 = 0x20;
 pub(crate) const JUMP_EQUAL: u16 = 0x15;
 pub(crate) const JUMP_AT_LEAST: u16 = 0x35;
@@ -26,7 +26,8 @@ const JUMP_ANY_BIT: u16 = 0x45;
 pub(crate) const RETURN: u16 = 0x06;
 const KEEP_BITS: u16 = 0x54;
 
-// Where the parts of a call are. Only the low half of an argument: the kernel takes these as 32 bits.
+// Offsets in `struct seccomp_data`. Only the low half of an argument is loaded: the kernel takes these
+// arguments as 32 bits.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
@@ -35,7 +36,7 @@ const THIRD_ARGUMENT: u32 = 32;
 const FOURTH_ARGUMENT: u32 = 40;
 const ARGUMENT: u32 = 8;
 
-// What becomes of a call.
+// Return values of the filter.
 pub(crate) const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const FAIL: u32 = 0x0005_0000;
@@ -44,7 +45,7 @@ const FAIL: u32 = 0x0005_0000;
 const OURS: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const OURS: u32 = 0xc000_00b7;
-/// From here on numbers are those of x32, which share everything with ours but the number.
+/// First number of the x32 ABI, which shares everything with x86-64 except the numbers.
 const X32: u32 = 0x4000_0000;
 
 /// Installs the filter.
@@ -61,7 +62,7 @@ fn program(tier: SandboxTier, network: Network) -> io::Result<Vec<sock_filter>> 
     Ok(program)
 }
 
-/// What becomes of each call that is not simply allowed, in the order of their numbers.
+/// Builds the rules for calls that are not simply allowed, ordered by number.
 fn calls(tier: SandboxTier, network: Network) -> Vec<Call> {
     let mut calls = BTreeMap::new();
     let mut put = |guard, number, part: Vec<sock_filter>| {
@@ -90,7 +91,7 @@ fn calls(tier: SandboxTier, network: Network) -> Vec<Call> {
     put(Guard::Typing, libc::SYS_ioctl, typing());
     put(Guard::Pairs, libc::SYS_socketpair, only_pairs());
     put(Guard::Sockets, libc::SYS_socket, sockets(network));
-    // Of these several walls have a part, and each says whether it stands.
+    // Several layers contribute to each of these; each contribution checks its own layer.
     let several = [
         (libc::SYS_fcntl, wishes_of_files()),
         (libc::SYS_prctl, wishes_of_processes()),
@@ -141,7 +142,7 @@ fn wishes_of_processes() -> Vec<sock_filter> {
     part
 }
 
-/// Memory that is shared and has no file.
+/// Refuses memory that is shared and has no file.
 fn no_shared_pages() -> Vec<sock_filter> {
     vec![
         step(LOAD, FOURTH_ARGUMENT),
@@ -161,7 +162,7 @@ fn own_tables() -> Vec<sock_filter> {
     ]
 }
 
-/// What a socket may hold stays what is counted for it.
+/// Ignores requests for larger send buffers, so that a socket holds no more than what is counted for it.
 fn send_buffers() -> Vec<sock_filter> {
     let mut part = vec![
         step(LOAD, SECOND_ARGUMENT),
@@ -198,7 +199,7 @@ fn typing() -> Vec<sock_filter> {
     part
 }
 
-/// Nothing that others would run as the user.
+/// Refuses set-id bits in the mode argument at this index.
 fn no_powers(place: u32) -> Vec<sock_filter> {
     vec![
         step(LOAD, FIRST_ARGUMENT + ARGUMENT * place),
@@ -238,7 +239,7 @@ fn sockets(network: Network) -> Vec<sock_filter> {
             for family in NETWORK_FAMILIES {
                 part.extend([jump(JUMP_EQUAL, *family, 0, 1), step(RETURN, ALLOW)]);
             }
-            // Routes are protocol 0.
+            // The routing protocol is number 0.
             part.extend([
                 jump(JUMP_EQUAL, NETLINK, 0, 3),
                 step(LOAD, THIRD_ARGUMENT),
@@ -261,7 +262,7 @@ fn refuse(answer: Answer) -> sock_filter {
     step(RETURN, FAIL | code.unsigned_abs())
 }
 
-/// System calls are numbered from 0 and far below this bound.
+/// Converts a system call number, which is far below the bound.
 fn narrow(number: libc::c_long) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
-//! The first process of the namespaces: makes the process that becomes the program, then gives up all it could do but
-//! reaping whatever is left to it. When it ends, the kernel ends everything else in the namespace.
+//! Init process of the namespaces. It forks the child that becomes the program, gives up all its own
+//! privileges and then only reaps. When it exits, the kernel kills every other process in the namespace.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ use crate::guard::{self, Guard};
 use crate::launcher::Setup;
 use crate::status::{Problem, Status, Step};
 
-/// Everything this process does. It never returns. `outcome` leads to the launcher.
+/// Runs the init process. It never returns. `outcome` is the pipe to the launcher.
 pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> ! {
     let begun = prepare().and_then(|accounts| {
         let terminals = mounts::terminals();
@@ -54,21 +54,21 @@ pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> !
     raw::exit(0)
 }
 
-/// Where the kernel counts what this namespace has.
+/// Open files in which the kernel counts the resource use of this namespace.
 struct Accounts {
     count: File,
     traffic: Traffic,
 }
 
-/// Everything before there is a second process.
+/// Performs all steps that precede the fork of the child.
 fn prepare() -> Result<Accounts, Problem> {
     let problem = |what: &str, cause: io::Error| Problem::new(Step::Limits, what, &cause);
-    // Before nobody may look into this process any more, itself included.
+    // Opened first: once this process is not dumpable, not even the process itself may open this file.
     let traffic = Traffic::open().map_err(|cause| problem("/proc/self/io", cause))?;
     powers::end_with_parent()?;
     powers::hide()?;
     rustix::process::setsid().map_err(|cause| problem("session", cause.into()))?;
-    // Ahead of the other mounts: the launcher counts a run's memory there from its first moment.
+    // Mounted before everything else, because the launcher counts the run's memory there from the start.
     mounts::processes()?;
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&awaited()), None)
         .map_err(|cause| problem("signals", cause.into()))?;
@@ -76,23 +76,24 @@ fn prepare() -> Result<Accounts, Problem> {
     Ok(Accounts { count, traffic })
 }
 
-/// The signals this process acts on wait until it asks for them.
+/// Returns the signals that this process blocks and receives synchronously.
 fn awaited() -> SigSet {
     [Signal::SIGCHLD].into_iter().chain(ORDERS).collect()
 }
 
-/// The request to end, and the end.
+/// Signals of the launcher: the request to terminate, and `KILL_ALL_SIGNAL`.
 const ORDERS: [Signal; 2] = [Signal::SIGTERM, END];
 
-/// What the launcher sends to have everybody in the namespace killed. This process stays to say when they have gone: its
-/// own end takes the mounts away first, which takes long while other runs do the same.
+/// Signal with which the launcher asks the init process to kill all others in the namespace. The init process
+/// survives to report when they are gone. Its own exit would first tear down the mounts, which is slow while
+/// other runs do the same.
 pub(crate) const END: Signal = Signal::SIGQUIT;
 
-/// Waits for the program and reaps everybody else's children; how it ended, as the kernel writes it.
+/// Reaps every child until the program has ended; returns its exit code, or its signal as a negative number.
 fn reap(child: Pid) -> i32 {
     let (signals, mut pace) = (awaited(), Pace::new());
     loop {
-        // The program first, however many others wait to be buried.
+        // The program comes first, however many orphans wait to be reaped.
         while let Some((who, end)) = bury(Some(child)).or_else(|| pace.allows().then(|| bury(None)).flatten())
         {
             if who == child {
@@ -102,7 +103,7 @@ fn reap(child: Pid) -> i32 {
         }
         let signal = match pace.allows() {
             true => signals.wait().ok(),
-            // Not for who has ended as well: they wait to be buried, so that one is always there.
+            // SIGCHLD is left out: unreaped children keep it pending, so the wait would return at once.
             false => raw::wait_for_signal(&ORDERS, GLANCE),
         };
         match signal {
@@ -113,9 +114,9 @@ fn reap(child: Pid) -> i32 {
     }
 }
 
-/// Sends a signal to everybody in the namespace but this process.
+/// Sends a signal to every other process in the namespace.
 fn tell_everybody(signal: Signal) {
-    // Outside of one it would be everybody the user has.
+    // Outside a PID namespace, `kill(-1)` would reach every process of the user.
     if is_first() {
         let _ = kill(Pid::from_raw(-1), signal);
     }
@@ -125,26 +126,29 @@ fn is_first() -> bool {
     std::process::id() == 1
 }
 
-/// Whoever the program left behind goes with it. They are children of this process by now, or of one that is.
+/// Kills and reaps the processes that the program left behind. They are children of this process by now, or
+/// descendants of such a child.
 fn end_the_rest() {
     tell_everybody(Signal::SIGKILL);
     while is_first() && raw::wait(None, WaitPidFlag::empty()) != Err(Errno::ECHILD) {}
 }
 
-/// Reaps one who has ended; who it was, and how.
+/// Reaps one ended process, if there is one; returns its id and its exit code or negated signal.
 fn bury(whom: Option<Pid>) -> Option<(Pid, i32)> {
     raw::wait(whom, WaitPidFlag::WNOHANG).ok().flatten()
 }
 
-/// How long it takes to bury an orphan, once there were many. Until then it counts among the run's processes. Who goes from
-/// process to process, each the orphan of the one before, would else be gone from each before anybody has looked at it.
+/// Delay between two orphans once `REAP_BURST` of them have been reaped without it. Until it is reaped, an
+/// orphan counts among the run's processes. Without the delay, a program that hops from process to process
+/// would be gone from each of them before the watcher has sampled it.
 const PACE: Duration = Duration::from_millis(50);
-/// How often it is looked meanwhile whether the program has ended.
+/// Interval at which the init process checks for the end of the program in the meantime.
 const GLANCE: Duration = Duration::from_millis(2);
-/// So many are buried at once: a program that left some when it ended has no use for its time.
+/// Number of orphans that are reaped without delay, so that a program that leaves a few when it ends loses no
+/// time.
 const AT_ONCE: u32 = 64;
 
-/// When the next one may be buried.
+/// Limits the rate at which orphans are reaped.
 struct Pace {
     paid_until: Instant,
 }
@@ -154,18 +158,19 @@ impl Pace {
         Pace { paid_until: Instant::now() }
     }
 
-    /// Whether one may be buried now.
+    /// Returns true if an orphan may be reaped now.
     fn allows(&self) -> bool {
         self.paid_until <= Instant::now() + PACE * AT_ONCE || !guard::stands(Guard::Pace)
     }
 
-    /// Takes the time for one.
+    /// Records that an orphan was reaped.
     fn keep(&mut self) {
         self.paid_until = self.paid_until.max(Instant::now()) + PACE;
     }
 }
 
-/// How many processes and threads this namespace has had besides this one: they are numbered one after the other.
+/// Returns the number of processes and threads that this namespace has had besides the init process. Process
+/// ids are assigned in sequence.
 fn processes_so_far(count: &File) -> u64 {
     let mut bytes = [0; 128];
     let read = count.read_at(&mut bytes, 0).unwrap_or(0);

@@ -1,6 +1,7 @@
-//! The control group of one run: the kernel counts its memory and its processes as a whole, refuses what is too much, and
-//! ends all of them at once. Made by the launcher before its namespaces, whose mounts cannot be written to; entered by who
-//! becomes the program before it has an order; removed by the launcher, which ends whoever is left in it.
+//! Control group of one run: the kernel counts memory and processes of the run as a whole, enforces their
+//! limits, and kills all of them at once. The launcher creates it before its namespaces, whose mounts are not
+//! writable. The child that becomes the program joins it before it has a run request. The launcher removes
+//! it, killing any process left in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,13 +17,13 @@ use crate::guard::{self, Guard};
 use crate::spec::Limits;
 use crate::status::{Problem, Step};
 
-/// What a run's group is called, before the number of its launcher.
+/// Name prefix of a run's group, followed by the process id of its launcher.
 const RUN: &str = "sinew-run-";
-/// How long a group may take to be empty once everybody in it was killed. Most are by the time it is asked.
+/// Longest time for a group to become empty after all its processes were killed. Most are empty at once.
 const TIME_TO_EMPTY: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(2);
 
-/// What a group can hold a run to.
+/// Cgroup controllers that limit a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Controller {
     Memory,
@@ -32,7 +33,7 @@ pub(crate) enum Controller {
 impl Controller {
     const ALL: [Controller; 2] = [Controller::Memory, Controller::Processes];
 
-    /// As the kernel calls it.
+    /// Returns the kernel's name of the controller.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Controller::Memory => "memory",
@@ -40,14 +41,14 @@ impl Controller {
         }
     }
 
-    /// Those in a list of the kernel's.
+    /// Returns the known controllers in a list from the kernel.
     pub(crate) fn among(list: &str) -> Vec<Controller> {
         let is_there = |one: &Controller| list.split([' ', ',', '\n']).any(|word| word == one.as_str());
         Controller::ALL.into_iter().filter(is_there).collect()
     }
 }
 
-/// How a launcher is told where to make a group, and what for.
+/// Builds the launcher argument: the controllers and the folder in which to create the group.
 pub(crate) fn word(controllers: &[Controller], base: &Path) -> OsString {
     let names: Vec<&str> = controllers.iter().map(|one| one.as_str()).collect();
     let mut word = OsString::from(names.join(","));
@@ -56,12 +57,12 @@ pub(crate) fn word(controllers: &[Controller], base: &Path) -> OsString {
     word
 }
 
-/// Whose group has this name.
+/// Returns the process id of the launcher that owns a group of this name.
 pub(crate) fn launcher_of(name: &OsStr) -> Option<i32> {
     name.to_str()?.strip_prefix(RUN)?.parse().ok().filter(|launcher| *launcher > 0)
 }
 
-/// A group that was made.
+/// Control group of a run.
 #[derive(Debug)]
 pub(crate) struct Group {
     base: OwnedFd,
@@ -70,26 +71,26 @@ pub(crate) struct Group {
     controllers: Vec<Controller>,
 }
 
-/// What the kernel says of a run after its end.
+/// Final figures of a run's control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Whether the kernel ended it for its memory.
+    /// True if the kernel killed the run for its memory.
     pub(crate) is_out_of_memory: bool,
-    /// The most it had, if it did.
+    /// Highest memory use, if the run was out of memory.
     pub(crate) most_memory: u64,
-    /// On a processor, of everybody who was ever in it.
+    /// Processor time of all processes that were ever in the group.
     pub(crate) cpu: Duration,
 }
 
 impl Group {
-    /// Makes one for this launcher, from what it was told.
+    /// Creates a group for this launcher from its argument.
     pub(crate) fn make(told: &OsStr) -> Result<Group, Problem> {
         let invalid = || failed("word", &io::ErrorKind::InvalidInput.into());
         let (controllers, base) = told.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
         let name = format!("{RUN}{}", std::process::id());
         let base = open(CWD, base).map_err(|cause| failed(base, &cause))?;
         let made = match mkdirat(&base, &name, Mode::RWXU) {
-            // It was of a launcher that had the same number.
+            // The group of an earlier launcher that had the same process id.
             Err(Errno::EXIST) => {
                 remove(&base, &name);
                 mkdirat(&base, &name, Mode::RWXU)
@@ -103,25 +104,26 @@ impl Group {
         Ok(group)
     }
 
-    /// What needs no order: a run ends as a whole, and has no memory elsewhere.
+    /// Applies the settings that do not depend on the request: the kernel kills a run as a whole, and a run
+    /// has no swap.
     fn prepare(&self) -> Result<(), Problem> {
         if !self.holds(Controller::Memory) {
             return Ok(());
         }
         self.set("memory.oom.group", "1")?;
         match self.write("memory.swap.max", "0") {
-            // A kernel without swap has no bound for it.
+            // A kernel without swap does not have this file.
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(failed("memory.swap.max", &cause)),
             _ => Ok(()),
         }
     }
 
-    /// Moves this process into it, and everybody it will start.
+    /// Moves this process and all its future children into the group.
     pub(crate) fn join(&self) -> Result<(), Problem> {
         self.set("cgroup.procs", "0")
     }
 
-    /// Has the kernel hold the run to its limits.
+    /// Sets the run's limits in the kernel.
     pub(crate) fn limit(&self, limits: &Limits) -> Result<(), Problem> {
         if self.holds(Controller::Memory) && guard::stands(Guard::MemoryGroup) {
             self.set("memory.max", &limits.memory_bytes.to_string())?;
@@ -132,22 +134,24 @@ impl Group {
         Ok(())
     }
 
-    /// Ends everybody in it at once. A kernel that cannot leaves it to who would otherwise do it.
+    /// Kills all processes in the group at once. A kernel without `cgroup.kill` leaves that to the other
+    /// mechanisms.
     pub(crate) fn kill(&self) {
         kill(&self.folder);
     }
 
-    /// What it came to.
+    /// Reads the final figures.
     pub(crate) fn account(&self) -> Account {
         let events = self.read("memory.events");
-        // The machine may have run out of memory as well, which is no fault of the run's.
+        // `oom_kill` alone can also be caused by the whole machine running out of memory, which is not the
+        // run's fault.
         let is_out_of_memory = number(&events, "oom ") > 0 && number(&events, "oom_kill ") > 0;
         let most_memory = if is_out_of_memory { number(&self.read("memory.peak"), "") } else { 0 };
         let cpu = Duration::from_micros(number(&self.read("cpu.stat"), "usage_usec "));
         Account { is_out_of_memory, most_memory, cpu }
     }
 
-    /// Takes it away, with whoever is still in it.
+    /// Removes the group and kills the processes still in it.
     pub(crate) fn remove(self) {
         remove(&self.base, &self.name);
     }
@@ -164,7 +168,7 @@ impl Group {
         write(&self.folder, name, text)
     }
 
-    /// Nothing of what this kernel does not have.
+    /// Reads a file of the group; returns an empty text if this kernel does not have it.
     fn read(&self, name: &str) -> String {
         let mut text = String::new();
         if let Ok(file) = openat(&self.folder, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
@@ -174,15 +178,15 @@ impl Group {
     }
 }
 
-/// Removes a group whose launcher is gone. Who is left in it may take a while to end, and whoever starts a launcher does not
-/// wait for that: the next one tries again.
+/// Removes a group whose launcher is gone. Processes left in it may take a while to end, and the start of a
+/// new launcher does not wait for that: the next start tries again.
 pub(crate) fn discard(base: &Path, name: &OsStr) {
     let Ok(base) = open(CWD, base) else { return };
     kill_in(&base, name);
     let _ = unlinkat(&base, name, AtFlags::REMOVEDIR);
 }
 
-/// Removes a group with whoever is in it, and waits for their end.
+/// Kills the processes in a group, waits for their end and removes the group.
 fn remove(base: &OwnedFd, name: &str) {
     let begun = Instant::now();
     while unlinkat(base, name, AtFlags::REMOVEDIR) == Err(Errno::BUSY) {
@@ -213,7 +217,7 @@ fn open(base: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> io::Resul
     Ok(openat(base, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The number on a line of the kernel's that begins so.
+/// Returns the number on the line that starts with this name.
 fn number(text: &str, name: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_same_name_gives_way_and_one_that_cannot_is_told() {
+    fn stale_group_is_replaced_and_a_busy_one_is_an_error() {
         let base = tempfile::tempdir().unwrap();
         let old = base.path().join(own());
         std::fs::create_dir(&old).unwrap();
@@ -245,15 +249,15 @@ mod tests {
         assert_eq!(make(base.path()).unwrap_err().code, libc::EEXIST);
     }
 
-    /// In a file system where nobody makes folders, and none of that name is.
+    /// Uses a file system that does not allow new folders and has no folder of that name.
     #[test]
-    fn why_none_can_be_made_is_told() {
+    fn failure_to_create_a_group_is_reported() {
         let problem = make(Path::new("/sys")).unwrap_err();
         assert!([libc::EPERM, libc::EACCES, libc::EROFS].contains(&problem.code), "{problem:?}");
     }
 
     #[test]
-    fn who_is_left_in_a_group_to_discard_is_killed_and_an_empty_one_goes() {
+    fn discard_kills_remaining_processes_and_removes_empty_groups() {
         let base = tempfile::tempdir().unwrap();
         let (left, empty) = (base.path().join("left"), base.path().join("empty"));
         [&left, &empty].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());

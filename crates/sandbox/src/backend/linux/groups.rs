@@ -1,5 +1,6 @@
-//! Control groups, where they are delegated to the user: whoever starts launchers finds out whether they are, and moves into
-//! a group of its own, so that every run can have one beside it. What a run's does is in `group`.
+//! Delegated control groups: the process that starts launchers checks if a group is delegated to the user and
+//! moves into a subgroup, so that every run can have a sibling group. `cgroup` implements the group of a
+//! single run.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -15,12 +16,12 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 
 use super::group::{self, Controller};
 
-/// The group that a daemon sits in. The kernel wants nobody in a group whose groups below have limits.
+/// Subgroup of the daemon. The kernel allows no processes in a group whose subgroups have limits.
 pub(crate) const DAEMON: &str = "sinew-daemon";
-/// How the kernel names the file system of groups of the second version.
+/// Magic number of the cgroup v2 file system.
 const MAGIC: u64 = 0x6367_7270;
 
-/// The group that was delegated, and what it can hold runs to.
+/// The delegated group and the controllers it can use.
 #[derive(Debug)]
 pub(crate) struct Groups {
     base: PathBuf,
@@ -28,24 +29,24 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Those of this process, or why there are none. It is asked before the first launcher is started: later this process
-    /// could not move without it.
+    /// Returns the group delegated to this process, or the reason why there is none. Must be called before
+    /// the first launcher starts: this process could not move afterwards without leaving the launcher behind.
     pub(crate) fn of_this_process() -> Result<&'static Groups, &'static str> {
         static FOUND: OnceLock<Result<Groups, String>> = OnceLock::new();
         FOUND.get_or_init(find).as_ref().map_err(String::as_str)
     }
 
-    /// What each run is held to.
+    /// Returns the controllers that limit each run.
     pub(crate) fn controllers(&self) -> &[Controller] {
         &self.controllers
     }
 
-    /// What a launcher must know to make a group for its run.
+    /// Returns the launcher argument with which it creates a group for its run.
     pub(crate) fn word(&self) -> OsString {
         group::word(&self.controllers, &self.base)
     }
 
-    /// Removes the groups of launchers that were killed, whichever daemon they were of. A launcher that lives removes its own.
+    /// Removes the groups of launchers that were killed, of any daemon. A live launcher removes its own.
     pub(crate) fn sweep(&self) {
         for entry in std::fs::read_dir(&self.base).into_iter().flatten().flatten() {
             if let Some(launcher) = group::launcher_of(&entry.file_name())
@@ -56,7 +57,7 @@ impl Groups {
         }
     }
 
-    /// Makes a group usable that this process is in.
+    /// Sets up the group that this process is in.
     fn take(own: &Path) -> Result<Groups, String> {
         let is_below = own.file_name() == Some(OsStr::new(DAEMON));
         let base = if is_below { own.parent().unwrap_or(own) } else { own };
@@ -67,7 +68,7 @@ impl Groups {
         }
         let (listed, process) = (text(base, "cgroup.procs")?, std::process::id().to_string());
         if listed.lines().any(|other| is_below || other != process) {
-            return Err(format!("other processes are in {}, which is not Sinew's alone", base.display()));
+            return Err(format!("other processes are in {}; Sinew needs its own group", base.display()));
         }
         let groups = Groups { base: base.to_owned(), controllers };
         if !is_below {
@@ -86,7 +87,7 @@ impl Groups {
         }
     }
 
-    /// As it was.
+    /// Undoes `move_into_subgroup`.
     fn move_back(&self, was_below: bool, process: &str) {
         if !was_below && write(&self.base.join("cgroup.procs"), process).is_ok() {
             let _ = std::fs::remove_dir(self.base.join(DAEMON));
@@ -101,26 +102,26 @@ impl Groups {
 
 fn find() -> Result<Groups, String> {
     if geteuid().is_root() {
-        return Err("root owns all groups, so none is known to be for Sinew".to_owned());
+        return Err("root owns all control groups, so none is known to be delegated to Sinew".to_owned());
     }
     let read = |path| std::fs::read_to_string(path).map_err(|error| said(Path::new(path), &error));
     let own = own_folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
-    let own = own.ok_or("this machine shows no control groups of the second version")?;
+    let own = own.ok_or("cgroup v2 is not mounted on this machine")?;
     let kind = statfs(&own).map_err(|error| said(&own, &error.into()))?.f_type;
     match u64::try_from(kind) {
         Ok(MAGIC) => Groups::take(&own),
-        _ => Err(format!("{} is not of the kernel's control groups", own.display())),
+        _ => Err(format!("{} is not a cgroup v2 file system", own.display())),
     }
 }
 
-/// Where a process is, by what the kernel says of its groups and mounts.
+/// Finds the cgroup folder of a process from its `/proc` files.
 fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
         let (facts, kind) = line.split_once(" - ")?;
         let mut facts = facts.split(' ').skip(3);
         let (root, mounted_at) = (facts.next()?, facts.next()?);
-        // The kernel writes odd bytes of these names as numbers, and nobody mounts groups at such a name.
+        // The kernel escapes unusual bytes in these paths; cgroups are not mounted at such paths in practice.
         if !kind.starts_with("cgroup2 ") || root.contains('\\') || mounted_at.contains('\\') {
             return None;
         }
@@ -129,7 +130,7 @@ fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// Delegated are the files by which the kernel has groups below made and entered.
+/// Checks that the user owns and may write the files with which subgroups are created and joined.
 fn refuse_what_is_not_delegated(base: &Path) -> Result<(), String> {
     let refused = || format!("{} is not delegated to this user", base.display());
     if text(base, "cgroup.type").map_err(|_| refused())?.trim() != "domain" {
@@ -165,7 +166,8 @@ fn said(path: &Path, error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// A folder that looks like a group with this process in it. It is no kernel's, so its files only keep what is written.
+    /// Folder that looks like a cgroup with this process in it. The kernel does not manage it, so its files
+    /// only store what is written.
     struct Look {
         _folder: tempfile::TempDir,
         own: PathBuf,
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_delegated_is_taken_and_this_process_makes_room() {
+    fn delegated_group_is_used_and_the_daemon_moves_below_it() {
         let look = Look::new("sinew.service", "cpu io memory pids\n", &format!("{}\n", own()));
         let groups = Groups::take(&look.own).unwrap();
         assert_eq!(groups.controllers(), [Controller::Memory, Controller::Processes]);
@@ -214,18 +216,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_started_below_stays_there() {
+    fn daemon_started_in_its_subgroup_stays_there() {
         let look = Look::new("sinew.service", "pids\n", "");
         let groups = Groups::take(&look.own.join(DAEMON)).unwrap();
         assert_eq!(
             (groups.base.as_path(), look.get("cgroup.subtree_control")),
             (&*look.own, "+pids".to_owned())
         );
-        assert_eq!(look.get("sinew-daemon/cgroup.procs"), "", "nobody is moved");
+        assert_eq!(look.get("sinew-daemon/cgroup.procs"), "", "no process is moved");
     }
 
     #[test]
-    fn what_is_not_delegated_or_not_ours_alone_is_left_as_it_is() {
+    fn undelegated_or_shared_group_is_left_unchanged() {
         let alone = format!("{}\n", own());
         let why = |look: &Look| {
             let why = Groups::take(&look.own).unwrap_err();
@@ -240,24 +242,24 @@ mod tests {
         assert!(why(&threads).contains("not delegated"));
         let root = Look::new("a", "memory\n", &alone);
         std::fs::remove_file(root.own.join("cgroup.type")).unwrap();
-        assert!(why(&root).contains("not delegated"), "the machine's own has no kind");
+        assert!(why(&root).contains("not delegated"), "the root group has no `cgroup.type`");
         let below = Look::new("a", "memory\n", "1\n");
         assert!(Groups::take(&below.own.join(DAEMON)).unwrap_err().contains("other processes"));
     }
 
     #[test]
-    fn who_cannot_have_limits_below_goes_back() {
+    fn daemon_moves_back_if_controllers_cannot_be_enabled() {
         let look = Look::new("a", "memory\n", "");
         let limits = look.own.join("cgroup.subtree_control");
         std::fs::remove_file(&limits).unwrap();
-        // Nobody can write to it.
+        // A folder cannot be written to.
         std::fs::create_dir(&limits).unwrap();
         assert!(Groups::take(&look.own).unwrap_err().contains("subtree_control"));
         assert_eq!(look.get("cgroup.procs"), own());
     }
 
     #[test]
-    fn a_process_is_found_by_what_the_kernel_says() {
+    fn own_group_is_found_from_proc_files() {
         let groups = "12:pids:/x\n0::/user.slice/sinew.service\n";
         let mounts = "24 1 0:22 / /sys rw - sysfs sysfs rw\n30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
         let found = |groups, mounts| own_folder(groups, mounts);
@@ -265,13 +267,13 @@ mod tests {
         assert_eq!(found(groups, mounts).as_deref(), Some(expected));
         let part = mounts.replace("0:26 / ", "0:26 /user.slice ");
         assert_eq!(found(groups, &part).as_deref(), Some(Path::new("/sys/fs/cgroup/sinew.service")));
-        assert_eq!(found("0::/../elsewhere", &part), None, "outside of what is mounted");
-        assert_eq!(found("3:memory:/x\n", mounts), None, "only groups of the first version");
+        assert_eq!(found("0::/../elsewhere", &part), None, "outside the mounted subtree");
+        assert_eq!(found("3:memory:/x\n", mounts), None, "only cgroup v1");
         assert_eq!(found(groups, "24 1 0:22 / /sys rw - sysfs sysfs rw\n"), None);
     }
 
     #[test]
-    fn the_groups_of_launchers_that_are_gone_are_removed_and_no_others() {
+    fn only_groups_of_dead_launchers_are_removed() {
         let look = Look::new("a", "memory\n", &format!("{}\n", own()));
         let gone = (1..).map(|number| i32::MAX - number).find(|id| kill(Pid::from_raw(*id), None).is_err());
         let names = [

@@ -1,6 +1,7 @@
-//! What a run has the kernel hold for it by its descriptors and mappings: no process's memory has it, and of most of it the
-//! kernel counts only what all of a user's programs have together. It is looked through in short parts, because whoever
-//! looks keeps the run's time as well, and how much there is to see is for the run to say.
+//! Estimate of the kernel memory that a run holds through descriptors and mappings. It is part of no
+//! process's memory, and the kernel mostly counts it only for all programs of a user together. The scan is
+//! split into short steps, because the same thread enforces the run's deadline and the run influences how
+//! much there is to scan.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -13,68 +14,69 @@ use std::time::{Duration, Instant};
 
 use super::memory;
 
-/// How often everybody is looked at, if that takes no longer: who waits for something should cost little.
+/// Shortest interval between rounds, so that a run that waits for something costs little.
 const ROUND: Duration = Duration::from_millis(100);
-/// How often the mappings of a process are counted, of which most have a few hundred.
+/// Interval between counts of the mappings of a process, of which most have a few hundred.
 const RECOUNT: Duration = Duration::from_secs(1);
-/// How much is looked at in one go, some milliseconds, and what each thing is of it.
+/// Budget of one step, a few milliseconds, and the cost of each item.
 const PART: u32 = 400;
 const OF_PROCESS: u32 = 10;
 const OF_DESCRIPTOR: u32 = 1;
 const OF_MAPPINGS: u32 = 5;
 
-/// What a socket sends and nobody has read: as much as the kernel gives one that did not ask for more, and no program
-/// here may ask.
+/// Unread data that a socket may hold: the kernel's default send buffer, which no confined program can
+/// enlarge.
 const SOCKET: u64 = 208 * 1024;
-/// What a pipe holds, as long as nobody made it larger, which no program here may.
+/// Capacity of a pipe, which no confined program can enlarge.
 const PIPE: u64 = 64 * 1024;
-/// What a file that a poll watches, or a lock, counts as. Either takes a few hundred bytes; but a user has a fixed number
-/// of the former, and looking through the latter takes time, so that memory must run out long before.
+/// Charge for a file watched by epoll, or for a lock. Each takes a few hundred bytes, but a user has a fixed
+/// number of the former and scanning the latter takes time, so the memory limit must be reached long before.
 const ENTRY: u64 = 16 * 1024;
-/// What any open file takes.
+/// Charge for any open file.
 const FILE: u64 = 1024;
-/// What a mapping counts as: itself, and a file that is open for as long as it is mapped, with a lock on it, though no
-/// descriptor leads there any more.
+/// Charge for a mapping: the mapping itself, and a file that stays open as long as it is mapped, with a lock
+/// on it, although no descriptor leads to it any more.
 const MAPPING: u64 = 4 * 1024;
 
-/// How long the descriptors of a program may be out of sight. Between its filter and its start they are, for a moment.
+/// Longest time that the descriptors of a program may be unreadable. They are for a moment, between its
+/// filter and its exec.
 const UNSEEN: Duration = Duration::from_secs(1);
 
-/// What was seen so far.
+/// State of the scan.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     begun: Option<Instant>,
-    /// When the next round begins.
+    /// Start of the next round.
     rests_until: Option<Instant>,
-    /// What is still to be looked at in this round.
+    /// Items still to be scanned in this round.
     next: Vec<Piece>,
-    /// The pipes and sockets of this round: several processes may have the same one.
+    /// Pipes and sockets of this round; several processes may share one.
     seen: HashSet<PathBuf>,
     so_far: u64,
-    /// What the last round came to.
+    /// Result of the last round.
     before: u64,
-    /// The mappings of each process, and when they were counted.
+    /// Mapping count of each process, with the time of the count.
     mappings: HashMap<i32, (Instant, u64)>,
-    /// Since when nobody can look into these.
+    /// Processes whose descriptors cannot be read, with the time since when.
     unseen: HashMap<i32, Instant>,
 }
 
-/// What is looked at in one go.
+/// Unit of work of a scan.
 #[derive(Debug)]
 enum Piece {
     Process(i32),
     Descriptor(Rc<PathBuf>, OsString),
-    /// A list of mappings, read as far as it was, and how many there were.
+    /// A list of mappings that is partly read, with the number read so far.
     Mappings(i32, File, u64),
 }
 
 impl Held {
-    /// Whether there is more to look at, at once.
+    /// Returns true if the next step is due immediately.
     pub(crate) fn is_under_way(&self) -> bool {
         !self.next.is_empty()
     }
 
-    /// Looks at some more of these; what all of them hold.
+    /// Scans some more items of these processes; returns the bytes that all of them hold.
     pub(crate) fn look_on(&mut self, processes: &[i32]) -> u64 {
         if self.next.is_empty() {
             if self.rests_until.is_some_and(|until| Instant::now() < until) {
@@ -89,7 +91,7 @@ impl Held {
             left = left.saturating_sub(self.look_at(piece));
         }
         if self.next.is_empty() {
-            // No more than half of the time, however long it took.
+            // Scans at most half of the time, however long a round took.
             let took = self.begun.map_or(ROUND, |begun| begun.elapsed());
             self.rests_until = Some(Instant::now() + took.max(ROUND));
         }
@@ -105,13 +107,13 @@ impl Held {
         self.before = std::mem::take(&mut self.so_far);
     }
 
-    /// Whether something has been out of sight for too long: a program that others may not read is run like any other, and
-    /// what it holds is nobody's to look at.
+    /// Returns true if a process has been unreadable for too long: a program file that is executable but not
+    /// readable makes its process non-dumpable, so what it holds cannot be inspected.
     pub(crate) fn is_evaded(&self) -> bool {
         self.unseen.values().any(|since| since.elapsed() > UNSEEN)
     }
 
-    /// Looks at one piece; how much of a part that was.
+    /// Scans one item; returns its cost.
     fn look_at(&mut self, piece: Piece) -> u32 {
         match piece {
             Piece::Process(process) => {
@@ -129,7 +131,7 @@ impl Held {
         }
     }
 
-    /// Nothing of a process that has gone meanwhile.
+    /// Queues descriptors and mappings of a process; nothing if it is gone.
     fn add_process(&mut self, process: i32) {
         let unseen_since = self.unseen.remove(&process);
         let Some(folder) = memory::alive(process) else { return };
@@ -148,7 +150,7 @@ impl Held {
         self.next.extend(listed.map(|entry| Piece::Descriptor(Rc::clone(&folder), entry.file_name())));
     }
 
-    /// What is held by one descriptor; nothing by one that was closed meanwhile.
+    /// Returns the charge for one descriptor; `None` if it was closed in the meantime.
     fn by_descriptor(&mut self, folder: &Path, number: &OsString) -> Option<u64> {
         let leads_to = std::fs::read_link(folder.join("fd").join(number)).ok()?;
         let name = leads_to.as_os_str().as_bytes();
@@ -162,7 +164,7 @@ impl Held {
         Some(FILE + entries(&text) * ENTRY)
     }
 
-    /// Counts some more mappings of a process: as many as the kernel lists at a time, which is few.
+    /// Counts some more mappings of a process: as many as the kernel returns in one read.
     fn add_mappings(&mut self, process: i32, mut list: File, so_far: u64) {
         let mut bytes = [0; 4096];
         let read = list.read(&mut bytes).unwrap_or(0);
@@ -175,14 +177,14 @@ impl Held {
     }
 }
 
-/// Whether a process is a program's, and not yet or no more one of ours, which hide by themselves: the first of the
-/// namespaces, and the one that has its walls still to build.
+/// Returns true if the process runs a program under the filter. Sinew's own processes make themselves
+/// non-dumpable: the init process, and the child that has not finished the sandbox yet.
 fn is_program(process: i32, folder: &Path) -> bool {
     let text = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     process != 1 && text.lines().any(|line| line == "Seccomp:\t2")
 }
 
-/// How many files a poll watches, or how many locks there are, as the kernel lists them for a descriptor.
+/// Returns the number of epoll entries or locks that the kernel lists for a descriptor.
 fn entries(text: &str) -> u64 {
     text.lines().filter(|line| line.starts_with("tfd:") || line.starts_with("lock:")).count() as u64
 }
@@ -192,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watched_files_and_locks_are_counted() {
+    fn epoll_entries_and_locks_are_counted() {
         let poll = "pos:\t0\nflags:\t02\ntfd:        3 events:       19\ntfd:        4 events:       19\n";
         let locks = "pos:\t0\nlock:\t1: POSIX  ADVISORY  WRITE 7 fd:00:1 0 0\n";
         assert_eq!([entries(poll), entries(locks), entries("pos:\t0\n")], [2, 1, 0]);
     }
 
     #[test]
-    fn a_round_goes_through_everybody_in_parts_of_a_bounded_size() {
+    fn round_covers_all_processes_in_bounded_steps() {
         let (reader, _writer) = std::io::pipe().expect("a pipe");
         let own = i32::try_from(std::process::id()).expect("a number");
         let least = u64::from(PART / OF_MAPPINGS) + 1;
@@ -208,7 +210,7 @@ mod tests {
             .collect();
         let mut held = Held { next: lists, ..Held::default() };
         held.look_on(&[]);
-        assert!(held.is_under_way(), "more than one part of it");
+        assert!(held.is_under_way(), "it takes more than one step");
         while held.is_under_way() {
             held.look_on(&[]);
         }
@@ -221,7 +223,7 @@ mod tests {
             all = held.look_on(&[]);
         }
         assert!(all >= PIPE + 10 * MAPPING, "the pipe and the mappings are counted: {all}");
-        assert_eq!(held.look_on(&[own]), all, "it rests");
+        assert_eq!(held.look_on(&[own]), all, "it pauses");
         drop(reader);
     }
 }

@@ -1,5 +1,5 @@
-//! The process that becomes the program. It stands ready with all that is the same for every run; when its order comes
-//! it builds the rest of the walls around itself and starts the program inside them.
+//! The child process that becomes the program. It prepares everything that is the same for every run. When
+//! its run request arrives, it builds the rest of the sandbox around itself and executes the program.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use crate::launcher::Setup;
 use crate::spec::Spec;
 use crate::status::{Problem, Status, Step};
 
-/// Everything this process does until it is another. It never returns.
+/// Runs the child process until the exec. It never returns.
 pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<&Group>, mut setup: Setup) -> ! {
     let prepared = prepare(tier, terminals, group);
     let problem = match setup.order(tier) {
@@ -32,17 +32,18 @@ pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<&Group>
     raw::exit(127)
 }
 
-/// What needs no order. The rules are those of most runs, which have no network.
+/// Prepares what does not depend on the request. The Landlock rules are those of most runs, which have no
+/// network.
 fn prepare(tier: SandboxTier, terminals: Terminals, group: Option<&Group>) -> Result<Option<Rules>, Problem> {
     group.map_or(Ok(()), Group::join)?;
     if tier != SandboxTier::Full {
-        // Else the namespace's first process is its parent, and has done so.
+        // In the full tier the parent is the init process, which has already done both.
         powers::end_with_parent()?;
         powers::hide()?;
     }
     if guard::stands(Guard::Session) {
-        // It has no terminal. And the kernel gives sessions their turns, so that one made now would be last in the queue
-        // when the order comes.
+        // A run has no terminal. Creating the session now also keeps it off the critical path: the scheduler
+        // groups tasks by session, and a session created after the request arrives would be scheduled last.
         rustix::process::setsid().map_err(|cause| Problem::new(Step::Limits, "session", &cause.into()))?;
     }
     start::prepare()?;
@@ -50,7 +51,7 @@ fn prepare(tier: SandboxTier, terminals: Terminals, group: Option<&Group>) -> Re
     guard::stands(Guard::Landlock).then(|| Rules::new(Network::Off, terminals)).transpose()
 }
 
-/// Builds the walls; the program, opened behind them.
+/// Builds the sandbox and returns the program, opened inside it.
 fn build(
     spec: &Spec,
     terminals: Terminals,
@@ -58,7 +59,8 @@ fn build(
     group: Option<&Group>,
 ) -> Result<OwnedFd, Problem> {
     group.map_or(Ok(()), |group| group.limit(&spec.limits))?;
-    // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
+    // Opened before the mounts, because the scratch mount could cover it. A program in a granted folder is
+    // opened after them, as the mounts show it.
     let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
     let scratch = match spec.tier {
         SandboxTier::Full => {
@@ -89,7 +91,7 @@ fn is_granted(spec: &Spec) -> bool {
     spec.writable.iter().chain(&spec.readable).any(|folder| spec.program.starts_with(folder))
 }
 
-/// Opens the program that was found and judged, or nothing.
+/// Opens the program file and fails if it is not the file that was found and checked.
 fn open_program(spec: &Spec) -> Result<OwnedFd, Problem> {
     let problem = |cause: io::Error| Problem::new(Step::Program, spec.program.display().to_string(), &cause);
     let opened =

@@ -1,5 +1,6 @@
-//! Landlock: which files may be opened, and for what. It covers reading, which mounts do not, and holds where they
-//! cannot be made. It does not cover a file's mode, owner and times: only a read-only mount does.
+//! Landlock rules: which files may be opened, and for what. They restrict reading, which mounts do not, and
+//! they work where no mounts can be made. They do not restrict changes of mode, owner and times; only a
+//! read-only mount does.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -19,36 +20,37 @@ use crate::guard::{self, Guard};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
 
-/// What every program may look at besides: itself, and how many processors there are.
+/// Folders with information about the process itself and about the processors, readable for every program.
 const FACTS: &[&str] = &["/proc", "/sys/devices/system/cpu", "/sys/devices/system/node"];
 
-/// The devices that are no way out.
+/// Devices that lead to nothing outside the sandbox.
 const DEVICES: &[&str] = &["/dev/null", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// A run's own terminals: who makes them, the list of them, and the one that a session has.
+/// Terminal devices of the run itself: the multiplexer, the list, and the session's terminal.
 const OWN_TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts", "/dev/tty"];
 
-/// Who could write to it could share memory by it that nobody can count.
+/// Readable only: a writable mapping of it would be shared memory that the monitor cannot count.
 const READ_DEVICES: &[&str] = &["/dev/zero"];
 
-/// Scratch space of this run alone. Without mounts of its own a run has none: those names are everybody's.
+/// Private scratch folders. Without its own mounts a run has none, because these paths belong to all users.
 const PRIVATE: &[&str] = &[SCRATCH, "/var/tmp", "/dev/shm"];
 
-/// Whether the scratch folders are private to this run.
+/// States if the scratch folders are private to the run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scratch {
     Private,
     None,
 }
 
-/// What a program may open: first what every program may, then what one was granted.
+/// Landlock ruleset of a run: what every program may open, plus what this one was granted.
 pub(crate) struct Rules {
     abi: ABI,
     rules: RulesetCreated,
 }
 
 impl Rules {
-    /// What every program may. All that this kernel can forbid is forbidden, and one that cannot is an error.
+    /// Creates the rules that hold for every program. Everything that this kernel can restrict is restricted;
+    /// a kernel without Landlock is an error.
     pub(crate) fn new(network: Network, terminals: Terminals) -> Result<Rules, Problem> {
         let abi = abi()?;
         let mut rules = ruleset(abi, network).map_err(|error| said("create", &error))?;
@@ -73,7 +75,7 @@ impl Rules {
         Ok(Rules { abi, rules })
     }
 
-    /// Adds what this one was granted, and restricts this process and its descendants, for good.
+    /// Adds what this run was granted, and restricts this process and its descendants permanently.
     pub(crate) fn restrict(self, spec: &Spec, program: &OwnedFd, scratch: Scratch) -> Result<(), Problem> {
         let Rules { abi, mut rules } = self;
         let (read, all) = (AccessFs::from_read(abi), AccessFs::from_all(abi));
@@ -82,7 +84,7 @@ impl Rules {
                 rules = allow(rules, abi, Path::new(path), all)?;
             }
         }
-        // Named even if it lies outside the system's folders: it was judged, and is pinned by its inode.
+        // Allowed even outside the system folders: the program was checked and is pinned by its inode.
         rules = rules
             .add_rule(PathBeneath::new(program, read & AccessFs::from_file(abi)))
             .map_err(|error| said("program", &error))?;
@@ -95,7 +97,8 @@ impl Rules {
     }
 }
 
-/// Lets this process open nothing any more. It may still signal others, which are no descendants of these rules.
+/// Forbids this process to open any file. It may still signal other processes, because these rules set no
+/// signal scope.
 pub(crate) fn restrict_to_nothing() -> Result<(), Problem> {
     let abi = abi()?;
     let rules = Ruleset::default()
@@ -114,7 +117,8 @@ fn abi() -> Result<ABI, Problem> {
 }
 
 pub(crate) fn restrict(rules: RulesetCreated) -> Result<(), Problem> {
-    // It would set it by itself; here it is a step of its own, and without that step this one fails.
+    // The library would set `no_new_privs` itself. Here that is a separate step, and without it this one
+    // fails.
     let rules = rules.no_new_privs(false);
     let status = rules.restrict_self().map_err(|error| said("restrict", &error))?;
     match status.ruleset {
@@ -138,7 +142,7 @@ fn ruleset(abi: ABI, network: Network) -> Result<RulesetCreated, RulesetError> {
     rules.create()
 }
 
-/// Allows a path, if it is there.
+/// Allows a path, if it exists.
 fn allow(
     rules: RulesetCreated,
     abi: ABI,

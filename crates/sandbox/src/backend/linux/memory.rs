@@ -1,12 +1,12 @@
-//! How much memory a run uses, all of its processes together.
+//! Memory use of a run, summed over all of its processes.
 
 use std::path::PathBuf;
 
 use super::reduced;
 use crate::guard::{self, Guard};
 
-/// The processes of a run in namespaces of its own: all that its list has. Where the list is the machine's, which this
-/// process is on too, they are those below it.
+/// Returns the processes of a run in its own namespaces: all that `/proc` lists. If `/proc` is the machine's,
+/// which lists this process too, returns the descendants of this process instead.
 pub(crate) fn processes_here() -> Vec<i32> {
     if std::fs::read_link("/proc/self").is_ok() {
         return reduced::descendants();
@@ -15,17 +15,18 @@ pub(crate) fn processes_here() -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect()
 }
 
-/// Memory that is no file's.
+/// Memory that belongs to no file on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// Its own, and those that say where they are.
+    /// Private pages, and the page tables.
     pub(crate) own: u64,
-    /// Those of files in memory, which others may have as well. A run's are those of its scratch space.
+    /// Pages of files in memory, which other processes may map as well. In a run these are files of its
+    /// scratch space.
     pub(crate) shared: u64,
 }
 
 impl Pages {
-    /// With what the scratch space holds, whoever has it mapped.
+    /// Returns the total together with the scratch space, whose mapped pages count only once.
     pub(crate) fn beside(self, scratch: u64) -> u64 {
         self.own.saturating_add(self.shared.max(scratch))
     }
@@ -38,11 +39,11 @@ impl std::ops::AddAssign for Pages {
     }
 }
 
-/// What is resident of a process. Pages that a fork left shared count for each who has them.
+/// Returns the resident memory of a process. Pages that a fork left shared count in full for each process.
 pub(crate) fn quick(process: i32) -> Pages {
     let status = |folder: PathBuf| std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let mut text = status(folder_of(process));
-    // One that is dead has none, unless it is only its first thread that is.
+    // A dead process has no such line, unless only its first thread has ended.
     if kilobytes(&text, "RssAnon:").is_none() && !text.contains("\nThreads:\t1\n") {
         text = alive(process).map(status).unwrap_or_default();
     }
@@ -50,7 +51,7 @@ pub(crate) fn quick(process: i32) -> Pages {
     Pages { own: bytes("RssAnon:") + tables(&text), shared: bytes("RssShmem:") }
 }
 
-/// Its share of what is resident; nothing where the kernel does not say.
+/// Returns the proportional share of resident memory; `None` if the kernel does not report it.
 pub(crate) fn share(process: i32) -> Option<Pages> {
     let folder = alive(process)?;
     let text = std::fs::read_to_string(folder.join("smaps_rollup")).ok()?;
@@ -58,7 +59,8 @@ pub(crate) fn share(process: i32) -> Option<Pages> {
     Some(Pages { own: kilobytes(&text, "Pss_Anon:")? + tables, shared: kilobytes(&text, "Pss_Shmem:")? })
 }
 
-/// Pages can be had without end by reading what was never written; the tables for them cannot.
+/// Returns the size of the page tables. Reading memory that was never written maps the zero page at no cost,
+/// but the page tables for it do use memory.
 fn tables(status: &str) -> u64 {
     guard::held(Guard::PageTables, kilobytes(status, "VmPTE:").unwrap_or(0))
 }
@@ -67,7 +69,8 @@ fn folder_of(process: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{process}"))
 }
 
-/// Where the kernel tells of a process that has memory: a thread of it, where the first has ended before the others.
+/// Returns the `/proc` folder of a process that has memory: that of another thread if the first one has ended
+/// before it.
 pub(crate) fn alive(process: i32) -> Option<PathBuf> {
     let has_memory = |folder: &PathBuf| {
         let text = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();
@@ -81,28 +84,28 @@ pub(crate) fn alive(process: i32) -> Option<PathBuf> {
     threads.into_iter().find(has_memory)
 }
 
-/// The bytes on a line that names them.
+/// Returns the value of a named line, converted to bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// The scratch space of a run, which is memory too.
+/// Memory use of the scratch space of a run.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    /// Which file systems had these names before the run got its own.
+    /// Devices at these paths before the run mounted its own.
     before: [Option<u64>; 2],
 }
 
 impl Scratch {
     const NAMES: [&str; 2] = ["/tmp", "/dev/shm"];
 
-    /// Asked before a run can have one.
+    /// Records the devices before a run can have its own scratch space.
     pub(crate) fn before() -> Scratch {
         Scratch { before: Scratch::NAMES.map(device) }
     }
 
-    /// What it holds. As long as a name still leads to the machine's own, nothing.
+    /// Returns the bytes in use; 0 while a path still leads to the machine's file system.
     pub(crate) fn used(&self) -> u64 {
         let names = Scratch::NAMES.into_iter().zip(self.before);
         names.filter(|(name, before)| device(name) != *before).filter_map(|(name, _)| held(name)).sum()

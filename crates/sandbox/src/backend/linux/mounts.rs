@@ -1,5 +1,5 @@
-//! What a confined program sees of the file system: everything read-only, granted folders writable, a scratch space
-//! of its own, and nothing behind the names that are hidden.
+//! File system view of a confined program: everything is read-only, granted folders are writable, scratch
+//! space is private, and hidden paths are covered.
 
 use std::ffi::CString;
 use std::io;
@@ -16,16 +16,16 @@ use crate::identity::{self, Held};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
 
-// As the kernel numbers them for `mount_setattr`.
+// Flags of the kernel's `mount_setattr`.
 const READ_ONLY: u64 = 1;
 const NO_SETUID: u64 = 2;
 const NO_DEVICES: u64 = 4;
 
-/// Other places for scratch files. `/var/tmp` shares the space of `/tmp`.
+/// Further scratch folders. `/var/tmp` shares the tmpfs of `/tmp`.
 const SHARED_MEMORY: &str = "/dev/shm";
 const OTHER_SCRATCH: &str = "/var/tmp";
 
-/// Rebuilds what this mount namespace shows.
+/// Rebuilds the file systems of this mount namespace.
 pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     let granted = take_granted(spec)?;
     for path in guard::held(Guard::Pinned, spec.pinned.as_slice()) {
@@ -41,7 +41,7 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     for (path, tree) in granted {
         put(&tree, &path)?;
     }
-    // Half way: what is mounted by now must not be what a program starts in.
+    // Fault injection point in the middle of the mounts: a half-built view must not start a program.
     guard::may(Step::Mounts)?;
     for held in guard::held(Guard::Kept, spec.kept.as_slice()) {
         keep(held)?;
@@ -52,7 +52,8 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The granted folders, taken while they are still writable; outer ones first, so that inner ones end on top.
+/// Clones the mounts of the granted folders while they are still writable, outer folders first, so that inner
+/// ones end up on top.
 fn take_granted(spec: &Spec) -> Result<Vec<(PathBuf, OwnedFd)>, Problem> {
     let writable = spec.writable.iter().map(|path| (path, 0));
     let readable = spec.readable.iter().map(|path| (path, guard::held(Guard::ReadOnlyGrant, READ_ONLY)));
@@ -68,7 +69,7 @@ fn take_granted(spec: &Spec) -> Result<Vec<(PathBuf, OwnedFd)>, Problem> {
     Ok(taken)
 }
 
-/// Opens a name that passes no link: one could have been put there since the name was judged.
+/// Opens a path without following symbolic links: one could have been created since the path was checked.
 fn open(path: impl AsRef<Path>) -> Result<OwnedFd, Problem> {
     let path = path.as_ref();
     let (mut flags, mut resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::empty());
@@ -79,7 +80,7 @@ fn open(path: impl AsRef<Path>) -> Result<OwnedFd, Problem> {
     at(path, openat2(CWD, path, flags, Mode::empty(), resolve))
 }
 
-/// A mount of its own of what a descriptor leads to.
+/// Clones the mount tree below a descriptor.
 fn copy_of(descriptor: &OwnedFd, path: &Path) -> Result<OwnedFd, Problem> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -88,7 +89,7 @@ fn copy_of(descriptor: &OwnedFd, path: &Path) -> Result<OwnedFd, Problem> {
     at(path, open_tree(descriptor, "", flags))
 }
 
-/// Puts a mount where its name is, making the folders to it where the scratch space has covered them.
+/// Attaches a mount at its path, creating the parent folders if the scratch mount covers them.
 fn put(tree: &OwnedFd, path: &Path) -> Result<(), Problem> {
     if let Err(cause) = std::fs::create_dir_all(path)
         && cause.kind() != io::ErrorKind::AlreadyExists
@@ -102,14 +103,14 @@ fn attach(tree: impl AsFd, path: &Path) -> Result<(), Problem> {
     attach_to(tree, &open(path)?, path)
 }
 
-/// Puts a mount over what is open here, wherever its name has gone since.
+/// Attaches a mount over an open descriptor, even if its path has been renamed since.
 fn attach_to(tree: impl AsFd, target: &OwnedFd, path: &Path) -> Result<(), Problem> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     at(path, move_mount(tree, "", target, "", flags))
 }
 
-/// Opens the file that was found under this name, or nothing: another run could have moved it away, to have it neither
-/// hidden nor held here, and back.
+/// Opens the file that was found at this path, and fails if it is another one. Another run could have moved
+/// the file away, so that this sandbox neither hides nor protects it, and then back.
 fn open_held(held: &Held) -> Result<OwnedFd, Problem> {
     let found = open(&held.path)?;
     let is_same = at(&held.path, identity::of_open(&found))? == held.file;
@@ -119,7 +120,7 @@ fn open_held(held: &Held) -> Result<OwnedFd, Problem> {
     }
 }
 
-/// Holds a protected name as it is.
+/// Mounts a protected path read-only.
 fn keep(held: &Held) -> Result<(), Problem> {
     let (path, found) = (held.path.as_path(), open_held(held)?);
     let tree = copy_of(&found, path)?;
@@ -127,9 +128,9 @@ fn keep(held: &Held) -> Result<(), Problem> {
     attach_to(&tree, &found, path)
 }
 
-/// Has a folder keep its name: what is a mount point somewhere in this namespace cannot be renamed anywhere in it. The
-/// mount is made where the granted folder covers it next, so that inside it nothing is: a mount that was seen there would
-/// stop files from being moved in and out of the folder as well.
+/// Prevents a folder from being renamed: a mount point anywhere in this namespace cannot be renamed anywhere
+/// in it. The mount is attached below the place where the granted folder is mounted next, so that it is
+/// invisible inside the folder. A visible mount would also stop files from being moved in and out.
 fn pin(path: &Path) -> Result<(), Problem> {
     let found = open(path)?;
     let flags =
@@ -137,7 +138,7 @@ fn pin(path: &Path) -> Result<(), Problem> {
     attach_to(at(path, open_tree(&found, "", flags))?, &found, path)
 }
 
-/// Space of its own for files that nobody keeps, as large as the memory it may use, because it is memory.
+/// Mounts private scratch space, limited to the memory limit of the run because it is memory.
 fn scratch(bytes: u64) -> Result<(), Problem> {
     let size = guard::held(Guard::ScratchSize, format!("size={bytes},nr_inodes=100000,"));
     let options = format!("{size}mode=1777");
@@ -153,13 +154,13 @@ fn scratch(bytes: u64) -> Result<(), Problem> {
     }
 }
 
-/// A file system in memory.
+/// Mounts a tmpfs.
 fn memory_at(path: &str, options: &str) -> Result<(), Problem> {
     let options = CString::new(options).unwrap_or_default();
     at(path, mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()))
 }
 
-/// Shows the processes of this namespace, and no others.
+/// Mounts a `/proc` that shows only the processes of this namespace.
 pub(crate) fn processes() -> Result<(), Problem> {
     if !guard::stands(Guard::ProcessList) {
         return Ok(());
@@ -168,19 +169,19 @@ pub(crate) fn processes() -> Result<(), Problem> {
     at("/proc", mount("proc", "/proc", "proc", flags, None))
 }
 
-/// How many terminals a run may have. The machine has a fixed number.
+/// Limit of terminals of a run. The machine has a fixed number.
 const MOST_TERMINALS: u32 = 32;
 const TERMINALS: &str = "/dev/pts";
 
-/// Whether a run has terminals of its own.
+/// States if a run has its own terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terminals {
     Own,
     None,
 }
 
-/// Puts a list of terminals of its own where the machine's was. A machine that does not let it has the rest of the walls
-/// all the same, and programs that get no terminal at all.
+/// Mounts a private devpts. Where the machine does not allow that, the run continues with the other layers
+/// and without any terminal.
 pub(crate) fn terminals() -> Terminals {
     if !guard::stands(Guard::Terminals) {
         return Terminals::Own;
@@ -193,14 +194,14 @@ pub(crate) fn terminals() -> Terminals {
     }
 }
 
-/// An empty file and an empty folder that nobody may open, to put over what is hidden.
+/// An empty file and an empty folder without permissions, mounted over hidden paths.
 struct Masks {
     file: OwnedFd,
     folder: OwnedFd,
 }
 
 impl Masks {
-    /// They are made where the scratch space is mounted next, and covers them.
+    /// Creates both in a tmpfs that the scratch mount covers afterwards.
     fn make() -> Result<Masks, Problem> {
         memory_at(SCRATCH, "size=16k,mode=0755")?;
         let base = Path::new(SCRATCH);
@@ -224,7 +225,7 @@ impl Masks {
     }
 }
 
-/// The same result, with its error as a problem of this path.
+/// Converts an error into a failure of the mount step for this path.
 fn at<T, E: Into<io::Error>>(path: impl AsRef<Path>, result: Result<T, E>) -> Result<T, Problem> {
     result.map_err(|cause| Problem::new(Step::Mounts, path.as_ref().display().to_string(), &cause.into()))
 }

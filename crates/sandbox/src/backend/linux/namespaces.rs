@@ -1,5 +1,5 @@
-//! Namespaces of a launcher's own: users, mounts, processes and message queues. Made before its order arrives, because
-//! they cost more than anything after it.
+//! User, mount, PID and IPC namespaces of a launcher. Created before its run request arrives, because they
+//! are the most expensive part of the set-up.
 
 use std::io;
 
@@ -11,12 +11,13 @@ use super::raw;
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// How many who watch files a run may have, and how many files: of what the user has one part, but no fewer than these.
+/// Inotify instances and watches of a run: `1/PARTS` of what the user has, but at least these numbers.
 const WATCHED: &[(&str, u64)] =
     &[("/proc/sys/user/max_inotify_instances", 4), ("/proc/sys/user/max_inotify_watches", 1024)];
 const PARTS: u64 = 32;
 
-/// Leaves the machine's namespaces. The user stays who they are, so that files look as they do outside.
+/// Leaves the machine's namespaces. The user and group ids stay the same, so that file ownership looks as it
+/// does outside.
 pub(crate) fn make() -> Result<(), Problem> {
     guard::may(Step::Namespaces)?;
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
@@ -31,14 +32,15 @@ pub(crate) fn make() -> Result<(), Problem> {
     for (path, part) in watched {
         write(path, &part.to_string())?;
     }
-    // Until the order arrives, what the machine unmounts must go here too, or its disks stay busy.
+    // Until the request arrives, unmounts on the machine must propagate here; otherwise its disks stay busy.
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", follow)
         .map_err(|cause| Problem::new(Step::Mounts, "/", &io::Error::from(cause)))
 }
 
-/// The kernel counts what is watched for the user, in this namespace and outside: a run that used up all of it would
-/// leave the user's editors and services none. Asked outside: a new namespace has no bounds of its own.
+/// Returns the inotify limits for a run. The kernel counts instances and watches per user, inside and outside
+/// the namespace: a run that used up all of them would leave none to the user's editors and services. Read
+/// before `unshare`, because a new namespace starts without limits.
 fn part_of_watched() -> Result<Vec<(&'static str, u64)>, Problem> {
     let part = |(path, least): &(&'static str, u64)| {
         let all =
@@ -52,7 +54,7 @@ fn write(path: &str, text: &str) -> Result<(), Problem> {
     std::fs::write(path, text).map_err(|cause| Problem::new(Step::Namespaces, path, &cause))
 }
 
-/// A network of its own, with a loopback that nobody else hears.
+/// Creates a network namespace with a private loopback interface.
 pub(crate) fn make_network() -> Result<(), Problem> {
     guard::may(Step::Network)?;
     let problem = |what: &str, cause: &io::Error| Problem::new(Step::Network, what, cause);

@@ -1,5 +1,6 @@
-//! What the first process of the namespaces tells the launcher when the program has ended and nobody else is left in there.
-//! That is the end of the run: the first process need not be waited for, which is gone a little later.
+//! Report of the init process to the launcher, sent when the program has ended and no other process is left
+//! in the namespace. The run is then over: the launcher does not have to wait for the init process, which
+//! exits a little later.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,14 +11,14 @@ use crate::report::Spent;
 const WORDS: usize = 7;
 const BYTES: usize = WORDS * 8;
 
-/// How the program ended.
+/// Ending of the program, and resource usage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// As the kernel writes it: a code, or a signal below zero.
+    /// Exit code, or the signal as a negative number.
     pub(crate) end: i32,
-    /// How many processes and threads there were.
+    /// Number of processes and threads that the run had.
     pub(crate) processes: u64,
-    /// What all of them used, if the kernel said so.
+    /// Resource use of all of them, if the kernel reported it.
     pub(crate) spent: Option<Spent>,
 }
 
@@ -36,7 +37,7 @@ impl Outcome {
         to.write_all(&words.map(u64::to_le_bytes).concat())
     }
 
-    /// Nothing from who was killed before it could say it.
+    /// Reads a report; `None` if the init process was killed before it sent one.
     pub(crate) fn hear(from: &mut File) -> Option<Outcome> {
         let mut bytes = [0; BYTES];
         from.read_exact(&mut bytes).ok()?;
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_is_heard_as_it_was_told() {
+    fn init_report_round_trips() {
         let spent = Spent {
             cpu: Duration::from_micros(7),
             max_rss_bytes: 1 << 40,
@@ -77,7 +78,7 @@ mod tests {
             outcome.tell(&mut far).unwrap();
             assert_eq!(Outcome::hear(&mut near), Some(outcome));
             drop(far);
-            assert_eq!(Outcome::hear(&mut near), None, "nobody is there any more");
+            assert_eq!(Outcome::hear(&mut near), None, "the writer has gone");
         }
     }
 }

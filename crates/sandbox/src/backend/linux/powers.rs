@@ -1,4 +1,4 @@
-//! What a process of a run gives up by itself, and never gets back.
+//! Privileges that a process of a run gives up permanently.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::{filter, landlocked};
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// Ends with the process that made this one.
+/// Has the kernel kill this process when its parent dies.
 pub(crate) fn end_with_parent() -> Result<(), Problem> {
     if !guard::stands(Guard::ParentDeath) {
         return Ok(());
@@ -20,7 +20,7 @@ pub(crate) fn end_with_parent() -> Result<(), Problem> {
         .map_err(|cause| Problem::new(Step::Limits, "parent death signal", &cause.into()))
 }
 
-/// Lets nobody look into this process, until an exec makes it another.
+/// Makes this process non-dumpable until the next exec, so that no other process can inspect it.
 pub(crate) fn hide() -> Result<(), Problem> {
     if !guard::stands(Guard::Undumpable) {
         return Ok(());
@@ -29,7 +29,8 @@ pub(crate) fn hide() -> Result<(), Problem> {
         .map_err(|cause| Problem::new(Step::Limits, "dumpable", &cause.into()))
 }
 
-/// Has no program of this process ever have a power. This process keeps its own.
+/// Clears the capability bounding set, so that no program started from here gains a capability. This process
+/// keeps its own.
 pub(crate) fn for_programs() -> Result<(), Problem> {
     if guard::stands(Guard::Capabilities) {
         clear_bounding_set().map_err(|cause| lost(&cause))
@@ -46,7 +47,7 @@ fn clear_bounding_set() -> io::Result<()> {
         let one = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(one) {
             Ok(()) => {}
-            // Past the last one this kernel knows.
+            // Past the last capability that this kernel knows.
             Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(error.into()),
         }
@@ -54,7 +55,7 @@ fn clear_bounding_set() -> io::Result<()> {
     Ok(rustix::thread::clear_ambient_capability_set()?)
 }
 
-/// Gives up every power over the namespaces, and the way to gain one.
+/// Drops all capabilities over the namespaces and sets `no_new_privs`.
 pub(crate) fn of_this_process() -> Result<(), Problem> {
     if guard::stands(Guard::Capabilities) {
         drop_capabilities().map_err(|cause| lost(&cause))?;
@@ -66,7 +67,7 @@ pub(crate) fn of_this_process() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Drops them, and looks that none is left.
+/// Drops all capabilities and verifies that none is left.
 fn drop_capabilities() -> io::Result<()> {
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(
@@ -80,7 +81,7 @@ fn drop_capabilities() -> io::Result<()> {
     }
 }
 
-/// For the first process, which opens nothing, connects to nothing and starts nothing any more.
+/// Drops everything in the init process, which from then on opens, connects to and starts nothing.
 pub(crate) fn give_up_all() -> Result<(), Problem> {
     for_programs()?;
     of_this_process()?;

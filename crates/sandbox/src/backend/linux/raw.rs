@@ -1,4 +1,4 @@
-//! The system calls that no safe crate offers. All that is unsafe in this crate is here.
+//! System calls that no safe crate offers. All unsafe code of this crate is in this file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,48 +10,48 @@ use nix::sys::time::TimeSpec;
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
-/// Which of the two processes this is after a fork.
+/// The two sides of a fork.
 pub(crate) enum Forked {
     Child,
     Parent(Pid),
 }
 
-/// Makes a second process like this one.
+/// Forks this process.
 pub(crate) fn fork() -> io::Result<Forked> {
-    // SAFETY: only launchers fork, and a launcher has one thread and never makes another, so no lock is held by a
-    // thread that the child would lack.
+    // SAFETY: only launchers fork, and a launcher has one thread and never starts another, so no lock is held
+    // by a thread that the child would lack.
     match unsafe { nix::unistd::fork() }? {
         nix::unistd::ForkResult::Child => Ok(Forked::Child),
         nix::unistd::ForkResult::Parent { child } => Ok(Forked::Parent(child)),
     }
 }
 
-/// Ends this process at once: what is registered to run on the way out belongs to the process it was forked from.
+/// Ends this process without running exit handlers, which belong to the process it was forked from.
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: takes a number and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Leaves the namespaces of the parent for new ones.
+/// Moves this process into new namespaces.
 pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
-    // SAFETY: only a table of descriptors that threads share makes this unsafe; a launcher has one thread, and the
-    // flag for it is never passed.
+    // SAFETY: `unshare` is unsafe only because it may separate a descriptor table that threads share. A
+    // launcher has one thread, and the flag for it is never passed.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Closes descriptors from this one up.
+/// Closes all descriptors from `first` upwards.
 pub(crate) fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: called before anything but the standard descriptors is owned by this process's code.
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) })
 }
 
-/// Has descriptors from this one up closed by the next exec.
+/// Marks all descriptors from `first` upwards close-on-exec.
 pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: marks descriptors and closes none, so no owner loses one.
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })
 }
 
-/// As the kernel has it.
+/// `struct mount_attr` of the kernel.
 #[repr(C)]
 #[derive(Default)]
 struct MountAttributes {
@@ -61,19 +61,20 @@ struct MountAttributes {
     user_namespace: u64,
 }
 
-/// Which mounts of a tree a change is for.
+/// Mounts that a change applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     This,
     AllBelow,
 }
 
-/// Sets flags on a mount, and has nothing that the machine mounts later appear below it.
+/// Sets flags on a mount and makes it private, so that later mounts of the machine do not appear below it.
 pub(crate) fn set_mount_flags(tree: impl AsFd, reach: Reach, flags: u64) -> io::Result<()> {
     let attributes =
         MountAttributes { set: flags, propagation: libc::MS_PRIVATE, ..MountAttributes::default() };
     let depth = if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the descriptor is open, the path is an empty C string, and the structure and its size are the kernel's.
+    // SAFETY: the descriptor is open, the path is an empty C string, and structure and size match the
+    // kernel's definition.
     checked(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -86,7 +87,7 @@ pub(crate) fn set_mount_flags(tree: impl AsFd, reach: Reach, flags: u64) -> io::
     })
 }
 
-/// The version of Landlock this kernel has; 0 for none.
+/// Returns the Landlock ABI version of this kernel; 0 if it has none.
 pub(crate) fn landlock_version() -> i32 {
     const VERSION: u32 = 1;
     // SAFETY: with this flag the kernel reads no structure and only answers with a number.
@@ -95,10 +96,10 @@ pub(crate) fn landlock_version() -> i32 {
     i32::try_from(answer).unwrap_or(0).max(0)
 }
 
-/// The order of two processes' memories, as the kernel keeps them; equal where it is the same one.
+/// Compares the address spaces of two processes in the kernel's order; equal if they share one.
 pub(crate) fn compare_memory(one: i32, other: i32) -> io::Result<std::cmp::Ordering> {
     const MEMORY: i32 = 1; // KCMP_VM
-    // SAFETY: takes and gives numbers.
+    // SAFETY: takes and returns numbers only.
     match unsafe { libc::syscall(libc::SYS_kcmp, one, other, MEMORY, 0, 0) } {
         0 => Ok(std::cmp::Ordering::Equal),
         1 => Ok(std::cmp::Ordering::Less),
@@ -107,7 +108,7 @@ pub(crate) fn compare_memory(one: i32, other: i32) -> io::Result<std::cmp::Order
     }
 }
 
-/// Puts a filter over the system calls of this process and its descendants, for good.
+/// Installs a seccomp filter for this process and its descendants, permanently.
 pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
@@ -117,22 +118,23 @@ pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
     })
 }
 
-/// Gives every signal back its usual meaning: what is ignored stays ignored across an exec, and this runtime ignores
-/// SIGPIPE.
+/// Resets every signal to its default action. Ignored signals stay ignored across an exec, and the Rust
+/// runtime ignores SIGPIPE.
 pub(crate) fn usual_signals() {
     for signal in Signal::iterator() {
-        // SAFETY: no handler is installed, so none can run; the two signals that cannot be set are refused harmlessly.
+        // SAFETY: no handler is installed, so none can run; for the two signals that cannot be changed the
+        // call fails harmlessly.
         let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
     }
 }
 
-/// Waits for a child as the flags say, and reaps it: which one, and how it ended, as the kernel writes it (a code, or a
-/// signal below zero). Nothing while nobody has. By numbers: there are signals that no library has names for, and who ends by one
-/// of them has ended.
+/// Waits for a child as the flags say and reaps it. Returns its process id and its exit code, or its signal
+/// as a negative number; `None` if no child has ended. Uses numbers because real-time signals have no names
+/// in the signal library, and a process that such a signal ended must still count as ended.
 pub(crate) fn wait(whom: Option<Pid>, flags: WaitPidFlag) -> nix::Result<Option<(Pid, i32)>> {
     let whom = whom.map_or(-1, Pid::as_raw);
     let mut status = 0;
-    // SAFETY: the kernel writes one number, to where there is one.
+    // SAFETY: the kernel writes one number to a valid location.
     let who = Errno::result(unsafe { libc::waitpid(whom, &raw mut status, flags.bits()) })?;
     let end = match libc::WIFSIGNALED(status) {
         true => -libc::WTERMSIG(status),
@@ -141,7 +143,7 @@ pub(crate) fn wait(whom: Option<Pid>, flags: WaitPidFlag) -> nix::Result<Option<
     Ok((who > 0).then_some((Pid::from_raw(who), end)))
 }
 
-/// Whether a child has ended. It is left as it is.
+/// Returns true if a child has ended, without reaping it.
 pub(crate) fn has_ended(child: Pid) -> bool {
     let Ok(id) = libc::id_t::try_from(child.as_raw()) else { return false };
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -153,11 +155,12 @@ pub(crate) fn has_ended(child: Pid) -> bool {
     asked == 0 && unsafe { facts.si_pid() } != 0
 }
 
-/// Waits for one of these signals, which are blocked, for no longer than this.
+/// Waits at most `longest` for one of these signals, which must be blocked.
 pub(crate) fn wait_for_signal(signals: &[Signal], longest: Duration) -> Option<Signal> {
     let signals: SigSet = signals.iter().copied().collect();
     let longest = TimeSpec::from_duration(longest);
-    // SAFETY: both structures outlive the call, which only reads them, and nothing is asked about who sent it.
+    // SAFETY: both structures outlive the call, which only reads them; the null pointer asks for no
+    // `siginfo_t`.
     let heard = unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), longest.as_ref()) };
     Signal::try_from(heard).ok()
 }

@@ -1,6 +1,6 @@
-//! Ending a run that has no process namespace. Orphans come to the launcher, so everything the program started hangs
-//! below it, whatever sessions it made. All of it is ended at once behind a fence; elsewhere by its parents, until nothing new
-//! appears.
+//! Ends runs that have no PID namespace. The launcher is a child subreaper, so everything the program started
+//! stays below it, whatever sessions it created. Where a signal scope is in force, one call kills all of it;
+//! elsewhere the launcher kills its children repeatedly until no new ones appear.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +16,12 @@ use super::raw;
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// How often it is looked whether somebody has ended.
+/// Interval between checks for ended processes.
 const GLANCE: Duration = Duration::from_millis(1);
-/// How many orphans are buried in one look.
+/// Number of orphans reaped per sample.
 const AT_A_TIME: u32 = 2;
 
-/// Has every orphan below this process become its child.
+/// Makes this process the parent of every orphan below it.
 pub(crate) fn adopt_orphans() -> Result<(), Problem> {
     if !guard::stands(Guard::Adoption) {
         return Ok(());
@@ -30,8 +30,8 @@ pub(crate) fn adopt_orphans() -> Result<(), Problem> {
         .map_err(|cause| Problem::new(Step::Namespaces, "subreaper", &cause.into()))
 }
 
-/// Ends everything below this process, and reaps it, until then: who is in the middle of a call that cannot be interrupted ends
-/// after it. Whose parent ends comes here, so it is enough to end the children of this process until it has none.
+/// Kills and reaps everything below this process until the deadline; a process in an uninterruptible call
+/// ends after that call. Orphans become children of this process, so killing children repeatedly is enough.
 pub(crate) fn kill_descendants(fence: Option<&Fence>, until: Instant) {
     if !guard::stands(Guard::KillDescendants) {
         return;
@@ -55,20 +55,21 @@ pub(crate) fn kill_descendants(fence: Option<&Fence>, until: Instant) {
     }
 }
 
-/// Found and ended at once: who goes from process to process is soon elsewhere. Nobody else buries them, so their numbers are
-/// still theirs; that of one further below could be a stranger's by now.
+/// Kills each child right after listing it, because a program that hops from process to process soon has
+/// another id. Only this process reaps its children, so their ids cannot have been reused; the id of a deeper
+/// descendant could.
 fn kill_children() {
     for child in children() {
         let _ = kill(child, Signal::SIGKILL);
     }
 }
 
-/// The children of this process, the dead included.
+/// Returns the children of this process, dead ones included.
 fn children() -> Vec<Pid> {
     children_by(std::fs::read_to_string("/proc/thread-self/children"))
 }
 
-/// By the kernel's list of them, or where it has none by looking through the machine's processes.
+/// Parses the kernel's list of children, or scans all processes of the machine if that list is unavailable.
 fn children_by(list: io::Result<String>) -> Vec<Pid> {
     let ids: Vec<i32> = match list {
         Ok(list) => list.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
@@ -81,15 +82,16 @@ fn children_by(list: io::Result<String>) -> Vec<Pid> {
     ids.into_iter().map(Pid::from_raw).collect()
 }
 
-/// Buries some of the orphans that have ended, but for the program; how many more there are. They count among the run's
-/// processes until then: who goes from process to process, each the orphan of the one before, would else never be seen.
+/// Reaps some of the ended orphans, but not the program; returns how many are left. Until they are reaped
+/// they count among the run's processes. Otherwise a program that hops from process to process, each one the
+/// orphan of the one before, would never be seen.
 pub(crate) fn bury_some(program: Pid) -> u64 {
-    let (mut buried, mut left) = (0, 0);
+    let (mut reaped, mut left) = (0, 0);
     for child in children().into_iter().filter(|child| *child != program) {
         match raw::has_ended(child) {
-            true if buried < AT_A_TIME => {
+            true if reaped < AT_A_TIME => {
                 let _ = raw::wait(Some(child), WaitPidFlag::WNOHANG);
-                buried += 1;
+                reaped += 1;
             }
             true => left += 1,
             false => {}
@@ -98,7 +100,7 @@ pub(crate) fn bury_some(program: Pid) -> u64 {
     left
 }
 
-/// Everything below this process that is not yet dead.
+/// Returns all live descendants of this process.
 pub(crate) fn descendants() -> Vec<i32> {
     let (parents, ours) = (parents(), getpid().as_raw());
     let is_below = |mut id: i32| {
@@ -115,14 +117,14 @@ pub(crate) fn descendants() -> Vec<i32> {
     alive.map(|(id, _)| *id).collect()
 }
 
-/// Of every process of the machine what `parent_of` says.
+/// Returns parent and liveness of every process of the machine, as `parent_of` reports them.
 fn parents() -> HashMap<i32, (i32, bool)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     ids.filter_map(|id| Some((id, parent_of(id)?))).collect()
 }
 
-/// How many threads a process has: to the kernel each is one of the user's.
+/// Returns the number of threads of a process: the kernel counts each as one process of the user.
 pub(crate) fn threads(process: i32) -> u64 {
     facts_of(process).map_or(0, |facts| threads_in(&facts))
 }
@@ -132,13 +134,15 @@ fn threads_in(facts: &str) -> u64 {
     facts.split(' ').nth(THREADS).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What the kernel says of a process, from its state on. The name before it may hold anything, a bracket included.
+/// Returns the fields of `/proc/PID/stat` from the state on. The process name before them may contain
+/// anything, including brackets.
 fn facts_of(process: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     text.rsplit_once(") ").map(|(_, facts)| facts.to_owned())
 }
 
-/// The parent of a process, and whether it only waits to be reaped. Where the first thread has ended, others may run on.
+/// Returns the parent of a process, and true if it is a zombie. A process whose first thread has ended may
+/// still have live threads.
 fn parent_of(process: i32) -> Option<(i32, bool)> {
     let facts = facts_of(process)?;
     let mut words = facts.split(' ');
@@ -155,11 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_are_found_without_a_list_as_well_the_dead_included() {
+    fn children_including_zombies_are_found_without_a_list() {
         let start = |seconds| std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
         let (mut dead, mut alive) = (start("0"), start("60"));
         let ids = [&dead, &alive].map(|child| Pid::from_raw(child.id().cast_signed()));
-        // It has ended, and is not reaped.
+        // The child has ended and is not reaped yet.
         waitid(Id::Pid(ids[0]), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
         let (found, searched) = (children(), children_by(Err(io::ErrorKind::NotFound.into())));
         alive.kill().unwrap();

@@ -1,6 +1,6 @@
-//! Finds what becomes of a call by its number, in as few steps as a search among sorted numbers takes. When a filter is
-//! installed the kernel follows it once for each number there is, and afterwards for each call that is not always allowed: with
-//! a list, most of the price of a filter is walking along it.
+//! Compiles the seccomp rules into a binary search over system call numbers. When a filter is installed, the
+//! kernel runs it once for every system call number, and afterwards for each call that is not always allowed.
+//! With a linear list, most of the cost of a filter would be walking that list.
 
 use std::io;
 
@@ -8,19 +8,20 @@ use libc::sock_filter;
 
 use super::filter::{ALLOW, JUMP_AT_LEAST, JUMP_EQUAL, RETURN, jump, step};
 
-/// Goes on so many instructions further.
+/// Unconditional jump over `k` instructions.
 pub(crate) const JUMP: u16 = 0x05;
-/// So few numbers are tried one after the other.
+/// Largest number of rules that are compared one after the other.
 const FEW: usize = 6;
 
-/// A call, and what becomes of it: instructions that end in a return.
+/// Rule for one system call: its number and the instructions to run, which end in a return.
 pub(crate) struct Call {
     pub(crate) number: u32,
     pub(crate) part: Vec<sock_filter>,
 }
 
-/// A program for a number that is loaded, with all of these sorted by theirs. What is not among them is allowed. There is none
-/// with a part that is longer than can be passed over: other numbers would land in the middle of it.
+/// Compiles rules sorted by number into a program that expects the number in the accumulator. Calls without a
+/// rule are allowed. A rule longer than a conditional jump can skip is an error, because other numbers would
+/// land in the middle of it.
 pub(crate) fn program(calls: &[Call]) -> io::Result<Vec<sock_filter>> {
     let (lower, upper) = calls.split_at(calls.len() / 2);
     match upper.first() {
@@ -35,7 +36,7 @@ pub(crate) fn program(calls: &[Call]) -> io::Result<Vec<sock_filter>> {
     }
 }
 
-/// Passes over so many instructions where the number is at least this one.
+/// Skips `over` instructions if the number is at least `number`.
 fn fork(number: u32, over: usize) -> Vec<sock_filter> {
     match u8::try_from(over) {
         Ok(over) => vec![jump(JUMP_AT_LEAST, number, over, 0)],
@@ -60,7 +61,7 @@ fn one_by_one(calls: &[Call]) -> io::Result<Vec<sock_filter>> {
 mod tests {
     use super::*;
 
-    /// What a program answers to a number that is loaded.
+    /// Runs a program on a number; returns the result and the number of steps.
     fn answer(program: &[sock_filter], number: u32) -> (u32, usize) {
         let (mut at, mut steps) = (0, 0);
         loop {
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_finds_its_own_part_in_few_steps() {
+    fn every_number_finds_its_own_rule_in_few_steps() {
         for count in [0, 1, 5, 6, 7, 100, 200] {
             let part = |number| vec![step(RETURN, number); 1 + number as usize % 9];
             let calls: Vec<Call> = (0..count)
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_cannot_be_passed_over_is_refused() {
+    fn rule_too_long_for_a_jump_is_refused() {
         let of = |length| program(&[Call { number: 7, part: vec![step(RETURN, 1); length] }]);
         assert_eq!(answer(&of(255).unwrap(), 8).0, ALLOW);
         assert!(of(256).is_err());

@@ -1,5 +1,6 @@
-//! The memory of a run counted slowly: each process for its share of what several have. The kernel walks through all
-//! that a process has mapped to say it, so the count is made in short parts, between which the run's time is kept.
+//! Proportional memory count of a run: each process counts for its share of what several processes map. The
+//! kernel walks all mappings of a process to compute it, so the count is split into short steps, between
+//! which the watcher enforces the run's deadline.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +8,21 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::memory::{self, Pages};
 
-/// How long it is counted in one go, if one process does not take longer.
+/// Duration of one step, unless a single process takes longer.
 const PART: Duration = Duration::from_millis(4);
-/// What a count may take of a processor. More than a hundred gigabytes are counted by then; and for as long as it is counted
-/// nobody knows how much there is, so that who cannot be counted in this time has what the quick count says.
+/// Processor time that one count may use; enough for more than a hundred gigabytes. While a count is in
+/// progress the usage is unknown, so a run that cannot be counted in this time gets the result of the quick
+/// count.
 const MOST: Duration = Duration::from_secs(1);
-/// The longest rest after a count: nobody looks closely meanwhile.
+/// Longest pause after a count, during which no close count is made.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// A count, and the rest after it.
+/// Proportional count in progress, and the pause after it.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     round: Option<Round>,
-    /// Where a count came to nothing because processes came or went: what had been used of a processor before the first such.
+    /// Set if a count was discarded because processes started or ended: processor time used before the first
+    /// of these counts.
     again: Option<Duration>,
     rests_until: Option<Instant>,
 }
@@ -27,39 +30,40 @@ pub(crate) struct Shares {
 #[derive(Debug)]
 struct Round {
     begun: Instant,
-    /// What this process had used of a processor by then.
+    /// Processor time that this process had used at the start.
     used: Duration,
-    /// Who had memory when it began.
+    /// Processes that had memory at the start.
     living: Vec<i32>,
     next: Vec<i32>,
     so_far: Pages,
-    /// What the quick count says of all of them.
+    /// Quick count of all of them.
     quick: u64,
 }
 
 impl Shares {
-    /// Whether there is more to count at once.
+    /// Returns true if the next step is due immediately.
     pub(crate) fn is_under_way(&self) -> bool {
         self.round.is_some() || self.again.is_some()
     }
 
-    /// Whether the next part is the first of a count.
+    /// Returns true if the next step starts a new count.
     pub(crate) fn begins(&self) -> bool {
         self.round.is_none()
     }
 
-    /// Whether a count is to begin anew at once.
+    /// Returns true if a discarded count is to be restarted immediately.
     pub(crate) fn begins_again(&self) -> bool {
         self.again.is_some() && self.begins()
     }
 
-    /// Leaves a count that nobody needs any more.
+    /// Abandons a count that is no longer needed.
     pub(crate) fn give_up(&mut self) {
         (self.round, self.again) = (None, None);
     }
 
-    /// Counts on, or begins; how much it is with what the scratch space holds, once it is known. `quick` is what it is at
-    /// most, of `apart`; `listed` are all there were when they were chosen, and `list` says who is there now.
+    /// Continues or starts a count; returns the usage including the scratch space once it is known. `quick`
+    /// is the upper bound for `apart`; `listed` are all processes at the time when `apart` was chosen, and
+    /// `list` returns the current ones.
     pub(crate) fn count_on(
         &mut self,
         (listed, apart): (&[i32], &[i32]),
@@ -88,21 +92,23 @@ impl Shares {
             Round { used: again.unwrap_or(fresh.used), ..fresh }
         });
         let counted = round.go_on(now + PART, scratch, room, most)?;
-        // What one had when it was not counted yet, another may have who was counted before, or who came later. On the same
-        // account: whoever never holds still has what the quick count says.
+        // Memory of a process that was not counted yet may have moved to one that was counted already, or to
+        // a new one. The retry uses the same processor time budget, so a run that changes all the time gets
+        // the result of the quick count.
         if counted <= room && living_now() != round.living {
             self.again = Some(round.used);
             self.round = None;
             return None;
         }
-        // No more than half of the time: an honest program of many large processes has a use for processors.
+        // Counts at most half of the time: a legitimate program with many large processes needs the
+        // processors too.
         self.rests_until = Some(Instant::now() + round.begun.elapsed().min(LONGEST_REST));
         self.give_up();
         Some(counted)
     }
 }
 
-/// Those of them that have memory: who has ended and was not buried has none.
+/// Returns those that have memory, sorted; ended processes that are not reaped yet have none.
 fn living(processes: &[i32]) -> Vec<i32> {
     let has_some = |process: &i32| memory::quick(*process) != Pages::default();
     let mut living: Vec<i32> = processes.iter().copied().filter(has_some).collect();
@@ -133,7 +139,7 @@ impl Round {
     }
 }
 
-/// What this process has used of a processor.
+/// Returns the processor time of this process.
 fn processor_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::MAX };
     let time = |value: nix::sys::time::TimeVal| {
@@ -149,7 +155,7 @@ mod tests {
 
     const ALL: u64 = u64::MAX;
 
-    /// Counts this process as if it were many; how much there is, and in how many parts it was counted.
+    /// Counts this process as if it were many; returns the usage and the number of steps.
     fn count(shares: &mut Shares, room: u64, most: Duration) -> Option<(u64, u32)> {
         let own = vec![i32::try_from(std::process::id()).expect("a number"); 2_000];
         for part in 1.. {
@@ -166,26 +172,26 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_in_time_has_what_the_quick_count_says() {
+    fn count_over_its_time_budget_returns_the_quick_count() {
         assert_eq!(count(&mut Shares::default(), ALL, Duration::ZERO).map(|(counted, _)| counted), Some(ALL));
     }
 
     #[test]
-    fn a_long_count_is_made_in_parts_and_followed_by_a_rest() {
+    fn long_count_is_split_and_followed_by_a_pause() {
         let mut shares = Shares::default();
         let (counted, parts) = count(&mut shares, ALL, Duration::MAX).expect("a count");
         assert!(parts > 1 && (1..ALL).contains(&counted), "{counted} in {parts} parts");
-        assert_eq!(count(&mut shares, ALL, Duration::MAX), None, "it rests");
+        assert_eq!(count(&mut shares, ALL, Duration::MAX), None, "it pauses");
     }
 
     #[test]
-    fn who_has_too_much_need_not_be_counted_to_the_end() {
+    fn count_stops_once_the_limit_is_exceeded() {
         let (counted, parts) = count(&mut Shares::default(), 1, Duration::MAX).expect("a count");
         assert!(counted > 1 && parts == 1, "{counted} in {parts} parts");
     }
 
     #[test]
-    fn a_count_that_processes_came_to_or_left_says_nothing_and_begins_again() {
+    fn count_restarts_if_processes_start_or_end() {
         let own = [i32::try_from(std::process::id()).expect("a number")];
         let mut shares = Shares::default();
         let mut look = |before: &[i32], after: &[i32], most| {
@@ -196,11 +202,11 @@ mod tests {
         for (before, after) in [(vec![1], vec![1, 2]), (vec![1, 2], vec![1]), (vec![1], vec![2])] {
             assert_eq!(look(&before, &after, Duration::MAX), (None, true), "{before:?}, then {after:?}");
         }
-        assert_eq!(look(&[1], &[2], Duration::ZERO), (Some(ALL), false), "it has no time without end");
+        assert_eq!(look(&[1], &[2], Duration::ZERO), (Some(ALL), false), "the time budget ends the retries");
     }
 
     #[test]
-    fn one_that_nobody_disturbed_is_believed_and_the_rest_after_it_is_short() {
+    fn undisturbed_count_is_used_and_its_pause_is_bounded() {
         let mut shares = Shares::default();
         let own = [i32::try_from(std::process::id()).expect("a number")];
         let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).expect("a time");
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_memory_is_not_among_the_living() {
+    fn processes_without_memory_are_not_counted() {
         let own = i32::try_from(std::process::id()).expect("a number");
         assert_eq!(living(&[i32::MAX, own]), [own]);
     }

@@ -1,5 +1,6 @@
-//! Which processes of a run have the same memory: a child has its parent's from `vfork` until it has a program of its own.
-//! Counted for each, a program of half its limit would be ended for starting another.
+//! Finds processes of a run that share one address space: a child shares its parent's from `vfork` until it
+//! executes a program. If such memory were counted for both, a program that uses half of its limit would be
+//! ended for starting another one.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,26 +12,27 @@ use rustix::process::getpid;
 
 use super::raw;
 
-/// The machine's list of processes: there those of a run have the numbers by which the kernel compares them.
+/// The machine's `/proc`. There the processes of a run have the ids by which the kernel compares them.
 #[derive(Debug)]
 pub(crate) struct Spaces {
     list: OwnedFd,
 }
 
 impl Spaces {
-    /// Asked before the mounts, which show another list.
+    /// Opens `/proc` before the mounts cover it.
     pub(crate) fn open() -> io::Result<Spaces> {
         Ok(Spaces { list: OwnedFd::from(File::open("/proc")?) })
     }
 
-    /// Those below this process that have the memory of another one, by their numbers in their own list. Nobody is among
-    /// them of whom the kernel does not say so.
+    /// Returns the processes below this one that share the memory of another one, as process ids inside the
+    /// namespace. A process is listed only if the kernel confirmed the comparison.
     pub(crate) fn doubles(&self) -> HashSet<i32> {
         let mut doubles = HashSet::new();
-        // In the kernel's order, so that not everybody is compared with everybody.
+        // Sorted by the kernel's order of address spaces, so that a binary search replaces comparing all
+        // pairs.
         let mut apart: Vec<i32> = Vec::new();
         let below = self.below(getpid().as_raw_nonzero().get());
-        // The first process of the namespaces lets nobody look into it, and has nothing that counts.
+        // The init process is not dumpable, so comparing it fails. It has no memory that counts.
         for process in below.into_iter().filter(|process| raw::compare_memory(*process, *process).is_ok()) {
             let mut failed = false;
             let found = apart.binary_search_by(|other| {
@@ -48,7 +50,7 @@ impl Spaces {
         doubles
     }
 
-    /// Everybody below a process.
+    /// Returns all descendants of a process.
     fn below(&self, process: i32) -> Vec<i32> {
         let mut found = self.children(process);
         let mut at = 0;
@@ -69,13 +71,13 @@ impl Spaces {
             .collect()
     }
 
-    /// The number that a process has in the innermost namespace it is in.
+    /// Returns the process id in the innermost PID namespace.
     fn number_inside(&self, process: i32) -> Option<i32> {
         let text = self.text(&format!("{process}/status"));
         text.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
     }
 
-    /// Nothing of what has gone meanwhile.
+    /// Reads a file below `/proc`; returns an empty text if the process is gone.
     fn text(&self, name: &str) -> String {
         let mut text = String::new();
         if let Some(opened) = self.open_at(name) {

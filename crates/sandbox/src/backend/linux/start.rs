@@ -1,4 +1,4 @@
-//! The last steps before the program: its descriptors, its limits, and the exec.
+//! Last steps before the program starts: descriptors, resource limits and the exec.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -17,16 +17,18 @@ use crate::launcher::DESCRIPTORS;
 use crate::spec::{Limits, Spec};
 use crate::status::{Problem, Step};
 
-/// Above what the watcher ends a run for, so that it can say why; a single process gets no further in any case.
+/// Margin above the run's memory limit. The watcher ends a run at the limit itself and can report why; this
+/// hard limit only stops a single process that outruns the watcher.
 const HEADROOM: u64 = 512 * 1024 * 1024;
-/// Signals that wait, timers included: most programs have none. The user has a fixed number of them.
+/// Limit of pending signals, timers included; most programs have none. The kernel has a fixed number per
+/// user.
 const SIGNALS: u64 = 1024;
-/// Memory that cannot be paged out.
+/// Limit of memory that cannot be paged out.
 const LOCKED: u64 = 64 * 1024;
-/// The launcher and the first process count among the user's in the namespace.
+/// Launcher and init process, which the kernel counts among the user's processes in the namespace.
 const OUR_OWN: u64 = 2;
 
-/// What is the same for every program, before there is an order.
+/// Applies the settings that are the same for every program, before a run request arrives.
 pub(crate) fn prepare() -> Result<(), Problem> {
     let problem = |what: &str, cause: io::Error| Problem::new(Step::Limits, what, &cause);
     raw::usual_signals();
@@ -42,7 +44,7 @@ pub(crate) fn prepare() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Becomes the program, or says why not.
+/// Executes the program; returns only on failure, with the reason.
 pub(crate) fn exec(spec: &Spec, program: &OwnedFd, stdio: &[OwnedFd; DESCRIPTORS]) -> Problem {
     let step = |step, what: &str, cause: io::Error| Problem::new(step, what, &cause);
     if let Err(cause) = take_stdio(stdio) {
@@ -61,8 +63,9 @@ pub(crate) fn exec(spec: &Spec, program: &OwnedFd, stdio: &[OwnedFd; DESCRIPTORS
     step(Step::Program, &spec.program.display().to_string(), cause)
 }
 
-/// By its descriptor, which is the file that was judged. A script cannot be: its interpreter opens it by a name, and a
-/// descriptor that closes has none. It is on a read-only mount, so nobody inside has changed it since.
+/// Executes the program by its descriptor, so that the file that was checked is the one that runs. A script
+/// is executed by its path instead: its interpreter opens it by name, and a close-on-exec descriptor has
+/// none. The script is on a read-only mount, so no confined process has changed it since the check.
 fn become_it(spec: &Spec, program: &OwnedFd, words: &[CString], variables: &[CString]) -> io::Error {
     let failed = if is_script(&spec.program) {
         CString::new(spec.program.as_os_str().as_bytes())
@@ -77,7 +80,7 @@ fn become_it(spec: &Spec, program: &OwnedFd, words: &[CString], variables: &[CSt
     }
 }
 
-/// Whether a path is a text that names its interpreter.
+/// Returns true if the file starts with `#!`.
 fn is_script(path: &Path) -> bool {
     let mut start = [0; 2];
     let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
@@ -105,7 +108,8 @@ fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
         set(Guard::SizeLimit, Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
     }
     match tier {
-        // In a user namespace the kernel counts what is in it; outside, all that the user runs.
+        // In a user namespace the kernel counts the processes of that namespace; outside of one it counts all
+        // processes of the user.
         SandboxTier::Full => {
             let processes = limits.processes.saturating_add(OUR_OWN);
             set(Guard::ProcessLimit, Resource::Nproc, processes, processes)
@@ -114,7 +118,7 @@ fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
     }
 }
 
-/// Sets a limit, or as much of it as this process may have itself.
+/// Sets a resource limit, capped at the hard limit of this process.
 fn set(guard: Guard, resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     if !guard::stands(guard) {
         return Ok(());

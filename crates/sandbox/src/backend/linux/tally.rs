@@ -1,5 +1,5 @@
-//! What a run uses of what it was granted, looked at again and again. A look is cut into short parts: whoever looks keeps
-//! the run's time as well, and how long it takes to look at a process is for that process to say.
+//! Monitor that samples the resource usage of a run. Each scan is split into short steps: the same thread
+//! enforces the run's deadline, and the scanned process influences how long a scan takes.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::guard::{self, Guard};
 use crate::report::End;
 use crate::spec::Limits;
 
-/// How often memory is looked at: a process can take some hundred megabytes in that time.
+/// Sampling interval of memory. A process can take some hundred megabytes in this time.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What can be asked before a run has its mounts, which cover it.
+/// State that must be captured before the mounts of the run cover it.
 pub(crate) struct Before {
     scratch: memory::Scratch,
     spaces: Spaces,
@@ -30,24 +30,24 @@ impl Before {
     }
 }
 
-/// What was seen so far.
+/// Resource usage of a run as sampled so far.
 pub(crate) struct Tally {
     tier: SandboxTier,
-    /// As `Run` has it.
+    /// Same process as `WatchedRun::child`.
     child: Pid,
     before: Before,
     limits: Limits,
     looked_at: Instant,
     processes: Vec<i32>,
-    /// Those of them that have a memory of their own.
+    /// Processes that do not share the memory of another one.
     apart: Vec<i32>,
-    /// What the scratch space holds.
+    /// Bytes in use in the scratch space.
     scratch: u64,
-    /// What the quick count says.
+    /// Result of the quick count.
     quick: Quick,
     held: Held,
     shares: Shares,
-    /// The most that was seen at a time.
+    /// Highest values sampled.
     pub(crate) most_memory: u64,
     pub(crate) most_processes: u64,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Tally {
 #[derive(Default)]
 struct Quick {
     all: u64,
-    /// Of the one that has most.
+    /// Value of the largest process.
     largest: u64,
 }
 
@@ -78,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// When to look next: at once where a look was cut.
+    /// Returns the time of the next sample: immediately if a scan is in progress.
     pub(crate) fn next(&self) -> Instant {
         match self.held.is_under_way() || self.shares.is_under_way() {
             true => Instant::now(),
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Looks on; why the run must end, if it must.
+    /// Continues the scan; returns the reason if the run must end.
     pub(crate) fn look(&mut self) -> Option<End> {
         let is_due = self.looked_at.elapsed() >= GLANCE;
         if !is_due && self.next() > Instant::now() {
@@ -110,7 +110,7 @@ impl Tally {
         }
     }
 
-    /// What costs little of any process.
+    /// Takes the samples that are cheap for any process.
     fn glance(&mut self) {
         self.looked_at = Instant::now();
         self.processes = list(self.tier);
@@ -119,7 +119,8 @@ impl Tally {
             SandboxTier::Reduced | SandboxTier::None => 0,
         };
         let running = match self.tier {
-            // The kernel counts threads and all. The first process is among them, and no part of what was granted.
+            // The kernel enforces the limit, threads included. The init process is listed too, but is not
+            // part of the grant.
             SandboxTier::Full => (self.processes.len() as u64).saturating_sub(1),
             SandboxTier::Reduced | SandboxTier::None => {
                 let running: u64 = self.processes.iter().map(|one| reduced::threads(*one)).sum();
@@ -129,9 +130,9 @@ impl Tally {
         self.most_processes = self.most_processes.max(running);
     }
 
-    /// The memory of all processes, once it is known. Counted quickly, pages that a fork left shared count for each, and so
-    /// does all that a child has in common with its parent; only where that is more than there is room for is it looked
-    /// into more closely.
+    /// Returns the memory of all processes once it is known. The quick count counts pages that a fork left
+    /// shared, and memory that a child shares with its parent, once per process. Only if that exceeds `room`
+    /// is the proportional count made.
     fn count(&mut self, is_due: bool, room: u64) -> Option<u64> {
         let begins_again = self.shares.begins_again();
         if begins_again && !is_due {
@@ -163,8 +164,8 @@ impl Tally {
 }
 
 impl Quick {
-    /// How much there is, where that can be said: all of it if there is room for it, and no less than what one has, who has
-    /// it whoever else does.
+    /// Returns the usage where it is certain: the sum if it fits into `room`, or the largest single process
+    /// if that alone exceeds it, because one process has that much whatever it shares with others.
     fn settled(&self, room: u64) -> Option<u64> {
         match (self.all <= room, self.largest > room) {
             (true, _) => Some(self.all),
@@ -174,7 +175,7 @@ impl Quick {
     }
 }
 
-/// The processes of a run.
+/// Returns the processes of a run.
 fn list(tier: SandboxTier) -> Vec<i32> {
     match tier {
         SandboxTier::Full => memory::processes_here(),
@@ -184,7 +185,7 @@ fn list(tier: SandboxTier) -> Vec<i32> {
 
 fn quick(processes: &[i32], scratch: u64) -> Quick {
     let (mut all, mut largest) = (Pages::default(), 0);
-    // The newest first: of whom it is known for the shortest time who they are.
+    // Newest first, because their ids were listed most recently and are the least certain to stay valid.
     for pages in processes.iter().rev().map(|process| memory::quick(*process)) {
         all += pages;
         largest = pages.beside(scratch).max(largest);
@@ -197,13 +198,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quick_count_says_what_is_certain() {
+    fn quick_count_reports_only_what_is_certain() {
         let settled = |all, largest| Quick { all, largest }.settled(10);
         assert_eq!([settled(10, 5), settled(11, 5), settled(20, 11)], [Some(10), None, Some(11)]);
     }
 
     #[test]
-    fn pages_of_the_scratch_space_count_once() {
+    fn scratch_pages_count_once() {
         let pages = Pages { own: 5, shared: 3 };
         assert_eq!([pages.beside(0), pages.beside(2), pages.beside(4)], [8, 8, 9]);
     }

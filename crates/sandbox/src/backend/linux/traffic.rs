@@ -1,5 +1,5 @@
-//! What a run used, read and wrote. The kernel adds what a process did to its parent's account when it is reaped, so in the
-//! end whoever has reaped everybody has everybody's.
+//! Resource usage and I/O of a run. The kernel adds the counters of a process to those of its parent when it
+//! is reaped, so the process that has reaped all others has the totals.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +10,12 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::report::Spent;
 
-/// The two accounts of this process. Opened before the mounts, which show another `/proc`.
+/// I/O counters of this process. Opened before the mounts, which show another `/proc`.
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    /// Its own and that of everybody it reaped.
+    /// Counters of this process and all processes that it reaped.
     all: File,
-    /// Its own.
+    /// Counters of this thread alone.
     own: File,
 }
 
@@ -24,14 +24,14 @@ impl Traffic {
         Ok(Traffic { all: File::open("/proc/self/io")?, own: File::open("/proc/thread-self/io")? })
     }
 
-    /// Bytes read and written by everybody who was reaped; 0 where the kernel does not count.
+    /// Returns the bytes read and written by all reaped processes; 0 if the kernel does not count them.
     pub(crate) fn of_descendants(&self) -> (u64, u64) {
         let (all, own) = (counts(&self.all), counts(&self.own));
         (all.0.saturating_sub(own.0), all.1.saturating_sub(own.1))
     }
 }
 
-/// What everybody who was reaped has used.
+/// Returns the resource usage of all reaped processes.
 pub(crate) fn spent(traffic: &Traffic) -> io::Result<Spent> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |value: nix::sys::time::TimeVal| {

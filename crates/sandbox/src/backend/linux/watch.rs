@@ -1,5 +1,5 @@
-//! The launcher's part while the program runs: the clock, the memory, and the daemon's presence. It sits outside the
-//! namespaces' processes, where nothing confined can reach it.
+//! Watcher of a run, in the launcher: enforces the deadline and the memory limit, and ends the run when the
+//! daemon disconnects. It runs outside the namespaces, where no confined process can reach it.
 
 use std::fs::File;
 use std::io;
@@ -24,40 +24,42 @@ use crate::report::{End, Spent};
 use crate::spec::Limits;
 use crate::status::Status;
 
-/// How often it is looked whether a run that was killed has gone.
+/// Interval between checks if a killed run is gone.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long the first process may take to kill the others and to say that they have gone. Who is killed with it is not
-/// counted in what the run used.
+/// Time that the init process has to kill the other processes and to report that they are gone. Processes
+/// that are killed together with the init process are missing from the resource usage.
 const TIME_TO_SAY: Duration = Duration::from_millis(150);
-/// The longest a run may take to vanish after it was killed; past it the report is given without a certain end.
+/// Longest time for a killed run to vanish; after it the report is sent without a confirmed end.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// A run to watch.
 pub(crate) struct Run {
     pub(crate) tier: SandboxTier,
-    /// The first process of the namespaces; where there are none, the one that becomes the program.
+    /// Init process of the namespaces; without namespaces, the process that becomes the program.
     pub(crate) child: Pid,
-    /// Where the kernel counts it, if it does.
+    /// Control group in which the kernel counts the run, if there is one.
     pub(crate) group: Option<Group>,
-    /// What has everybody it can signal be of its run, where there is no namespace.
+    /// Signal scope that limits this launcher to its own descendants, where there is no PID namespace.
     pub(crate) fence: Option<Fence>,
-    /// Where that first process says how the program ended.
+    /// Pipe on which the init process reports how the program ended.
     pub(crate) outcome: Option<OwnedFd>,
     pub(crate) traffic: Traffic,
     pub(crate) before: Before,
 }
 
-/// Waits for a run, watches until nothing of it is left, and says how it ended if somebody is there to be told.
+/// Waits for a run request, watches the run until nothing of it is left, and reports how it ended if the
+/// daemon is still connected.
 pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
     let handle = pidfd(run.child)?;
     let begun = wait(&handle, Some(&control), None, None)?;
-    // It may be over before its limits are here, or have died without an order. What is to be said is the same.
+    // The run may be over before its limits arrive, or have died without a request. The report is the same in
+    // both cases.
     let limits = if begun.gone { None } else { control.limits()? };
     let mut watch = match (limits, begun.gone) {
         (Some(limits), _) => Watch::new(run, limits),
         (None, true) => {
             let mut watch = Watch::new(run, Limits::default());
-            // Who has said that it is over is waited for once, as ever.
+            // Received before `conclude`, so that the child is reaped exactly once.
             watch.hear();
             return watch.tell(&mut control);
         }
@@ -81,7 +83,8 @@ pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
     }
 }
 
-/// Ends a launcher that nobody had an order for. What it made goes with it, but for its group.
+/// Ends a launcher that received no request. The kernel removes everything it created except its control
+/// group.
 fn let_go(run: Run) -> io::Result<()> {
     if let Some(group) = run.group {
         kill(run.child, Signal::SIGKILL)?;
@@ -91,17 +94,17 @@ fn let_go(run: Run) -> io::Result<()> {
     Ok(())
 }
 
-/// What happened while it was waited for.
+/// Events of one wait.
 struct Happened {
     /// The child has ended.
     gone: bool,
-    /// There is something from the daemon, or it has gone.
+    /// The daemon sent data or disconnected.
     said: bool,
-    /// The same of the first process.
+    /// The init process sent its report or is gone.
     told: bool,
 }
 
-/// Waits until something happens, or for this long.
+/// Waits until an event occurs or the timeout passes.
 fn wait(
     handle: &OwnedFd,
     control: Option<&Control>,
@@ -120,7 +123,7 @@ fn wait(
     Ok(Happened { gone: next(true), said: next(control.is_some()), told: next(outcome.is_some()) })
 }
 
-/// Reaps a child, once it has ended.
+/// Waits for the end of a child and reaps it.
 fn wait_for(child: Pid) -> nix::Result<Option<(Pid, i32)>> {
     raw::wait(Some(child), WaitPidFlag::empty())
 }
@@ -136,16 +139,16 @@ struct Watch {
     group: Option<Group>,
     fence: Option<Fence>,
     outcome: Option<File>,
-    /// What it said.
+    /// Report of the init process.
     told: Option<Outcome>,
     traffic: Traffic,
     limits: Limits,
     deadline: Instant,
-    /// Why it is being ended, if it is.
+    /// Reason why the run is being ended, if it is.
     why: Option<End>,
-    /// When everybody in it is killed, after it was asked to end.
+    /// Time at which all processes are killed, after the request to terminate.
     end_at: Option<Instant>,
-    /// When its first process is killed, after it was told to kill the others.
+    /// Time at which the init process is killed, after it was asked to kill the others.
     kill_at: Option<Instant>,
     killed_at: Option<Instant>,
     tally: Tally,
@@ -177,7 +180,8 @@ impl Watch {
         if self.why.is_none() && now >= self.deadline {
             self.why = Some(End::TimedOut);
             let _ = kill(self.to_be_asked(), Signal::SIGTERM);
-            // From the deadline on, which the caller was told; but who is asked late has some time too.
+            // The grace period starts at the deadline that the caller knows, but a request that is sent late
+            // still leaves half of it.
             self.end_at = Some((self.deadline + self.limits.grace).max(now + self.limits.grace / 2));
         }
         if self.end_at.is_some_and(|at| now >= at) {
@@ -188,7 +192,8 @@ impl Watch {
         }
     }
 
-    /// Who is asked to end: the first process, which hands it on, or else the program with its group.
+    /// Returns the target of the request to terminate: the init process, which forwards it, or else the
+    /// process group of the program.
     fn to_be_asked(&self) -> Pid {
         match self.tier {
             SandboxTier::Full => self.child,
@@ -196,8 +201,8 @@ impl Watch {
         }
     }
 
-    /// Has its first process kill everybody else and say when they have gone, which it does sooner than it could go
-    /// itself. Where there is none, or it says nothing, they are killed from here.
+    /// Asks the init process to kill all others and to report when they are gone, which is faster than its
+    /// own exit. Without an init process, or if it does not report in time, the launcher kills them itself.
     fn have_everybody_ended(&mut self, now: Instant, patience: Duration) {
         self.end_at = None;
         match self.tier {
@@ -214,7 +219,7 @@ impl Watch {
         (self.end_at, self.kill_at) = (None, None);
         self.kill_group();
         match self.tier {
-            // The namespace goes with its first process.
+            // The namespace ends with its init process.
             SandboxTier::Full => {
                 self.killed_at.get_or_insert_with(Instant::now);
                 let _ = kill(self.child, Signal::SIGKILL);
@@ -224,17 +229,17 @@ impl Watch {
     }
 
     fn kill_program_and_descendants(&mut self) {
-        // Once: when it is buried below, its number is anybody's.
+        // Only once: after the child has been reaped below, another process may get its id.
         if self.killed_at.is_none() {
             let _ = kill(self.child, Signal::SIGKILL);
-            // Most of what a program starts stays in its group.
+            // Most processes that a program starts stay in its process group.
             let _ = kill(self.to_be_asked(), Signal::SIGKILL);
         }
         let since = *self.killed_at.get_or_insert_with(Instant::now);
         self.kill_descendants(since);
     }
 
-    /// Until a run that was killed at this moment, or ended then, is overdue.
+    /// Kills all descendants until a run that was killed or ended at `since` is overdue.
     fn kill_descendants(&self, since: Instant) {
         reduced::kill_descendants(self.fence.as_ref(), since + LONGEST_END);
     }
@@ -245,25 +250,25 @@ impl Watch {
         }
     }
 
-    /// Ends it now, for this reason unless there was one before.
+    /// Ends the run now, for this reason unless there already is one.
     fn end_for(&mut self, why: End) {
         if why == End::Cancelled || self.why.is_none() {
             self.why = Some(why);
         }
         match why {
-            // Nobody is there to be told anything.
+            // The daemon is gone, so no report is needed.
             End::Cancelled => self.kill_everything(),
-            // Who took too much would take more.
+            // A run over its limits would go on taking more, so it gets no grace period.
             _ => self.have_everybody_ended(Instant::now(), GLANCE),
         }
     }
 
-    /// Hears what the first process says, once it says something or has gone.
+    /// Reads the report of the init process, which has arrived or will never arrive.
     fn hear(&mut self) {
         self.told = self.told.or(self.outcome.take().and_then(|mut from| Outcome::hear(&mut from)));
     }
 
-    /// Whether nothing is left of the run, though its first process may be.
+    /// Returns true if nothing of the run is left, apart from the init process.
     fn is_over(&self) -> bool {
         self.told.is_some_and(|told| told.spent.is_some())
     }
@@ -293,10 +298,10 @@ impl Watch {
         }
     }
 
-    /// Says how it ended, before what is left of it is taken away: nobody needs to wait for that.
+    /// Sends the report before removing the leftovers of the run, so that the caller does not wait for that.
     fn tell(mut self, control: &mut Control) -> io::Result<()> {
         let status = self.conclude()?;
-        // Who went is not told.
+        // After a cancellation the daemon is no longer connected.
         let told = if self.why == Some(End::Cancelled) { Ok(()) } else { control.say(&status) };
         if self.is_over() {
             wait_for(self.child)?;
@@ -307,12 +312,12 @@ impl Watch {
         told
     }
 
-    /// Reaps, and puts the end together.
+    /// Reaps the child and composes the final status.
     fn conclude(&mut self) -> io::Result<Status> {
-        // One that does not vanish would be waited for without end.
+        // A process that does not vanish would block this wait forever.
         let is_waited_for = !self.is_over() && !self.is_overdue();
         let reaped = is_waited_for.then(|| wait_for(self.child));
-        // Neither would what it has to say be there.
+        // Without a reaped child, reading its report could block as well.
         if reaped.is_some() {
             self.hear();
         }

@@ -1,4 +1,4 @@
-//! Which processes a run has, by the system's own list: there is no namespace to end them with.
+//! Process list of a run, from `ps`: there is no namespace to kill them with.
 
 /// One process of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) struct Listed {
     pub(crate) memory_bytes: u64,
 }
 
-/// What `ps -axo pid=,ppid=,rss=` says. A line that is not understood is left out.
+/// Parses the output of `ps -axo pid=,ppid=,rss=`. Lines in another format are skipped.
 pub(crate) fn read(text: &str) -> Vec<Listed> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -21,7 +21,7 @@ pub(crate) fn read(text: &str) -> Vec<Listed> {
     text.lines().filter_map(line).collect()
 }
 
-/// Everything below a process.
+/// Returns all descendants of a process.
 pub(crate) fn below(of: i32, all: &[Listed]) -> Vec<Listed> {
     let (mut found, mut next): (Vec<Listed>, Vec<i32>) = (Vec::new(), vec![of]);
     while let Some(parent) = next.pop() {
@@ -40,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descendants_are_found_whatever_the_order() {
+    fn descendants_are_found_in_any_order() {
         let all = read("  7  5  300\n 5 1 100\n 6 5 200\n 8 7 400\n 9 1 500\n 1 0 10\n 0 0 5\nnonsense\n");
         assert_eq!(all.len(), 7);
         let mut found: Vec<i32> = below(5, &all).iter().map(|one| one.process).collect();
         found.sort_unstable();
         assert_eq!(found, [6, 7, 8]);
         assert_eq!(below(5, &all).iter().map(|one| one.memory_bytes).sum::<u64>(), 900 * 1024);
-        assert!(below(0, &all).len() >= 6, "a list that names itself its parent does not go round for ever");
+        assert!(below(0, &all).len() >= 6, "a process that is its own parent causes no endless loop");
     }
 }

@@ -1,5 +1,5 @@
-//! The profile of a run: what the kernel's policy language is told. Paths are parameters and never part of the text, so
-//! no name can say more than a name.
+//! Sandbox profile of a run, in the policy language of `sandbox-exec`. Paths are parameters and never part of
+//! the text, so that no path can inject a rule.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ pub(crate) struct Profile {
     pub(crate) parameters: Vec<(String, OsString)>,
 }
 
-/// What belongs together, by the name of what it is for.
+/// Group of rules with a common purpose, which `name` states.
 struct Bundle {
     name: &'static str,
     rules: &'static str,
 }
 
-/// What a program needs whatever it does. Deny is the default; later rules win.
+/// Rules that every program needs. The default is to deny; later rules win.
 const ALWAYS: &[Bundle] = &[
     Bundle {
         name: "processes: itself and what it starts",
@@ -31,19 +31,19 @@ const ALWAYS: &[Bundle] = &[
 (allow process-info* (target same-sandbox))"#,
     },
     Bundle {
-        name: "files: the system has no closed set that its own libraries read; homes and other volumes are closed",
+        name: "files: system libraries read no fixed set of files; homes and other volumes are denied",
         rules: r#"(allow file-read*)
 (deny file-read* (subpath "/Users") (subpath "/Volumes") (subpath "/private/var/root") (subpath "/Network"))
 (deny file-read* (subpath "/private/var/db/dslocal") (subpath "/Library/Keychains"))
 (allow file-read-metadata (literal "/Users"))"#,
     },
     Bundle {
-        name: "devices that are no way out",
+        name: "devices that lead to nothing outside",
         rules: r#"(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
 (allow file-ioctl (literal "/dev/dtracehelper"))"#,
     },
     Bundle {
-        name: "facts about the machine",
+        name: "machine information",
         rules: r#"(allow sysctl-read
   (sysctl-name-prefix "hw.")
   (sysctl-name "kern.argmax") (sysctl-name "kern.hostname") (sysctl-name "kern.maxfilesperproc")
@@ -55,17 +55,17 @@ const ALWAYS: &[Bundle] = &[
 (allow iokit-open (iokit-registry-entry-class "RootDomainUserClient"))"#,
     },
     Bundle {
-        name: "java: a write that only reads",
+        name: "java: a sysctl write that has no effect",
         rules: r#"(allow sysctl-write (sysctl-name "kern.grade_cputype"))"#,
     },
     Bundle {
-        name: "python-mp: semaphores of interpreters, and the memory that OpenMP registers",
+        name: "python-mp: semaphores of interpreters, and shared memory of OpenMP",
         rules: r#"(allow ipc-posix-sem)
 (allow ipc-posix-shm-read* (ipc-posix-name-prefix "apple.shm."))
 (allow ipc-posix-shm (ipc-posix-name-prefix "__KMP_REGISTERED_LIB_"))"#,
     },
     Bundle {
-        name: "services: names of users, notifications, logs, power",
+        name: "services: user names, notifications, logs, power",
         rules: r#"(allow mach-lookup
   (global-name "com.apple.system.opendirectoryd.libinfo")
   (global-name "com.apple.system.opendirectoryd.membership")
@@ -75,7 +75,7 @@ const ALWAYS: &[Bundle] = &[
     },
 ];
 
-/// An interface that leads nowhere else. It is the machine's: the system has none of a run's own.
+/// Rules for the loopback interface. It is the machine's: macOS has no private one per run.
 const LOOPBACK: &[Bundle] = &[Bundle {
     name: "loopback-bind: the loopback of this machine",
     rules: r#"(allow network-bind (local ip "localhost:*"))
@@ -101,16 +101,17 @@ const FULL: &[Bundle] = &[
   (global-name "com.apple.networkd"))"#,
     },
     Bundle {
-        name: "tls: without these no certificate can be checked",
+        name: "tls: needed to verify certificates",
         rules: r#"(allow mach-lookup
   (global-name "com.apple.trustd.agent")
   (global-name "com.apple.ocspd"))"#,
     },
 ];
 
-/// Denied by default already; said once more after everything else, so that no later bundle opens them by a wide rule.
+/// Denied by default already. Repeated after everything else, so that a wide rule of another bundle cannot
+/// allow them.
 const NEVER: &[Bundle] = &[Bundle {
-    name: "keychain, pasteboard and preferences stay closed",
+    name: "keychain, pasteboard and preferences are denied",
     rules: r#"(deny mach-lookup
   (global-name "com.apple.SecurityServer")
   (global-name "com.apple.securityd.xpc")
@@ -121,7 +122,7 @@ const NEVER: &[Bundle] = &[Bundle {
   (global-name "com.apple.cfprefsd.daemon"))"#,
 }];
 
-/// The profile of a run. `scratch` is a folder of its own.
+/// Builds the profile of a run. `scratch` is its private folder.
 pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
     let mut profile = Profile { text: "(version 1)\n(deny default)\n".to_owned(), parameters: Vec::new() };
     profile.add(ALWAYS);
@@ -150,7 +151,7 @@ pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
         profile.rule("deny file-write*", "subpath", &held.path);
     }
     profile.add(NEVER);
-    // Last: whoever renames a folder above a protected name moves the name out from under its rule.
+    // Last: renaming a folder above a protected path would move the path out from under its rule.
     for held in spec.kept.iter().chain(&spec.hidden) {
         let inside = |above: &&Path| spec.writable.iter().any(|folder| above.starts_with(folder));
         for above in held.path.ancestors().skip(1).take_while(inside) {
@@ -170,7 +171,7 @@ impl Profile {
         }
     }
 
-    /// Adds a rule about one path, by a parameter.
+    /// Adds a rule for one path, passed as a parameter.
     fn rule(&mut self, what: &str, reach: &str, path: &Path) {
         let value = path.as_os_str().to_owned();
         let known = self.parameters.iter().find(|(_, other)| *other == value).map(|(name, _)| name.clone());
@@ -226,7 +227,7 @@ mod tests {
         of(&spec(network), Path::new("/private/tmp/own"))
     }
 
-    /// A text of the policy language, taken apart.
+    /// Parsed element of the policy language.
     #[derive(Debug, PartialEq)]
     enum Form {
         Word(String),
@@ -234,7 +235,7 @@ mod tests {
         List(Vec<Form>),
     }
 
-    /// The forms of a text, or nothing if it is not well-formed.
+    /// Parses a text; returns `None` if it is not well-formed.
     fn forms(text: &str) -> Option<Vec<Form>> {
         let mut open: Vec<Vec<Form>> = vec![Vec::new()];
         let mut rest = text.chars().peekable();
@@ -271,7 +272,7 @@ mod tests {
         open.is_empty().then_some(forms)
     }
 
-    /// Each rule: `allow` or `deny`, an operation, and filters.
+    /// Returns true if the form is a rule: `allow` or `deny`, operations, and filters.
     fn is_rule(form: &Form) -> bool {
         let Form::List(parts) = form else { return false };
         match parts.as_slice() {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_well_formed_and_denies_by_default() {
+    fn profile_is_well_formed_and_denies_by_default() {
         for network in [Network::Off, Network::Loopback, Network::Full] {
             let profile = made(network);
             let forms = forms(&profile.text).unwrap_or_else(|| panic!("{}", profile.text));
@@ -301,9 +302,9 @@ mod tests {
         assert!(!is_rule(&forms("(allow)").unwrap()[0]) && !is_rule(&forms("(permit default)").unwrap()[0]));
     }
 
-    /// By hand, from what ordinary programs were seen to need.
+    /// Written by hand, from what ordinary programs were observed to need.
     #[test]
-    fn what_every_program_needs_is_there() {
+    fn profile_allows_what_every_program_needs() {
         let text = made(Network::Off).text;
         for rule in [
             "(allow process-exec)",
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_is_part_of_the_text() {
+    fn paths_are_parameters_and_not_profile_text() {
         let profile = made(Network::Off);
         assert!(!profile.text.contains("/Users/me"), "{}", profile.text);
         for (name, value) in &profile.parameters {
@@ -333,9 +334,9 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_what_was_granted() {
+    fn network_rules_match_the_grant() {
         let text = |network| made(network).text;
-        assert!(!text(Network::Off).contains("network-"), "nothing of it");
+        assert!(!text(Network::Off).contains("network-"), "no network rule");
         let loopback = text(Network::Loopback);
         assert!(loopback.contains("(remote ip \"localhost:*\")") && !loopback.contains("trustd"));
         assert!(text(Network::Full).contains("com.apple.trustd.agent"));
@@ -345,15 +346,15 @@ mod tests {
             for service in
                 ["SecurityServer", "securityd", "com.apple.secd", "com.apple.pasteboard", "cfprefsd"]
             {
-                assert!(!before.contains(service), "{service} is allowed by no rule");
-                assert!(closed.contains(service), "{service} is denied after all of them");
+                assert!(!before.contains(service), "{service} must not be allowed by any rule");
+                assert!(closed.contains(service), "{service} must be denied after all of them");
             }
-            assert!(!closed.contains("(allow"), "and nothing is allowed after that");
+            assert!(!closed.contains("(allow"), "nothing is allowed after the denials");
         }
     }
 
     #[test]
-    fn what_is_denied_comes_after_what_is_allowed() {
+    fn denials_come_after_allowances() {
         let profile = made(Network::Off);
         let value = |path: &Path| {
             let found = profile.parameters.iter().find(|(_, value)| value == path.as_os_str());
@@ -372,6 +373,6 @@ mod tests {
             let above = if above.is_empty() { odd.to_owned() } else { odd.join(above) };
             assert!(at("deny file-write-unlink", "literal", &above) > kept, "{}", above.display());
         }
-        assert!(!profile.text.contains("(allow file-write*)"), "no write without a place");
+        assert!(!profile.text.contains("(allow file-write*)"), "no write rule without a path");
     }
 }

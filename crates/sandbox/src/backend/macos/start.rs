@@ -1,4 +1,4 @@
-//! Starting a program under its profile, and ending everything it started.
+//! Starts a program under its profile and ends everything that it started.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,15 +23,15 @@ use crate::report::{End, Spent};
 use crate::spec::{Limits, Spec};
 use crate::status::{Problem, Status, Step};
 
-/// Never found by a search path.
+/// Absolute path; never resolved through a search path.
 const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
-/// What it exits with when it cannot apply a profile, as inside another sandbox.
+/// Exit code of `sandbox-exec` if it cannot apply a profile, for example inside another sandbox.
 const NOT_APPLIED: i32 = 71;
 const GLANCE: Duration = Duration::from_millis(10);
-/// How often its processes are counted: the list is another process to start.
+/// Interval between counts of the processes: each count starts another process.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Descriptors are opened to be closed by an exec, and what this process inherited is closed by the spawn of the next.
+/// Closes inherited descriptors. Those that Sinew opens itself are close-on-exec.
 pub(crate) fn close_strays() -> io::Result<()> {
     let most =
         rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024).min(65_536);
@@ -42,34 +42,34 @@ pub(crate) fn close_strays() -> io::Result<()> {
     Ok(())
 }
 
-/// Not refused by anything that could be asked here without a risk.
+/// Unsupported: macOS has no safe way to try this.
 pub(crate) fn ask_to_be_traced() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// There are no groups here that a user's runs could have.
+/// macOS has no control groups for the runs of a user.
 pub(crate) fn groups() -> Result<Vec<&'static str>, &'static str> {
     Err("this system has no control groups")
 }
 
-/// So no daemon has any.
+/// Always false, because macOS has no control groups.
 pub(crate) fn has_groups(_: i32) -> bool {
     false
 }
 
-/// And nobody is told of one.
+/// Always empty, because macOS has no control groups.
 pub(crate) fn group_for_launcher() -> OsString {
     OsString::new()
 }
 
-/// Waits for its order, runs the program and says how it ended.
+/// Waits for a run request, runs the program and reports how it ended.
 pub(crate) fn serve(tier: SandboxTier, _: &OsStr, mut control: Control, mut setup: Setup) -> io::Result<()> {
     if let Err(problem) = prepare(tier) {
         return setup.say(&Status::Failed(problem));
     }
     setup.say(&Status::Ready)?;
     match setup.order(tier)? {
-        // The order has the limits in it, and nobody else here has to be told them.
+        // The request contains the limits; only one process here needs them.
         Some(order) if control.limits()?.is_some() => match order {
             Ok(order) => run(order, control, setup),
             Err(problem) => setup.say(&Status::Failed(problem)),
@@ -78,7 +78,7 @@ pub(crate) fn serve(tier: SandboxTier, _: &OsStr, mut control: Control, mut setu
     }
 }
 
-/// There is one tier here: all that the system can do.
+/// Checks the tier: macOS has only the full one.
 fn prepare(tier: SandboxTier) -> Result<(), Problem> {
     match tier {
         SandboxTier::Full if Path::new(SANDBOX_EXEC).is_file() => Ok(()),
@@ -97,7 +97,7 @@ fn run(order: Order, mut control: Control, mut setup: Setup) -> io::Result<()> {
         Ok(child) => child,
         Err(problem) => return setup.say(&Status::Failed(problem)),
     };
-    // Closed, it says that the program runs.
+    // Closing the setup channel tells the daemon that the program runs.
     drop(setup);
     let (why, status) = watch(&spec, &mut child, &mut control, deadline)?;
     if why == Some(End::Cancelled) {
@@ -116,7 +116,7 @@ fn run(order: Order, mut control: Control, mut setup: Setup) -> io::Result<()> {
     control.say(&Status::Ended(end, spent()?))
 }
 
-/// A folder of this run's own, gone with it.
+/// Private folder of a run, removed with it.
 struct Scratch {
     path: PathBuf,
 }
@@ -169,8 +169,8 @@ fn pair_of(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
     Some((OsStr::from_bytes(bytes.get(..at)?), OsStr::from_bytes(bytes.get(at + 1..)?)))
 }
 
-/// Of this process, whose children inherit them. Memory cannot be limited so here: programs reserve far more than they
-/// use, and the system counts what is reserved.
+/// Sets the limits of this process, which its children inherit. Memory cannot be limited this way: programs
+/// reserve far more than they use, and macOS counts what is reserved.
 fn limit(limits: &Limits) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     setrlimit(Resource::RLIMIT_NOFILE, limits.open_files, limits.open_files)?;
@@ -183,7 +183,7 @@ fn limit(limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end; why it was brought about, if it was.
+/// Waits for the end of the program; returns its status and the reason if the watcher ended it.
 fn watch(
     spec: &Spec,
     child: &mut Child,
@@ -219,7 +219,7 @@ fn watch(
     }
 }
 
-/// Why a run with these processes is ended, if it is.
+/// Returns the reason to end a run with these processes, if there is one.
 fn excess(limits: &Limits, running: &[Listed]) -> Option<End> {
     let memory: u64 = running.iter().map(|one| one.memory_bytes).sum();
     match (memory > limits.memory_bytes, running.len() as u64 > limits.processes) {
@@ -229,7 +229,7 @@ fn excess(limits: &Limits, running: &[Listed]) -> Option<End> {
     }
 }
 
-/// Waits a moment for the daemon; whether it has gone.
+/// Waits one poll interval for the daemon; returns true if it has disconnected.
 fn is_deserted(control: &mut Control) -> io::Result<bool> {
     let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(GLANCE.subsec_nanos()) };
     let ready = {
@@ -239,7 +239,8 @@ fn is_deserted(control: &mut Control) -> io::Result<bool> {
     Ok(ready && control.is_deserted())
 }
 
-/// The group, and whoever left it. A group of which only dead members are left is refused, and is gone.
+/// Signals the process group and the processes that left it. An error for a group of zombies is ignored,
+/// because that group is gone.
 fn end_all(leader: Pid, signal: Signal, others: &[Listed]) {
     let _ = killpg(leader, signal);
     for other in others {
@@ -247,14 +248,14 @@ fn end_all(leader: Pid, signal: Signal, others: &[Listed]) {
     }
 }
 
-/// The program and everything below it, but not the program that makes the list.
+/// Returns the program and its descendants, without the `ps` process that produces the list.
 fn running(leader: Pid) -> Vec<Listed> {
     let own = i32::try_from(std::process::id()).unwrap_or(-1);
     let all = descendants(std::process::id()).into_iter();
     all.filter(|one| one.parent != own || one.process == leader.as_raw()).collect()
 }
 
-/// Everything below a process.
+/// Returns all descendants of a process.
 fn descendants(of: u32) -> Vec<Listed> {
     let listed = Command::new("/bin/ps").args(["-axo", "pid=,ppid=,rss="]).env_clear().output();
     let text = listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
@@ -276,7 +277,7 @@ fn spent() -> io::Result<Spent> {
     })
 }
 
-/// The processes below a launcher. There are no handles to hold them by here; the launcher ends after it has ended them.
+/// Children of a launcher. macOS has no process handles; the launcher itself ends after it has ended them.
 #[derive(Debug, Default)]
 pub(crate) struct Below;
 
@@ -288,5 +289,5 @@ impl Below {
     pub(crate) fn await_end(&self, _: Duration) {}
 }
 
-/// Waits until a launcher of another daemon is gone: its daemon is, so it ends, long before another has started.
+/// Does nothing: a launcher whose daemon is gone ends long before another daemon has started.
 pub(crate) fn await_launcher(_: u32, _: Duration) {}

@@ -1,11 +1,11 @@
-//! Two texts as a unified diff: what goes, what comes, and three lines around each change.
+//! Unified diff of two texts, with three lines of context around each change.
 
 use crate::terminal::{BAD, GOOD, QUIET, paint};
 
-/// Unchanged lines that are shown around a change.
+/// Number of unchanged lines shown before and after a change.
 const CONTEXT: usize = 3;
 
-/// One line of both texts together.
+/// Line of a diff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line<'a> {
     Same(&'a str),
@@ -13,7 +13,7 @@ enum Line<'a> {
     New(&'a str),
 }
 
-/// The difference in the form that `patch` reads. Empty if there is none.
+/// Returns the difference in the format that `patch` reads, or an empty string if the texts are equal.
 pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
     let lines = compare(&old.lines().collect::<Vec<_>>(), &new.lines().collect::<Vec<_>>());
     let is_near = |at: usize| {
@@ -44,7 +44,7 @@ pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
     text
 }
 
-/// In colours, for a screen.
+/// Colours the lines of a diff for a terminal.
 pub(super) fn painted(diff: &str) -> String {
     let line = |line: &str| match line.chars().next() {
         Some('+') => paint(GOOD, line),
@@ -55,7 +55,8 @@ pub(super) fn painted(diff: &str) -> String {
     diff.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The fewest lines that go and come. What both begin and end with is set aside: changes of a policy are small.
+/// Computes a minimal line diff. It skips the common prefix and suffix first: policy changes are small, so
+/// the quadratic part then sees only a few lines.
 fn compare<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     let begin = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old_rest, new_rest) = (old.get(begin..).unwrap_or_default(), new.get(begin..).unwrap_or_default());
@@ -69,7 +70,7 @@ fn compare<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     lines
 }
 
-/// The longest lines that both have, in order, stay; the table says how many from each place on.
+/// Diffs by longest common subsequence. A table cell holds its length from that pair of positions on.
 fn middle<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     let width = new.len() + 1;
     let mut table = vec![0_usize; (old.len() + 1) * width];
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_stand_between_three_lines_of_what_stays() {
+    fn changes_have_three_lines_of_context() {
         let old: String = (1..=20).map(|line| format!("{line}\n")).collect();
         let check = |new: &str, expect: &str| assert_eq!(unified("f", &old, new), expect, "{new}");
         check(&old, "");

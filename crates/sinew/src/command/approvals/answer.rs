@@ -1,4 +1,4 @@
-//! Answers given on the command line: to the daemon, or in this process where none runs.
+//! Decisions made on the command line: sent to the daemon, or applied in this process if no daemon runs.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(super) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
     if !args.pattern.is_empty() {
         params.insert("patterns".to_owned(), json!(args.pattern));
     }
-    let mut desk = Desk { setting, pin: pin::Source::of(args.pin), agreed: args.yes };
-    desk.each(&args.ids, args.output, &params, "approved")
+    let mut sender = Desk { setting, pin: pin::Source::of(args.pin), agreed: args.yes };
+    sender.each(&args.ids, args.output, &params, "approved")
 }
 
 pub(super) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
@@ -36,8 +36,8 @@ pub(super) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
     let mut params = Map::new();
     params.insert("answer".to_owned(), json!("deny"));
     params.extend(args.reason.as_ref().map(|reason| ("message".to_owned(), json!(reason))));
-    let mut desk = Desk { setting, pin: pin::Source::Nobody, agreed: true };
-    desk.each(&args.ids, args.output, &params, "denied")
+    let mut sender = Desk { setting, pin: pin::Source::Nobody, agreed: true };
+    sender.each(&args.ids, args.output, &params, "denied")
 }
 
 pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) -> Result<Exit, Problem> {
@@ -52,8 +52,8 @@ pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) ->
     let mut params = Map::new();
     params.insert("answer".to_owned(), json!("edit"));
     params.insert("arguments".to_owned(), Value::Object(arguments));
-    let mut desk = Desk { setting, pin: pin::Source::of(pin), agreed: true };
-    desk.each(&[id.to_owned()], output, &params, "changed")
+    let mut sender = Desk { setting, pin: pin::Source::of(pin), agreed: true };
+    sender.each(&[id.to_owned()], output, &params, "changed")
 }
 
 pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> {
@@ -61,17 +61,18 @@ pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> 
     each(ids, "grants", output.json, |id| {
         let reply = setting.ask_control("control/grants.revoke", json!({"id": id}))?;
         if !output.json {
-            say(format!("{} is revoked: you are asked again", shown(id)))?;
+            say(format!("{} is revoked: the calls it covered need approval again", shown(id)))?;
         }
         Ok(reply)
     })
 }
 
-/// Where answers are given: asks for what is needed besides.
+/// Sender of decisions to the daemon. It asks for the PIN or for confirmation of a rule when the daemon
+/// requires it.
 pub(super) struct Desk {
     pub(super) setting: Setting,
     pub(super) pin: pin::Source,
-    /// Whether a rule is taken as it is.
+    /// True if a rule is accepted without asking for confirmation.
     pub(super) agreed: bool,
 }
 
@@ -93,16 +94,18 @@ impl Desk {
         })
     }
 
-    /// A refusal may name a question by its beginning. A yes may not: whoever asks often enough gets an id that begins like
-    /// the one that was looked at.
+    /// Resolves a typed id. A denial may use a prefix. An approval may not: an agent that makes enough calls
+    /// gets an id with the same prefix as the request that the operator reviewed.
     fn named(&self, id: &str, params: &Map<String, Value>) -> Result<String, Problem> {
         let whole = resolve(&self.setting, id)?;
         if whole == id || params.get("answer").is_some_and(|answer| answer == "deny") {
             return Ok(whole);
         }
-        let problem = Problem::usage(format!("`{}` is only the beginning of an approval's id", shown(id)));
-        Err(problem
-            .hint(format!("look at it (`sinew approvals show {0}`) and name it whole: {0}", shown(&whole))))
+        let problem = Problem::usage(format!("`{}` is only a prefix of an approval id", shown(id)));
+        Err(problem.hint(format!(
+            "review it with `sinew approvals show {0}` and use the full id: {0}",
+            shown(&whole)
+        )))
     }
 
     fn decide(&mut self, id: &str, mut params: Map<String, Value>) -> Result<Value, Problem> {
@@ -116,10 +119,10 @@ impl Desk {
                     (Some("rule_not_displayed"), ClientError::Answered { data, .. }) => {
                         let rule = data.get("rule").cloned().unwrap_or_default();
                         display(&rule);
-                        if !self.agreed && !asked("make this rule?")? {
+                        if !self.agreed && !asked("create this rule?")? {
                             return Err(Problem::new(
                                 Exit::Refused,
-                                "no rule was made, and nothing was approved",
+                                "no rule was created, and nothing was approved",
                             ));
                         }
                         params.insert("rule".to_owned(), rule);
@@ -135,9 +138,9 @@ fn outcome(id: &str, reply: &Value, done: &str) -> String {
     let text = |key: &str| reply.get(key).and_then(Value::as_str).map(shown);
     match (text("grant"), text("asks_as")) {
         (Some(grant), _) => {
-            format!("{id} is {done}; the rule is {grant} (`sinew approvals revoke {grant}` ends it)")
+            format!("{id} is {done}; rule {grant} was created (`sinew approvals revoke {grant}` ends it)")
         }
-        (None, Some(next)) => format!("{id} is {done}; it is asked about again as {next}"),
+        (None, Some(next)) => format!("{id} is {done}; the edited call needs approval as {next}"),
         (None, None) => format!("{id} is {}", paint(GOOD, done)),
     }
 }
@@ -149,7 +152,7 @@ fn display(rule: &Value) {
     }
 }
 
-/// The word of an answer that is an error.
+/// Returns the `code` of an error reply.
 pub(super) fn word(error: &ClientError) -> Option<&str> {
     match error {
         ClientError::Answered { data, .. } => data.get("code").and_then(Value::as_str),
@@ -157,23 +160,23 @@ pub(super) fn word(error: &ClientError) -> Option<&str> {
     }
 }
 
-/// Asks a person, if one is there.
+/// Asks for confirmation on the terminal, or fails if there is none.
 fn asked(question: &str) -> Result<bool, Problem> {
     match is_attended() {
         true => Ok(agrees(question)),
-        false => {
-            Err(Problem::usage("nobody is there to be asked").hint("add --yes once you have read the rule"))
-        }
+        false => Err(Problem::usage("the rule needs confirmation, and there is no terminal")
+            .hint("add `--yes` once you have read the rule")),
     }
 }
 
-/// The questions that are open already, but for the one that a call brings along.
+/// Returns the ids of all open approval requests except `brought`, the one that the call refers to.
 pub(crate) async fn open_besides(layer: &ToolExecutionLayer, brought: Option<&str>) -> Vec<String> {
     let open = layer.approvals().await.into_iter().map(|listed| listed.card.id);
     open.filter(|id| Some(id.as_str()) != brought).collect()
 }
 
-/// Asks on the terminal about the calls of this process, until it is dropped; not about those in `seen`.
+/// Asks on the terminal about each new approval request of this process, except those in `seen`. Runs until
+/// the future is dropped.
 pub(crate) async fn ask_here(
     layer: &Arc<ToolExecutionLayer>,
     mut seen: Vec<String>,
@@ -198,7 +201,7 @@ async fn answer_here(layer: &Arc<ToolExecutionLayer>, listed: &Listed) {
     }
     let needs_pin = layer.pin().is_set();
     let asked = tokio::task::spawn_blocking(move || {
-        let yes = is_attended() && agrees("let it run?");
+        let yes = is_attended() && agrees("approve this call?");
         let pin = (yes && needs_pin).then(|| pin::read("operator PIN").ok()).flatten();
         (yes, pin)
     });

@@ -1,5 +1,6 @@
-//! `sinew approvals watch`: questions as they come, one key to answer each. The view itself is in `view`; here are the
-//! terminal, the keys and the daemon.
+//! `sinew approvals watch`: shows approval requests as they arrive and takes one key for each decision. This
+//! file connects the terminal, the keyboard and the daemon; `view` holds the state and decides what a key
+//! means.
 
 mod screen;
 mod view;
@@ -22,27 +23,30 @@ use crate::setting::Setting;
 use screen::Screen;
 use view::{Act, View};
 
-/// How often the daemon is asked what waits, and how long a key is waited for.
+/// Interval between queries for pending approvals.
 const EVERY: Duration = Duration::from_millis(400);
+/// Time to wait for a key in one iteration of the loop.
 const GLANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn run() -> Result<Exit, Problem> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Problem::usage("watching needs a terminal").hint("sinew approvals list --json"));
+        return Err(
+            Problem::usage("`sinew approvals watch` needs a terminal").hint("sinew approvals list --json")
+        );
     }
     let setting = Setting::find()?;
     let runtime = setting.runtime()?;
-    let mut desk = Desk { runtime, client: None, setting, pin: None, known: HashMap::new() };
+    let mut connection = Desk { runtime, client: None, setting, pin: None, known: HashMap::new() };
     let mut view = View::default();
-    // The daemon must answer once before the screen is taken.
-    view.take(desk.questions()?, Instant::now());
+    // Query the daemon before switching to the alternate screen, so that an error is printed normally.
+    view.take(connection.questions()?, Instant::now());
     let mut screen = Screen::open()?;
     let mut asked = Instant::now();
     loop {
         screen.draw(&mut view)?;
         if event::poll(GLANCE).map_err(|error| broken(&error))? {
             let act = match event::read().map_err(|error| broken(&error))? {
-                // One that is held down is one press, where the terminal tells the difference.
+                // Ignore auto-repeat of a held key, where the terminal reports it as `Repeat`.
                 Event::Key(key) if key.kind == KeyEventKind::Press => view.press(key, Instant::now()),
                 Event::Paste(text) => {
                     view.paste(&text);
@@ -52,11 +56,11 @@ pub(super) fn run() -> Result<Exit, Problem> {
             };
             match act {
                 Some(Act::Quit) => return Ok(Exit::Done),
-                Some(Act::Edit(id)) => edit(&mut desk, &mut view, &mut screen, &id)?,
-                Some(Act::Decide(id, params)) => desk.decide(&mut view, &id, params),
+                Some(Act::Edit(id)) => edit(&mut connection, &mut view, &mut screen, &id)?,
+                Some(Act::Decide(id, params)) => connection.decide(&mut view, &id, params),
                 Some(Act::Pin(pin, id, params)) => {
-                    desk.pin = Some(pin);
-                    desk.decide(&mut view, &id, params);
+                    connection.pin = Some(pin);
+                    connection.decide(&mut view, &id, params);
                 }
                 None => {}
             }
@@ -64,7 +68,7 @@ pub(super) fn run() -> Result<Exit, Problem> {
         }
         if asked.elapsed() >= EVERY {
             asked = Instant::now();
-            match desk.questions() {
+            match connection.questions() {
                 Ok(questions) => view.take(questions, Instant::now()),
                 Err(problem) => view.say(&problem.message),
             }
@@ -76,13 +80,13 @@ fn broken(error: &std::io::Error) -> Problem {
     Problem::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
 }
 
-/// The conversation with the daemon.
+/// Connection to the daemon, with the PIN and the requests fetched so far.
 struct Desk {
     setting: Setting,
     runtime: Runtime,
     client: Option<Client>,
     pin: Option<String>,
-    /// The questions that were fetched. What is shown of one never changes.
+    /// Requests already fetched, by id. The content of a request never changes.
     known: HashMap<String, Listed>,
 }
 
@@ -97,14 +101,15 @@ impl Desk {
             Ok((client, reply))
         });
         let (client, reply) = asked?;
-        // After anything but an answer the connection is of no more use.
+        // After a transport error the connection cannot be reused.
         if matches!(reply, Ok(_) | Err(ClientError::Answered { .. })) {
             self.client = Some(client);
         }
         reply
     }
 
-    /// The questions that wait, each whole: what is answered is what was on the screen.
+    /// Fetches the pending requests with their full content, so that the operator decides on exactly what the
+    /// screen shows.
     fn questions(&mut self) -> Result<Vec<Listed>, Problem> {
         let reply =
             self.ask("control/approvals.list", json!({})).map_err(|error| self.setting.unanswered(&error))?;
@@ -118,7 +123,7 @@ impl Desk {
                 Some(known) => in_time(known, one),
                 None => match self.ask("control/approvals.show", json!({"id": id})) {
                     Ok(reply) => listed(reply)?,
-                    // It may have been answered meanwhile.
+                    // The request may have been decided since the list was fetched.
                     Err(_) => continue,
                 },
             };
@@ -150,18 +155,18 @@ impl Desk {
     }
 }
 
-/// The same question with what has changed around it.
+/// Updates the remaining time and the waiting flag of a known request.
 fn in_time(known: Listed, now: &Value) -> Listed {
     let seconds_left = now.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
     let waiting = now.get("waiting").and_then(Value::as_bool).unwrap_or_default();
     Listed { seconds_left, waiting, ..known }
 }
 
-/// Hands the arguments to the editor of the person, and what comes back to the daemon.
-fn edit(desk: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Result<(), Problem> {
+/// Opens the arguments in the operator's editor and sends the edited ones to the daemon.
+fn edit(connection: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Result<(), Problem> {
     let Some(arguments) = view.editable(id) else {
         view.say(
-            "its arguments hold what is masked, so they cannot be changed here: deny it and say what to do",
+            "the arguments contain masked secrets and cannot be edited here: deny the call with a message",
         );
         return Ok(());
     };
@@ -169,19 +174,19 @@ fn edit(desk: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Resu
     let edited = screen.aside(|| in_editor(&text))?;
     match edited.map(|text| super::arguments_in(&text)) {
         Err(problem) => view.say(&problem.message),
-        Ok(Err(why)) => view.say(&format!("not changed: that is no JSON object: {why}")),
+        Ok(Err(why)) => view.say(&format!("not changed: the text is not a JSON object: {why}")),
         Ok(Ok(same)) if same == arguments => view.say("nothing was changed"),
         Ok(Ok(arguments)) => {
             let mut params = Map::new();
             params.insert("answer".to_owned(), json!("edit"));
             params.insert("arguments".to_owned(), Value::Object(arguments));
-            desk.decide(view, id, params);
+            connection.decide(view, id, params);
         }
     }
     Ok(())
 }
 
-/// The same JSON with what cannot be seen written out: an editor is a screen too.
+/// Escapes invisible characters of a JSON text, so that the editor shows them.
 fn legible(json: &str) -> String {
     let mut out = String::new();
     for c in json.chars() {
@@ -204,13 +209,13 @@ fn in_editor(text: &str) -> Result<String, Problem> {
     std::fs::write(file.path(), text).map_err(failed)?;
     let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
     let named = named.filter(|named| !named.trim().is_empty()).unwrap_or_else(|| "vi".to_owned());
-    // A program and its options, as every other program that starts an editor reads it: `code -w`.
+    // The variable may contain options, such as `code -w`. Like other programs, split it at white space.
     let mut words = named.split_whitespace();
     let mut editor = std::process::Command::new(words.next().unwrap_or("vi"));
     let ended = editor.args(words).arg(file.path()).status().map_err(failed)?;
     match ended.success() {
         true => std::fs::read_to_string(file.path()).map_err(failed),
-        false => Err(Problem::new(Exit::Failed, "nothing was changed: the editor did not end well")),
+        false => Err(Problem::new(Exit::Failed, "nothing was changed: the editor exited with an error")),
     }
 }
 
@@ -219,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_edited_is_visible_and_the_same() {
+    fn escaped_json_is_visible_and_equivalent() {
         let value = json!({"path": "a\u{202e}b\u{a0}\u{e0041}\u{7f}é", "list": [1, "\n"]});
         let text = legible(&serde_json::to_string_pretty(&value).unwrap());
         assert!(text.chars().all(|c| c == '\n' || !is_unseen(c)), "{text:?}");

@@ -1,4 +1,4 @@
-//! Where the demo plays: a temporary home, a project in it, and the daemon.
+//! Environment of the demo: a temporary home, a project in it, and the daemon.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,18 +16,18 @@ use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, paint, say};
 use crate::wrap::wrap;
 
-/// A daemon that does not answer within this time will not answer at all.
+/// Timeout for the daemon to start and for an approval request to appear.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The width of the narrowest screen it should look well on.
+/// Width to which output is wrapped.
 const COLUMNS: usize = 80;
 
-/// The temporary home, a project in it, and the daemon.
+/// Temporary home with a project and a running daemon.
 pub(super) struct Stage {
     daemon: Daemon,
     folder: TempDir,
 }
 
-/// Ended with the demo, whichever way the demo ends.
+/// Daemon process. It is killed on drop, however the demo ends.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -51,13 +51,13 @@ impl Stage {
         let prepared =
             sinew(folder.path())?.args(["init", "--workspace", "."]).output().map_err(failed("run init"))?;
         if !prepared.status.success() {
-            let said = String::from_utf8_lossy(&prepared.stderr).into_owned();
-            return Err(Problem::configuration(format!("init failed: {said}")));
+            let stderr = String::from_utf8_lossy(&prepared.stderr).into_owned();
+            return Err(Problem::configuration(format!("init failed: {stderr}")));
         }
         let mut serve = sinew(folder.path())?;
         serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if geteuid().is_root() {
-            say(paint(BAD, "this is root: the daemon of this demo runs with --allow-root"))?;
+            say(paint(BAD, "running as root: the demo starts its daemon with `--allow-root`"))?;
             serve.arg("--allow-root");
         }
         let daemon = Daemon(serve.spawn().map_err(failed("start the daemon"))?);
@@ -90,14 +90,14 @@ impl Stage {
         Ok(Setting::at(home, self.folder.path().join("project")))
     }
 
-    /// Runs one command as a person would, and shows what that person would see.
+    /// Runs one command, shows its output, and checks its exit code.
     pub(super) fn show(&self, words: &[&str], expect: Exit) -> Result<(), Problem> {
         prompt(words)?;
         let output = self.command(words)?.output().map_err(failed("run sinew"))?;
         must_end(shown(&output)?, expect)
     }
 
-    /// The same for a call that needs walls. A machine that cannot build them refuses it, which is as it should be.
+    /// Like `show_command`, for a call that needs a sandbox. A machine without one must refuse the call.
     pub(super) fn show_confined(&self, words: &[&str]) -> Result<(), Problem> {
         prompt(words)?;
         let output = self.command(words)?.output().map_err(failed("run sinew"))?;
@@ -106,7 +106,7 @@ impl Stage {
         if unavailable { must_end(ended, Exit::Refused) } else { must_end(ended, Exit::Done) }
     }
 
-    /// A call that waits for a human, who looks at it and says yes.
+    /// Runs a call that needs approval, shows its approval request, and approves it.
     pub(super) fn show_approved(&self, words: &[&str]) -> Result<(), Problem> {
         prompt(words)?;
         let mut waiting = self.command(words)?;
@@ -118,7 +118,7 @@ impl Stage {
         must_end(shown(&waiting.wait_with_output().map_err(failed("wait for sinew"))?)?, Exit::Done)
     }
 
-    /// The question that waits, as soon as one does.
+    /// Waits for an approval request and returns its id.
     fn question(&self) -> Result<String, Problem> {
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
@@ -128,7 +128,7 @@ impl Stage {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(Problem::new(Exit::Failed, "nobody was asked"))
+        Err(Problem::new(Exit::Failed, "no approval request appeared in time"))
     }
 
     fn command(&self, words: &[&str]) -> Result<Command, Problem> {
@@ -137,7 +137,7 @@ impl Stage {
         Ok(command)
     }
 
-    /// What is on record, oldest first.
+    /// Returns the ledger records, oldest first.
     pub(super) fn records(&self) -> Result<Vec<Value>, Problem> {
         let mut reply = self.setting()?.ask_control("control/ledger.tail", json!({"count": 40}))?;
         let listed = reply.get_mut("records").and_then(Value::as_array_mut);
@@ -152,7 +152,7 @@ impl Stage {
     }
 }
 
-/// This very binary, in the temporary home, standing in the project.
+/// Builds a command that runs this binary with the temporary home, in the project folder.
 fn sinew(folder: &Path) -> Result<Command, Problem> {
     let binary = std::env::current_exe().map_err(failed("find this program"))?;
     let mut command = Command::new(binary);
@@ -171,7 +171,7 @@ fn prompt(words: &[&str]) -> Result<(), Problem> {
     say(paint(GOOD, format!("$ sinew {}", quoted.join(" "))))
 }
 
-/// Shows what a command said, and hands on how it ended.
+/// Prints the output of a command and returns its exit status.
 fn shown(output: &Output) -> Result<ExitStatus, Problem> {
     for part in [&output.stdout, &output.stderr] {
         let text = String::from_utf8_lossy(part);
@@ -183,7 +183,9 @@ fn shown(output: &Output) -> Result<ExitStatus, Problem> {
 fn must_end(status: ExitStatus, expect: Exit) -> Result<(), Problem> {
     match status.code().and_then(Exit::from_code) {
         Some(exit) if exit == expect => Ok(()),
-        Some(exit) => Err(Problem::new(Exit::Failed, format!("that ended in {exit:?}, not in {expect:?}"))),
+        Some(exit) => {
+            Err(Problem::new(Exit::Failed, format!("the command ended with {exit:?} instead of {expect:?}")))
+        }
         None => Err(Problem::new(Exit::Failed, format!("sinew ended with {status}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration, as `sinew check` and `sinew manifest check` see it, counted.
+//! Checks of the configuration: counts the findings of `sinew check` and `sinew manifest check`.
 
 use manifest::Manifest;
 
@@ -8,10 +8,10 @@ use crate::exit::Problem;
 use crate::manifests;
 use crate::setting::Setting;
 
-/// How many manifests there are, and those that can be used.
+/// Number of manifest files, and the manifests that can be used.
 type Manifests = Result<(usize, Vec<Manifest>), Problem>;
 
-/// The manifests of this home.
+/// Loads the manifests of this home.
 pub(super) fn manifests(setting: &Setting) -> Manifests {
     let folder = setting.home().tools();
     let files = if folder.is_dir() { manifests::files_of(folder)? } else { Vec::new() };
@@ -23,7 +23,8 @@ pub(super) fn rows(setting: &Setting, manifests: &Manifests) -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// A file that other systems have beside these, and that would be taken for a rule.
+/// Reports a `models.yaml`, which other systems keep beside these files and which could be mistaken for
+/// policy.
 fn of_models(setting: &Setting) -> Option<Row> {
     let file = setting.home().config().join("governance/models.yaml");
     let found = "it is not read: Sinew runs no language models";
@@ -36,7 +37,7 @@ fn policy(setting: &Setting) -> Row {
     match check::look(setting) {
         Err(problem) => Row::bad(area, what, problem.message).remedy("sinew check"),
         Ok(report) if !report.errors.is_empty() => {
-            Row::bad(area, what, format!("{} errors: they are not taken", report.errors.len()))
+            Row::bad(area, what, format!("{} errors: the daemon rejects it", report.errors.len()))
                 .remedy("sinew check")
         }
         Ok(report) if !report.warnings.is_empty() => {

@@ -1,5 +1,5 @@
-//! The keys of servers on the network: whether each is there, and whether manifests and settings mean the same by it. The
-//! keys themselves are looked for and not shown, and nobody is asked with them.
+//! Checks of the API keys for network servers: that each can be found, and that manifests and settings agree
+//! on its host. The keys are neither shown nor sent.
 
 use connectors::{HostKey, HostKeys};
 use manifest::Manifest;
@@ -23,14 +23,14 @@ fn kept(name: &str, key: &HostKey) -> Row {
     let host = &key.host;
     match key.places.find() {
         Ok(_) if key.places.file.is_none() && key.places.variable.is_some() => {
-            Row::good(AREA, name, format!("it is there, as this shell has it, for {host}"))
+            Row::good(AREA, name, format!("found in the environment of this shell, for {host}"))
         }
-        Ok(_) => Row::good(AREA, name, format!("it is there, for {host}")),
-        Err(why) => Row::note(AREA, name, format!("{host} would be refused its calls: {why}")),
+        Ok(_) => Row::good(AREA, name, format!("found, for {host}")),
+        Err(why) => Row::note(AREA, name, format!("calls to {host} would fail: {why}")),
     }
 }
 
-/// A key that a manifest wants and does not get.
+/// Reports a key that a manifest requests but does not receive.
 fn wanted(manifest: &Manifest, keys: &HostKeys) -> Option<Row> {
     let section = manifest.mcp()?;
     let (wish, url) = (section.key.as_ref()?, section.url.as_deref()?);
@@ -39,13 +39,16 @@ fn wanted(manifest: &Manifest, keys: &HostKeys) -> Option<Row> {
     match keys.get(name) {
         Some(known) if known.host == host => None,
         Some(known) => {
-            let found = format!("`{id}` wants it for {host}, and it is for {}: nothing is sent", known.host);
-            Some(Row::bad(AREA, name, found).remedy("the `url` of the manifest, or `keys` in sinew.yaml"))
+            let found = format!("`{id}` needs it for {host}, but it is for {}: it is not sent", known.host);
+            Some(
+                Row::bad(AREA, name, found)
+                    .remedy("correct the `url` of the manifest, or `keys` in sinew.yaml"),
+            )
         }
         None => {
-            let found = format!("`{id}` wants it for {host}, and the settings do not have it");
+            let found = format!("`{id}` needs it for {host}, but the settings do not define it");
             let remedy = format!(
-                "keys: {{{name}: {{host: {host}, key_file: ~/.config/sinew/keys/{name}}}}} in sinew.yaml"
+                "add `keys: {{{name}: {{host: {host}, key_file: ~/.config/sinew/keys/{name}}}}}` to sinew.yaml"
             );
             Some(Row::note(AREA, name, found).remedy(remedy))
         }

@@ -1,4 +1,5 @@
-//! Whom Sinew would ask or tell: search providers and the collector of its telemetry. Providers are not asked here.
+//! Checks of external services: search providers and the telemetry collector. Only the collector is
+//! contacted.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -25,10 +26,10 @@ fn provider(provider: &ProviderSetting) -> Row {
     match (file, variable) {
         (Some(file), _) => Row::good("web search", name, format!("its key is in {}", file.display())),
         (None, Some(variable)) => {
-            Row::good("web search", name, format!("its key is in {variable}, as this shell has it"))
+            Row::good("web search", name, format!("its key is in {variable} of this shell"))
         }
-        (None, None) => Row::note("web search", name, "no key was found, unless the keychain has one")
-            .remedy("`key_file` (mode 0600) or `key_variable` in sinew.yaml"),
+        (None, None) => Row::note("web search", name, "no key found (the keychain is not checked)")
+            .remedy("set `key_file` (mode 0600) or `key_variable` in sinew.yaml"),
     }
 }
 
@@ -36,18 +37,22 @@ fn collector(settings: &Settings) -> Row {
     let (area, what) = ("telemetry", "collector");
     let from_variable = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
     let Some(endpoint) = from_variable.or_else(|| settings.telemetry.otlp.endpoint.clone()) else {
-        return Row::good(area, what, "none is set: nothing is exported");
+        return Row::good(area, what, "not configured: nothing is exported");
     };
     let Some((host, port)) = place(&endpoint) else {
-        return Row::bad(area, what, "its address is not one of http or https")
-            .remedy("http://localhost:4318");
+        return Row::bad(area, what, "its endpoint is not an http or https URL")
+            .remedy("use an endpoint such as http://localhost:4318");
     };
     let shown = format!("{host}:{port}");
     let reached = (host.as_str(), port).to_socket_addrs().ok().into_iter().flatten();
     match reached.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok()) {
         true => Row::good(area, what, format!("{shown} answers")),
-        false => Row::note(area, what, format!("{shown} does not answer: calls go on, nothing is exported"))
-            .remedy("start it, or take the endpoint away"),
+        false => Row::note(
+            area,
+            what,
+            format!("{shown} does not answer: calls still run, but nothing is exported"),
+        )
+        .remedy("start it, or remove the endpoint"),
     }
 }
 
@@ -61,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_is_found_by_its_address() {
+    fn endpoint_is_parsed_into_host_and_port() {
         let check = |endpoint: &str, expect: Option<(&str, u16)>| {
             let expect = expect.map(|(host, port)| (host.to_owned(), port));
             assert_eq!(place(endpoint), expect, "{endpoint}");

@@ -1,4 +1,4 @@
-//! The folders, the disk, the clock, and other copies of this program.
+//! Checks of the folders, the disk, the clock, and other copies of this program.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -7,9 +7,10 @@ use super::row::Row;
 use crate::compose;
 use crate::setting::Setting;
 
-/// How full the disk of the record may be.
+/// Disk usage from which the disk of the ledger counts as full.
 const FULL_PERCENT: f64 = 97.0;
-/// File systems round, and clocks are corrected by seconds.
+/// Tolerated difference between file times and the clock: file systems round, and time synchronisation steps
+/// the clock by seconds.
 const SMALL_LEAP: Duration = Duration::from_secs(60);
 
 pub(super) fn rows(setting: &Setting) -> Vec<Row> {
@@ -28,7 +29,7 @@ pub(super) fn rows(setting: &Setting) -> Vec<Row> {
 fn folder(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::ServeError>) -> Row {
     let shown = path.display().to_string();
     if !path.exists() {
-        return Row::note("folders", name, format!("{shown} (not there yet)"));
+        return Row::note("folders", name, format!("{shown} (not created yet)"));
     }
     match check(path) {
         Ok(()) => Row::good("folders", name, shown),
@@ -44,30 +45,30 @@ fn folder(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::S
 
 fn disk(state: &Path) -> Row {
     let there = state.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
-    match machine::used_percent(there) {
+    match system_metrics::used_percent(there) {
         Some(used) if used < FULL_PERCENT => {
-            Row::good("machine", "disk of the record", format!("{used:.0} % used"))
+            Row::good("machine", "disk of the ledger", format!("{used:.0} % used"))
         }
-        Some(used) => Row::bad("machine", "disk of the record", format!("{used:.0} % used"))
-            .remedy("free some of it: without a record nothing runs"),
-        None => Row::note("machine", "disk of the record", "how full it is cannot be read here"),
+        Some(used) => Row::bad("machine", "disk of the ledger", format!("{used:.0} % used"))
+            .remedy("free some space: no call runs without a ledger record"),
+        None => Row::note("machine", "disk of the ledger", "its usage cannot be read"),
     }
 }
 
-/// What was recorded is not from tomorrow.
+/// Checks that the newest ledger file is not in the future.
 fn clock(ledger: &Path) -> Row {
     let newest = std::fs::read_dir(ledger).into_iter().flatten().flatten();
     let newest = newest.filter_map(|entry| entry.metadata().ok()?.modified().ok()).max();
     match newest.and_then(|newest| newest.duration_since(SystemTime::now()).ok()) {
         Some(ahead) if ahead > SMALL_LEAP => {
             Row::bad("machine", "clock", format!("the last record is {} s in the future", ahead.as_secs()))
-                .remedy("set the clock: limits and expiries count by it")
+                .remedy("set the clock: limits and expiries depend on it")
         }
         _ => Row::good("machine", "clock", "not before the last record"),
     }
 }
 
-/// Another version on the search path is what a script may start instead.
+/// Reports other copies of this program in PATH, which a script might start instead.
 fn copies() -> Row {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<PathBuf> =
@@ -78,6 +79,7 @@ fn copies() -> Row {
     let listed = found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     match found.len() {
         0 | 1 => Row::good("machine", "one copy of sinew", listed),
-        _ => Row::note("machine", "copies of sinew", listed).remedy("keep one, or name the one you mean"),
+        _ => Row::note("machine", "copies of sinew", listed)
+            .remedy("keep one, or use the full path of the one you want"),
     }
 }

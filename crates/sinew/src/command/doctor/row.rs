@@ -1,13 +1,13 @@
-//! One thing that was looked at.
+//! Result of one check of `sinew doctor`.
 
-/// How it stands.
+/// Severity of a check result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// As it should be.
+    /// No problem.
     Good,
-    /// Worth knowing; nothing is broken by it.
+    /// Worth knowing, but nothing is broken.
     Note,
-    /// Something does not work because of it.
+    /// Something does not work.
     Bad,
 }
 
@@ -21,7 +21,7 @@ impl Standing {
     }
 }
 
-/// What was looked at, what was found, and what to do about it.
+/// Check result: area, name of the check, severity, finding, and remedy.
 pub(super) struct Row {
     pub(super) area: &'static str,
     pub(super) what: String,

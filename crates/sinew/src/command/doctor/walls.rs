@@ -1,4 +1,4 @@
-//! The walls, leant against from inside, and who may open a gate in them.
+//! Checks of the sandbox, tested from inside, and of the operator PIN.
 
 use sandbox::{Finding, Sandbox};
 use server::{Holder, StateLock};
@@ -12,8 +12,9 @@ const AREA: &str = "sandbox";
 
 pub(super) fn rows(setting: &Setting) -> Result<Vec<Row>, Problem> {
     let sandbox = Sandbox::of_this_process();
-    let unusable = |error| Problem::new(Exit::Failed, format!("the sandbox cannot be tried: {error}"));
-    // A folder of its own: where nobody has started Sinew yet there is none, and two that look must not meet.
+    let unusable = |error| Problem::new(Exit::Failed, format!("the sandbox cannot be tested: {error}"));
+    // Use a temporary folder: before the first start the home does not exist, and two concurrent checks must
+    // not share files.
     let own = tempfile::tempdir().map_err(unusable)?;
     let found = sandbox.check(own.path()).map_err(unusable)?;
     let mut rows = vec![tier(sandbox), limits(sandbox, setting)];
@@ -28,27 +29,29 @@ fn tier(sandbox: &Sandbox) -> Row {
     match availability.tier {
         SandboxTier::Full => Row::good(AREA, what, "full"),
         SandboxTier::Reduced => Row::note(AREA, what, format!("reduced: {missing}"))
-            .remedy("allow what is missing, or accept `min_isolation: reduced` in tools.yaml"),
+            .remedy("enable what is missing, or set `min_isolation: reduced` in tools.yaml"),
         SandboxTier::None => Row::bad(AREA, what, format!("none: {missing}"))
-            .remedy("tools that must be confined are refused until this is mended"),
+            .remedy("fix this: until then tools that must be sandboxed are refused"),
     }
 }
 
-/// Who holds runs to their limits: of this process, or of the daemon if one runs.
+/// Reports what enforces the resource limits of a run: in the daemon if one runs, else in this process.
 fn limits(sandbox: &Sandbox, setting: &Setting) -> Row {
-    let what = "limits of a run as a whole";
+    let what = "resource limits of a run";
     let daemon = match StateLock::holder(setting.home()) {
         Holder::Process { pid } => pid,
         Holder::Nobody => None,
     };
     match (sandbox.groups(), daemon) {
         (_, Some(daemon)) if sandbox.has_groups(daemon) => {
-            Row::good(AREA, what, "by the kernel: the daemon has control groups")
+            Row::good(AREA, what, "enforced by the kernel: the daemon has control groups")
         }
         (Ok(held), _) => {
-            Row::good(AREA, what, format!("by the kernel: control groups for {}", held.join(", ")))
+            Row::good(AREA, what, format!("enforced by the kernel: control groups for {}", held.join(", ")))
         }
-        (Err(why), _) => Row::note(AREA, what, format!("by a watcher, without control groups: {why}")),
+        (Err(why), _) => {
+            Row::note(AREA, what, format!("enforced by a watcher, without control groups: {why}"))
+        }
     }
 }
 
@@ -66,7 +69,9 @@ fn wall(finding: &Finding) -> Row {
 fn pin(setting: &Setting) -> Row {
     match execution::Pin::at(setting.home().state()).is_set() {
         true => Row::good("approvals", "operator PIN", "set: nothing is approved without it"),
-        false => Row::note("approvals", "operator PIN", "none: any process that runs as you can approve")
-            .remedy("sinew pin set"),
+        false => {
+            Row::note("approvals", "operator PIN", "not set: any process that runs as you can approve calls")
+                .remedy("sinew pin set")
+        }
     }
 }

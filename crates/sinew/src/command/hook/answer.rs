@@ -1,4 +1,4 @@
-//! What a hook says to its host: one JSON object, and the exit code that belongs to it.
+//! Reply of a hook to its host: one JSON object and the matching exit code.
 
 use std::io::Write;
 
@@ -11,25 +11,25 @@ use crate::exit::Exit;
 use crate::render;
 use crate::terminal::{tell, visible_line};
 
-/// Hosts cut longer texts; the point of a reason stands in its first lines.
+/// Maximum length of a reason. Hosts truncate longer texts.
 const LONGEST_REASON: usize = 4000;
 
-/// What is said.
+/// Reply to the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Nothing: the host's own rules decide.
+    /// No decision: the host's own rules apply.
     NoDecision,
-    /// Run it without asking.
+    /// Run the call without asking the user.
     Allow(String),
-    /// Ask the person.
+    /// Ask the user.
     Ask(String),
-    /// Do not run it.
+    /// Do not run the call.
     Deny(String),
-    /// There is no verdict, for this reason.
+    /// The call could not be judged, for this reason.
     CannotJudge(String),
-    /// Something for the model to know, after the event of this name.
+    /// Context for the model after the named event.
     Context(&'static str, String),
-    /// What a tool came to could not be looked at, for this reason.
+    /// The result of a tool could not be reviewed, for this reason.
     CannotReview(String),
 }
 
@@ -46,20 +46,22 @@ impl From<HostVerdict> for Answer {
 }
 
 impl Answer {
-    /// Says it, and gives the exit code. Where not even that works, the call is blocked.
+    /// Writes the reply and returns the exit code. If the reply to a pending call cannot be written, the call
+    /// is blocked.
     pub(super) fn give(self, fail: Fail) -> Exit {
-        // After the fact there is nothing to block.
-        let unheard =
+        // After the tool has run there is nothing to block.
+        let unwritten =
             if matches!(self, Answer::Context(..) | Answer::CannotReview(_)) { Exit::Done } else { BLOCK };
         let (object, exit) = self.object(fail);
-        // A closed output is opened on nothing before `main`, and takes everything.
+        // The Rust runtime opens a closed standard output on /dev/null before `main`, where every write
+        // succeeds.
         if nobody_listens() {
-            return unheard;
+            return unwritten;
         }
         let mut out = std::io::stdout().lock();
         match out.write_all(format!("{object}\n").as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => exit,
-            Err(_) => unheard,
+            Err(_) => unwritten,
         }
     }
 
@@ -75,17 +77,18 @@ impl Answer {
                 (json!({"hookSpecificOutput": output}), Exit::Done)
             }
             Answer::CannotReview(why) => (
-                json!({"systemMessage": cut(&format!("Sinew could not look at this result: {why}"))}),
+                json!({"systemMessage": cut(&format!("Sinew could not review this result: {why}"))}),
                 Exit::Done,
             ),
         }
     }
 }
 
-/// The host's contract gives this code another meaning than ours.
+/// Exit code that blocks the call. The host's contract gives code 2 this meaning; elsewhere it is
+/// `Exit::Usage`.
 const BLOCK: Exit = Exit::Usage;
 
-/// Whether what is said goes to the null device.
+/// Returns true if standard output is the null device.
 fn nobody_listens() -> bool {
     let facts =
         |file: nix::Result<nix::sys::stat::FileStat>| file.ok().map(|facts| (facts.st_rdev, facts.st_mode));
@@ -97,7 +100,7 @@ fn cannot_judge(why: &str, fail: Fail) -> (Value, Exit) {
     match fail {
         Fail::Closed => {
             let reason = format!("Sinew cannot judge this call, so it is blocked: {why}");
-            // A host that does not read the object shows this.
+            // A host that does not read the JSON object shows standard error.
             tell(visible_line(&cut(&reason)));
             (decision("deny", &reason), BLOCK)
         }
@@ -117,10 +120,10 @@ fn decision(word: &str, reason: &str) -> Value {
     }})
 }
 
-/// What the model needs to do better: the reason, the rule, the way out.
+/// Returns the text of a denial for the model: the reason, the rule, and how to correct the call.
 fn denial(rules_of: &str, refusal: &Refusal) -> String {
-    let mut lines = vec![format!("Sinew, by the rules of `{rules_of}`: {}", refusal.reason)];
-    // The reason often has all of it already, and a text that says things twice is read half.
+    let mut lines = vec![format!("Sinew refused this by the rules of `{rules_of}`: {}", refusal.reason)];
+    // The reason often contains the problems already; do not repeat them.
     let unsaid = |text: &str| !refusal.reason.contains(text);
     let problems = refusal.problems.iter().filter(|problem| unsaid(&problem.message));
     lines.extend(problems.map(|problem| format!("- {} {}", problem.pointer, problem.message)));
@@ -138,19 +141,19 @@ fn denial(rules_of: &str, refusal: &Refusal) -> String {
     lines.join("\n")
 }
 
-/// By which rules it is permitted, in the order they were looked at: each of them let it through.
+/// Returns the text of a permit: the rules that permitted the call, in the order of evaluation.
 fn permission(explanation: &Explanation) -> String {
     let Explanation { tool_name, mode, rules, .. } = explanation;
     let rules: Vec<String> = rules.iter().map(render::rule).collect();
-    let by = if rules.is_empty() { "no rule is against it".to_owned() } else { rules.join(", ") };
+    let by = if rules.is_empty() { "no rule forbids it".to_owned() } else { rules.join(", ") };
     format!("Sinew permits `{tool_name}` in {mode} mode: {by}")
 }
 
-/// What the person needs to decide: who asks.
+/// Returns the text for a call that needs approval: the rules that require it.
 fn question(explanation: &Explanation) -> String {
     let Finding::Ask { asked_by, .. } = &explanation.finding else { return String::new() };
     let rules: Vec<String> = asked_by.iter().map(render::rule).collect();
-    format!("Sinew asks for a person's consent in {} mode: {}", explanation.mode, rules.join(", "))
+    format!("Sinew requires approval in {} mode: {}", explanation.mode, rules.join(", "))
 }
 
 fn cut(text: &str) -> String {
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_allows_and_says_by_which_rule_unless_the_table_wants_silence() {
+    fn permit_names_its_rules_unless_the_table_is_silent() {
         assert_eq!(judged(Finding::Permit, OnPermit::None), Answer::NoDecision);
         let says = "Sinew permits `write_file` in NORMAL mode: write_file.modes (tools.yaml:1), write_file.allowed_paths (tools.yaml:7)";
         assert_eq!(judged(Finding::Permit, OnPermit::default()), Answer::Allow(says.to_owned()));
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_blocked_or_said() {
+    fn unjudgeable_call_is_blocked_or_reported() {
         let (object, exit) = Answer::CannotJudge("x".to_owned()).object(Fail::Closed);
         assert_eq!(exit as u8, 2);
         assert_eq!(object["hookSpecificOutput"]["permissionDecision"], "deny", "{object}");
@@ -198,18 +201,18 @@ mod tests {
             assert_eq!(
                 Answer::CannotReview("x".to_owned()).object(fail).1 as u8,
                 0,
-                "afterwards nothing blocks"
+                "a completed call cannot be blocked"
             );
         }
     }
 
     #[test]
-    fn a_denial_names_the_rule_and_the_way_out_and_has_an_end() {
+    fn denial_names_rule_and_hint_and_is_bounded() {
         let rule = RuleRef { file: "tools.yaml".into(), line: 7, id: "write_file.forbidden_paths".into() };
         let refusal = Refusal::new("write_file", RefusalCode::PathForbidden, "x".repeat(100_000));
         let short = Refusal { reason: "no".to_owned(), ..refusal.clone() }.hint("work elsewhere").rule(rule);
         let deny = |refusal: Refusal| judged(Finding::Deny { refusal: Box::new(refusal) }, OnPermit::Allow);
-        let expect = "Sinew, by the rules of `write_file`: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
+        let expect = "Sinew refused this by the rules of `write_file`: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
         assert_eq!(deny(short), Answer::Deny(expect.to_owned()));
         let (object, _) = deny(refusal).object(Fail::Closed);
         assert!(object.to_string().len() < 10_000);

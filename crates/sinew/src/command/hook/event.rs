@@ -1,4 +1,4 @@
-//! What a host sends: one JSON object, read as strictly as anything that decides.
+//! Event sent by a host: one JSON object, parsed strictly because a decision depends on it.
 
 use std::io::Read;
 use std::path::{Component, PathBuf};
@@ -7,17 +7,17 @@ use execution::Origin;
 use serde_json::{Map, Value};
 use tool::strict_json;
 
-/// The most that is read: what the daemon reads of one call by default, so that the answer is the same with and without
-/// one. A host's tool call is text that a model wrote; this is far beyond it.
+/// Maximum size of an event. It equals the daemon's default limit for one call, so that the verdict is the
+/// same with and without a daemon. Tool calls written by a model are far smaller.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// One event of a host.
+/// Parsed event of a host.
 pub(super) struct Event {
     fields: Map<String, Value>,
 }
 
 impl Event {
-    /// Reads standard input to its end.
+    /// Reads an event from standard input, up to its end.
     pub(super) fn from_stdin() -> Result<Event, String> {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes);
@@ -28,7 +28,7 @@ impl Event {
     fn parse(bytes: Vec<u8>) -> Result<Event, String> {
         if bytes.len() as u64 > LARGEST {
             return Err(format!(
-                "it has more than {LARGEST} bytes, and none larger is read: work in smaller parts"
+                "the input has more than {LARGEST} bytes, the maximum: split the work into smaller parts"
             ));
         }
         let text = String::from_utf8(bytes).map_err(|_| "standard input is not UTF-8".to_owned())?;
@@ -39,7 +39,7 @@ impl Event {
         }
     }
 
-    /// The name of the event, which must be one of these.
+    /// Returns the name of the event, which must be one of `expected`.
     pub(super) fn one_of(&self, expected: &[&'static str]) -> Result<&'static str, String> {
         let name = self.text("hook_event_name")?;
         expected.iter().copied().find(|known| *known == name).ok_or_else(|| {
@@ -48,12 +48,12 @@ impl Event {
         })
     }
 
-    /// A text that must be there.
+    /// Returns a required string.
     pub(super) fn text(&self, key: &str) -> Result<String, String> {
         self.optional_text(key)?.ok_or_else(|| format!("`{key}` is missing"))
     }
 
-    /// A text that may be absent. Of another type it is a mistake, and not one to guess at.
+    /// Returns an optional string. A value of another type is an error.
     pub(super) fn optional_text(&self, key: &str) -> Result<Option<String>, String> {
         match self.fields.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -62,16 +62,16 @@ impl Event {
         }
     }
 
-    /// A value of any type.
+    /// Removes a value of any type and returns it.
     pub(super) fn take(&mut self, key: &str) -> Option<Value> {
         self.fields.remove(key)
     }
 
-    /// Where the host stands.
+    /// Returns the working directory of the host.
     pub(super) fn cwd(&self) -> Result<Option<PathBuf>, String> {
         match self.optional_text("cwd")?.map(PathBuf::from) {
             Some(cwd) if cwd.is_relative() => Err("`cwd` must be an absolute path".to_owned()),
-            // Behind a link that could be two folders.
+            // With a symbolic link in the path, `..` is ambiguous.
             Some(cwd) if cwd.components().any(|part| part == Component::ParentDir) => {
                 Err("`cwd` must not go up by `..`".to_owned())
             }
@@ -79,7 +79,7 @@ impl Event {
         }
     }
 
-    /// By what the host finds the call again.
+    /// Returns the ids by which the host identifies the call.
     pub(super) fn origin(&self) -> Result<Origin, String> {
         Ok(Origin {
             session_id: self.optional_text("session_id")?,
@@ -95,11 +95,11 @@ mod tests {
     use super::*;
 
     fn refused(bytes: &[u8]) -> String {
-        Event::parse(bytes.to_vec()).err().unwrap_or_else(|| panic!("{} was taken", bytes.len()))
+        Event::parse(bytes.to_vec()).err().unwrap_or_else(|| panic!("{} bytes were accepted", bytes.len()))
     }
 
     #[test]
-    fn what_could_mean_two_things_is_not_an_event() {
+    fn ambiguous_or_malformed_input_is_refused() {
         let check = |bytes: &[u8], says: &str| {
             let error = refused(bytes);
             assert!(error.contains(says) && error.len() < 300, "{error}");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_their_type_or_are_named() {
+    fn fields_of_wrong_type_are_refused_by_name() {
         let event = |text: &str| Event::parse(text.as_bytes().to_vec()).unwrap();
         let good =
             event(r#"{"hook_event_name":"PreToolUse","cwd":"/a","session_id":"s","prompt_id":null,"new":1}"#);

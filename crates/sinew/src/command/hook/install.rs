@@ -1,4 +1,5 @@
-//! `sinew hook install` and `uninstall`: our handlers in a host's settings, and nothing else in them touched.
+//! `sinew hook install` and `uninstall`: add and remove the handlers of Sinew in a host's settings. All other
+//! settings stay byte for byte as they are.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +14,12 @@ use crate::exit::{Exit, Problem};
 use crate::setting::explain;
 use crate::terminal::{NOTE, paint, say, tell};
 
-/// What the host waits for us: longer than we take, so that our own answer comes first.
+/// Timeout that the host applies to the hook. It is longer than `DEADLINE`, so that the hook's own reply
+/// comes first.
 const HOST_TIMEOUT_SECONDS: u64 = 15;
 const _: () = assert!(DEADLINE.as_secs() < HOST_TIMEOUT_SECONDS);
 
-/// The host's events, and our command for each.
+/// Events of the host, each with the hook command that handles it.
 const EVENTS: [(&str, &str); 3] = [
     ("PreToolUse", "pre-tool-use"),
     ("PostToolUse", "post-tool-use"),
@@ -28,7 +30,7 @@ pub(super) fn install(args: &InstallArgs) -> Result<Exit, Problem> {
     let binary = own_path()?;
     let sinew_home = std::env::var_os("SINEW_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     if sinew_home.is_some() {
-        // One that no hook could use would block every call of the host.
+        // A home that the hook cannot use would make it block every call of the host.
         Home::locate(&std::env::vars_os().collect()).map_err(|error| explain(&error))?;
     }
     if args.print {
@@ -74,13 +76,13 @@ fn finish(file: &SettingsFile, text: &str, what: &str) -> Result<Exit, Problem> 
     Ok(Exit::Done)
 }
 
-/// Whether the host is told to run no hooks at all.
+/// Returns true if the settings disable all hooks.
 fn switches_hooks_off(text: &str) -> bool {
     let settings: Option<Value> = serde_json::from_str(text).ok();
     settings.is_some_and(|settings| settings.get("disableAllHooks") == Some(&Value::Bool(true)))
 }
 
-/// Where the host keeps its settings.
+/// Returns the path of the host's settings file for a scope.
 fn settings_path(host: HostName, scope: Scope) -> Result<PathBuf, Problem> {
     let HostName::ClaudeCode = host;
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -99,10 +101,12 @@ fn settings_path(host: HostName, scope: Scope) -> Result<PathBuf, Problem> {
     }
 }
 
-/// Where this program is, by a name that outlives an upgrade: the one in PATH, where that leads here.
+/// Returns the path of this program: the name in PATH if it resolves to this binary, because it survives an
+/// upgrade, else the canonical path.
 fn own_path() -> Result<PathBuf, Problem> {
     let here = std::env::current_exe().and_then(std::fs::canonicalize);
-    let here = here.map_err(|error| Problem::usage(format!("this program cannot find itself: {error}")))?;
+    let here =
+        here.map_err(|error| Problem::usage(format!("the path of this program cannot be found: {error}")))?;
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let named = std::env::split_paths(&folders).map(|folder| folder.join("sinew"));
     let stable = named.filter(|path| path.is_absolute()).find(|path| leads_to(path, &here));
@@ -113,7 +117,8 @@ fn leads_to(path: &Path, here: &Path) -> bool {
     std::fs::canonicalize(path).is_ok_and(|real| real == here)
 }
 
-/// Run without a shell. A home other than the usual one is named: the host may run us without our variables.
+/// Returns the handler, which the host runs without a shell. A home set by SINEW_HOME is passed as `--home`,
+/// because the host may not pass on the variable.
 fn handler(binary: &Path, command: &str, sinew_home: Option<&Path>) -> Value {
     let mut args = vec![json!("hook"), json!(command)];
     args.extend(sinew_home.into_iter().flat_map(|home| [json!("--home"), json!(home)]));
@@ -123,7 +128,7 @@ fn handler(binary: &Path, command: &str, sinew_home: Option<&Path>) -> Value {
         "args": args,
         "timeout": HOST_TIMEOUT_SECONDS,
     });
-    // A hook that cannot start or is killed must not let a call through.
+    // If the hook cannot start or is killed, the call must not run.
     if command == "pre-tool-use"
         && let Some(fields) = handler.as_object_mut()
     {
@@ -136,15 +141,16 @@ fn group(handler: &Value) -> Value {
     json!({"matcher": "*", "hooks": [handler]})
 }
 
-/// Whether a handler is ours for this command, wherever the program was when it was written.
+/// Returns true if a handler runs this command of `sinew`, whatever the path of the program.
 fn is_ours(handler: &Value, command: &str) -> bool {
     let program = handler.get("command").and_then(Value::as_str).map(Path::new).and_then(Path::file_name);
     let words = handler.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     program.is_some_and(|name| name == "sinew") && words.starts_with(&[json!("hook"), json!(command)])
 }
 
-/// The text with our handler for this event. One that is there is brought up to date where it stands, under the
-/// matcher somebody may have given it. `None` where the settings have another shape than the host's.
+/// Returns the text with the handler for this event. An existing handler is updated in place and keeps its
+/// matcher, which the user may have changed. Returns `None` if the settings do not have the structure of the
+/// host.
 fn with_handler(text: &str, event: &str, command: &str, handler: &Value) -> Option<String> {
     let root = Node::of(text)?;
     let Some(hooks) = root.member("hooks") else {
@@ -163,7 +169,8 @@ fn with_handler(text: &str, event: &str, command: &str, handler: &Value) -> Opti
     }
 }
 
-/// The text without our handlers for this event, and without what is empty only because they are gone.
+/// Returns the text without the handlers of Sinew for this event, and without containers that this leaves
+/// empty.
 fn without_handlers(text: &str, event: &str, command: &str) -> Option<String> {
     let root = Node::of(text)?;
     let Some(hooks) = root.member("hooks") else { return Some(text.to_owned()) };
@@ -184,7 +191,7 @@ fn without_handlers(text: &str, event: &str, command: &str) -> Option<String> {
         (true, true, false) => json_text::remove(text, &hooks.value, index_of(&hooks.value, event)?),
         (true, true, true) => json_text::remove(text, &root, index_of(&root, "hooks")?),
     };
-    // There may be more of them.
+    // Repeat until no handler is left.
     without_handlers(&shorter, event, command)
 }
 
@@ -196,7 +203,8 @@ fn length(node: &Node) -> usize {
     }
 }
 
-/// Our handlers among the groups of an event: which group, which place in it, and the handler.
+/// Returns the handlers of Sinew among the groups of an event: index of the group, index in it, and the
+/// handler.
 fn ours<'n>(text: &str, groups: &'n Node, command: &str) -> Option<Vec<(usize, usize, &'n Node)>> {
     value(text, groups)?.as_array()?;
     let mut found = Vec::new();
@@ -221,8 +229,8 @@ fn object(text: &str, node: &Node) -> Option<()> {
 
 fn shapeless(path: &Path, event: &str) -> Problem {
     let message =
-        format!("{}: `hooks.{event}` does not have the shape of the host's settings", path.display());
-    Problem::configuration(message).hint("mend the file first; nothing was changed")
+        format!("{}: `hooks.{event}` does not have the structure that the host expects", path.display());
+    Problem::configuration(message).hint("nothing was changed; fix the file and run the command again")
 }
 
 #[cfg(test)]

@@ -1,28 +1,29 @@
-//! Edits in a JSON text that leave every other byte as it is: other people's settings are not ours to reformat.
+//! Edits of a JSON text that keep every other byte: settings of another program must not be reformatted.
 //!
-//! The text has been parsed strictly before, so what is read here is well-formed; where it is not, there is no node.
+//! The caller has already parsed the text strictly, so it is well-formed. For malformed text the functions
+//! here return no node.
 
 use std::ops::Range;
 
-/// A value and where it stands.
+/// JSON value with its byte range in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) span: Range<usize>,
     pub(super) kind: Kind,
 }
 
-/// What is inside a value.
+/// Content of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Each member with the place of its key, in order.
+    /// Members, in order.
     Object(Vec<Member>),
-    /// The items, in order.
+    /// Items, in order.
     Array(Vec<Node>),
-    /// Neither.
+    /// String, number, boolean or null.
     Plain,
 }
 
-/// One member of an object.
+/// Member of an object. Its span includes the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) key: String,
@@ -31,13 +32,13 @@ pub(super) struct Member {
 }
 
 impl Node {
-    /// The whole text as one value.
+    /// Parses the whole text as one value.
     pub(super) fn of(text: &str) -> Option<Node> {
         let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
         reader.value()
     }
 
-    /// The value of a member.
+    /// Returns the member with this key, if the value is an object.
     pub(super) fn member(&self, key: &str) -> Option<&Member> {
         match &self.kind {
             Kind::Object(members) => members.iter().find(|member| member.key == key),
@@ -45,7 +46,7 @@ impl Node {
         }
     }
 
-    /// The items of an array; of anything else none.
+    /// Returns the items of an array, and none for any other value.
     pub(super) fn items(&self) -> &[Node] {
         match &self.kind {
             Kind::Array(items) => items,
@@ -53,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Where the parts stand: members with their keys, or items.
+    /// Returns the byte ranges of the members, with their keys, or of the items.
     fn parts(&self) -> Vec<Range<usize>> {
         match &self.kind {
             Kind::Object(members) => members.iter().map(|member| member.span.clone()).collect(),
@@ -63,7 +64,7 @@ impl Node {
     }
 }
 
-/// The text with one more part at the end of an object or array.
+/// Returns the text with one more part at the end of an object or array.
 pub(super) fn append(text: &str, whole: &Node, part: &str) -> String {
     let indent = indent_at(text, whole.span.start);
     let inner = format!("{indent}{}", step(text));
@@ -77,7 +78,7 @@ pub(super) fn append(text: &str, whole: &Node, part: &str) -> String {
     }
 }
 
-/// The text without the part of this index, and without the comma that belonged to it.
+/// Returns the text without the part at `index` and without its comma.
 pub(super) fn remove(text: &str, whole: &Node, index: usize) -> String {
     let parts = whole.parts();
     let Some(part) = parts.get(index) else { return text.to_owned() };
@@ -90,7 +91,7 @@ pub(super) fn remove(text: &str, whole: &Node, index: usize) -> String {
     splice(text, range, "")
 }
 
-/// The text with another value in this place.
+/// Returns the text with the value at `node` replaced.
 pub(super) fn replace(text: &str, node: &Node, value: &str) -> String {
     let indent = indent_at(text, node.span.start);
     splice(text, node.span.clone(), &value.replace('\n', &format!("\n{indent}")))
@@ -101,14 +102,14 @@ fn splice(text: &str, range: Range<usize>, middle: &str) -> String {
     format!("{}{middle}{}", before.unwrap_or_default(), after.unwrap_or_default())
 }
 
-/// The white space in front of the line that holds this place.
+/// Returns the indentation of the line that contains this offset.
 fn indent_at(text: &str, at: usize) -> &str {
     let line = text.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
     let width = line.len() - line.trim_start_matches([' ', '\t']).len();
     line.get(..width).unwrap_or_default()
 }
 
-/// One step of indentation, as the file has it.
+/// Returns one indentation step as used in the file, else two spaces.
 fn step(text: &str) -> &str {
     let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
     let width = indented.map_or(0, |line| line.len() - line.trim_start_matches([' ', '\t']).len());
@@ -164,7 +165,7 @@ impl Reader<'_> {
         Some(Kind::Array(items))
     }
 
-    /// Goes to the next part, or past the end.
+    /// Advances to the next part and returns true, or past the closing bracket and returns false.
     fn next_part(&mut self, end: u8) -> Option<bool> {
         self.skip_space();
         if self.peek()? == b',' {
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_appended_and_removed_leaves_the_text_as_it_was() {
+    fn append_then_remove_restores_the_text() {
         for text in [
             "{}",
             "{ }\n",
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_can_go_or_be_replaced() {
+    fn any_part_can_be_removed_or_replaced() {
         let text = "[\n  1,\n  {\"a\": [2]},\n  3\n]";
         let node = Node::of(text).unwrap();
         for (index, rest) in

@@ -1,5 +1,5 @@
-//! After a tool of the host was used: asks the daemon for a word of advice, else looks by the same files. Nothing is
-//! blocked or undone, and nothing is written.
+//! `sinew hook post-tool-use`: asks the daemon for advice on the result of a host tool, else reviews it in
+//! this process with the same configuration. It blocks nothing, undoes nothing and writes nothing.
 
 use execution::{Advice, HostReview};
 use governance::Policy;
@@ -32,7 +32,8 @@ pub(super) fn run(args: &HookArgs) -> Result<Answer, String> {
     Ok(advice.map_or(Answer::NoDecision, |text| Answer::Context(name, text)))
 }
 
-/// Nothing where none answers, or none that can take so long a line: what it would say is in the same files.
+/// Asks the daemon. Returns `None` if no daemon answers or the request is too long for it; the review in this
+/// process uses the same configuration.
 fn by_daemon(setting: &Setting, tool: &str, review: &HostReview) -> Option<Advice> {
     let params = || {
         let (key, value) = match review {
@@ -60,7 +61,7 @@ fn alone(setting: &Setting, review: &HostReview) -> Result<Advice, Problem> {
     }
 }
 
-/// Read for its secrets alone; whether its rules fit the tools is for those who judge by them.
+/// Loads the policy for its secret patterns only, so its rules are not checked against the tools.
 fn policy(setting: &Setting) -> Result<Policy, Problem> {
     let around = compose::surroundings(setting);
     let policy = match compose::written_out(setting)? {

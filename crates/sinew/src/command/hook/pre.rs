@@ -1,4 +1,5 @@
-//! Before a tool of the host is used: asks the daemon, else judges in this process, by the same rules.
+//! `sinew hook pre-tool-use`: asks the daemon to judge a call of the host, else judges it in this process by
+//! the same rules.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,47 +19,48 @@ use crate::setting::{Reach, Setting};
 
 const METHOD: &str = "sinew/judge_host";
 
-/// One call of the host.
+/// Call of a host tool to be judged.
 struct Asked {
     tool_name: String,
     tool_input: Value,
-    /// Where its relative paths start: without it nobody knows which files are meant.
+    /// Base of relative paths. Required, because without it relative paths have no meaning.
     cwd: PathBuf,
     origin: Origin,
 }
 
 pub(super) fn run(args: &HookArgs, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
-    let asked = Asked::read(Event::from_stdin()?)?;
-    let setting = Setting::at(home(args)?, asked.cwd.clone());
+    let tool_call = Asked::read(Event::from_stdin()?)?;
+    let setting = Setting::at(home(args)?, tool_call.cwd.clone());
     let left = || limit.saturating_sub(began.elapsed());
-    judge(&setting, &asked, left).map(Answer::from).map_err(|problem| in_a_line(&problem))
+    judge(&setting, &tool_call, left).map(Answer::from).map_err(|problem| in_a_line(&problem))
 }
 
-/// The daemon's verdict, else that of this process. Reading the configuration takes longest, so nothing is held
-/// meanwhile; what the record says is read beside other readers; and only a denial, which goes on record, is alone.
-fn judge(setting: &Setting, asked: &Asked, left: impl Fn() -> Duration) -> Result<HostVerdict, Problem> {
-    let params = || asked.params(left());
+/// Returns the verdict of the daemon, else of this process. Loading the configuration takes longest, so no
+/// lock is held meanwhile. The ledger is read under a shared lock. Only a denial, which has to be recorded,
+/// takes the exclusive state lock.
+fn judge(setting: &Setting, tool_call: &Asked, left: impl Fn() -> Duration) -> Result<HostVerdict, Problem> {
+    let params = || tool_call.params(left());
     if let Some(reply) = setting.ask_agent_if_served(METHOD, params)? {
         return read(reply);
     }
-    let (settings, world) = compose::hook_world(setting)?;
+    let (settings, snapshot) = compose::hook_world(setting)?;
     let found = match setting.reach_or_view()? {
         Reach::Daemon => return through_daemon(setting, params()),
         Reach::Nobody(_view) => compose::look_at_ledger(setting)?,
     };
-    let judge = HostJudge::new(world, &found).map_err(Problem::configuration)?;
-    let judged = on_runtime(setting, judge.judge(asked.call(left())))?;
+    let judge = HostJudge::new(snapshot, &found).map_err(Problem::configuration)?;
+    let judged = on_runtime(setting, judge.judge(tool_call.call(left())))?;
     if let Some(verdict) = judged {
         return Ok(verdict);
     }
-    let left_over = || Problem::new(Exit::Failed, "the first judgement has not ended");
-    let world = judge.into_world().ok_or_else(left_over)?;
+    let left_over = || Problem::new(Exit::Failed, "the first judgement is still running");
+    let snapshot = judge.into_world().ok_or_else(left_over)?;
     match setting.reach_or_state()? {
         Reach::Daemon => through_daemon(setting, params()),
         Reach::Nobody(_state) => {
-            let layer = compose::hook_layer(setting, (settings, world))?;
-            on_runtime(setting, layer.judge_host(asked.call(left())))
+            let layer = compose::hook_layer(setting, (settings, snapshot))?;
+            on_runtime(setting, layer.judge_host(tool_call.call(left())))
         }
     }
 }
@@ -74,7 +76,7 @@ impl Asked {
         })
     }
 
-    /// The question as the daemon reads it.
+    /// Returns the parameters of the request to the daemon.
     fn params(&self, left: Duration) -> Value {
         let mut params = Arguments::new();
         params.insert("host".to_owned(), json!(CLAUDE_CODE));
@@ -89,7 +91,7 @@ impl Asked {
         Value::Object(params)
     }
 
-    /// The same question, asked of this process.
+    /// Returns the call to be judged in this process.
     fn call(&self, left: Duration) -> HostCall {
         let caller = Caller {
             uid: nix::unistd::getuid().as_raw(),
@@ -133,7 +135,7 @@ fn on_runtime<T>(
 ) -> Result<T, Problem> {
     let runtime = setting.runtime()?;
     let verdict = runtime.block_on(judging);
-    // A path that cannot be opened in time is left behind with its thread.
+    // Do not wait for threads: one may be blocked opening a path.
     runtime.shutdown_background();
     verdict.map_err(|unknown| Problem::new(Exit::Failed, unknown.to_string()))
 }

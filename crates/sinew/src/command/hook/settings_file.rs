@@ -1,4 +1,5 @@
-//! A host's settings file: read strictly, written whole, through its links and with its own permissions.
+//! Settings file of a host: parsed strictly, replaced atomically, following symbolic links and keeping
+//! permissions.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -10,19 +11,19 @@ use tool::strict_json;
 
 use crate::exit::Problem;
 
-/// A settings file is a page or two.
+/// Maximum size. Real settings files have a page or two.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// A settings file as it was read.
+/// Settings file with the content that was read.
 pub(super) struct SettingsFile {
-    /// Where it really is: a link stays a link.
+    /// Path behind symbolic links, so that writing replaces the target and not the link.
     path: PathBuf,
-    /// Nothing where there is no file.
+    /// Content, or `None` if the file does not exist.
     text: Option<String>,
 }
 
 impl SettingsFile {
-    /// Reads it, or notes that it is not there.
+    /// Reads and checks the file, which may be missing.
     pub(super) fn read(path: &Path) -> Result<SettingsFile, Problem> {
         let path = behind_links(path)?;
         let text = text_of(&path)?;
@@ -36,26 +37,27 @@ impl SettingsFile {
         &self.path
     }
 
-    /// Its text; that of an empty object where there is no file.
+    /// Returns the content, or an empty object if the file does not exist.
     pub(super) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or("{}\n")
     }
 
-    /// Puts a new text in its place. Whoever changed the file meanwhile is not overwritten.
+    /// Replaces the content, unless the file was changed since it was read.
     pub(super) fn write(&self, text: &str) -> Result<(), Problem> {
         check(&self.path, text)?;
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
         if text_of(&self.path)? != self.text {
-            let problem = Problem::configuration(format!("{} was changed just now", self.path.display()));
-            return Err(problem.hint("try again"));
+            let problem =
+                Problem::configuration(format!("{} was changed while this command ran", self.path.display()));
+            return Err(problem.hint("run the command again"));
         }
         let mode = fs::metadata(&self.path).map_or(0o644, |facts| facts.permissions().mode() & 0o7777);
         replace(&self.path, text, mode).map_err(|error| cannot_write(&self.path, &error))
     }
 }
 
-/// The file that a name leads to, whether it is there yet or not.
+/// Resolves symbolic links. A path that does not exist yet is returned unchanged.
 fn behind_links(path: &Path) -> Result<PathBuf, Problem> {
     match fs::canonicalize(path) {
         Ok(real) => Ok(real),
@@ -70,7 +72,7 @@ fn text_of(path: &Path) -> Result<Option<String>, Problem> {
     let unusable = |why: String| Problem::configuration(format!("{} {why}", path.display()));
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(format!("cannot be looked at: {error}"))),
+        Err(error) => return Err(unusable(format!("cannot be accessed: {error}"))),
         Ok(facts) if !facts.is_file() => return Err(unusable("is not a regular file".to_owned())),
         Ok(facts) if facts.len() > LARGEST => {
             return Err(unusable(format!("is larger than {LARGEST} bytes")));
@@ -89,10 +91,10 @@ fn check(path: &Path, text: &str) -> Result<(), Problem> {
             Problem::configuration(format!("{}:{line}:{column}: {}", path.display(), error.message))
         }
     };
-    Err(problem.hint("mend the file first; nothing was changed"))
+    Err(problem.hint("nothing was changed; fix the file and run the command again"))
 }
 
-/// Nobody ever sees half of it.
+/// Writes a temporary file and renames it, so that no reader sees a partial file.
 fn replace(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}.new", std::process::id()));

@@ -1,5 +1,6 @@
-//! Examples as tests: each call is held against the schema and the validators of its own tool, what it is said to answer
-//! against what the tool promises, and, where that is safe, against what the tool answers.
+//! Runs the examples of manifests as tests. Each example call is checked against the schema and validators of
+//! its tool. Its output is checked against `output_schema` and, where running the tool is safe, against the
+//! real output.
 
 mod running;
 
@@ -19,23 +20,23 @@ use crate::terminal::{BAD, GOOD, paint, say, visible_line};
 use crate::{compose, functions};
 use running::Trial;
 
-/// An example that was tried.
+/// Result of testing one example.
 struct Tried {
     tool: String,
     scenario: String,
     how: How,
-    /// Why it is broken; nothing where it holds.
+    /// Reason for the failure, or `None` if the example passed.
     broken: Option<String>,
 }
 
-/// How far it was tried.
+/// Extent of a test.
 #[derive(Debug, PartialEq, Eq)]
 enum How {
-    /// As far as the tool.
+    /// The call was checked, and the tool did not have to run.
     Checked,
     /// The tool was run.
     Run,
-    /// The tool would have been run: why it was not.
+    /// The tool should have been run but was not, for this reason.
     NotRun(String),
 }
 
@@ -45,7 +46,7 @@ pub(super) fn run(setting: &Setting, manifests: &[Manifest], output: JsonArgs) -
     let runtime = runtime.map_err(|error| failed(&error))?;
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
-    // The rules are about these as well.
+    // The policy also refers to the built-in tools.
     let undo = compose::undo(setting, &Settings::default());
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
@@ -76,12 +77,12 @@ pub(super) fn run(setting: &Setting, manifests: &[Manifest], output: JsonArgs) -
             (one.how, one.broken) = (how, broken);
         }
     }
-    // A thread that is stuck must not keep the command from ending.
+    // Do not wait for threads: a blocked one would keep the command from exiting.
     runtime.shutdown_background();
     show(&tried, output)
 }
 
-/// Whether an example says what would happen, as far as that can be known without running it.
+/// Checks an example without running the tool, and returns the reason if it fails.
 async fn hold(tool: &Tool, example: &Example) -> Option<String> {
     let arguments = Value::Object(example.input.clone());
     let refused = match fits(tool.definition(), tool.schema(), arguments) {
@@ -92,27 +93,28 @@ async fn hold(tool: &Tool, example: &Example) -> Option<String> {
     match (wrong, refused) {
         (false, None) => None,
         (false, Some(refusal)) => Some(format!("the call is refused: {}", refusal.reason)),
-        (true, None) => Some("the call is valid, and the example says it is not".to_owned()),
+        (true, None) => Some("the call is valid, but the example says it is not".to_owned()),
         (true, Some(refusal)) => drift(example, &refusal),
     }
 }
 
-/// Whether the call of an example is itself what is wrong, and not what becomes of it.
+/// Returns true if the example shows invalid arguments, as opposed to a valid call that fails.
 fn is_about_arguments(example: &Example) -> bool {
     let code = example.error.as_ref().and_then(|error| error.code.as_deref()).unwrap_or_default();
     example.scenario == "failure_invalid_param" || matches!(code, "VALIDATION_ERROR" | "FORMAT_ERROR")
 }
 
-/// What an example says is answered, where the command promises something else.
+/// Returns the mismatch between the output of an example and the `output_schema` of its command.
 fn unpromised(command: &Command, example: &Example) -> Option<String> {
     let (promised, output) = (command.output_schema.clone()?, example.output.as_ref()?);
-    // One that cannot be compiled was told of already.
+    // A schema that does not compile was already reported as a diagnostic.
     let promised = InputSchema::compile(&Value::Object(promised)).ok()?;
     let objection = promised.objection(output)?;
-    Some(format!("the answer of the example is not what `output_schema` promises: {objection}"))
+    Some(format!("the output of the example does not match `output_schema`: {objection}"))
 }
 
-/// An example whose words are no longer those of the refusal teaches something else than what happens.
+/// Returns the difference between the error message of an example and the actual refusal. An outdated message
+/// would mislead the model.
 fn drift(example: &Example, refusal: &Refusal) -> Option<String> {
     if matches!(refusal.detail.as_deref(), Some("validator_failed" | "validator_unavailable")) {
         return Some(refusal.reason.clone());
@@ -133,7 +135,7 @@ fn show(tried: &[Tried], output: JsonArgs) -> Result<Exit, Problem> {
         return Ok(exit);
     }
     for one in tried {
-        let mark = if one.broken.is_none() { paint(GOOD, "holds") } else { paint(BAD, "broken") };
+        let mark = if one.broken.is_none() { paint(GOOD, "passed") } else { paint(BAD, "failed") };
         let how = match &one.how {
             How::Checked => String::new(),
             How::Run => " (the tool was run)".to_owned(),
@@ -144,7 +146,7 @@ fn show(tried: &[Tried], output: JsonArgs) -> Result<Exit, Problem> {
             say(format!("       {}", visible_line(why)))?;
         }
     }
-    say(format!("{} of {} hold", tried.len() - broken, tried.len()))?;
+    say(format!("{} of {} passed", tried.len() - broken, tried.len()))?;
     Ok(exit)
 }
 

@@ -1,4 +1,4 @@
-//! `sinew policy replay`: the calls on record, judged again by a candidate policy, and how it differs.
+//! `sinew policy replay`: judges the recorded calls again by a candidate policy and shows the differences.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,18 +19,18 @@ use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, QUIET, paint, say, visible_line};
 
-/// Calls that are shown of each kind; all are counted.
+/// Number of calls shown for each kind of change. All are counted.
 const SAMPLES: usize = 5;
 
-/// What became of the recorded calls.
+/// Counts of replayed calls by result.
 #[derive(Default)]
 struct Tally {
     same: usize,
-    /// Calls whose record does not say enough, or whose tool is not there any more.
+    /// Calls that cannot be judged: the record is incomplete, or the tool no longer exists.
     unjudged: usize,
-    /// Calls that were refused.
+    /// Calls that were refused when they were made.
     refusals: usize,
-    /// Calls that would be decided otherwise, by tool, what became of them and what would.
+    /// Samples of calls that the candidate decides differently, by tool, recorded verdict and new verdict.
     changed: BTreeMap<(String, &'static str, String), Vec<Value>>,
 }
 
@@ -40,10 +40,10 @@ pub(crate) fn run(
     since: Timestamp,
     output: JsonArgs,
 ) -> Result<Exit, Problem> {
-    let world = compose::world(setting, &setting.settings()?, Folders::Configured)?;
+    let snapshot = compose::world(setting, &setting.settings()?, Folders::Configured)?;
     let loaded = Policy::load(against, &compose::surroundings(setting)).map_err(Problem::configuration)?;
-    let candidate = loaded.on_the_machine_of(&world.policy);
-    let definitions = definitions(&world);
+    let candidate = loaded.on_the_machine_of(&snapshot.policy);
+    let definitions = definitions(&snapshot);
     candidate.check_tools(definitions.iter().copied()).map_err(Problem::configuration)?;
     let folder = compose::ledger_folder(setting);
     let of = |kind: &str| Filter { kind: Some(kind.to_owned()), since: Some(since), ..Filter::default() };
@@ -52,27 +52,28 @@ pub(crate) fn run(
     let refusals = reader.query(&of("refusal")).map_err(unreadable(&folder))?;
     let mut tally = Tally { refusals: refusals.len(), ..Tally::default() };
     for record in decisions.iter().chain(&refusals) {
-        tally.judge(record, &candidate, &world);
+        tally.judge(record, &candidate, &snapshot);
     }
-    let mut differences = compare(&world.policy, &candidate, definitions);
-    differences.extend(of_the_map(against, &world)?);
+    let mut differences = compare(&snapshot.policy, &candidate, definitions);
+    differences.extend(of_the_map(against, &snapshot)?);
     if output.json { tally.say_json(&differences) } else { tally.show(&differences) }?;
     Ok(Exit::Done)
 }
 
-/// What the curated map beside the candidate demands otherwise, if there is one.
-fn of_the_map(against: &Path, world: &World) -> Result<Vec<Difference>, Problem> {
+/// Returns the differences of the curated map in the candidate folder, if it has one.
+fn of_the_map(against: &Path, snapshot: &World) -> Result<Vec<Difference>, Problem> {
     if !against.join(guardrail::EMBEDDED.0).exists() {
         return Ok(Vec::new());
     }
     let candidate = Curated::load(against).map_err(Problem::configuration)?;
-    Ok(execution::between_maps(&world.curated, &candidate))
+    Ok(execution::between_maps(&snapshot.curated, &candidate))
 }
 
-/// Every tool that rules are asked about: those of hosts too, but for the ones that share the entry of a tool that is here.
-fn definitions(world: &World) -> Vec<&ToolDefinition> {
-    let mut all: Vec<&ToolDefinition> = world.registry.definitions().map(AsRef::as_ref).collect();
-    for judged in world.hosts.iter().flat_map(Host::definitions) {
+/// Returns the definitions of all tools, including host tools, except host tools with the name of a
+/// registered tool.
+fn definitions(snapshot: &World) -> Vec<&ToolDefinition> {
+    let mut all: Vec<&ToolDefinition> = snapshot.registry.definitions().map(AsRef::as_ref).collect();
+    for judged in snapshot.hosts.iter().flat_map(Host::definitions) {
         if !all.iter().any(|known| known.name() == judged.name()) {
             all.push(judged);
         }
@@ -81,13 +82,13 @@ fn definitions(world: &World) -> Vec<&ToolDefinition> {
 }
 
 impl Tally {
-    fn judge(&mut self, record: &Record, by: &Policy, world: &World) {
+    fn judge(&mut self, record: &Record, by: &Policy, snapshot: &World) {
         let body = record.json();
         let tool = body.get("tool").and_then(Value::as_str).unwrap_or_default();
         let facts = body.get("facts").unwrap_or(&Value::Null);
         let host = facts.pointer("/host/name").and_then(Value::as_str);
-        let definition = world.judged_as(tool, host, by);
-        let found = definition.and_then(|definition| by.replay(definition, facts, &world.workspaces));
+        let definition = snapshot.judged_as(tool, host, by);
+        let found = definition.and_then(|definition| by.replay(definition, facts, &snapshot.workspaces));
         let Some(found) = found else {
             self.unjudged += 1;
             return;
@@ -133,7 +134,7 @@ impl Tally {
             let count = samples.len();
             let (style, before) = match *was {
                 "allow" => (NOTE, "ran"),
-                "ask" => (BAD, "were asked about"),
+                "ask" => (BAD, "needed approval"),
                 _ => (BAD, "were refused"),
             };
             let tool = visible_line(tool);
@@ -145,7 +146,7 @@ impl Tally {
         }
         let changed: usize = self.changed.values().map(Vec::len).sum();
         say(format!(
-            "{} calls, {} of them refused: {} as before, {changed} otherwise, {} not judged",
+            "{} calls, {} of them refused: {} unchanged, {changed} changed, {} not judged",
             self.same + changed + self.unjudged,
             self.refusals,
             self.same,
@@ -153,12 +154,15 @@ impl Tally {
         ))?;
         match self.unjudged {
             0 => Ok(()),
-            _ => say(paint(QUIET, "not judged: refused before any rule was asked, or its tool is gone")),
+            _ => say(paint(
+                QUIET,
+                "not judged: refused before any rule was evaluated, or the tool no longer exists",
+            )),
         }
     }
 }
 
-/// What the rules said of a call, in the word of a verdict. What a human then made of it is not theirs.
+/// Returns the verdict of the rules when the call was made, whatever the operator decided afterwards.
 fn was(record: &Record) -> &'static str {
     match &record.entry {
         Entry::Refusal(refused) => match refused.code {

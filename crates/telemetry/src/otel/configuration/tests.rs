@@ -1,4 +1,4 @@
-//! Settings and variables, against what comes of them.
+//! Resolution of settings and environment variables.
 
 use super::*;
 
@@ -16,18 +16,22 @@ fn at(endpoint: &str) -> OtlpSettings {
 }
 
 #[test]
-fn nothing_is_exported_unless_asked() {
+fn nothing_is_exported_by_default() {
     assert_eq!(resolved(&OtlpSettings::default(), &[]).unwrap(), None);
     let disabled = OtlpSettings { disabled: true, ..at("http://c:4318") };
     assert_eq!(resolved(&disabled, &[]).unwrap(), None);
     assert_eq!(resolved(&at("http://c:4318"), &[("OTEL_SDK_DISABLED", "TRUE")]).unwrap(), None);
     assert!(resolved(&disabled, &[("OTEL_SDK_DISABLED", "false")]).unwrap().is_some());
     let empty = [("OTEL_EXPORTER_OTLP_ENDPOINT", " ")];
-    assert_eq!(resolved(&OtlpSettings::default(), &empty).unwrap(), None, "empty is as unset");
+    assert_eq!(
+        resolved(&OtlpSettings::default(), &empty).unwrap(),
+        None,
+        "an empty variable counts as unset"
+    );
 }
 
 #[test]
-fn endpoints_follow_the_standard() {
+fn endpoints_follow_the_specification() {
     let urls = |settings: &OtlpSettings, variables: &[(&str, &str)]| -> Vec<String> {
         let configuration = resolved(settings, variables).unwrap().unwrap();
         assert_eq!(configuration.warnings, [] as [&str; 0]);
@@ -53,7 +57,7 @@ fn endpoints_follow_the_standard() {
 }
 
 #[test]
-fn the_rest_comes_from_both() {
+fn other_options_come_from_settings_and_variables() {
     let mut settings = at("http://c");
     settings.resource_attributes = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
     settings.traces_sampler = Sampler::AlwaysOff;
@@ -85,31 +89,31 @@ fn the_rest_comes_from_both() {
 }
 
 #[test]
-fn a_variable_that_cannot_work_is_a_warning() {
-    for (variable, value, says) in [
+fn invalid_variable_is_a_warning() {
+    for (variable, value, expected) in [
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "only http/protobuf"),
         ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "only http/protobuf"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318", "no endpoint"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://x", "no endpoint"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318", "not a valid endpoint"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://x", "not a valid endpoint"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "milliseconds"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "only gzip and none"),
-        ("OTEL_TRACES_SAMPLER", "jaeger_remote", "no standard sampler"),
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote", "not a standard sampler"),
         ("OTEL_TRACES_SAMPLER_ARG", "2", "from 0 to 1"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "-1", "milliseconds"),
     ] {
         let configuration = resolved(&at("http://c"), &[(variable, value)]).unwrap().unwrap();
         let text = configuration.warnings.join("\n");
-        assert!(text.contains(variable) && text.contains(says), "{variable}={value}: {text}");
+        assert!(text.contains(variable) && text.contains(expected), "{variable}={value}: {text}");
     }
 }
 
 #[test]
-fn a_setting_that_cannot_work_is_an_error() {
-    let check = |change: fn(&mut OtlpSettings), says: &str| {
+fn invalid_setting_is_an_error() {
+    let check = |change: fn(&mut OtlpSettings), expected: &str| {
         let mut settings = at("http://c");
         change(&mut settings);
         let error = resolved(&settings, &[]).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(expected), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     };
     check(|s| s.endpoint = Some("collector".to_owned()), "`otlp.endpoint` cannot be `collector`");
@@ -128,7 +132,7 @@ fn a_setting_that_cannot_work_is_an_error() {
 }
 
 #[test]
-fn headers_are_never_shown() {
+fn header_values_are_never_shown() {
     let mut settings = at("https://u:hunter2@c");
     settings.headers.insert("x-key".to_owned(), "hunter2".to_owned());
     let shown = format!("{settings:?}");
@@ -138,7 +142,7 @@ fn headers_are_never_shown() {
 }
 
 #[test]
-fn the_file_is_read_strictly() {
+fn unknown_settings_and_values_are_refused() {
     let read = |text: &str| serde_json::from_str::<crate::TelemetrySettings>(text);
     let settings = read(
         r#"{"log": {"level": "debug", "files": 2}, "capture_content": true, "otlp": {"endpoint": "http://c",
@@ -158,23 +162,23 @@ fn the_file_is_read_strictly() {
     }
 }
 
-/// Whoever shows where a setting comes from goes by the list.
+/// `sinew config show` uses the list to report where a setting comes from.
 #[test]
-fn every_variable_that_is_asked_for_is_listed_with_its_setting() {
-    let asked = std::cell::RefCell::new(Vec::new());
+fn every_variable_read_is_listed_with_its_setting() {
+    let queried = std::cell::RefCell::new(Vec::new());
     let environment = |name: &str| {
-        asked.borrow_mut().push(name.to_owned());
+        queried.borrow_mut().push(name.to_owned());
         None
     };
     resolve(&at("http://c:4318"), &environment).unwrap();
-    let asked = asked.into_inner();
-    assert!(asked.len() > 10, "{asked:?}");
+    let queried = queried.into_inner();
+    assert!(queried.len() > 10, "{queried:?}");
     let listed = |name: &String| crate::VARIABLES.iter().any(|known| known.name == name);
-    assert_eq!(asked.iter().find(|name| !listed(name)), None);
-    // The headers are read by the exporter itself, and the filter by the log.
+    assert_eq!(queried.iter().find(|name| !listed(name)), None);
+    // The exporter reads the headers itself, and the log reads the filter.
     let elsewhere = |name: &str| name.ends_with("_HEADERS") || name == "SINEW_LOG";
     let unread = crate::VARIABLES
         .iter()
-        .find(|known| !elsewhere(known.name) && !asked.iter().any(|name| name == known.name));
-    assert_eq!(unread, None, "it is listed and nobody asks for it");
+        .find(|known| !elsewhere(known.name) && !queried.iter().any(|name| name == known.name));
+    assert_eq!(unread, None, "a listed variable is never read");
 }

@@ -1,4 +1,4 @@
-//! A collector on a loopback port: takes OTLP over HTTP, decodes it, and answers as it is told.
+//! Collector on a loopback port: receives OTLP over HTTP, decodes it and responds as configured.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,9 +12,9 @@ use prost::Message;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// Takes what comes.
+    /// Accepts every request.
     Kind,
-    /// Accepts the connection and says nothing.
+    /// Accepts the connection and never responds.
     Silent,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Taken {
     pub(super) metrics: Vec<ExportMetricsServiceRequest>,
     pub(super) logs: Vec<ExportLogsServiceRequest>,
     pub(super) headers: Vec<String>,
-    /// Everything that came, for secrets to be looked for in.
+    /// All received bytes, to be searched for secrets.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ fn serve(stream: TcpStream, taken: &Mutex<Taken>) {
         taken.bytes.extend_from_slice(&body);
         let path = head[0].clone();
         match path.split(' ').nth(1).unwrap() {
-            // Taken as it is: the magic number says what it is.
+            // A compressed body is not decoded; only its magic number is checked.
             _ if head.contains(&"content-encoding: gzip".to_owned()) => {
                 assert!(body.starts_with(&[0x1f, 0x8b]))
             }

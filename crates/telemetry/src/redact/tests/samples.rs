@@ -1,7 +1,7 @@
-//! Samples of secrets and of what looks like them.
+//! Samples of secrets and of harmless text that resembles them.
 //!
-//! A sample is the text itself with each secret marked as `⟦detector⟧secret⟦⟧`; what is not marked must stay. `¦` is
-//! taken out first: it keeps scanners of this repository from finding the samples.
+//! A sample is a text in which each secret is marked as `⟦detector⟧secret⟦⟧`; unmarked text must stay
+//! unchanged. `¦` is removed first: it keeps secret scanners of this repository from reporting the samples.
 
 pub(super) const CLOUD: &[&str] = &[
     "⟦aws_access_key_id⟧AK¦IAIOSFODNN7EXAMPLE⟦⟧",

@@ -1,5 +1,5 @@
-//! What a caller may say to git: names of commits and of files, as types, so that no word of a caller can be an option,
-//! a range, a pattern or a way out of the repository.
+//! Types for the revisions and files that a caller passes to git, so that no value can be parsed as an
+//! option, a range or a pattern, or leave the repository.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tool::{Failure, FailureKind};
 
-/// A commit, branch or tag, by one name.
+/// Commit, branch or tag, given by one name.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Revision(
@@ -18,17 +18,17 @@ pub(crate) struct Revision(
     String,
 );
 
-/// What every repository has from the beginning.
+/// Empty tree of SHA-1 repositories. It always exists.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 impl Revision {
-    /// As git's argument. It comes after `--end-of-options`; that it cannot begin with a dash is the schema's.
+    /// Returns the argument for git. It follows `--end-of-options`; the schema excludes a leading dash.
     pub(crate) fn word(&self) -> OsString {
         OsString::from(&self.0)
     }
 
-    /// The same as a commit: the id of a file's content would show it without its name, which the rules go by. The empty
-    /// tree shows nothing.
+    /// Returns the argument restricted to a commit. A blob id would show a file's content without its name,
+    /// which the path rules need. The empty tree has no content.
     pub(crate) fn commit(&self) -> OsString {
         if self.0 == EMPTY_TREE {
             return self.word();
@@ -39,7 +39,7 @@ impl Revision {
     }
 }
 
-/// A file or folder of the repository, from where the call stands.
+/// File or directory of the repository, relative to the directory of the call.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct RepoPath(
@@ -47,24 +47,24 @@ pub(crate) struct RepoPath(
 );
 
 impl RepoPath {
-    /// As git's pathspec, taken literally.
+    /// Returns the literal pathspec for git.
     pub(crate) fn pathspec(&self) -> Result<OsString, Failure> {
         let mut spec = OsString::from(":(literal)");
         spec.push(self.plain()?);
         Ok(spec)
     }
 
-    /// As a word of another program, behind `--`.
+    /// Returns the path as an argument that follows `--`.
     pub(crate) fn plain(&self) -> Result<OsString, Failure> {
         if self.0.split('/').any(|part| part == "..") {
-            let message = format!("`{}` leads out of the folder it starts in", self.0);
-            return Err(Failure::new(FailureKind::WrongKind, message).hint("name a file below `path`"));
+            let message = format!("`{}` leaves the directory given by `path`", self.0);
+            return Err(Failure::new(FailureKind::WrongKind, message).hint("name a file inside `path`"));
         }
         Ok(OsString::from(&self.0))
     }
 }
 
-/// Everything but this file, which stands at this place in the repository.
+/// Returns the pathspec that excludes this file, given relative to the repository root.
 pub(crate) fn all_but(path: &str) -> OsString {
     OsString::from(format!(":(top,exclude,literal){path}"))
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_out_is_no_file_of_the_repository() {
+    fn paths_that_leave_the_repository_are_refused() {
         let spec = |text: &str| serde_json::from_value::<RepoPath>(json!(text)).unwrap().pathspec();
         for text in ["..", "a/..", "../a", "a/../../b"] {
             assert_eq!(spec(text).unwrap_err().kind, FailureKind::WrongKind, "{text}");

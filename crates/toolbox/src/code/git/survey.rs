@@ -1,5 +1,5 @@
-//! What must be known of a repository before git works in it: where its parts are, and which programs its configuration
-//! names. The first decides whether it may be used at all; the second is what is switched off.
+//! Survey of a repository before git works in it: the location of its parts, which decides whether it may be
+//! used, and the programs that its configuration names, which are disabled.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,8 @@ use tool::{Failure, FailureKind};
 
 use crate::code::outcome;
 
-/// Asks git itself, inside the walls. Nothing here reads the index, runs a hook or a filter, or goes anywhere.
+/// Queries git itself, in the sandbox. The commands do not read the index, run hooks or filters, or use the
+/// network.
 pub(super) const SCRIPT: &str = "git --version && printf '\\0' && \
     { git rev-parse --is-bare-repository --show-object-format && \
       git rev-parse --path-format=absolute --absolute-git-dir --git-common-dir --show-toplevel || \
@@ -15,29 +16,29 @@ pub(super) const SCRIPT: &str = "git --version && printf '\\0' && \
     git count-objects -v && printf '\\0' && \
     git config --null --name-only --list";
 
-/// What the script says of a `.git` that git cannot use.
+/// Marker that the script prints if git cannot use an existing `.git`.
 pub(super) const UNUSABLE: &str = "a .git is here";
 
-/// A repository as git sees it.
+/// Repository as reported by git.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Survey {
     pub(super) version: String,
-    /// The hash of a tree without files, in the repository's own format.
+    /// Hash of the empty tree, in the object format of the repository.
     pub(super) empty_tree: &'static str,
     pub(super) top: PathBuf,
-    /// Folders that git reads besides its working tree.
+    /// Directories that git reads besides its working tree.
     pub(super) parts: Vec<PathBuf>,
-    /// Settings that name a program, by their keys.
+    /// Keys of settings that name a program.
     pub(super) programs: Vec<String>,
 }
 
 impl Survey {
-    /// Reads what the script wrote.
+    /// Parses the output of the script.
     pub(super) fn read(text: &str) -> Option<Survey> {
         let mut sections = text.splitn(4, '\0');
         let version = sections.next()?.trim().strip_prefix("git version ")?.to_owned();
         let places: Vec<&str> = sections.next()?.lines().collect();
-        // A name with a line break makes more lines than there are answers, and is refused so.
+        // A path with a line break produces extra lines, and is refused by this match.
         let [bare, format, folder, shared, top] = places.as_slice() else { return None };
         let empty_tree = match *format {
             "sha1" => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -56,17 +57,20 @@ impl Survey {
         })
     }
 
-    /// Whether everything git would read is inside the folders that were granted, and may be seen.
+    /// Checks that everything git would read is inside the granted directories and visible to the call.
     pub(super) fn check(&self, may_read: impl Fn(&Path) -> bool) -> Result<(), Failure> {
         let outside = [&self.top].into_iter().chain(&self.parts).find(|part| !may_read(part));
         match outside {
             None => Ok(()),
-            Some(part) => Err(not_allowed(&format!("git would read `{}`", part.display()))),
+            Some(part) => Err(not_allowed(&format!(
+                "git would read `{}`, outside the granted directories",
+                part.display()
+            ))),
         }
     }
 }
 
-/// Whether a setting makes git start something while it converts or shows a file.
+/// Returns true if a setting makes git start a program while it converts or shows a file.
 fn names_program(key: &str) -> bool {
     let (first, last) = (key.split('.').next(), key.rsplit('.').next());
     match first {
@@ -76,9 +80,9 @@ fn names_program(key: &str) -> bool {
     }
 }
 
-/// A repository that is refused.
+/// Failure for a repository that must not be used.
 pub(super) fn not_allowed(why: &str) -> Failure {
-    let message = format!("this repository is not used: {why}, which is outside what the call was granted");
+    let message = format!("this repository is not allowed: {why}");
     let hint = "use a repository whose `.git`, working tree and alternates are inside the workspaces";
     outcome(Failure::new(FailureKind::Unreadable, message).hint(hint), "repo_not_allowed")
 }
@@ -94,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_programs_are_found() {
+    fn locations_and_programs_are_parsed() {
         let config =
             "core.bare\0filter.a=b.c.clean\0filter.lfs.required\0diff.external\0diff.pdf.textconv\0alias.x\0";
         let survey = Survey::read(&text("alternate: /other/objects\n", config)).unwrap();
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_no_repository() {
+    fn unknown_survey_output_is_rejected() {
         let good = text("", "");
         for bad in [
             good.replace("false", "true"),

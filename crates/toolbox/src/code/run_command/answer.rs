@@ -1,4 +1,4 @@
-//! What became of a command, as its caller sees it: its end, its outputs, and a receipt of what it ran in and used.
+//! Result of a command for its caller: its end, its outputs, and a receipt of its sandbox and resource usage.
 
 use governance::Permit;
 use sandbox::{Captured, End, Report};
@@ -12,72 +12,72 @@ use crate::code::bytes;
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Ran {
-    /// The program's own code; 128 and the signal's number for one that was ended by a signal; -1 for one whose time
-    /// was over.
+    /// Exit code of the program; 128 plus the signal number if a signal ended it; -1 if it timed out or was
+    /// stopped.
     exit_code: i32,
-    /// How it ended: exited, signalled, timed_out, out_of_memory, too_many_processes, denied or killed.
+    /// End of the command: exited, signalled, timed_out, out_of_memory, too_many_processes, denied or killed.
     end: &'static str,
-    /// Whether its time was over.
+    /// True if it timed out.
     timed_out: bool,
-    /// What it wrote to standard output.
+    /// Standard output.
     stdout: String,
-    /// What it wrote to standard error.
+    /// Standard error.
     stderr: String,
-    /// `utf-8`, or `base64` where it is no text.
+    /// `utf-8`, or `base64` if stdout is not text.
     stdout_encoding: &'static str,
-    /// `utf-8`, or `base64` where it is no text.
+    /// `utf-8`, or `base64` if stderr is not text.
     stderr_encoding: &'static str,
-    /// How many bytes were left out of the middle of `stdout`.
+    /// Number of bytes omitted from the middle of `stdout`.
     stdout_omitted_bytes: u64,
-    /// How many bytes were left out of the middle of `stderr`.
+    /// Number of bytes omitted from the middle of `stderr`.
     stderr_omitted_bytes: u64,
-    /// Read on in `stdout` with the tool `read_output`; absent where nothing was left out.
+    /// Reference to the rest of `stdout` for `read_output`; absent if nothing was omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_spill: Option<Spill>,
-    /// Read on in `stderr` with the tool `read_output`; absent where nothing was left out.
+    /// Reference to the rest of `stderr` for `read_output`; absent if nothing was omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr_spill: Option<Spill>,
-    /// What it ran in.
+    /// Sandbox that it ran in.
     sandbox: Receipt,
-    /// What the walls stopped, as far as it can be told, and how it would be granted.
+    /// Operations that the sandbox probably denied, and how to grant them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
     denied: Vec<Denied>,
-    /// What the walls may have had to do with its end.
+    /// Remark if the sandbox may have caused the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Receipt {
-    /// How far it was confined: full or reduced.
+    /// Sandbox tier: full or reduced.
     tier: &'static str,
-    /// The file that was run.
+    /// Executable file.
     program: String,
-    /// Its digest.
+    /// SHA-256 of the executable.
     program_sha256: String,
-    /// The digest of what its walls let through; the same grants and limits have the same one.
+    /// SHA-256 of the sandbox configuration; the same grants and limits have the same value.
     walls_sha256: String,
-    /// Time on a processor, with everything it started, in milliseconds.
+    /// CPU time including child processes, in milliseconds.
     cpu_ms: f64,
-    /// The most memory it had at a time, as far as it was seen.
+    /// Peak memory usage, as far as measured.
     max_memory_bytes: u64,
-    /// Read by its system calls.
+    /// Bytes read by system calls.
     read_bytes: u64,
-    /// Written by its system calls.
+    /// Bytes written by system calls.
     written_bytes: u64,
-    /// How many processes and threads it had.
+    /// Number of processes and threads.
     processes: u64,
-    /// Names it created that others would act on, such as git hooks, and where they were put instead.
+    /// Files it created that other programs would execute or load, such as git hooks, and where they were
+    /// moved.
     quarantined: Vec<Aside>,
 }
 
-/// An output that is kept whole for a while.
+/// Reference to an output that is stored for a day.
 #[derive(Serialize, JsonSchema)]
 struct Spill {
-    /// What `read_output` takes.
+    /// Id for `read_output`.
     id: String,
-    /// How much of it is kept, from its beginning.
+    /// Number of bytes stored, from the start of the output.
     bytes: u64,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Output, Failure
     };
     let (tier, end, truncated) = (report.tier, report.end, truncation(report));
     let value = serde_json::to_value(ran(permit, report)).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
     })?;
     let memory = permit.confinement().memory_mb;
     let failed = match end {
@@ -100,16 +100,17 @@ pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Output, Failure
             return Ok(Output { value, usage, truncated, files_touched, sandbox: tier, ..Output::default() });
         }
         End::TimedOut => Failure::new(FailureKind::TimedOut, "Command timed out")
-            .hint("everything it started was ended; what it wrote until then is in the output"),
-        // Not the machine's exhaustion: that would be for the mode to act on, and anybody could bring it about.
+            .hint("all its processes were killed; the output so far is included"),
+        // Not reported as exhaustion of the machine: that would change the mode, and any command could cause
+        // it.
         End::OutOfMemory => {
             Failure::new(FailureKind::TooLarge, "Command used too much memory").hint(format!(
-                "policy grants {} MiB (`memory_mb`)",
+                "the policy grants {} MiB (`memory_mb` in tools.yaml)",
                 memory.map_or("2048".to_owned(), |m| m.to_string())
             ))
         }
         End::TooManyProcesses => Failure::new(FailureKind::TooLarge, "Command started too many processes")
-            .hint("`max_processes` of tools.yaml decides"),
+            .hint("`max_processes` in tools.yaml sets the limit"),
         End::Cancelled => Failure::new(FailureKind::Cancelled, "Command was cancelled"),
     };
     Err(Failure { output: Some(value), sandbox: tier, ..failed })
@@ -163,7 +164,8 @@ fn spill(captured: &Captured) -> Option<Spill> {
     captured.spilled.as_ref().map(|kept| Spill { id: kept.id.clone(), bytes: kept.bytes })
 }
 
-/// Text as it is, with a line for what was left out; what is no text in base64, head and tail one after the other.
+/// Returns the output as text, with a line in place of omitted bytes, or head and tail as base64 if it is not
+/// text.
 fn shown(captured: &Captured) -> (String, &'static str) {
     match captured.omitted {
         0 => bytes::shown(&captured.head),
@@ -187,9 +189,9 @@ fn truncation(report: &Report) -> Option<Truncation> {
         total,
         returned: total - omitted,
         how_to_continue: match report.stdout.spilled.as_ref().or(report.stderr.spilled.as_ref()) {
-            Some(_) => "read_output with the id in `stdout_spill` or `stderr_spill`".to_owned(),
-            None => "the beginning and the end are kept; have the command write to a file of the workspace, and read \
-                     that in parts"
+            Some(_) => "call read_output with the id in `stdout_spill` or `stderr_spill`".to_owned(),
+            None => "only the start and the end are kept; let the command write to a file in the workspace, and read \
+                     that file in parts"
                 .to_owned(),
         },
     })
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_text_where_it_is_text_and_lossless_where_not() {
+    fn output_is_text_or_lossless_base64() {
         check(b"abc", b"", 0, "abc", "utf-8");
         check(b"a\xff", b"", 0, "Yf8=", "base64");
         check(b"ab", b"yz", 7, "ab\n[7 bytes left out]\nyz", "utf-8");

@@ -1,5 +1,5 @@
-//! What the walls stopped, as far as it can be told. The kernel tells a program and nobody else, so what there is to go by
-//! is what the program says, and by which signal it ended. A guess, and shown as what the program said.
+//! Detects operations that the sandbox probably denied. The kernel reports a denial only to the program, so
+//! the detection uses the program's output and its end signal. The result is a guess and quotes the program.
 
 use std::path::{Path, PathBuf};
 
@@ -8,30 +8,30 @@ use sandbox::{End, Report};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// More of them say nothing more.
+/// Largest number of denials reported.
 const MOST: usize = 5;
 const LONGEST_LINE: usize = 300;
 
-/// One thing that a wall stopped.
+/// Operation that the sandbox denied.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Denied {
-    /// What the program said, or what ended it.
+    /// Message of the program, or the limit that ended it.
     what: String,
-    /// How it would be granted.
+    /// Instructions to grant it.
     grant: String,
 }
 
-/// What a run was granted.
+/// Grants of a run.
 struct Granted<'a> {
     writable: Vec<&'a Path>,
     readable: Vec<&'a Path>,
     network: Network,
-    /// Where it ran.
+    /// Working directory.
     folder: PathBuf,
     shows: &'a dyn Fn(&Path) -> bool,
 }
 
-/// What the walls stopped in a run.
+/// Returns the operations that the sandbox probably denied in a run.
 pub(super) fn by_walls(permit: &Permit, report: &Report) -> Vec<Denied> {
     let text = [&report.stderr, &report.stdout].map(|output| {
         String::from_utf8_lossy(&[output.head.as_slice(), b"\n", &output.tail].concat()).into_owned()
@@ -52,13 +52,13 @@ pub(super) fn by_walls(permit: &Permit, report: &Report) -> Vec<Denied> {
     found(report.end, &text.join("\n"), &granted)
 }
 
-fn found(end: End, said: &str, granted: &Granted<'_>) -> Vec<Denied> {
+fn found(end: End, output_text: &str, granted: &Granted<'_>) -> Vec<Denied> {
     let mut all: Vec<Denied> = by_end(end)
         .into_iter()
         .map(|(what, grant)| Denied { what: what.to_owned(), grant: grant.to_owned() })
         .collect();
     if end != End::Exited(0) {
-        for line in said.lines() {
+        for line in output_text.lines() {
             let Some(grant) = way_out(line, granted) else { continue };
             let what: String = line.trim().chars().take(LONGEST_LINE).collect();
             if all.len() < MOST && all.iter().all(|known| known.what != what) {
@@ -69,38 +69,40 @@ fn found(end: End, said: &str, granted: &Granted<'_>) -> Vec<Denied> {
     all
 }
 
-/// What is known and not guessed: which limit ended it.
+/// Returns the limit that ended the program and the setting for it. This is certain, not a guess.
 fn by_end(end: End) -> Option<(&'static str, &'static str)> {
     Some(match end {
-        End::Signalled(24) => ("it used up its processor time", "`cpu_seconds` of tools.yaml"),
-        End::Signalled(25) => ("it wrote a file past the largest size", "`max_file_size_mb` of tools.yaml"),
-        End::TimedOut => ("it took longer than it may", "`timeout_seconds` of tools.yaml, or of the call"),
-        End::OutOfMemory => ("it used more memory than it may", "`memory_mb` of tools.yaml"),
-        End::TooManyProcesses => ("it had more processes than it may", "`max_processes` of tools.yaml"),
+        End::Signalled(24) => ("it used up its CPU time", "`cpu_seconds` in tools.yaml"),
+        End::Signalled(25) => ("it exceeded the largest file size", "`max_file_size_mb` in tools.yaml"),
+        End::TimedOut => {
+            ("it ran longer than its timeout", "`timeout_seconds` in tools.yaml, or of the call")
+        }
+        End::OutOfMemory => ("it exceeded its memory limit", "`memory_mb` in tools.yaml"),
+        End::TooManyProcesses => ("it exceeded its limit of processes", "`max_processes` in tools.yaml"),
         End::Denied => (
-            "it made a system call of another architecture, or ran a program that may not be read",
-            "nothing grants it: run programs of this machine's architecture, which you may read",
+            "it made a system call of another architecture, or ran a program without read permission",
+            "cannot be granted: use readable programs of this machine's architecture",
         ),
         End::Exited(_) | End::Signalled(_) | End::Cancelled | End::Killed => return None,
     })
 }
 
-/// What programs say of a limit, and what sets it.
+/// Phrases that programs print when they reach a limit, and the setting for the limit.
 const LIMITS: &[(&str, &str)] = &[
-    ("file too large", "`max_file_size_mb` of tools.yaml"),
-    ("cannot allocate memory", "`memory_mb` of tools.yaml"),
-    ("memoryerror", "`memory_mb` of tools.yaml"),
-    ("out of memory", "`memory_mb` of tools.yaml"),
-    ("resource temporarily unavailable", "`max_processes` of tools.yaml"),
-    ("can't start new thread", "`max_processes` of tools.yaml"),
-    ("too many open files", "nothing grants more: it must close some"),
+    ("file too large", "`max_file_size_mb` in tools.yaml"),
+    ("cannot allocate memory", "`memory_mb` in tools.yaml"),
+    ("memoryerror", "`memory_mb` in tools.yaml"),
+    ("out of memory", "`memory_mb` in tools.yaml"),
+    ("resource temporarily unavailable", "`max_processes` in tools.yaml"),
+    ("can't start new thread", "`max_processes` in tools.yaml"),
+    ("too many open files", "cannot be raised: the program must close some"),
     (
         "function not implemented",
-        "nothing grants it: the walls are made of it, or nobody could count what it holds",
+        "cannot be granted: the sandbox depends on this system call, or cannot limit its resources",
     ),
 ];
 
-/// How what this line complains of would be granted, if it complains of a wall.
+/// Returns how to grant the operation that this line reports as failed, if the sandbox probably denied it.
 fn way_out(line: &str, granted: &Granted<'_>) -> Option<String> {
     let lower = line.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -114,8 +116,8 @@ fn way_out(line: &str, granted: &Granted<'_>) -> Option<String> {
     ];
     if says(&network) {
         return match granted.network {
-            Network::Off => Some("`network: loopback` or `network: full` of tools.yaml".to_owned()),
-            Network::Loopback => Some("`network: full` of tools.yaml".to_owned()),
+            Network::Off => Some("`network: loopback` or `network: full` in tools.yaml".to_owned()),
+            Network::Loopback => Some("`network: full` in tools.yaml".to_owned()),
             Network::Full => None,
         };
     }
@@ -123,7 +125,7 @@ fn way_out(line: &str, granted: &Granted<'_>) -> Option<String> {
         return Some((*grant).to_owned());
     }
     if says(&["no space left on device"]) && path_in(line).is_some_and(|path| path.starts_with("/tmp")) {
-        return Some("`memory_mb` of tools.yaml: what is in /tmp is memory".to_owned());
+        return Some("`memory_mb` in tools.yaml: /tmp is in memory".to_owned());
     }
     let complaint = COMPLAINTS.iter().find_map(|words| lower.find(words))?;
     let path = match path_in(line) {
@@ -133,21 +135,22 @@ fn way_out(line: &str, granted: &Granted<'_>) -> Option<String> {
     let within = |folders: &[&Path]| folders.iter().any(|folder| path.starts_with(folder));
     Some(match (within(&granted.writable), within(&granted.readable)) {
         _ if (within(&granted.writable) || within(&granted.readable)) && !(granted.shows)(&path) => {
-            format!("`forbidden_paths` of tools.yaml, which has a rule for `{}`", path.display())
+            format!("`forbidden_paths` in tools.yaml has a rule for `{}`", path.display())
         }
         (true, _) if runs_by_itself(&path, Stands::Other) => {
-            "nothing grants it: others act on what has that name, and only you change it".to_owned()
+            "cannot be granted: other programs execute files of this name, so only the operator changes them"
+                .to_owned()
         }
-        // The file's own mode says no, or a folder's.
+        // The mode of the file or of a directory denies it, not the sandbox.
         (true, _) => return None,
-        (false, true) => format!("`sinew workspace add` for `{}`, not read-only", path.display()),
-        (false, false) => format!("`sinew workspace add` for a folder above `{}`", path.display()),
+        (false, true) => format!("run `sinew workspace add` for `{}` without read-only", path.display()),
+        (false, false) => format!("run `sinew workspace add` for a directory above `{}`", path.display()),
     })
 }
 
 const COMPLAINTS: &[&str] = &["permission denied", "read-only file system", "operation not permitted"];
 
-/// The name that a complaint is about: before it, as in `cat: .env: `, or after it in quotes.
+/// Returns the name that a message is about: before the phrase, as in `cat: .env: `, or after it in quotes.
 fn name_beside(line: &str, complaint: usize) -> Option<&str> {
     let (before, after) = line.split_at_checked(complaint)?;
     let quoted = after.split_once(": '").and_then(|(_, rest)| rest.split('\'').next());
@@ -156,7 +159,7 @@ fn name_beside(line: &str, complaint: usize) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The first absolute path in a line: in quotes, or up to a space or a colon.
+/// Returns the first absolute path in a line: in quotes, or up to a space or a colon.
 fn path_in(line: &str) -> Option<&Path> {
     let begins = |at: usize| {
         at == 0 || line.get(..at).is_some_and(|before| before.ends_with([' ', '\'', '"', '`', ':', '(']))
@@ -171,14 +174,15 @@ fn path_in(line: &str) -> Option<&Path> {
     (path.len() > 1).then(|| Path::new(path))
 }
 
-/// What a program says when a wall stopped it looks like any other failure, so the walls are named beside it.
+/// Returns a note about the sandbox's grants if the output looks like a denial, which resembles any other
+/// failure.
 pub(super) fn note(permit: &Permit, report: &Report) -> Option<String> {
-    let said = [&report.stderr, &report.stdout].map(|output| {
+    let outputs = [&report.stderr, &report.stdout].map(|output| {
         String::from_utf8_lossy(&[output.head.as_slice(), &output.tail].concat()).to_lowercase()
     });
-    let walls =
+    let phrases =
         ["permission denied", "operation not permitted", "read-only file system", "network is unreachable"];
-    let looks_denied = walls.iter().any(|words| said.iter().any(|said| said.contains(words)));
+    let looks_denied = phrases.iter().any(|words| outputs.iter().any(|output| output.contains(words)));
     if matches!(report.end, End::Exited(0)) || !looks_denied {
         return None;
     }
@@ -190,8 +194,8 @@ pub(super) fn note(permit: &Permit, report: &Report) -> Option<String> {
         Network::Full => "full",
     };
     Some(format!(
-        "the sandbox may have stopped it: it can write to {} and /tmp, which is its own; its network is {network}",
-        if writable.is_empty() { "no folder".to_owned() } else { writable.join(", ") }
+        "the sandbox may have denied an operation: it can write to {} and its private /tmp; its network is {network}",
+        if writable.is_empty() { "no directory".to_owned() } else { writable.join(", ") }
     ))
 }
 
@@ -216,11 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_of_a_wall_names_the_way_through() {
+    fn denial_messages_are_reported_with_a_grant() {
         let failed = End::Exited(1);
         check(End::Exited(0), "cat: /home/me/x: Permission denied", &[]);
         check(failed, "all is well in /home/me", &[]);
-        check(failed, "cat: /home/me/x: Permission denied", &[("/home/me/x", "a folder above `/home/me/x`")]);
+        check(
+            failed,
+            "cat: /home/me/x: Permission denied",
+            &[("/home/me/x", "a directory above `/home/me/x`")],
+        );
         check(
             failed,
             "PermissionError: [Errno 13] Permission denied: '/home/a b/x'",
@@ -229,9 +237,13 @@ mod tests {
         check(
             failed,
             "touch: cannot touch '/r/new': Read-only file system",
-            &[("/r/new", "`/r/new`, not read-only")],
+            &[("/r/new", "`/r/new` without read-only")],
         );
-        check(failed, "error: /w/.git/config: Read-only file system", &[("config", "others act on what")]);
+        check(
+            failed,
+            "error: /w/.git/config: Read-only file system",
+            &[("config", "other programs execute")],
+        );
         check(failed, "fatal: Could not resolve host: example.org", &[("resolve", "`network: loopback`")]);
         check(failed, "cat: .env: Permission denied", &[("cat", "a rule for `/w/.env`")]);
         check(
@@ -239,8 +251,16 @@ mod tests {
             "PermissionError: [Errno 13] Permission denied: '.env'",
             &[("13", "a rule for `/w/.env`")],
         );
-        check(failed, "sh: 1: cannot create .git/config: Read-only file system", &[("sh", "only you")]);
-        check(failed, "tee: .git/config: Read-only file system", &[("tee", "only you change it")]);
+        check(
+            failed,
+            "sh: 1: cannot create .git/config: Read-only file system",
+            &[("sh", "only the operator")],
+        );
+        check(
+            failed,
+            "tee: .git/config: Read-only file system",
+            &[("tee", "only the operator changes them")],
+        );
         check(failed, "cat: own: Permission denied", &[]);
         check(failed, "cat: /w/own: Permission denied", &[]);
         check(failed, "Permission denied", &[]);
@@ -251,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_of_a_limit_names_the_limit() {
-        check(End::Signalled(24), "", &[("processor", "cpu_seconds")]);
+    fn signal_of_a_limit_names_the_setting() {
+        check(End::Signalled(24), "", &[("CPU", "cpu_seconds")]);
         check(End::Signalled(25), "", &[("file", "max_file_size_mb")]);
-        check(End::Denied, "", &[("architecture", "nothing")]);
+        check(End::Denied, "", &[("architecture", "cannot be granted")]);
         check(End::TimedOut, "", &[("longer", "timeout_seconds")]);
         check(End::OutOfMemory, "", &[("memory", "memory_mb")]);
         check(End::TooManyProcesses, "", &[("processes", "max_processes")]);
@@ -262,15 +282,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_of_a_limit_names_it() {
+    fn limit_messages_are_reported_with_their_setting() {
         for (said, grant) in [
             ("OSError: [Errno 27] File too large", "max_file_size_mb"),
             ("MemoryError", "memory_mb"),
             ("sh: 1: Cannot fork: Resource temporarily unavailable", "max_processes"),
             ("RuntimeError: can't start new thread", "max_processes"),
-            ("OSError: [Errno 24] Too many open files: 'x'", "nothing grants more"),
-            ("semget: Function not implemented", "nothing grants it"),
-            ("tee: /tmp/x: No space left on device", "what is in /tmp is memory"),
+            ("OSError: [Errno 24] Too many open files: 'x'", "cannot be raised"),
+            ("semget: Function not implemented", "cannot be granted"),
+            ("tee: /tmp/x: No space left on device", "/tmp is in memory"),
         ] {
             check(End::Exited(1), said, &[("", grant)]);
         }

@@ -1,5 +1,5 @@
-//! Linux: processes are folders below `/proc`. Each is opened once and read through that handle, so that all its facts
-//! are of one process even when its number is used again meanwhile.
+//! Linux: reads processes from `/proc`. Each process directory is opened once and read through that handle,
+//! so that all facts belong to one process even if its pid is reused meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,17 +16,17 @@ use crate::system::process_facts::{ProcessFacts, moment, now, state_word};
 use crate::system::service::Service;
 use crate::system::{journal, service};
 
-/// How long a process is looked at to see how busy it is.
+/// Length of the CPU usage sample.
 const LOOK: Duration = Duration::from_millis(100);
-/// What one file of a process holds at most.
+/// Bytes read from one file in `/proc`.
 const MOST: u64 = 64 * 1024;
 
-/// The facts of a process, or nothing if there is none of this number.
+/// Returns the facts of a process, or nothing if there is no process with this pid.
 pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
     let folder = open(pid)?;
     let before = Stat::of(&folder)?;
     thread::sleep(LOOK);
-    // Through the same handle: another process of this number would not answer here.
+    // Reads through the same handle fail if the pid now belongs to another process.
     let after = Stat::of(&folder).filter(|after| after.began == before.began);
     let mut facts = facts(pid, &folder, after.as_ref().unwrap_or(&before))?;
     facts.cpu_percent = after.map(|after| {
@@ -36,7 +36,7 @@ pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
     Some(facts)
 }
 
-/// The numbers of the processes of this name, at most so many.
+/// Returns the pids of the processes with this name, at most `most`.
 pub(in crate::system) fn named(name: &str, most: usize) -> Vec<i64> {
     let is_named = |pid: &i64| {
         open(*pid).and_then(|folder| Stat::of(&folder)).is_some_and(|stat| stat.name == cut(name))
@@ -44,14 +44,14 @@ pub(in crate::system) fn named(name: &str, most: usize) -> Vec<i64> {
     numbers().into_iter().filter(is_named).take(most).collect()
 }
 
-/// The kernel keeps so many bytes of a name.
+/// Truncates a name to the 15 bytes that the kernel keeps.
 fn cut(name: &str) -> &str {
     name.char_indices()
         .find(|(at, c)| at + c.len_utf8() > 15)
         .map_or(name, |(at, _)| name.get(..at).unwrap_or(name))
 }
 
-/// Who listens on a port: how many sockets do, and the processes that can be seen to hold them.
+/// Returns the number of sockets listening on a port, and the pids of the visible processes that hold them.
 pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
     let tables =
         ["tcp", "tcp6", "udp", "udp6"].map(|name| std::fs::read_to_string(format!("/proc/net/{name}")));
@@ -74,7 +74,8 @@ pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
     (sockets.len(), held)
 }
 
-/// The sockets of a table that wait on this port: listening ones of TCP, unconnected ones of UDP.
+/// Returns the inodes of the sockets in a table that listen on this port: state LISTEN for TCP, unconnected
+/// for UDP.
 fn listening(table: &str, port: u16) -> Vec<u64> {
     let one = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -86,12 +87,12 @@ fn listening(table: &str, port: u16) -> Vec<u64> {
     table.lines().filter_map(one).collect()
 }
 
-/// A unit of systemd, of the system or of this user.
+/// Queries a systemd unit, of the system or of this user.
 pub(in crate::system) fn service(label: &str) -> Result<Option<Service>, Failure> {
     service::of_systemd(label)
 }
 
-/// The journal.
+/// Queries the systemd journal.
 pub(in crate::system) fn logs(query: &LogQuery) -> Result<Logs, Failure> {
     journal::read(query)
 }
@@ -118,15 +119,15 @@ fn text(folder: &OwnedFd, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The line `stat` of a process.
+/// Fields of the `stat` file of a process.
 struct Stat {
     name: String,
     state: char,
     parent: i64,
-    /// Processor time in ticks.
+    /// CPU time in clock ticks.
     ticks: u64,
     threads: u64,
-    /// Since the machine was started, in ticks.
+    /// Start time after boot, in clock ticks.
     began: u64,
     resident_pages: u64,
 }
@@ -136,7 +137,7 @@ impl Stat {
         Stat::read(&text(folder, "stat")?)
     }
 
-    /// The name is in brackets and may hold anything, brackets too.
+    /// Parses the line. The name is in parentheses and may itself contain parentheses.
     fn read(line: &str) -> Option<Stat> {
         let (head, rest) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
@@ -164,14 +165,16 @@ fn facts(pid: i64, folder: &OwnedFd, stat: &Stat) -> Option<ProcessFacts> {
     });
     let files = below(folder, "fd", OFlags::DIRECTORY).and_then(|files| Dir::read_from(files).ok());
     let mut unavailable = std::collections::BTreeMap::new();
-    // `.` and `..` are among them.
+    // The count includes `.` and `..`.
     let open_files = files.map(|entries| (entries.flatten().count() as u64).saturating_sub(2));
     if open_files.is_none() {
-        unavailable.insert("open_files", "the system tells this of one's own processes only".to_owned());
+        unavailable
+            .insert("open_files", "the system shows this only for processes of the same user".to_owned());
     }
     let is_zombie = matches!(stat.state, 'Z' | 'X');
     if is_zombie {
-        unavailable.insert("memory_bytes", "it has ended, and its parent has not asked how".to_owned());
+        unavailable
+            .insert("memory_bytes", "the process has ended and its parent has not reaped it".to_owned());
     }
     Some(ProcessFacts {
         pid,
@@ -197,7 +200,7 @@ fn ticks() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// When the machine was started.
+/// Returns the boot time of the machine.
 fn boot_time() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_process_is_read_whatever_it_calls_itself() {
+    fn stat_is_parsed_for_any_process_name() {
         let line = "12 (a) R (b)) S 1 1 1 0 -1 4 101 0 0 0 7 5 0 0 20 0 3 0 181440 3133440 390 18446744073709551615 1";
         let stat = Stat::read(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) R (b)", 'S', 1));
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_on_a_port_is_told_from_who_talks_on_it() {
+    fn only_listening_sockets_of_the_port_are_found() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
                      0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 111 1\n\
                      1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000  0 0 222 1\n\

@@ -1,4 +1,4 @@
-//! macOS: the system's own programs tell, by their whole paths.
+//! macOS: queries the programs of the system, by their absolute paths.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::system::{service, unified_log};
 const TIME: Duration = Duration::from_secs(5);
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// The facts of a process, or nothing if there is none of this number.
+/// Returns the facts of a process, or nothing if there is no process with this pid.
 pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
     let text = said("/bin/ps", &["-o", ps::COLUMNS, "-p", &pid.to_string()])?;
     let zone = TimeZone::system();
@@ -25,12 +25,13 @@ pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
     ps::process(text.lines().next()?, to_utc, now())
 }
 
-/// The numbers of the processes of this name, at most so many.
+/// Returns the pids of the processes with this name, at most `most`.
 pub(in crate::system) fn named(name: &str, most: usize) -> Vec<i64> {
     said("/bin/ps", &["-ax", "-o", "pid=,comm="]).map(|list| ps::named(&list, name, most)).unwrap_or_default()
 }
 
-/// Who listens on a port. Of other users' sockets nothing is told.
+/// Returns the number of processes listening on a port and their pids. macOS does not show other users'
+/// sockets.
 pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
     let tcp = said("/usr/sbin/lsof", &["-nP", &format!("-iTCP:{port}"), "-sTCP:LISTEN", "-Fp"]);
     let udp = said("/usr/sbin/lsof", &["-nP", &format!("-iUDP:{port}"), "-Fp"]);
@@ -40,7 +41,7 @@ pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
     (found.len(), found)
 }
 
-/// An agent or daemon of launchd.
+/// Queries a launchd agent or daemon.
 pub(in crate::system) fn service(label: &str) -> Result<Option<Service>, Failure> {
     let user = rustix::process::getuid().as_raw();
     let domains = [format!("gui/{user}/{label}"), format!("user/{user}/{label}"), format!("system/{label}")];
@@ -48,13 +49,13 @@ pub(in crate::system) fn service(label: &str) -> Result<Option<Service>, Failure
     Ok(domains.iter().find_map(|target| service::of_launchctl(label, &print(target)?)))
 }
 
-/// The unified log.
+/// Queries the unified log.
 pub(in crate::system) fn logs(query: &LogQuery) -> Result<Logs, Failure> {
     unified_log::read(query)
 }
 
 fn said(program: &str, words: &[&str]) -> Option<String> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let said = bounded::run(program, &words, TIME, BYTES).ok()?;
-    String::from_utf8(said.stdout).ok()
+    let output = bounded::run(program, &words, TIME, BYTES).ok()?;
+    String::from_utf8(output.stdout).ok()
 }

@@ -1,4 +1,4 @@
-//! What `ps`, `lsof` and `launchctl` of macOS say of processes.
+//! Parsers for the process information of `ps` and `lsof` on macOS.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use jiff::civil::DateTime;
 
 use crate::system::process_facts::{ProcessFacts, moment, state_word};
 
-/// The columns asked for, in this order. The name comes last, because it may hold blanks.
+/// Columns of `ps`, in this order. The name is last, because it may contain spaces.
 pub(super) const COLUMNS: &str = "pid=,ppid=,uid=,state=,lstart=,time=,pcpu=,rss=,comm=";
 
-/// One line of `ps`. The time of its start is local, so whoever asks says what that means.
+/// Parses one line of `ps`. Its start time is local, so the caller provides the conversion to UTC.
 pub(super) fn process(
     line: &str,
     to_utc: impl Fn(DateTime) -> Option<f64>,
@@ -27,13 +27,16 @@ pub(super) fn process(
     let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
     let mut unavailable = BTreeMap::new();
     for field in ["threads", "open_files"] {
-        unavailable
-            .insert(field, "macOS tells this of one's own processes only, and not through `ps`".to_owned());
+        unavailable.insert(
+            field,
+            "macOS shows this only for processes of the same user, and not in `ps`".to_owned(),
+        );
     }
-    // macOS shows foreign processes as using nothing: that is no measurement.
+    // macOS reports 0 for processes of other users: that is not a measurement.
     let memory_bytes = resident.filter(|kib| *kib > 0).map(|kib| kib.saturating_mul(1024));
     if memory_bytes.is_none() {
-        unavailable.insert("memory_bytes", "macOS does not tell this of another user's process".to_owned());
+        unavailable
+            .insert("memory_bytes", "macOS does not show this for processes of other users".to_owned());
     }
     Some(ProcessFacts {
         pid,
@@ -53,12 +56,12 @@ pub(super) fn process(
     })
 }
 
-/// `MINUTES:SECONDS.HUNDREDTHS`, with hours before it after a while.
+/// Parses `MINUTES:SECONDS.HUNDREDTHS`, with hours before it for longer times.
 fn seconds(text: &str) -> Option<f64> {
     text.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?))
 }
 
-/// The processes of a list with this name.
+/// Returns the pids of the processes in a `ps` list with this name.
 pub(super) fn named(list: &str, name: &str, most: usize) -> Vec<i64> {
     let is_named = |line: &&str| {
         let path = line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
@@ -69,7 +72,7 @@ pub(super) fn named(list: &str, name: &str, most: usize) -> Vec<i64> {
     numbers.take(most).collect()
 }
 
-/// `lsof -F p`: one line `pNUMBER` each process.
+/// Parses the output of `lsof -F p`: one line `pPID` per process.
 pub(super) fn holders(text: &str) -> Vec<i64> {
     text.lines().filter_map(|line| line.strip_prefix('p')?.parse().ok()).collect()
 }
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_ps_are_read() {
+    fn ps_and_lsof_output_is_parsed() {
         let line = "  501     1   501 Ss   Mon Nov 16 10:11:12 2026     1:02.50   3.4  20480 /Applications/My App.app/Contents/MacOS/My App";
         let utc =
             |time: DateTime| time.in_tz("UTC").ok().map(|time| time.timestamp().as_duration().as_secs_f64());

@@ -1,21 +1,21 @@
-//! One provider asked one question, in its own words.
+//! Query of one search provider, in its own protocol.
 
 use std::time::{Duration, Instant};
 
 use governance::Permit;
 use outbound::{Answer, Caps, Credential, KeyPlaces, Method, OutboundError, Question};
-use page::{Engine, Failing, Found, Hit, Purpose, Reading};
 use sandbox::Sandbox;
 use serde_json::json;
 use tool::{Failure, Refusal};
 use url::Url;
 use url::form_urlencoded::Serializer;
+use web_content::{Engine, Failing, Found, Hit, Purpose, Reading};
 
 use super::{Link, Outcome, word};
 use crate::web::options::Provider;
 use crate::web::{Way, reader, response_cap};
 
-/// What is searched for.
+/// Search request.
 #[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     pub(crate) query: &'a str,
@@ -23,7 +23,7 @@ pub(crate) struct Search<'a> {
     pub(crate) range: Option<Range>,
 }
 
-/// How old a page may be.
+/// Maximum age of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
     Day,
@@ -32,13 +32,13 @@ pub(crate) enum Range {
     Year,
 }
 
-/// What a provider gave.
+/// Result of querying a provider.
 pub(crate) struct Given {
     pub(crate) outcome: Outcome,
     pub(crate) detail: Option<String>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) hits: Vec<Hit>,
-    /// Policy's own word, where it closes the way there.
+    /// Refusal by the policy, if it does not allow the provider.
     pub(crate) refusal: Option<Box<Refusal>>,
     pub(crate) read: Option<reader::Read>,
 }
@@ -49,7 +49,7 @@ impl Given {
         Given { outcome, detail, retry_after: None, hits: Vec::new(), refusal: None, read: None }
     }
 
-    /// The same without the key, where the provider repeats it.
+    /// Masks the API key wherever the provider repeats it.
     fn masked(mut self, credential: &Credential) -> Given {
         let mask = |text: &mut String| {
             if let Some(masked) = credential.masked(text) {
@@ -64,9 +64,9 @@ impl Given {
     }
 }
 
-/// Asks a provider. An error means that nothing can be read at all, whoever is asked.
+/// Queries a provider. An error means that no response can be parsed, whichever provider is queried.
 pub(crate) async fn ask(
-    way: &Way,
+    state: &Way,
     sandbox: &Sandbox,
     permit: &Permit,
     link: &Link,
@@ -74,12 +74,12 @@ pub(crate) async fn ask(
     deadline: Instant,
 ) -> Result<Given, Failure> {
     let provider = &link.provider;
-    let question = match question(provider, search, &way.user_agent) {
+    let question = match question(provider, search, &state.user_agent) {
         Ok(question) => question,
         Err(why) => return Ok(Given::new(Outcome::Auth, why)),
     };
     let caps = Caps { body_bytes: response_cap(permit), deadline };
-    let answer = match way.gatekeeper.ask(permit, &question, caps).await {
+    let answer = match state.gatekeeper.ask(permit, &question, caps).await {
         Ok(answer) => answer,
         Err(error) => {
             let (outcome, detail) = Outcome::of_error(&error);
@@ -95,10 +95,10 @@ pub(crate) async fn ask(
     if let Some((outcome, detail)) = Outcome::of_status(provider.engine, &answer) {
         return Ok(Given { retry_after, ..Given::new(outcome, detail) });
     }
-    let given = read(sandbox, provider.engine, &answer, search.most, caps).await?;
+    let provider_answer = read(sandbox, provider.engine, &answer, search.most, caps).await?;
     Ok(match &question.credential {
-        Some(credential) => given.masked(credential),
-        None => given,
+        Some(credential) => provider_answer.masked(credential),
+        None => provider_answer,
     })
 }
 
@@ -112,12 +112,12 @@ async fn read(
     let read =
         reader::read(sandbox, answer, Purpose::Results { engine, most }, caps.body_bytes, caps.deadline)
             .await?;
-    let given = match &read.reading {
+    let provider_answer = match &read.reading {
         Reading::Results(Found::Hits(hits)) => {
             let hits = hits.clone();
             Given { hits, detail: None, ..Given::new(Outcome::Ok, "") }
         }
-        // A challenge that is not recognised must not pass for an empty answer.
+        // A challenge page that is not recognised must not be reported as an empty result.
         Reading::Results(Found::Nothing) if answer.status == 202 => {
             Given::new(Outcome::Blocked, "status 202")
         }
@@ -130,13 +130,13 @@ async fn read(
             Given::new(Outcome::ParseChanged, why.clone())
         }
         Reading::Page(_) | Reading::Robots(_) => {
-            Given::new(Outcome::ParseChanged, "the reader answered another question")
+            Given::new(Outcome::ParseChanged, "the page worker returned the wrong kind of result")
         }
     };
-    Ok(Given { read: Some(read), ..given })
+    Ok(Given { read: Some(read), ..provider_answer })
 }
 
-/// The question in the provider's words, with its key; or why there is none.
+/// Builds the request in the provider's protocol, with its API key, or returns why there is no key.
 fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result<Question, String> {
     let url = &provider.url;
     let base = |question: Question, accept: &str| {
@@ -163,9 +163,9 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
                 .header("referer", format!("{origin}/")))
         }
         Engine::Searxng => {
-            let place = format!("{}/search", url.trim_end_matches('/').trim_end_matches("/search"));
+            let endpoint = format!("{}/search", url.trim_end_matches('/').trim_end_matches("/search"));
             let mut pairs = vec![("q", search.query), ("format", "json")];
-            // It knows no week.
+            // SearXNG has no range of a week.
             pairs.extend(search.range.map(|range| {
                 (
                     "time_range",
@@ -176,7 +176,7 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
                     },
                 )
             }));
-            Ok(base(Question::get(with_query(&place, &pairs)), "application/json, text/html;q=0.8"))
+            Ok(base(Question::get(with_query(&endpoint, &pairs)), "application/json, text/html;q=0.8"))
         }
         Engine::Brave => {
             let count = search.most.to_string();
@@ -203,7 +203,7 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
     }
 }
 
-/// The key of a provider, for its address alone; or where it would be looked for.
+/// Returns the API key of a provider, bound to its URL, or an error that lists where a key is searched.
 fn credential(provider: &Provider, header: Option<&str>) -> Result<Credential, String> {
     let Provider { engine, url, key_file, key_variable } = provider;
     let (account, file, variable) = (word(*engine).to_owned(), key_file.clone(), key_variable.clone());
@@ -226,7 +226,7 @@ fn letter(range: Range) -> &'static str {
     }
 }
 
-/// `!word` would lead to another site: in quotes it is a word.
+/// Quotes words that begin with `!`: DuckDuckGo would redirect them to another site.
 fn without_bangs(query: &str) -> String {
     let quoted = |word: &str| if word.starts_with('!') { format!("\"{word}\"") } else { word.to_owned() };
     query.split_whitespace().map(quoted).collect::<Vec<_>>().join(" ")
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_provider_is_asked_in_its_own_words() {
+    fn each_provider_gets_its_own_request_format() {
         let html = asked(Engine::DuckduckgoHtml, "https://html.duckduckgo.com/html/");
         assert_eq!(String::from_utf8(html.body).unwrap(), "q=a+b%26c+%22%21w%22+x&kl=wt-wt&b=&df=w");
         assert!(html.headers.contains(&("referer", "https://html.duckduckgo.com/".to_owned())));

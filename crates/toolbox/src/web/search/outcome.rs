@@ -1,51 +1,51 @@
-//! What a provider gave, in one word.
+//! Outcome of querying a search provider.
 
 use outbound::{Answer, OutboundError};
-use page::Engine;
 use schemars::JsonSchema;
 use serde::Serialize;
+use web_content::Engine;
 
-/// What became of a question.
+/// Outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub(crate) enum Outcome {
-    /// Results.
+    /// It returned results.
     Ok,
-    /// It says that there are none.
+    /// It reports that there are no results.
     Empty,
-    /// It takes us for a robot, or its own sources do.
+    /// It, or one of its sources, blocks the request as automated.
     Blocked,
-    /// Too many questions.
+    /// Too many requests.
     RateLimited,
-    /// The key is missing or wrong, or the service is not set up for this.
+    /// The API key is missing or wrong, or the service is not configured for this.
     Auth,
-    /// What the plan grants is used up.
+    /// The quota of the plan is used up.
     Quota,
-    /// Nobody answered, or policy closes the way there.
+    /// There was no response, or the policy does not allow the provider.
     Unreachable,
-    /// It answered, but not in the way it used to.
+    /// The response has an unknown format.
     ParseChanged,
 }
 
-/// One provider that was tried.
+/// Attempt to query one provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct Attempt {
-    /// Who.
+    /// Name of the provider.
     pub(crate) provider: &'static str,
-    /// What it gave.
+    /// Outcome of the attempt.
     pub(crate) outcome: Outcome,
-    /// More about it.
+    /// Details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
-    /// When it may be asked again.
+    /// Seconds until it may be queried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_seconds: Option<u64>,
 }
 
 impl Outcome {
-    /// The word on the wire.
+    /// Returns the name of the outcome in results.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Outcome::Ok => "ok",
@@ -59,17 +59,17 @@ impl Outcome {
         }
     }
 
-    /// What a status means, where it alone decides; nothing where the page must be read.
+    /// Returns the outcome of an HTTP status, or nothing if the body decides.
     pub(super) fn of_status(engine: Engine, answer: &Answer) -> Option<(Outcome, String)> {
         let status = answer.status;
         let outcome = match (engine, status) {
-            // A challenge comes with 202, and sometimes with 200: the page tells.
+            // A challenge page comes with status 202 or 200, so the body decides.
             (Engine::DuckduckgoHtml | Engine::DuckduckgoLite, 200 | 202) => return None,
             (Engine::Searxng | Engine::Brave | Engine::Tavily, 200) => return None,
             (Engine::DuckduckgoHtml | Engine::DuckduckgoLite, 403 | 418) => Outcome::Blocked,
             (Engine::DuckduckgoHtml | Engine::DuckduckgoLite, 400) => Outcome::RateLimited,
             (Engine::Searxng, 403) => {
-                let how = "403: does `search.formats` of its own settings list json?".to_owned();
+                let how = "status 403: check that `search.formats` in its settings includes json".to_owned();
                 return Some((Outcome::Auth, how));
             }
             (Engine::Brave, 402) => Outcome::Quota,
@@ -82,7 +82,7 @@ impl Outcome {
         Some((outcome, format!("status {status}")))
     }
 
-    /// What it means that nothing came back.
+    /// Returns the outcome of a request without a response.
     pub(super) fn of_error(error: &OutboundError) -> (Outcome, String) {
         (Outcome::Unreachable, error.to_string())
     }

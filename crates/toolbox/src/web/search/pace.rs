@@ -1,19 +1,19 @@
-//! How often a provider is asked. Asking on while it says no makes it say no for longer.
+//! Rate of requests to a search provider. Requests during a block prolong the block.
 
 use std::time::{Duration, Instant};
 
-use page::Engine;
+use web_content::Engine;
 
 use super::outcome::Outcome;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// Blocks last tens of minutes, and a question prolongs them.
+/// Initial pause after a block. Blocks last tens of minutes, and a request prolongs them.
 const FIRST_BLOCK: Duration = Duration::from_secs(15 * 60);
-/// What a service may ask for; more is as good as off.
+/// Longest pause that a service may request.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How one provider stands with us.
+/// Rate state of one provider.
 #[derive(Debug)]
 pub(super) struct Pace {
     between: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// At the start nothing is held against anybody.
+    /// Creates the initial state, without a pause.
     pub(super) fn of(engine: Engine) -> Self {
         let between = match engine {
             Engine::DuckduckgoHtml | Engine::DuckduckgoLite | Engine::Brave => Duration::from_secs(1),
@@ -32,7 +32,7 @@ impl Pace {
         Pace { between, next: None, left_alone: None, block: FIRST_BLOCK }
     }
 
-    /// When the next question may go out, which is thereby promised; or why not now, and for how long.
+    /// Reserves the time of the next request, or returns why the provider is paused and for how long.
     pub(super) fn turn(&mut self, now: Instant) -> Result<Instant, (Outcome, Duration)> {
         if let Some((outcome, until)) = self.left_alone.filter(|(_, until)| *until > now) {
             return Err((outcome, until - now));
@@ -43,11 +43,11 @@ impl Pace {
         Ok(turn)
     }
 
-    /// Takes note of an outcome; how long the provider is left alone for it.
+    /// Records an outcome and returns how long the provider is paused for it.
     pub(super) fn note(
         &mut self,
         outcome: Outcome,
-        asked: Option<Duration>,
+        requested_pause: Option<Duration>,
         now: Instant,
     ) -> Option<Duration> {
         let pause = match outcome {
@@ -65,7 +65,7 @@ impl Pace {
             Outcome::Auth | Outcome::ParseChanged => 5 * MINUTE,
             Outcome::Unreachable => MINUTE / 4,
         };
-        let pause = asked.unwrap_or(pause).min(LONGEST);
+        let pause = requested_pause.unwrap_or(pause).min(LONGEST);
         self.left_alone = Some((outcome, now + pause));
         Some(pause)
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_take_turns_and_a_block_is_not_asked_into() {
+    fn requests_are_spaced_and_stop_during_a_block() {
         let mut pace = Pace::of(Engine::DuckduckgoHtml);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -87,13 +87,17 @@ mod tests {
         assert_eq!(pace.note(Outcome::Blocked, None, at(10)), Some(quarter));
         assert_eq!(pace.turn(at(20)), Err((Outcome::Blocked, quarter - Duration::from_secs(10))));
         assert!(pace.turn(at(10 + 15 * 60)).is_ok());
-        assert_eq!(pace.note(Outcome::Blocked, None, at(1000)), Some(quarter * 2), "longer each time");
+        assert_eq!(
+            pace.note(Outcome::Blocked, None, at(1000)),
+            Some(quarter * 2),
+            "each block doubles the pause"
+        );
         assert_eq!(pace.note(Outcome::Blocked, None, at(1000)), Some(HOUR));
         assert_eq!(pace.note(Outcome::Blocked, None, at(1000)), Some(HOUR));
         pace.note(Outcome::Empty, None, at(9000));
-        assert_eq!(pace.note(Outcome::Blocked, None, at(9000)), Some(quarter), "until it answers again");
-        let asked = Some(Duration::from_secs(7));
-        assert_eq!(pace.note(Outcome::RateLimited, asked, at(9000)), asked);
+        assert_eq!(pace.note(Outcome::Blocked, None, at(9000)), Some(quarter), "an answer resets the pause");
+        let requested_pause = Some(Duration::from_secs(7));
+        assert_eq!(pace.note(Outcome::RateLimited, requested_pause, at(9000)), requested_pause);
         let absurd = Some(Duration::from_secs(u64::MAX / 4));
         assert_eq!(pace.note(Outcome::RateLimited, absurd, at(9000)), Some(LONGEST));
     }

@@ -1,10 +1,10 @@
-//! What the dice deal: random policies and calls, made of few words so that rules and calls meet often.
+//! Generator of random policies and calls. It uses a small vocabulary, so that rules often match calls.
 
 use tool::Mode;
 
 use super::model::{self, CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolPlan, Url, Where};
 
-/// A small generator of good enough numbers (splitmix64): the same seed deals the same cards everywhere.
+/// Pseudo-random number generator (splitmix64). The same seed gives the same sequence on every machine.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -20,7 +20,7 @@ impl Dice {
         (self.next() % most as u64) as usize
     }
 
-    /// Once in so many throws.
+    /// Returns true with probability 1 / `times`.
     pub(super) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -29,7 +29,7 @@ impl Dice {
         from[self.below(from.len())]
     }
 
-    /// Some of them, in their order, each with this chance in ten.
+    /// Returns a random subset in the original order, each item with probability `in_ten` / 10.
     fn some<T: Copy>(&mut self, from: &[T], in_ten: usize) -> Vec<T> {
         from.iter().copied().filter(|_| self.below(10) < in_ten).collect()
     }
@@ -195,7 +195,7 @@ pub(super) fn plan(dice: &mut Dice) -> Plan {
     let approval = |dice: &mut Dice| {
         let risk = dice.maybe(2, |dice| 1 + dice.below(3) as u8);
         let category = dice.maybe(2, |dice| dice.pick(&CATEGORIES));
-        // A rule must name one of the two.
+        // A rule must have a risk level or a category.
         let risk = risk.or(if category.is_none() { Some(3) } else { None });
         (risk, category, some_modes(dice, 3))
     };
@@ -227,7 +227,7 @@ fn some_modes(dice: &mut Dice, in_ten: usize) -> Vec<Mode> {
 }
 
 fn entry(dice: &mut Dice, tool: &model::ToolFacts) -> ToolPlan {
-    // Rules about commands and hosts bind few tools; for the others they are worth a try now and then.
+    // Rules about commands and hosts apply to few tools, so the other tools get them rarely.
     let odd = |fits: bool| if fits { 2 } else { 60 };
     ToolPlan {
         category: dice.maybe(5, |dice| dice.pick(&CATEGORIES)),
@@ -258,13 +258,13 @@ pub(super) fn call(dice: &mut Dice) -> CallPlan {
     let workspaces = dice.pick(&WORKSPACES);
     let path = |dice: &mut Dice, writes: bool| {
         let leads_to = if dice.one_in(2) { dice.pick(&NAMES[..5]) } else { dice.pick(&NAMES) };
-        // Usually a name leads where it says; a link leads anywhere.
+        // Usually a name is its own target; with a link it is not.
         let typed = if dice.one_in(3) { dice.pick(&TYPED) } else { leads_to };
         let leads_to = if typed == leads_to || dice.one_in(2) { leads_to } else { "/m/ws/a.txt" };
         let file =
             dice.maybe(2, |dice| ([5, 1 << 20, (1 << 20) + 1][dice.below(3)], 1 + u64::from(dice.one_in(4))));
         let other_name = dice.maybe(2, |dice| dice.pick(&NAMES));
-        // A folder can be missing only where nothing is there and something is to be.
+        // Folders can be missing only above a file that does not exist and is to be written.
         let missing = if writes && file.is_none() && dice.one_in(2) { 1 + dice.below(2) } else { 0 };
         PathPlan { typed, leads_to, writes, file, other_name, missing }
     };

@@ -1,4 +1,5 @@
-//! What a call may start and where it may go, as decision 36 and the gateway's rules promise it, of the words that are dealt.
+//! Model of the rules for commands and hosts, after decision 36 and the gateway rules, limited to the
+//! generated words.
 
 use super::plan::{CallPlan, Plan, ToolPlan, Where};
 
@@ -18,7 +19,7 @@ fn refuses_command(words: &[&str], stated: &ToolPlan, entry: &ToolPlan) -> bool 
     !stated.shadow && (!is_allowed || entry.forbidden_commands.iter().any(|rule| is_forbidden(words, rule)))
 }
 
-/// Whether the words ask for what the rule forbids, in one of the ways that are promised.
+/// Returns true if the rule forbids the words in one of the documented forms.
 fn is_forbidden(words: &[&str], rule: &[&str]) -> bool {
     if starts_nothing(words) {
         return is_same(words[0].rsplit('/').next().unwrap(), rule[0])
@@ -29,8 +30,8 @@ fn is_forbidden(words: &[&str], rule: &[&str]) -> bool {
     is_said(words, rule) || (meant != words && is_said(&meant, rule))
 }
 
-/// The words with what a program makes of them, of those that are dealt: escapes, the quotes of Perl's, a recipe of make's,
-/// and the text that sed starts.
+/// Returns the words as a program interprets them, limited to the generated ones: escapes, Perl quotes, a
+/// make recipe, and the text that sed runs.
 fn as_the_program_reads(words: &[&str]) -> Vec<String> {
     let read = |word: &&str| {
         let script = word.strip_prefix("-e").unwrap_or(word);
@@ -52,7 +53,7 @@ fn as_the_program_reads(words: &[&str]) -> Vec<String> {
     words.iter().map(read).collect()
 }
 
-/// Whether a line says what the rule forbids, however it is parted.
+/// Returns true if the rule forbids the line in one of its readings.
 fn is_said(words: &[&str], rule: &[&str]) -> bool {
     let [as_it_stands, by_a_shell, without_quotes, by_signs] = ways_to_read(words);
     let says = |line: &Vec<String>| {
@@ -68,7 +69,7 @@ fn is_said(words: &[&str], rule: &[&str]) -> bool {
     said || (a_command_of_git && [&as_it_stands, &by_a_shell, &without_quotes].into_iter().any(gives_alias))
 }
 
-/// Programs that start nothing of what their words say.
+/// Returns true if the program starts no program that its words name.
 fn starts_nothing(words: &[&str]) -> bool {
     let has = |start: &str| words.iter().any(|word| word.starts_with(start));
     match words {
@@ -80,7 +81,8 @@ fn starts_nothing(words: &[&str]) -> bool {
     }
 }
 
-/// As it stands; as a shell would part it; the same with the quotes gone; and parted wherever a sign stands.
+/// Returns the line unchanged, split like a shell, split like a shell without quotes, and split at every
+/// punctuation character.
 fn ways_to_read(words: &[&str]) -> [Vec<String>; 4] {
     let is_sed = words.contains(&"sed");
     let for_a_shell = |c: char| " '\";!|{}()$&*\\\n".contains(c);
@@ -95,7 +97,7 @@ fn ways_to_read(words: &[&str]) -> [Vec<String>; 4] {
     [words, by_a_shell, parted(&unquoted, &for_a_shell), by_signs].map(|line| spelt(&line))
 }
 
-/// A program of git's is git with a command.
+/// Writes `git-push` as `git push`.
 fn spelt(words: &[String]) -> Vec<String> {
     let spelt = |word: &String| match word.rsplit('/').next() {
         Some("git-push") => vec!["git".to_owned(), "push".to_owned()],
@@ -104,8 +106,8 @@ fn spelt(words: &[String]) -> Vec<String> {
     words.iter().flat_map(spelt).collect()
 }
 
-/// Whether a word may stand for a program: it ends in its name, and before that is nothing, a folder, a sign, the letters of
-/// options, or a command of sed's.
+/// Returns true if a word may name a program: it ends in the name, after nothing, a folder, a punctuation
+/// character, option letters or a sed command.
 fn may_name(word: &str, program: &str) -> bool {
     if is_same(word.rsplit('/').next().unwrap(), program) {
         return true;
@@ -117,14 +119,14 @@ fn may_name(word: &str, program: &str) -> bool {
     before.is_empty() || before.ends_with(['/', '=', ':', '!', ',', ';', ' ']) || before == "1e" || is_option
 }
 
-/// Whether two names are those of one program: one of them may have a version behind it.
+/// Returns true if two names mean one program: one of them may have a version suffix.
 fn is_same(name: &str, program: &str) -> bool {
     let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
     let longer = |one: &str, other: &str| one.strip_prefix(other).is_some_and(is_version);
     longer(name, program) || (!name.is_empty() && longer(program, name))
 }
 
-/// Whether all these words stand here: options among any others, the rest in their order.
+/// Returns true if all wanted words are present: options anywhere, the others in their order.
 fn are_behind(wanted: &[&str], words: &[String]) -> bool {
     let (options, plain): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|word| word.starts_with('-'));
     let mut rest = words.iter();
@@ -132,8 +134,8 @@ fn are_behind(wanted: &[&str], words: &[String]) -> bool {
     options.iter().all(has) && plain.iter().all(|wanted| rest.any(|word| word == wanted))
 }
 
-/// Whether git is given a command that it does not know itself, of those that are dealt, or before it a word that is a line of
-/// its own.
+/// Returns true if git gets a command that is not one of the generated built-in ones, or a word before the
+/// command that contains shell syntax.
 fn gives_an_alias(words: &[String]) -> bool {
     let mut words = words.iter().map(String::as_str);
     let several = |word: &str| word.contains([' ', '!', '\'', ';']);

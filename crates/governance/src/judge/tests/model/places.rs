@@ -1,8 +1,9 @@
-//! Where a path leads, and what the rules say of that place: names as texts, patterns part by part.
+//! Model of the path rules: names as texts, patterns matched component by component.
 
 use super::plan::{CallPlan, PathPlan, Plan, ToolPlan};
 
-/// What patterns and the floor say of one name. Looked up once for each call: it is the same under every policy.
+/// Patterns and built-in denials that match one name. Computed once per call, because it is the same for
+/// every policy.
 pub(in super::super) struct Place {
     pub(super) allowed_by: Vec<&'static str>,
     forbidden_by: [Vec<&'static str>; 2], // exactly, and folded
@@ -10,7 +11,8 @@ pub(in super::super) struct Place {
     workspace: [bool; 2],
 }
 
-/// The names of one path: as typed, the folders it leaves by `..`, what it leads to, and the folders it would make.
+/// Names of one path: as typed, the folders it leaves by `..`, its target, the folders it would create, and
+/// another name of the file.
 pub(in super::super) struct Names {
     pub(super) typed: Place,
     pub(super) left: Vec<Place>,
@@ -57,7 +59,7 @@ pub(in super::super) fn names(call: &CallPlan, patterns: &[&'static str]) -> Vec
     call.paths.iter().map(of).collect()
 }
 
-/// What no file can allow, of the little that is dealt here.
+/// Returns the built-in denial of a name, limited to the generated names.
 fn floor(name: &str, writes: bool) -> Option<&'static str> {
     let folded = fold(name);
     let parts: Vec<&str> = folded.split('/').collect();
@@ -69,7 +71,7 @@ fn floor(name: &str, writes: bool) -> Option<&'static str> {
     (touched || (writes && written)).then_some("path_forbidden")
 }
 
-/// Forbidden by the floor or by the entry.
+/// Returns the refusal code if a built-in denial or the entry forbids the name.
 pub(super) fn forbids(plan: &Plan, entry: &ToolPlan, place: &Place, writes: bool) -> Option<&'static str> {
     let hits = &place.forbidden_by[usize::from(plan.folds)];
     let hit = entry.forbidden_paths.iter().any(|pattern| hits.contains(pattern));
@@ -83,7 +85,7 @@ pub(super) fn may_be_in(entry: &ToolPlan, place: &Place, writes: bool) -> bool {
     }
 }
 
-/// The folders right above what a path leads to, as many as are not there.
+/// Returns the missing folders directly above the target of a path.
 fn missing(path: &PathPlan) -> Vec<String> {
     let parts: Vec<&str> = path.leads_to.split('/').filter(|part| !part.is_empty()).collect();
     let above = (1..parts.len()).rev().map(|end| format!("/{}", parts[..end].join("/")));
@@ -101,7 +103,7 @@ fn from_root(call: &CallPlan, typed: &str) -> String {
     }
 }
 
-/// The name with `..` taken out, letter by letter.
+/// Resolves `..` in a name lexically.
 fn flat(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in name.split('/').filter(|part| !part.is_empty() && *part != ".") {
@@ -114,14 +116,15 @@ fn flat(name: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// The folders that are entered and left again.
+/// Returns the folders that a name enters and leaves again by `..`.
 fn left_behind(name: &str) -> Vec<String> {
     let parts: Vec<&str> = name.split('/').collect();
     let ups = (0..parts.len()).filter(|at| parts[*at] == "..");
     ups.map(|at| flat(&parts[..at].join("/"))).collect()
 }
 
-/// `*` is any part of one name, `**` any number of names, `dir/**` also `dir`.
+/// Matches a name: `*` is any part of one component, `**` any number of components, and `dir/**` includes
+/// `dir`.
 fn matches(pattern: &str, name: &str) -> bool {
     let parts =
         |text: &str| text.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! What the dice deal, as plain data: the tools there are, a policy and a call.
+//! Generated policies and calls as plain data, and the tools of the differential test.
 
 use tool::Mode;
 
-/// What a tool's definition says, for the tools of the differential test.
+/// Properties of a tool's definition, for the tools of the differential test.
 pub(in super::super) struct ToolFacts {
     pub(in super::super) name: &'static str,
     pub(in super::super) category: &'static str,
@@ -33,7 +33,7 @@ const fn facts(
     ToolFacts { name, category, risk, writes, goes_out, takes_commands }
 }
 
-/// A policy as it was dealt.
+/// Generated policy.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Plan {
     pub(in super::super) folds: bool,
@@ -76,30 +76,30 @@ pub(in super::super) struct ToolPlan {
     pub(in super::super) shadow: bool,
 }
 
-/// A path of a call: as typed from the root, what it leads to, and what is there.
+/// Path of a call: as typed, its target, and the file there.
 #[derive(Clone, Debug)]
 pub(in super::super) struct PathPlan {
     pub(in super::super) typed: &'static str,
     pub(in super::super) leads_to: &'static str,
     pub(in super::super) writes: bool,
-    pub(in super::super) file: Option<(u64, u64)>, // size and names
-    pub(in super::super) other_name: Option<&'static str>, // where it has several, and was found
-    pub(in super::super) missing: usize, // so many folders right above it are not there, and would be made
+    pub(in super::super) file: Option<(u64, u64)>, // size and number of names
+    pub(in super::super) other_name: Option<&'static str>, // if the file has several and one was found
+    pub(in super::super) missing: usize, // number of folders directly above it that would be created
 }
 
-/// An address, and its host and where that is, if it is of any use.
+/// URL, and its host and zone if it is usable.
 pub(in super::super) type Url = (&'static str, Result<(&'static str, Where), ()>);
 
-/// Where a host is.
+/// Network zone of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Where {
     Public,
     Private,
-    /// Where no policy leads.
+    /// Blocked regardless of policy.
     Closed,
 }
 
-/// A call as it was dealt.
+/// Generated call.
 #[derive(Clone, Debug)]
 pub(in super::super) struct CallPlan {
     pub(in super::super) tool: usize,
@@ -108,5 +108,5 @@ pub(in super::super) struct CallPlan {
     pub(in super::super) words: Option<&'static [&'static str]>,
     pub(in super::super) line: Option<&'static str>,
     pub(in super::super) url: Option<Url>,
-    pub(in super::super) workspaces: &'static [(&'static str, bool)], // root, and whether it may be written
+    pub(in super::super) workspaces: &'static [(&'static str, bool)], // root, and whether it is writable
 }

@@ -1,8 +1,8 @@
-//! What the filter lets through and what it answers, by running its steps on calls.
+//! Tests of the filter: runs its instructions on system calls and checks the results.
 
 use super::*;
 
-/// What the program answers to a call: the kernel's machine, as far as it is used here.
+/// Interprets the program for one call, as far as the kernel's BPF machine is used here.
 fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 4]) -> u32 {
     let program = program(SandboxTier::Full, network).unwrap();
     let (mut at, mut loaded) = (0, 0);
@@ -53,7 +53,7 @@ const ENOSYS: u32 = FAIL | libc::ENOSYS.unsigned_abs();
 const EINVAL: u32 = FAIL | libc::EINVAL.unsigned_abs();
 
 #[test]
-fn listed_calls_are_refused_and_others_are_not() {
+fn listed_calls_are_refused_and_others_allowed() {
     for (number, told) in REFUSED {
         let expect = match told {
             Answer::NotPermitted => EPERM,
@@ -77,7 +77,7 @@ fn listed_calls_are_refused_and_others_are_not() {
 }
 
 #[test]
-fn locks_are_those_that_a_descriptor_shows() {
+fn locks_without_a_descriptor_are_refused() {
     for wish in [36, 37, 38, 1024, 1040] {
         check(Network::Full, libc::SYS_fcntl, [3, wish, 0], EINVAL);
     }
@@ -87,7 +87,7 @@ fn locks_are_those_that_a_descriptor_shows() {
 }
 
 #[test]
-fn memory_is_shared_only_by_a_file() {
+fn anonymous_shared_memory_is_refused() {
     let mmap = |flags| answer(Network::Off, OURS, narrow(libc::SYS_mmap), [0, 0, 0, flags]);
     for (flags, expect) in [(0x22, ALLOW), (0x4022, ALLOW), (0x01, ALLOW), (0x03, ALLOW)] {
         assert_eq!(mmap(flags), expect, "{flags:#x}");
@@ -96,7 +96,7 @@ fn memory_is_shared_only_by_a_file() {
 }
 
 #[test]
-fn what_nobody_counts_is_not_made_larger_and_not_put_where_nobody_looks() {
+fn uncounted_kernel_memory_cannot_be_enlarged_or_hidden() {
     let of_c_library = 0x003d_0f00;
     check(Network::Off, libc::SYS_clone, [of_c_library, 0, 0], ALLOW);
     check(Network::Off, libc::SYS_clone, [of_c_library & !SHARED_DESCRIPTORS, 0, 0], EPERM);
@@ -119,10 +119,10 @@ fn what_nobody_counts_is_not_made_larger_and_not_put_where_nobody_looks() {
     check(Network::Off, libc::SYS_fcntl, [3, 1030, 0], ALLOW);
 }
 
-/// By hand and not from the list, so that a line that is lost from it is missed here.
+/// Written by hand instead of derived from the list, so that the test notices a line lost from it.
 #[test]
-fn what_walls_are_made_of_and_what_passes_them_is_refused() {
-    let walls = [
+fn calls_that_weaken_or_bypass_the_sandbox_are_refused() {
+    let refused = [
         libc::SYS_ptrace,
         libc::SYS_process_vm_readv,
         libc::SYS_process_vm_writev,
@@ -156,7 +156,7 @@ fn what_walls_are_made_of_and_what_passes_them_is_refused() {
         libc::SYS_acct,
         libc::SYS_quotactl,
     ];
-    for number in walls {
+    for number in refused {
         check(Network::Full, number, [0; 3], EPERM);
     }
     let older = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_clone3, libc::SYS_openat2];
@@ -167,7 +167,7 @@ fn what_walls_are_made_of_and_what_passes_them_is_refused() {
 }
 
 #[test]
-fn no_file_is_given_its_owners_powers() {
+fn set_id_modes_are_refused() {
     let check = |number: libc::c_long, arguments: [u32; 4], expect: u32| {
         let said = answer(Network::Off, OURS, narrow(number), arguments);
         assert_eq!(said, expect, "call {number} {arguments:?}");
@@ -185,9 +185,9 @@ fn no_file_is_given_its_owners_powers() {
     check(libc::SYS_openat, [3, 0, 0o101, 0o644], ALLOW);
 }
 
-/// A pair of datagrams could be sent to any name there is.
+/// A datagram pair could send to any address.
 #[test]
-fn the_ends_of_a_pair_reach_each_other_alone() {
+fn socket_pairs_reach_only_each_other() {
     for (kind, expect) in [(1, ALLOW), (5, ALLOW), (2, EPERM), (3, EPERM)] {
         for flags in [0, 0x800, 0x80000, 0x80800] {
             check(Network::Full, libc::SYS_socketpair, [UNIX, kind | flags, 0], expect);
@@ -196,13 +196,13 @@ fn the_ends_of_a_pair_reach_each_other_alone() {
 }
 
 #[test]
-fn another_architecture_ends_the_process() {
+fn call_of_another_architecture_kills_the_process() {
     assert_eq!(answer(Network::Full, 0x4000_0003, 1, [0; 4]), KILL, "i386");
     assert_eq!(answer(Network::Full, OURS, X32 | 1, [0; 4]), KILL, "x32");
 }
 
 #[test]
-fn sockets_are_those_of_the_network() {
+fn sockets_are_limited_to_the_granted_network() {
     for family in 0..64 {
         check(Network::Off, libc::SYS_socket, [family, 1, 0], EPERM);
         let expect = if family == UNIX { ALLOW } else { EPERM };

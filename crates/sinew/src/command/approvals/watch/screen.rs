@@ -1,4 +1,4 @@
-//! The terminal while it is ours: another screen, no echo; and as it was before, however this ends.
+//! Terminal in raw mode on the alternate screen. `Drop` restores the previous state on every exit path.
 
 use std::io::{Stdout, Write, stdout};
 
@@ -15,14 +15,14 @@ use super::broken;
 use super::view::View;
 use crate::exit::Problem;
 
-/// What is assumed where a terminal does not tell its size.
+/// Size assumed if the terminal does not report one.
 const USUAL: (u16, u16) = (80, 24);
 
 pub(super) struct Screen {
     out: Stdout,
-    /// What is on it, so that nothing is written where nothing differs.
+    /// Lines currently on the screen, so that unchanged lines are not written again.
     lines: Vec<String>,
-    /// How large it was then: a terminal that changes its size moves what is on it.
+    /// Size at the last draw. A resize moves the content, so everything is drawn again.
     size: (u16, u16),
 }
 
@@ -48,7 +48,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Writes everything from the first line that differs: what a line before it may have spilt is gone with it.
+    /// Clears the screen from the first differing line down and writes the lines from there on, which also
+    /// erases overflow of earlier lines.
     fn put(&mut self, lines: &[String]) -> std::io::Result<()> {
         let same = self.lines.iter().zip(lines).take_while(|(old, new)| old == new).count();
         let row = |row: usize| u16::try_from(row).unwrap_or(u16::MAX);
@@ -59,7 +60,7 @@ impl Screen {
         self.out.flush()
     }
 
-    /// Gives the terminal back for as long as something else needs it.
+    /// Restores the terminal while `work` runs, for example an editor.
     pub(super) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, Problem> {
         self.leave();
         let done = work();
@@ -68,7 +69,8 @@ impl Screen {
         Ok(done)
     }
 
-    /// No line goes on in the next one: what is too long for the screen must not cover what is below it.
+    /// Enters raw mode and the alternate screen. Line wrapping is off, so that a line that is too long cannot
+    /// cover the line below it.
     fn enter(&mut self) -> Result<(), Problem> {
         let broken = |error: std::io::Error| broken(&error);
         enable_raw_mode().map_err(broken)?;

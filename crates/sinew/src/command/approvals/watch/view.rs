@@ -1,7 +1,8 @@
-//! What is looked at, and what keys mean meanwhile. No terminal, no daemon and no clock: questions and times in, lines and
-//! acts out. What a key does is in `keys`, what is on the screen in `drawing`.
+//! State of `sinew approvals watch`. It uses no terminal, no daemon and no clock: it takes approval requests,
+//! keys and times, and returns lines and actions. `keys` handles keys, `drawing` renders the screen.
 //!
-//! A yes is only taken once the whole card was on the screen: what could not be seen was not agreed to.
+//! An approval is accepted only after the whole request was on the screen: the operator cannot agree to text
+//! that was never displayed.
 
 mod drawing;
 mod keys;
@@ -12,15 +13,16 @@ use std::time::{Duration, Instant};
 use execution::{Listed, shown};
 use serde_json::{Map, Value};
 
-/// How long a card is on the screen before a yes counts: a key that was meant for the one before is not one for this.
+/// Time that a request must be on the screen before it can be approved, so that a key meant for the previous
+/// request does not approve this one.
 const SETTLED: Duration = Duration::from_millis(600);
 
-/// What is to be done about a key.
+/// Action that a key triggers.
 #[derive(Debug, PartialEq)]
 pub(super) enum Act {
     Quit,
     Decide(String, Map<String, Value>),
-    /// The same again, with the PIN that was typed.
+    /// Repeats a decision with the typed PIN: PIN, approval id, parameters.
     Pin(String, String, Map<String, Value>),
     Edit(String),
 }
@@ -28,26 +30,26 @@ pub(super) enum Act {
 #[derive(Default)]
 pub(super) struct View {
     questions: Vec<Listed>,
-    /// The id of the chosen one.
+    /// Id of the selected request.
     chosen: Option<String>,
-    /// Since when it is, and no key came that was too early.
+    /// Time of the selection, or of the last approval key that came too early.
     since: Option<Instant>,
-    /// The one that was last answered here: it goes by the person's own key.
+    /// Id of the request decided last in this view. Its disappearance is expected.
     answered: Option<String>,
     scroll: usize,
-    /// How wide the screen was when it was last drawn.
+    /// Screen width at the last draw.
     width: usize,
-    /// How far down the first line can be, and how many lines one key scrolls: set by drawing, for a screen has the height
-    /// it has, and what a key skips was not seen.
+    /// Largest scroll offset, and the number of lines that one key scrolls. Set by drawing, which knows the
+    /// height: a key must not skip lines that were never displayed.
     room: (usize, usize),
     seen: Seen,
-    /// The same of the rule that is displayed.
+    /// Display progress of the rule that is shown for confirmation.
     seen_of_rule: Seen,
     said: String,
     mode: Mode,
 }
 
-/// The last line of the chosen card that was on the screen, and how many it has: set by drawing it.
+/// Display progress of a text: the last line that was on the screen, and the number of lines. Set by drawing.
 #[derive(Clone, Copy)]
 struct Seen {
     to: usize,
@@ -55,7 +57,7 @@ struct Seen {
 }
 
 impl Default for Seen {
-    /// Nothing of it.
+    /// Returns the progress of a text that was not displayed yet.
     fn default() -> Self {
         Seen { to: 0, of: usize::MAX }
     }
@@ -67,27 +69,28 @@ impl Seen {
     }
 }
 
-/// What keys mean.
+/// Input mode, which determines what a key means.
 #[derive(Default)]
 enum Mode {
     #[default]
     Looking,
     Message(String),
     Pin(String, String, Map<String, Value>),
-    /// A rule is displayed, and made if the person agrees.
+    /// A rule is shown and is created if the operator confirms it.
     Rule(String, Map<String, Value>, Value),
     Why,
-    /// What was looked at is not there any more, and not by an answer that was given here: no key means anything until the
-    /// person has seen that.
+    /// The selected request disappeared without a decision in this view. Decision keys are ignored until the
+    /// operator acknowledges this.
     Gone,
 }
 
 impl View {
-    /// The questions as they are now. What was chosen stays so.
+    /// Replaces the list of pending requests and keeps the selection if it still exists.
     pub(super) fn take(&mut self, questions: Vec<Listed>, now: Instant) {
         self.questions = questions;
         if self.chosen().is_none() {
-            // Once gone, gone until it was seen, however often the queue is empty and fills again.
+            // `SelectionGone` lasts until the operator acknowledges it, even if the queue empties and fills
+            // again.
             let is_gone =
                 matches!(self.mode, Mode::Gone) || (self.chosen.is_some() && self.chosen != self.answered);
             self.choose(self.questions.first().map(|one| one.card.id.clone()), now);
@@ -120,9 +123,9 @@ impl View {
         (self.mode, self.answered) = (Mode::Looking, Some(id.to_owned()));
         let text = |key: &str| reply.get(key).and_then(Value::as_str);
         match (text("grant"), text("asks_as")) {
-            (Some(grant), _) => self.say(&format!("{id} is approved; the rule is {grant}")),
+            (Some(grant), _) => self.say(&format!("{id} is approved; rule {grant} was created")),
             (None, Some(next)) => {
-                self.say(&format!("{id} was changed: look at it again as {next}"));
+                self.say(&format!("{id} was edited: review it again as {next}"));
                 self.choose(Some(next.to_owned()), now);
             }
             (None, None) => self.say(&format!("{id} is decided")),

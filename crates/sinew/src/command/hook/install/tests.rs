@@ -1,4 +1,4 @@
-//! What is written, what is left alone, and what comes back when it is taken out again.
+//! Tests of installing and removing the hook handlers in a host's settings.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn uninstalled(text: &str) -> String {
 }
 
 #[test]
-fn in_and_out_again_leaves_every_byte() {
+fn install_then_uninstall_restores_every_byte() {
     for text in [FOREIGN, "{\"a\":1}", "{\n  \"a\": 1\n}\n", "{}\n", "{\"hooks\":{\"Stop\":[]}}"] {
         let with = installed(text, "/usr/bin/sinew");
         let settings: Value = serde_json::from_str(&with).unwrap_or_else(|error| panic!("{error}\n{with}"));
@@ -42,34 +42,34 @@ fn in_and_out_again_leaves_every_byte() {
             "block"
         );
         assert!(with.len() > text.len());
-        assert_eq!(installed(&with, "/usr/bin/sinew"), with, "twice is once");
+        assert_eq!(installed(&with, "/usr/bin/sinew"), with, "installing twice changes nothing");
         assert_eq!(uninstalled(&with), text, "{with}");
-        assert_eq!(uninstalled(text), text, "what is not there cannot be taken out");
+        assert_eq!(uninstalled(text), text, "uninstalling without handlers changes nothing");
     }
     assert!(
         installed(FOREIGN, "/usr/bin/sinew").contains("12345678901234567890.50"),
-        "numbers stay as written"
+        "numbers keep their spelling"
     );
 }
 
 #[test]
-fn an_older_entry_is_brought_up_to_date_under_its_own_matcher() {
+fn older_entry_is_updated_and_keeps_its_matcher() {
     let old =
         installed(FOREIGN, "/old/place/sinew").replace("\"matcher\": \"*\"", "\"matcher\": \"Write|Edit\"");
     let new = installed(&old, "/usr/bin/sinew");
     assert!(!new.contains("/old/place") && new.contains("/opt/other/sinew-guard"), "{new}");
-    assert_eq!(new.matches("\"matcher\": \"Write|Edit\"").count(), 3, "somebody chose that: {new}");
+    assert_eq!(new.matches("\"matcher\": \"Write|Edit\"").count(), 3, "the user chose the matcher: {new}");
     assert_eq!(uninstalled(&new), FOREIGN);
 }
 
 #[test]
-fn a_handler_that_shares_its_group_goes_alone() {
+fn uninstall_keeps_other_handlers_of_the_group() {
     let shared = r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "prompt"}, {"command": "/x/sinew", "args": ["hook", "pre-tool-use"]}]}]}}"#;
     assert_eq!(uninstalled(shared), r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "prompt"}]}]}}"#);
 }
 
 #[test]
-fn another_shape_is_not_touched() {
+fn settings_of_unexpected_structure_are_not_touched() {
     for text in [r#"{"hooks": []}"#, r#"{"hooks": {"PreToolUse": {}}}"#, r#"{"hooks": "x"}"#] {
         let entry = handler(Path::new("/sinew"), "pre-tool-use", None);
         assert_eq!(with_handler(text, "PreToolUse", "pre-tool-use", &entry), None, "{text}");
@@ -78,11 +78,11 @@ fn another_shape_is_not_touched() {
 }
 
 #[test]
-fn a_home_of_its_own_is_named() {
+fn custom_home_is_passed_as_argument() {
     let entry = handler(Path::new("/sinew"), "pre-tool-use", Some(Path::new("/elsewhere")));
     assert_eq!(entry["args"], json!(["hook", "pre-tool-use", "--home", "/elsewhere"]));
     assert!(
         handler(Path::new("/sinew"), "post-tool-use", None).get("onFailure").is_none(),
-        "afterwards nothing blocks"
+        "a completed call cannot be blocked"
     );
 }

@@ -1,5 +1,6 @@
-//! Examples that are run: those of tools that only look, here, at nothing but their arguments, where the rules of this home let
-//! them without asking anybody. What the tool answers must have all that the example says it answers.
+//! Runs examples: those of local read-only tools that depend on nothing but their arguments, if the policy of
+//! this home permits the call without approval. The output of the tool must contain everything in the output
+//! of the example.
 
 use std::sync::Arc;
 
@@ -16,11 +17,12 @@ use crate::compose;
 use crate::exit::Problem;
 use crate::setting::Setting;
 
-/// As much of an answer as is shown.
+/// Maximum length of an output in a message.
 const LONGEST: usize = 400;
 
-/// Whether an example can be run: its tool is a program in walls that only looks, and it names no path, since what would lie there
-/// nobody has written down. Servers are not started, and tools of tools not called.
+/// Returns true if an example can be run: its tool is a sandboxed read-only program, and its arguments name
+/// no path, host or URL, because the example does not define what is there. Servers are not started, and meta
+/// tools are not called.
 pub(super) fn is_safe(manifest: &Manifest, definition: &ToolDefinition, example: &Example) -> bool {
     let paths = definition.path_arguments().iter().map(|argument| argument.key.as_str());
     let outward = definition.outward_arguments().iter().map(|argument| argument.key.as_str());
@@ -31,19 +33,19 @@ pub(super) fn is_safe(manifest: &Manifest, definition: &ToolDefinition, example:
         && !paths.chain(outward).any(|key| example.input.contains_key(key))
 }
 
-/// The examples to be run.
+/// Examples to be run.
 #[derive(Default)]
 pub(super) struct Trial {
     calls: Vec<(usize, String, Example)>,
 }
 
 impl Trial {
-    /// One more, by its place in the report.
+    /// Adds an example with its index in the list of results.
     pub(super) fn add(&mut self, index: usize, tool: &str, example: &Example) {
         self.calls.push((index, tool.to_owned(), example.clone()));
     }
 
-    /// Runs them, one after the other.
+    /// Runs the examples one after another.
     pub(super) fn run(
         self,
         setting: &Setting,
@@ -54,7 +56,9 @@ impl Trial {
             return Vec::new();
         }
         let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir();
-        let folder = folder.map_err(|error| Problem::configuration(format!("no folder to try in: {error}")));
+        let folder = folder.map_err(|error| {
+            Problem::configuration(format!("no temporary folder could be created: {error}"))
+        });
         let _guard = runtime.enter();
         let layer = folder.and_then(|folder| Ok((compose::trial(setting, registry, folder.path())?, folder)));
         let calls = self.calls.into_iter();
@@ -83,16 +87,16 @@ async fn tried(
     layer.execute(Request { asking: Asking::Never, cwd: None, ..request }).await
 }
 
-/// Whether a tool was run, and what it made of an example then.
+/// Derives from the result of a call whether the tool ran, and the reason if the example failed.
 fn judged(result: &ToolResult, example: &Example) -> (How, Option<String>) {
     let error = result.error.clone().unwrap_or_default();
     if result.metadata.refusal.is_some() {
         return (How::NotRun(error), None);
     }
     match result.metadata.failure.as_ref().map(|failure| failure.kind) {
-        // What it takes is not on this machine.
+        // A program or file that the tool needs is not on this machine.
         Some(FailureKind::NotFound | FailureKind::Io) => (How::NotRun(error), None),
-        Some(_) => (How::Run, Some(format!("the tool fails: {error}"))),
+        Some(_) => (How::Run, Some(format!("the tool failed: {error}"))),
         None => {
             let wanted = example.output.as_ref().unwrap_or(&Value::Null);
             (How::Run, lacking("", wanted, &result.output))
@@ -100,7 +104,8 @@ fn judged(result: &ToolResult, example: &Example) -> (How, Option<String>) {
     }
 }
 
-/// The first that is said to be in an answer and is another there.
+/// Returns the first difference between the wanted output and the actual one. The actual output may contain
+/// more.
 fn lacking(at: &str, wanted: &Value, answered: &Value) -> Option<String> {
     match (wanted, answered) {
         (Value::Object(wanted), Value::Object(answered)) => wanted.iter().find_map(|(key, wanted)| {
@@ -114,7 +119,7 @@ fn lacking(at: &str, wanted: &Value, answered: &Value) -> Option<String> {
         _ => {
             let place = if at.is_empty() { String::new() } else { format!("at {at}: ") };
             let shown = |value: &Value| shorten(&value.to_string(), LONGEST).into_owned();
-            Some(format!("{place}the tool answers {}, the example says {}", shown(answered), shown(wanted)))
+            Some(format!("{place}the tool returned {}, the example says {}", shown(answered), shown(wanted)))
         }
     }
 }
@@ -126,19 +131,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_all_that_an_example_says() {
+    fn output_must_contain_everything_in_the_example() {
         let check = |wanted: Value, answered: Value, expect: Option<&str>| {
             assert_eq!(lacking("", &wanted, &answered).as_deref(), expect, "{wanted}");
         };
         check(json!({"a": [1, {"b": 2}]}), json!({"a": [1, {"b": 2, "more": 3}], "more": 4}), None);
         check(json!({}), json!({"a": 1}), None);
-        check(json!({"a": 1}), json!({}), Some("at /a: the tool answers null, the example says 1"));
-        check(json!([1]), json!([1, 2]), Some("the tool answers [1,2], the example says [1]"));
+        check(json!({"a": 1}), json!({}), Some("at /a: the tool returned null, the example says 1"));
+        check(json!([1]), json!([1, 2]), Some("the tool returned [1,2], the example says [1]"));
         check(
             json!({"a": [1, 2]}),
             json!({"a": [1, 3]}),
-            Some("at /a/1: the tool answers 3, the example says 2"),
+            Some("at /a/1: the tool returned 3, the example says 2"),
         );
-        check(json!(1), json!("1"), Some("the tool answers \"1\", the example says 1"));
+        check(json!(1), json!("1"), Some("the tool returned \"1\", the example says 1"));
     }
 }

@@ -1,4 +1,5 @@
-//! The screen: what waits, the card of the chosen one, and what keys mean. Drawing notes how much of a card was seen.
+//! Renders the screen: the pending requests, the selected request and the key help. Drawing also records how
+//! much of a request has been displayed.
 
 use execution::{CardLine, Tone, shown};
 
@@ -7,9 +8,9 @@ use super::layout::{cut, rule_lines, why_lines, wrap};
 use super::{Mode, Seen, View};
 use crate::terminal::{NOTE, QUIET, STRONG, paint};
 
-/// On a narrower screen nothing is shown, and so nothing is seen.
+/// Minimum screen width. On a narrower screen nothing is displayed, so nothing can be approved.
 const NARROWEST: usize = 20;
-/// Questions that have a line of their own; of more, those around the chosen one.
+/// Maximum number of requests in the list. If there are more, the list shows those around the selected one.
 const MOST_LISTED: usize = 6;
 const KEYS: [&str; 10] = [
     "a approve",
@@ -23,14 +24,15 @@ const KEYS: [&str; 10] = [
     "space scroll",
     "q quit",
 ];
-const WHY: &str = "q goes back to the card";
-const GONE: &str = "the call you were at is gone, and not by your answer (escape goes on to the next one)";
+const WHY: &str = "q returns to the request";
+const GONE: &str =
+    "the call you were reviewing is gone, and not by your decision (escape goes to the next one)";
 
 impl View {
-    /// The screen, line by line: visible characters, and the colours that are ours.
+    /// Returns the lines of the screen. They contain only visible characters and the colours set here.
     pub(in super::super) fn lines(&mut self, width: usize, height: usize) -> Vec<String> {
         if self.width != width {
-            // Other lines than those that were on the screen.
+            // The text wraps differently now, so the lines displayed so far no longer count.
             (self.width, self.scroll) = (width, 0);
             (self.seen, self.seen_of_rule) = (Seen::default(), Seen::default());
         }
@@ -42,7 +44,7 @@ impl View {
         lines.push(paint(QUIET, "─".repeat(width)));
         let foot = self.foot(width);
         let room = height.saturating_sub(lines.len() + foot.len() + 1).max(1);
-        // A card that no line is left for is not shown, and not seen.
+        // If no line is left for the request, it is not displayed and its progress does not advance.
         if lines.len() < height {
             lines.extend(self.card(width, room));
         }
@@ -56,9 +58,9 @@ impl View {
 
     fn title(&self) -> String {
         match self.questions.len() {
-            0 => "sinew approvals: nothing waits for you".to_owned(),
-            1 => "sinew approvals: 1 call waits for you".to_owned(),
-            count => format!("sinew approvals: {count} calls wait for you"),
+            0 => "sinew approvals: no calls are pending".to_owned(),
+            1 => "sinew approvals: 1 call is pending".to_owned(),
+            count => format!("sinew approvals: {count} calls are pending"),
         }
     }
 
@@ -119,11 +121,11 @@ impl View {
     fn foot(&self, width: usize) -> Vec<String> {
         let line = match &self.mode {
             Mode::Message(text) => {
-                format!("what the model is told: {}▏  (enter sends, escape leaves)", shown(text))
+                format!("message to the model: {}▏  (enter sends, escape cancels)", shown(text))
             }
             Mode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
             Mode::Rule(..) => {
-                "y makes this rule and approves; space scrolls; any other key does neither".to_owned()
+                "y creates this rule and approves; space scrolls; any other key cancels".to_owned()
             }
             Mode::Gone => GONE.to_owned(),
             Mode::Why => WHY.to_owned(),
@@ -136,7 +138,7 @@ impl View {
         lines
     }
 
-    /// What was said, and the keys, none of them broken in two.
+    /// Returns the status line and the key help, which wraps only between keys.
     fn keys(&self, width: usize) -> Vec<String> {
         let mut rows = vec![String::new()];
         for key in KEYS {

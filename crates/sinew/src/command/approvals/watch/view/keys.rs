@@ -1,4 +1,5 @@
-//! What a key does. Only a key that was pressed by itself, for what is on the screen and was there for a while, is an answer.
+//! Key handling of `sinew approvals watch`. A key approves only if it is pressed without a modifier, after
+//! the whole request was displayed and after it has been on the screen for `MIN_DISPLAY_TIME`.
 
 use std::time::Instant;
 
@@ -8,19 +9,19 @@ use serde_json::{Map, Value, json};
 use super::{Act, Mode, SETTLED, View};
 
 impl View {
-    /// What a key means now.
+    /// Handles a key in the current mode and returns the action it triggers.
     pub(in super::super) fn press(&mut self, key: KeyEvent, now: Instant) -> Option<Act> {
         if key.modifiers == KeyModifiers::CONTROL && matches!(key.code, KeyCode::Char('c' | 'd')) {
             return Some(Act::Quit);
         }
-        // A key with another one held down is meant for the terminal or the desktop.
+        // Keys with Control, Alt or Super are meant for the terminal or the desktop.
         if !(key.modifiers - KeyModifiers::SHIFT).is_empty() {
             return None;
         }
         self.said.clear();
         match std::mem::take(&mut self.mode) {
             Mode::Looking => self.look(key.code, now),
-            // It is left for the card; what answers there answers here.
+            // These keys return to the request. All others work as they do there.
             Mode::Why if matches!(key.code, KeyCode::Char('q' | 'x') | KeyCode::Esc | KeyCode::Enter) => {
                 self.scroll = 0;
                 None
@@ -55,7 +56,8 @@ impl View {
         }
     }
 
-    /// A rule is made only once all of it was on the screen, like a yes to a card.
+    /// Handles a key while a rule is shown. Like an approval, `y` counts only after the whole rule was
+    /// displayed.
     fn agree(
         &mut self,
         code: KeyCode,
@@ -69,12 +71,14 @@ impl View {
                 params.insert("rule".to_owned(), rule);
                 return Some(Act::Decide(id, params));
             }
-            KeyCode::Char('y') => self.say("there is more of the rule: scroll to its end first (space)"),
+            KeyCode::Char('y') => {
+                self.say("part of the rule was not shown yet: scroll to its end first (space)")
+            }
             KeyCode::Char(' ') | KeyCode::PageDown => self.down(),
             KeyCode::Char('b') | KeyCode::PageUp => self.up(),
             _ => {
                 self.scroll = 0;
-                self.say("no rule was made, and nothing was approved");
+                self.say("no rule was created, and nothing was approved");
                 return None;
             }
         }
@@ -102,7 +106,7 @@ impl View {
         None
     }
 
-    /// A screen further, but for the line that was last: nothing falls between two screens.
+    /// Scrolls one page down. Pages overlap by one line, so that no line is skipped.
     fn down(&mut self) {
         let (last, page) = self.room;
         self.scroll = self.scroll.saturating_add(page).min(last);
@@ -120,17 +124,17 @@ impl View {
         self.choose(self.questions.get(next).map(|one| one.card.id.clone()), now);
     }
 
-    /// A yes to what was on the screen, all of it.
+    /// Approves the selected request if all of it was displayed for long enough.
     fn approve(&mut self, more: &[(&str, Value)], now: Instant) -> Option<Act> {
         let id = self.chosen()?.card.id.clone();
         if self.since.is_some_and(|since| now.duration_since(since) < SETTLED) {
-            // From now on: a key that is held down comes again and again, and is one answer.
+            // Restart the wait: a held key repeats, and only the press for the previous request was meant.
             self.since = Some(now);
-            self.say("this is another call: look at it first");
+            self.say("this is a different call: review it first");
             return None;
         }
         if !self.seen.is_whole() {
-            self.say("there is more to see: scroll to its end first (space)");
+            self.say("part of the request was not shown yet: scroll to its end first (space)");
             return None;
         }
         let mut params = Map::new();
@@ -148,7 +152,7 @@ impl View {
         Some(Act::Decide(id, params))
     }
 
-    /// Text that came in one piece is text, and never a key.
+    /// Inserts pasted text into the open input field. Pasted text never acts as a key.
     pub(in super::super) fn paste(&mut self, text: &str) {
         if let Mode::Message(into) | Mode::Pin(into, ..) = &mut self.mode {
             text.chars().for_each(|c| typed(into, KeyCode::Char(c)));

@@ -1,4 +1,4 @@
-//! The view without a terminal: what is on the screen, and what a key does.
+//! Tests of the view without a terminal: screen content and key handling.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use execution::{Card, Fact, ShownChange, Side};
@@ -57,7 +57,7 @@ fn answered(view: &mut View, id: &str) {
     view.decided(id, &json!({}), now);
 }
 
-/// A key when the card has been on the screen for long enough.
+/// Presses a key after the request has been on the screen for `MIN_DISPLAY_TIME`.
 fn press(view: &mut View, code: KeyCode) -> Option<Act> {
     let now = view.since.unwrap_or_else(Instant::now) + SETTLED;
     press_at(view, code, now)
@@ -67,13 +67,13 @@ fn press_at(view: &mut View, code: KeyCode, now: Instant) -> Option<Act> {
     view.press(KeyEvent::new(code, KeyModifiers::NONE), now)
 }
 
-/// A screen without our own colours.
+/// Returns the screen lines without colours.
 fn plain(view: &mut View, width: usize, height: usize) -> Vec<String> {
     view.lines(width, height).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
 }
 
 #[test]
-fn only_visible_characters_and_our_colours_reach_the_screen() {
+fn only_visible_text_and_own_colours_reach_the_screen() {
     let hostile = "a\u{1b}[2J\u{9b}1mb\rc\u{8}\u{202e}d\u{200b}e\u{e0041}\u{a0}\nf";
     let mut view = view(vec![question("one", hostile, 5), question("two", hostile, 5)]);
     let message = || json!([hostile, "rule"]);
@@ -82,7 +82,8 @@ fn only_visible_characters_and_our_colours_reach_the_screen() {
             let lines = view.lines(width, height);
             assert!(lines.len() <= height);
             for line in lines {
-                // Our colours go; an escape of anybody else's would stay, or take visible text with it.
+                // `strip_str` removes the colours set by `paint`; any other escape sequence would remain, or
+                // would take visible text with it.
                 let text = anstream::adapter::strip_str(&line).to_string();
                 assert!(text.chars().all(|c| !c.is_control()), "{line:?}");
                 for c in ['\u{202e}', '\u{200b}', '\u{e0041}', '\u{a0}'] {
@@ -103,7 +104,7 @@ fn only_visible_characters_and_our_colours_reach_the_screen() {
 }
 
 #[test]
-fn a_yes_is_taken_once_everything_was_on_the_screen() {
+fn approval_requires_that_everything_was_displayed() {
     let mut view = view(vec![question("one", "x", 100)]);
     assert_eq!(press(&mut view, KeyCode::Char('a')), None, "nothing was drawn yet");
     view.lines(80, 24);
@@ -114,10 +115,10 @@ fn a_yes_is_taken_once_everything_was_on_the_screen() {
         view.lines(80, 24);
     }
     let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Char('a')) else {
-        panic!("it was all seen")
+        panic!("everything was displayed")
     };
     assert_eq!((id.as_str(), &params["answer"]), ("one", &json!("approve")));
-    // Jumping to the end is not seeing the middle.
+    // Jumping to the end does not count as displaying the middle.
     let mut jumped = self::view(vec![question("one", "x", 400)]);
     jumped.lines(80, 24);
     jumped.scroll = 10_000;
@@ -126,7 +127,7 @@ fn a_yes_is_taken_once_everything_was_on_the_screen() {
 }
 
 #[test]
-fn a_card_can_be_seen_whole_on_a_screen_of_any_size() {
+fn request_can_be_read_whole_on_any_screen_size() {
     for (width, height) in [(80, 20), (80, 12), (40, 16), (200, 60)] {
         let many = (0..9).map(|n| question(&format!("q{n}"), "x", 90)).collect();
         let mut view = view(many);
@@ -140,7 +141,7 @@ fn a_card_can_be_seen_whole_on_a_screen_of_any_size() {
         let yes = press(&mut view, KeyCode::Char('a'));
         assert!(matches!(yes, Some(Act::Decide(id, _)) if id == "q0"), "{width}x{height}");
     }
-    // Where not even one line of it is on the screen, nothing of it was seen.
+    // If no line of the request fits on the screen, its progress does not advance.
     let mut view = view((0..9).map(|n| question(&format!("q{n}"), "x", 0)).collect());
     for _ in 0..20 {
         view.lines(80, 9);
@@ -150,7 +151,7 @@ fn a_card_can_be_seen_whole_on_a_screen_of_any_size() {
 }
 
 #[test]
-fn a_key_for_one_call_is_none_for_the_next() {
+fn key_for_one_call_does_not_decide_the_next() {
     let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
     view.lines(80, 24);
     assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "one"));
@@ -158,7 +159,7 @@ fn a_key_for_one_call_is_none_for_the_next() {
     let began = view.since.unwrap();
     view.take(vec![question("two", "y", 1)], began);
     view.lines(80, 24);
-    // Held down: it comes every 30 ms, for as long as it takes.
+    // A held key repeats every 30 ms.
     let mut now = began;
     for _ in 0..100 {
         now += Duration::from_millis(30);
@@ -169,7 +170,7 @@ fn a_key_for_one_call_is_none_for_the_next() {
 }
 
 #[test]
-fn a_key_with_another_held_down_and_pasted_text_are_no_answers() {
+fn modified_keys_and_pasted_text_decide_nothing() {
     let mut view = view(vec![question("one", "x", 1)]);
     view.lines(80, 24);
     let now = view.since.unwrap() + SETTLED;
@@ -189,14 +190,14 @@ fn a_key_with_another_held_down_and_pasted_text_are_no_answers() {
 }
 
 #[test]
-fn on_a_screen_of_another_width_it_is_read_anew() {
+fn width_change_resets_display_progress() {
     let mut view = view(vec![question("one", "a line that does not fit into a narrow screen", 60)]);
     for _ in 0..20 {
         view.lines(120, 24);
         press(&mut view, KeyCode::Char(' '));
     }
     view.lines(30, 24);
-    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "other lines than those that were seen");
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "the lines wrap differently now");
     for _ in 0..60 {
         view.lines(30, 24);
         press(&mut view, KeyCode::Char(' '));
@@ -205,15 +206,15 @@ fn on_a_screen_of_another_width_it_is_read_anew() {
 }
 
 #[test]
-fn a_no_needs_no_reading_and_may_say_why() {
+fn denial_needs_no_scrolling_and_may_carry_a_message() {
     let mut view = view(vec![question("one", "x", 100), question("two", "y", 1)]);
     view.lines(80, 24);
     press(&mut view, KeyCode::Char('j'));
     press(&mut view, KeyCode::Char('m'));
     for c in "qa!".chars() {
-        assert_eq!(press(&mut view, KeyCode::Char(c)), None, "what is typed is no command");
+        assert_eq!(press(&mut view, KeyCode::Char(c)), None, "typed text is not a command");
     }
-    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("what the model is told: qa!")));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("message to the model: qa!")));
     let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Enter) else { panic!("an answer") };
     assert_eq!((id.as_str(), &params["answer"], &params["message"]), ("two", &json!("deny"), &json!("qa!")));
     let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Char('d')) else { panic!("an answer") };
@@ -221,13 +222,13 @@ fn a_no_needs_no_reading_and_may_say_why() {
 }
 
 #[test]
-fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
+fn rule_is_shown_before_creation_and_pin_is_hidden() {
     let mut view = view(vec![question("one", "x", 1)]);
     view.lines(80, 24);
     let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('t')) else { panic!("an answer") };
     assert_eq!(params["for_seconds"], 600);
-    view.display("one", params.clone(), json!(["write_file is not asked about again where"]));
-    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("not asked about again")));
+    view.display("one", params.clone(), json!(["write_file needs no further approval where"]));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("needs no further approval")));
     assert_eq!(press(&mut view, KeyCode::Enter), None, "only y agrees");
     view.display("one", params, json!(["rule"]));
     assert_eq!(press(&mut view, KeyCode::Char('y')), None, "it was not drawn yet");
@@ -244,28 +245,28 @@ fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
 }
 
 #[test]
-fn a_rule_that_is_longer_than_the_screen_is_scrolled_to_its_end_first() {
+fn long_rule_must_be_scrolled_to_its_end() {
     let mut view = view(vec![question("one", "x", 1)]);
     view.lines(80, 24);
     let rule: Vec<String> = (0..60).map(|n| format!("line {n}")).collect();
     view.display("one", Map::new(), json!(rule));
     view.lines(80, 24);
     assert_eq!(press(&mut view, KeyCode::Char('y')), None, "there is more below");
-    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("more of the rule")));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("part of the rule")));
     for _ in 0..8 {
         assert_eq!(press(&mut view, KeyCode::Char(' ')), None);
         view.lines(80, 24);
     }
     let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('y')) else { panic!("all seen") };
     assert_eq!(params["rule"], json!(rule));
-    // Another rule is another text.
+    // Showing a rule again resets its progress.
     view.display("one", Map::new(), json!(rule));
     view.lines(80, 24);
     assert_eq!(press(&mut view, KeyCode::Char('y')), None);
 }
 
 #[test]
-fn what_was_chosen_stays_so_and_what_was_answered_makes_room() {
+fn selection_persists_until_its_request_is_decided() {
     let (one, two) = (question("one", "x", 1), question("two", "y", 1));
     let mut view = view(vec![one.clone(), two.clone()]);
     press(&mut view, KeyCode::Char('j'));
@@ -277,11 +278,12 @@ fn what_was_chosen_stays_so_and_what_was_answered_makes_room() {
     answered(&mut view, "one");
     take(&mut view, Vec::new());
     assert_eq!(press(&mut view, KeyCode::Char('a')), None);
-    assert!(plain(&mut view, 80, 24)[0].contains("nothing waits"));
+    assert!(plain(&mut view, 80, 24)[0].contains("no calls are pending"));
     assert_eq!(press(&mut view, KeyCode::Char('q')), Some(Act::Quit));
 }
 
-/// What was looked at went by itself: no key is an answer to what takes its place, until that was seen.
+/// Checks that after the selected request vanishes by itself, no key decides its successor until the operator
+/// has acknowledged the change.
 fn check_gone(mut view: View, queues: &[&[&str]]) {
     for queue in queues {
         take(&mut view, queue.iter().map(|id| question(id, "y", 1)).collect());
@@ -291,7 +293,7 @@ fn check_gone(mut view: View, queues: &[&[&str]]) {
         }
         assert!(plain(&mut view, 200, 60).iter().any(|line| line.contains("is gone")), "{queues:?}");
     }
-    assert_eq!(press(&mut view, KeyCode::Enter), None, "that is seen, not sent");
+    assert_eq!(press(&mut view, KeyCode::Enter), None, "enter acknowledges and sends nothing");
     let seen_at = view.since.unwrap();
     view.lines(200, 60);
     assert_eq!(press_at(&mut view, KeyCode::Char('a'), seen_at), None, "and the next one is new");
@@ -299,7 +301,7 @@ fn check_gone(mut view: View, queues: &[&[&str]]) {
 }
 
 #[test]
-fn what_was_meant_for_a_call_that_is_gone_decides_nothing() {
+fn keys_meant_for_a_vanished_call_decide_nothing() {
     let begin = |key: Option<char>| {
         let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
         view.lines(200, 60);
@@ -314,19 +316,22 @@ fn what_was_meant_for_a_call_that_is_gone_decides_nothing() {
 }
 
 #[test]
-fn the_reasons_are_left_for_the_card_and_not_for_the_shell() {
+fn leaving_reasons_returns_to_the_request() {
     for key in [KeyCode::Char('q'), KeyCode::Char('x'), KeyCode::Esc, KeyCode::Enter] {
         let mut view = view(vec![question("one", "text", 1)]);
         assert_eq!(press(&mut view, KeyCode::Char('x')), None);
-        assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("why you are asked")));
+        assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("needs approval")));
         assert_eq!(press(&mut view, key), None);
-        assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("0 text")), "the card is back");
+        assert!(
+            plain(&mut view, 80, 24).iter().any(|line| line.contains("0 text")),
+            "the request is shown again"
+        );
         assert_eq!(press(&mut view, KeyCode::Char('q')), Some(Act::Quit));
     }
 }
 
 #[test]
-fn a_line_is_parted_between_words_and_loses_nothing() {
+fn wrapping_breaks_between_words_and_loses_nothing() {
     let check = |text: &str, width: usize, pieces: &[&str]| {
         let line = execution::CardLine { tone: execution::Tone::Plain, text: text.to_owned() };
         let wrapped: Vec<String> = layout::wrap(&line, width).into_iter().map(|line| line.text).collect();
@@ -337,12 +342,12 @@ fn a_line_is_parted_between_words_and_loses_nothing() {
     check("a /long/path/without/any/word", 20, &["a /long/path/without", "    /any/word"]);
     check("", 20, &[""]);
     check("日本語日本語日本語日本語", 20, &["日本語日本語日本語日", "    本語"]);
-    // Two columns on some terminals, one on others.
+    // These take two columns on some terminals and one on others.
     check("яяяяяяяяяяя", 20, &["яяяяяяяяяя", "    я"]);
 }
 
 #[test]
-fn no_character_that_is_shown_is_taken_for_nothing() {
+fn every_visible_character_has_a_width() {
     let shown = (' '..=char::MAX).filter(|c| !tool::is_unseen(*c));
     for c in shown {
         let line = execution::CardLine { tone: execution::Tone::Plain, text: c.to_string().repeat(41) };
@@ -351,7 +356,7 @@ fn no_character_that_is_shown_is_taken_for_nothing() {
 }
 
 #[test]
-fn nothing_is_approved_on_a_screen_that_shows_nothing() {
+fn nothing_is_approved_on_a_screen_too_narrow_to_draw() {
     let mut view = view(vec![question("one", "x", 1)]);
     assert_eq!(plain(&mut view, 12, 40), ["too narrow"]);
     assert_eq!(press(&mut view, KeyCode::Char('a')), None);

@@ -1,0 +1,192 @@
+//! Rate limits for requests of agents: per caller, with a machine-wide ceiling. Decides only; the dispatcher of the agent
+//! methods asks here before it runs a method.
+//!
+//! The limits stop floods and nothing else: they are an order of magnitude above what an orchestrator needs.
+
+mod bucket;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tool::Caller;
+
+pub(crate) use bucket::TokenBucket;
+
+/// Callers with a bucket of their own. Further ones share the machine-wide bucket only.
+const MOST_CALLERS: usize = 1024;
+
+/// Work of one caller: 20,000 calls per second sustained, after a burst of 200,000.
+const CALLER_WORK: (f64, f64) = (2_000_000.0, 200_000.0);
+/// Session openings of one caller: 20 per second sustained, after a burst of 64.
+const CALLER_SESSIONS: (f64, f64) = (64.0, 20.0);
+/// The machine-wide ceiling is this many times the limit of one caller.
+const MACHINE: f64 = 2.0;
+
+/// Cost of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestCost {
+    /// Answers from memory and writes no record.
+    Light,
+    /// Judges or runs a call, and can write records.
+    Call,
+    /// Opens a session: a socket, a listener and two records.
+    SessionOpen,
+}
+
+impl RequestCost {
+    fn work(self) -> f64 {
+        match self {
+            RequestCost::Light => 1.0,
+            RequestCost::Call | RequestCost::SessionOpen => 10.0,
+        }
+    }
+
+    fn sessions(self) -> f64 {
+        if self == RequestCost::SessionOpen { 1.0 } else { 0.0 }
+    }
+}
+
+/// Identity that limits are counted by: the worker session, else the process, else the user. A caller gains nothing by
+/// connecting again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CallerKey {
+    /// A worker session.
+    Session(String),
+    /// A process, by the kernel's word.
+    Process(i32),
+    /// A user, where the kernel names no process.
+    User(u32),
+}
+
+impl CallerKey {
+    /// Key of a connection, from its worker session and its peer credentials.
+    pub fn new(session: Option<&str>, pid: Option<i32>, uid: u32) -> Self {
+        match (session, pid) {
+            (Some(id), _) => CallerKey::Session(id.to_owned()),
+            (None, Some(pid)) => CallerKey::Process(pid),
+            (None, None) => CallerKey::User(uid),
+        }
+    }
+
+    pub(crate) fn of(caller: &Caller) -> Self {
+        CallerKey::new(caller.session.as_deref(), caller.pid, caller.uid)
+    }
+}
+
+/// Request limits of all callers.
+pub(crate) struct Throttle(Mutex<Limits>);
+
+struct Limits {
+    machine: Buckets,
+    callers: HashMap<CallerKey, Buckets>,
+}
+
+#[derive(Clone, Debug)]
+struct Buckets {
+    work: TokenBucket,
+    sessions: TokenBucket,
+}
+
+impl Buckets {
+    fn new(factor: f64, now: Instant) -> Self {
+        let bucket = |(capacity, per_second): (f64, f64)| {
+            TokenBucket::new(capacity * factor, per_second * factor, now)
+        };
+        Buckets { work: bucket(CALLER_WORK), sessions: bucket(CALLER_SESSIONS) }
+    }
+
+    fn wait(&mut self, cost: RequestCost, now: Instant) -> Duration {
+        self.work.wait(cost.work(), now).max(self.sessions.wait(cost.sessions(), now))
+    }
+
+    fn spend(&mut self, cost: RequestCost) {
+        self.work.spend(cost.work());
+        self.sessions.spend(cost.sessions());
+    }
+
+    fn is_full(&mut self, now: Instant) -> bool {
+        self.work.is_full(now) && self.sessions.is_full(now)
+    }
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        let machine = Buckets::new(MACHINE, Instant::now());
+        Throttle(Mutex::new(Limits { machine, callers: HashMap::new() }))
+    }
+}
+
+impl Throttle {
+    /// Charges one request, or returns the time after which it can be admitted.
+    pub(crate) fn admit(&self, caller: CallerKey, cost: RequestCost, now: Instant) -> Result<(), Duration> {
+        // Numbers are whole after every statement, so a panic elsewhere cannot have broken them.
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Limits { machine, callers } = &mut *limits;
+        if callers.len() >= MOST_CALLERS && !callers.contains_key(&caller) {
+            callers.retain(|_, buckets| !buckets.is_full(now));
+        }
+        let own = if callers.len() < MOST_CALLERS || callers.contains_key(&caller) {
+            Some(callers.entry(caller).or_insert_with(|| Buckets::new(1.0, now)))
+        } else {
+            None
+        };
+        let (mut wait, mut own) = (machine.wait(cost, now), own);
+        if let Some(own) = &mut own {
+            wait = wait.max(own.wait(cost, now));
+        }
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        machine.spend(cost);
+        if let Some(own) = own {
+            own.spend(cost);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(throttle: &Throttle, pid: i32, cost: RequestCost, times: u32, now: Instant) -> u32 {
+        let admit = |_: &u32| throttle.admit(CallerKey::Process(pid), cost, now).is_ok();
+        u32::try_from((0..times).filter(admit).count()).unwrap()
+    }
+
+    #[test]
+    fn session_floods_are_paced_per_caller_and_machine_wide() {
+        let (throttle, start) = (Throttle::default(), Instant::now());
+        assert_eq!(admitted(&throttle, 1, RequestCost::SessionOpen, 1000, start), 64);
+        let wait = throttle.admit(CallerKey::Process(1), RequestCost::SessionOpen, start).unwrap_err();
+        assert!((Duration::from_millis(1)..=Duration::from_millis(50)).contains(&wait), "{wait:?}");
+        assert_eq!(
+            admitted(&throttle, 1, RequestCost::SessionOpen, 1000, start + Duration::from_secs(1)),
+            20
+        );
+        let later = start + Duration::from_secs(60);
+        let all: u32 =
+            (2..50).map(|pid| admitted(&throttle, pid, RequestCost::SessionOpen, 100, later)).sum();
+        assert_eq!(all, 128, "however many processes ask");
+    }
+
+    #[test]
+    fn ordinary_callers_are_not_limited() {
+        let (throttle, start) = (Throttle::default(), Instant::now());
+        for second in 0..600 {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(admitted(&throttle, 1, RequestCost::Call, 1000, now), 1000, "reads");
+            assert_eq!(admitted(&throttle, 1, RequestCost::SessionOpen, 5, now), 5, "sessions");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_however_many_callers_come() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        for pid in 0..5000 {
+            let _ = throttle.admit(CallerKey::Process(pid), RequestCost::Light, now);
+        }
+        assert_eq!(throttle.0.lock().unwrap().callers.len(), MOST_CALLERS);
+    }
+}

@@ -1,0 +1,171 @@
+//! Changes interrupted at every step: the process is killed, or a system call fails, at each call that
+//! touches the disk. The steps come from a trace of the change, so that steps added later are covered too.
+
+mod change;
+mod order;
+mod tracer;
+
+use change::Change;
+use tracer::{Ran, can_trace, traced};
+
+use crate::testing::World;
+
+/// Fault injected into the nth call of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Killed,
+    Error(&'static str),
+}
+
+impl Fault {
+    fn injected(self) -> String {
+        match self {
+            Fault::Killed => "signal=KILL".to_owned(),
+            Fault::Error(name) => format!("error={name}"),
+        }
+    }
+}
+
+/// Number of calls that may or may not be counted, because they happen before the tracer starts counting.
+const SLACK: usize = 1;
+
+/// Injects the fault into each call of these kinds, one at a time. An empty list means every call that
+/// touches the disk.
+fn sweep(change: Change, fault: Fault, kinds: &[&str]) {
+    if !can_trace() {
+        return;
+    }
+    let (before, after) = change.ends();
+    let plain = traced(&change.prepared(), change, None);
+    assert_eq!(plain.code, Some(0), "{change:?}: {}", plain.log);
+    let steps = plain.steps();
+    let swept = steps.iter().filter(|(call, _)| kinds.is_empty() || kinds.contains(&call.as_str()));
+    let mut met = 0;
+    for (call, count) in swept.clone() {
+        for nth in 1..=plain.count(call) + SLACK {
+            let world = change.prepared();
+            let ran = traced(&world, change, Some(&format!("{call}:{}:when={nth}", fault.injected())));
+            let what = format!("{change:?} {call} {fault:?} {nth}");
+            check_end(&world, &ran, fault, [&before, &after], &what);
+            check_restart(&world, change, [&before, &after], &what);
+            met += usize::from(ran.was_struck());
+        }
+        assert!(*count > 0);
+    }
+    let least: usize = swept.map(|(_, count)| count).sum();
+    assert!(met >= least && least > 0, "{change:?} {fault:?}: struck {met} times of {least}");
+}
+
+/// Checks that the workspace is in the old or the new state, and in the one that the child reported.
+fn check_end(world: &World, ran: &Ran, fault: Fault, [before, after]: [&change::State; 2], what: &str) {
+    let now = change::state(world);
+    match ran.code {
+        Some(0) => assert_eq!(&now, after, "{what}: reported success\n{}", ran.log),
+        Some(1) => assert_eq!(&now, before, "{what}: reported failure\n{}", ran.log),
+        None if fault == Fault::Killed => {
+            assert!(&now == before || &now == after, "{what}: {now:?}\n{}", ran.log)
+        }
+        other => panic!("{what}: ended with {other:?}\n{}", ran.log),
+    }
+}
+
+/// Checks that recovery changes nothing in the workspace and leaves no temporary name, and that the change
+/// can then be undone or made.
+fn check_restart(world: &World, change: Change, [before, after]: [&change::State; 2], what: &str) {
+    let now = change::state(world);
+    world.undo().settle().unwrap();
+    assert_eq!(change::state(world), now, "{what}: recovery changes nothing");
+    let is_litter = |name: &String| name.starts_with(".sinew-tmp-");
+    assert!(!world.names("ws").iter().any(is_litter), "{what}: {:?}", world.names("ws"));
+    let kept = if world.path("undo").exists() { world.names("undo") } else { Vec::new() };
+    let has = |name: &str, ending: &str| kept.contains(&format!("{name}.{ending}"));
+    for name in &kept {
+        let known = name.strip_suffix(".before").is_none_or(|key| has(key, "json"));
+        assert!(known && !name.ends_with(".pending"), "{what}: {kept:?}");
+    }
+    let (done, other) = match (&now == after, change.is_undo()) {
+        (true, true) => return,
+        (true, false) => (change.take_back(world), before),
+        (false, _) => (change.make(world), after),
+    };
+    assert!(done.is_ok(), "{what}: {done:?}, {kept:?}");
+    assert_eq!(&change::state(world), other, "{what}: after recovery");
+}
+
+/// Entry point of the child: makes one change and reports the result by its exit code.
+#[test]
+fn one_change() {
+    let Some(world) = World::of_parent() else { return };
+    let change = Change::of_parent();
+    tracer::wait_for_tracer();
+    let made = tracer::marked(|| change.make(&world));
+    std::process::exit(i32::from(made.is_err()));
+}
+
+/// Tests of one change: killed at every step, with a full disk and an I/O error at every step, and its sync
+/// order.
+macro_rules! swept {
+    ($($name:ident: $change:ident;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn kill_at_any_step_leaves_old_or_new_state() {
+                sweep(Change::$change, Fault::Killed, &[]);
+            }
+
+            #[test]
+            fn full_disk_at_any_step_leaves_the_reported_state() {
+                sweep(Change::$change, Fault::Error("ENOSPC"), &[]);
+            }
+
+            #[test]
+            fn io_error_at_any_step_leaves_the_reported_state() {
+                sweep(Change::$change, Fault::Error("EIO"), &[]);
+            }
+
+            #[test]
+            fn sync_order_survives_a_power_cut() {
+                order::check(Change::$change);
+            }
+        }
+    )*};
+}
+
+swept! {
+    overwriting: Overwrite;
+    creating: Create;
+    removing_a_file: RemoveFile;
+    removing_a_folder: RemoveFolder;
+    removing_a_link: RemoveLink;
+    undoing_a_write: UndoOverwrite;
+    undoing_a_creation: UndoCreate;
+    undoing_a_removal: UndoRemoval;
+    undoing_a_links_removal: UndoLinkRemoval;
+    creating_in_folders_that_are_made: CreateBelow;
+    making_folders: MakeFolders;
+    undoing_a_creation_with_its_folders: UndoCreateBelow;
+    undoing_folders: UndoMakeFolders;
+    undoing_what_is_alone_in_its_folders: UndoPartOfThem;
+}
+
+#[test]
+fn other_errors_leave_the_old_or_new_state() {
+    for change in [Change::Overwrite, Change::Create] {
+        sweep(change, Fault::Error("EMFILE"), &["openat"]);
+        sweep(change, Fault::Error("EROFS"), &["openat", "renameat2"]);
+        sweep(change, Fault::Error("EDQUOT"), &["write"]);
+        sweep(change, Fault::Error("EFBIG"), &["write"]);
+        // A volume that supports neither exchanging names nor refusing to overwrite.
+        sweep(change, Fault::Error("EINVAL"), &["renameat2"]);
+    }
+    for change in [Change::CreateBelow, Change::MakeFolders] {
+        sweep(change, Fault::Error("EROFS"), &["mkdirat", "renameat2"]);
+        sweep(change, Fault::Error("EDQUOT"), &["mkdirat"]);
+        sweep(change, Fault::Error("EINVAL"), &["renameat2"]);
+    }
+    // The undo store is on another volume.
+    for change in [Change::RemoveFile, Change::RemoveFolder, Change::UndoRemoval, Change::UndoCreateBelow] {
+        sweep(change, Fault::Error("EXDEV"), &["renameat2"]);
+    }
+}

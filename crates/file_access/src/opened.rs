@@ -1,0 +1,304 @@
+//! A call with its opened paths, and the object that each path reached.
+//!
+//! Only `open` and `try_open_cached` create these values, so a verdict on them is a verdict on what was
+//! really opened. The operations through the handles are in `read`, `list`, `tree`, `replace`,
+//! `create_folders` and `remove`.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use tool::{GitEntry, PathAccess, SharedText};
+
+use crate::error::AccessError;
+use crate::git_directory;
+use crate::links::{self, OtherNames};
+use crate::obstacle::Obstacle;
+use crate::platform;
+use crate::request::{Ending, PathRequest, Spelling};
+
+/// A call together with the objects that its paths reached.
+#[derive(Debug)]
+pub struct Opened<T> {
+    call: T,
+    paths: Vec<OpenedPath>,
+}
+
+impl<T> Opened<T> {
+    pub(crate) fn new(call: T, paths: Vec<OpenedPath>) -> Self {
+        Opened { call, paths }
+    }
+
+    /// Returns the call.
+    pub fn call(&self) -> &T {
+        &self.call
+    }
+
+    /// Returns the paths, in the order in which the call names them.
+    pub fn paths(&self) -> &[OpenedPath] {
+        &self.paths
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_paths(self) -> Vec<OpenedPath> {
+        self.paths
+    }
+}
+
+/// One path of a call and the object it reached.
+#[derive(Debug)]
+pub struct OpenedPath {
+    pub(crate) key: SharedText,
+    pub(crate) typed: PathBuf,
+    pub(crate) canonical: PathBuf,
+    pub(crate) access: PathAccess,
+    pub(crate) object: Object,
+    pub(crate) other_names: OtherNames,
+    /// Relation of a change to the git directories on the way, if no tool may make it.
+    pub(crate) git_entry: Option<GitEntry>,
+    /// Whole content, if `try_prefetch` read it.
+    pub(crate) in_hand: OnceLock<Vec<u8>>,
+}
+
+/// Object that a path reached, with the only handles that may be used for it.
+#[derive(Debug)]
+pub(crate) enum Object {
+    File {
+        handle: OwnedFd,
+        facts: ObjectFacts,
+        place: Option<Place>,
+    },
+    Directory {
+        handle: OwnedFd,
+        facts: ObjectFacts,
+        place: Option<Place>,
+    },
+    /// The symbolic link itself. Only removals do not follow a link.
+    Link {
+        text: OsString,
+        facts: ObjectFacts,
+        place: Place,
+    },
+    Special {
+        name: &'static str,
+        facts: ObjectFacts,
+    },
+    NotThere {
+        obstacle: Obstacle,
+        vacancy: Option<Vacancy>,
+    },
+}
+
+/// Location at which a missing object can be created.
+#[derive(Debug)]
+pub(crate) struct Vacancy {
+    /// First missing name, in an existing folder.
+    pub(crate) place: Place,
+    /// Names below the first missing one. If there are any, the parent folder of the object is missing too.
+    pub(crate) beyond: Vec<OsString>,
+    pub(crate) ending: Ending,
+}
+
+/// One plain name in an opened folder.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: OwnedFd,
+    pub(crate) folder_name: PathBuf,
+    pub(crate) leaf: OsString,
+}
+
+impl Place {
+    /// Returns the canonical path.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder_name.join(&self.leaf)
+    }
+
+    /// Returns the folder as a handle that can be synced, or `None` if the folder may not be read. Its
+    /// entries are then only as durable as the file system makes them.
+    pub(crate) fn folder_to_sync(&self) -> Result<Option<OwnedFd>, Errno> {
+        match platform::reopen_directory(&self.folder) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::ACCESS) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Syncs the folder, so that its entries are durable.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        self.folder_to_sync()?.map_or(Ok(()), rustix::fs::fsync)
+    }
+}
+
+/// Kind of the object that a path reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link that is not followed.
+    Link,
+    /// A `fifo`, `socket`, `character device`, `block device` or `unknown object`. Never opened for data.
+    Special(&'static str),
+    /// The object does not exist.
+    Missing,
+    /// The path could not be resolved; see `OpenedPath::unresolved_reason`.
+    Unreachable,
+}
+
+/// Metadata of an object at the time it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectFacts {
+    /// Size in bytes. A sparse file counts in full.
+    pub size: u64,
+    /// Size on disk in bytes, without the holes of a sparse file.
+    pub allocated: u64,
+    /// Number of hard links. More than one means that another name leads to the same content.
+    pub links: u64,
+    /// Permission bits, with setuid, setgid and sticky.
+    pub mode: u32,
+    /// Time of the last change to content, permissions or names (`ctime`). No user can set it.
+    pub changed: SystemTime,
+    /// Time of the last change to the content.
+    pub modified: SystemTime,
+    /// Identity of the object.
+    pub identity: Identity,
+}
+
+/// Device and inode, which identify an object on this machine while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Device number of the volume.
+    pub device: u64,
+    /// Inode number on the volume.
+    pub inode: u64,
+}
+
+impl OpenedPath {
+    /// Combines a request with the object it reached. The other names of a file with several hard links are
+    /// unknown until they are searched for.
+    pub(crate) fn new(request: PathRequest, spelling: Spelling, canonical: PathBuf, object: Object) -> Self {
+        let other_names =
+            if links::is_due(&object) { OtherNames::Unknown } else { OtherNames::Known(Vec::new()) };
+        let (key, access, in_hand) = (request.key, request.access, OnceLock::new());
+        let git_entry = match access {
+            PathAccess::Read => None,
+            PathAccess::Write => git_directory::entry_at(&canonical),
+            PathAccess::Remove => {
+                git_directory::entry_at(&canonical).filter(|entry| *entry == GitEntry::Existing)
+            }
+        };
+        let typed = spelling.typed;
+        OpenedPath { key, typed, canonical, access, object, other_names, git_entry, in_hand }
+    }
+
+    /// Returns the same path with another object, which has appeared since it was opened.
+    pub(crate) fn with_object(&self, object: Object) -> Self {
+        let (key, access, other_names) = (self.key.clone(), self.access, OtherNames::Known(Vec::new()));
+        let (typed, canonical, in_hand) = (self.typed.clone(), self.canonical.clone(), OnceLock::new());
+        let git_entry = self.git_entry;
+        OpenedPath { key, typed, canonical, access, object, other_names, git_entry, in_hand }
+    }
+
+    /// Returns the argument that named the path.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the absolute path as the caller wrote it, including `..` and links.
+    pub fn typed(&self) -> &Path {
+        &self.typed
+    }
+
+    /// Returns the canonical path of the object, or of the location where it would be.
+    pub fn canonical(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// Returns the access that the tool declared.
+    pub fn access(&self) -> PathAccess {
+        self.access
+    }
+
+    /// Returns the kind of the object.
+    pub fn kind(&self) -> ObjectKind {
+        match &self.object {
+            Object::File { .. } => ObjectKind::File,
+            Object::Directory { .. } => ObjectKind::Directory,
+            Object::Link { .. } => ObjectKind::Link,
+            Object::Special { name, .. } => ObjectKind::Special(name),
+            Object::NotThere { obstacle: Obstacle::Absent | Obstacle::NoFolder, .. } => ObjectKind::Missing,
+            Object::NotThere { .. } => ObjectKind::Unreachable,
+        }
+    }
+
+    /// Returns the metadata of the object.
+    pub fn metadata(&self) -> Option<&ObjectFacts> {
+        match &self.object {
+            Object::File { facts, .. }
+            | Object::Directory { facts, .. }
+            | Object::Link { facts, .. }
+            | Object::Special { facts, .. } => Some(facts),
+            Object::NotThere { .. } => None,
+        }
+    }
+
+    /// Returns what is known about the other hard links of the file.
+    pub fn other_names(&self) -> &OtherNames {
+        &self.other_names
+    }
+
+    /// Relation of a change to the git directories on the way, if no tool may make it.
+    pub fn git_entry(&self) -> Option<GitEntry> {
+        self.git_entry
+    }
+
+    /// Returns the reason why the path did not resolve to an object.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        match &self.object {
+            Object::NotThere { obstacle, .. } => Some(*obstacle),
+            Object::File { .. } | Object::Directory { .. } | Object::Link { .. } | Object::Special { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Returns the missing folders of the path that could be created, the outermost first.
+    pub fn missing_folders(&self) -> Vec<PathBuf> {
+        let Object::NotThere { vacancy: Some(vacancy), .. } = &self.object else { return Vec::new() };
+        let mut name = vacancy.place.path();
+        let below = vacancy.beyond.iter().map(|step| {
+            let inner = name.join(step);
+            std::mem::replace(&mut name, inner)
+        });
+        below.collect()
+    }
+
+    /// Returns the error of an operation that needs another kind of object.
+    pub(crate) fn unsuitable(&self, wanted: &'static str) -> AccessError {
+        let path = self.canonical.clone();
+        let found = match &self.object {
+            Object::NotThere { obstacle, .. } => return AccessError::NotThere { path, obstacle: *obstacle },
+            Object::File { .. } => "file",
+            Object::Directory { .. } => "directory",
+            Object::Link { .. } => "symbolic link",
+            Object::Special { name, .. } => name,
+        };
+        AccessError::WrongKind { path, found, wanted }
+    }
+}
+
+/// Returns the name of an object kind other than file, directory and symbolic link.
+pub(crate) fn special_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        _ => "unknown object",
+    }
+}

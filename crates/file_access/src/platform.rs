@@ -1,0 +1,67 @@
+//! Interface to the operating system. All code above it is platform-independent.
+//!
+//! A handle from this module refers to an object and, where the platform supports it, cannot be read from.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::opened::ObjectFacts;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
+
+pub(crate) use system::{
+    LONGEST_PATH, MOST_LINKS, copy_attributes, is_local, is_magic, may_write, name_of, reach, reach_at_hand,
+    reach_from, reach_without_links, read_at_hand, reopen_directory, reopen_for_reading, status_at_hand,
+    sync_file,
+};
+
+/// Result of copying the attributes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// The access control list was copied, or there was none.
+    All,
+    /// The access control list was not copied. The permission bits alone could grant more than the list did.
+    WithoutList,
+}
+
+/// Kind and metadata of an object.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) kind: FileType,
+    pub(crate) facts: ObjectFacts,
+}
+
+impl From<rustix::fs::Stat> for Status {
+    fn from(stat: rustix::fs::Stat) -> Self {
+        Status { kind: FileType::from_raw_mode(stat.st_mode), facts: system::facts(&stat) }
+    }
+}
+
+/// Converts a Unix timestamp.
+fn moment(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let whole = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    whole.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds))).unwrap_or(UNIX_EPOCH)
+}
+
+pub(crate) fn status(handle: impl AsFd) -> Result<Status, Errno> {
+    rustix::fs::fstat(handle).map(Status::from)
+}
+
+/// Returns the status of a name in a folder. Does not follow a symbolic link.
+pub(crate) fn status_at(folder: &OwnedFd, name: &OsStr) -> Result<Status, Errno> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)
+}

@@ -1,0 +1,205 @@
+//! Linux: handles are `O_PATH` descriptors from `openat2`; `/proc/self/fd` gives their canonical names.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
+use rustix::path::DecInt;
+
+use super::{Kept, Status, moment};
+use crate::opened::{Identity, ObjectFacts};
+
+/// `PATH_MAX` includes the final NUL.
+pub(crate) const LONGEST_PATH: usize = 4095;
+
+/// Number of symbolic links that the kernel follows in one path.
+pub(crate) const MOST_LINKS: usize = 40;
+
+/// Suffix that the kernel appends to the name of a deleted object.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Extended attribute of the access control list.
+const ACL: &[u8] = b"system.posix_acl_access";
+
+/// Opens a path as a handle, without reading, blocking or following magic links.
+pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
+    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS)
+}
+
+/// Like `open_handle`, but only from the dentry cache: `EAGAIN` if the lookup would reach a disk or a
+/// network.
+pub(crate) fn reach_at_hand(path: &Path) -> Result<OwnedFd, Errno> {
+    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+}
+
+/// Returns the cached status of a handle, without asking a network file system.
+pub(crate) fn status_at_hand(handle: &OwnedFd) -> Option<Status> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(handle, "", flags, StatxFlags::BASIC_STATS).ok()?;
+    if !StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BASIC_STATS) {
+        return None;
+    }
+    let mode = u32::from(stat.stx_mode);
+    let facts = ObjectFacts {
+        size: stat.stx_size,
+        allocated: stat.stx_blocks.saturating_mul(512),
+        links: u64::from(stat.stx_nlink),
+        mode: mode & 0o7777,
+        modified: moment(stat.stx_mtime.tv_sec, u64::from(stat.stx_mtime.tv_nsec)),
+        changed: moment(stat.stx_ctime.tv_sec, u64::from(stat.stx_ctime.tv_nsec)),
+        identity: Identity {
+            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+        },
+    };
+    Some(Status { kind: FileType::from_raw_mode(mode), facts })
+}
+
+/// Returns true if the object is on a local disk or in memory. May block if the volume is remote.
+pub(crate) fn is_local(handle: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(handle).is_ok_and(|fs| LOCAL.iter().any(|magic| i128::from(fs.f_type) == *magic))
+}
+
+/// Magic numbers of ext2–4, XFS, Btrfs, F2FS, bcachefs, ZFS, tmpfs and overlay. Every other file system
+/// counts as remote.
+const LOCAL: [i128; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630];
+
+/// Reads from the page cache only: `EAGAIN` if the data is not cached.
+pub(crate) fn read_at_hand(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    rustix::io::preadv2(file, &mut [std::io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
+}
+
+/// Opens one component below a handle.
+pub(crate) fn reach_from(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    open(folder.as_fd(), name, ResolveFlags::NO_MAGICLINKS)
+}
+
+/// Opens a path and fails if it contains a symbolic link.
+pub(crate) fn reach_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS)
+}
+
+fn open(folder: BorrowedFd<'_>, path: &OsStr, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+    retry_on_intr(|| rustix::fs::openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how))
+}
+
+/// Returns true if the link that could not be followed is a magic link of procfs.
+pub(crate) fn is_magic(folder: &OwnedFd, errno: Errno) -> bool {
+    errno == Errno::LOOP
+        && rustix::fs::fstatfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
+}
+
+/// Returns the canonical path of a handle; `ENOENT` if its object was deleted.
+pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
+    let name = rustix::fs::readlinkat(table()?, number(handle), Vec::new())?;
+    let name = PathBuf::from(OsString::from_vec(name.into_bytes()));
+    if !name.is_absolute() {
+        return Err(Errno::NOENT);
+    }
+    // The name of an existing file may really end like this. Then the name leads back to the same object.
+    if name.as_os_str().as_bytes().ends_with(DELETED) {
+        let there = rustix::fs::statat(CWD, &name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)?;
+        if there.facts.identity != facts.identity {
+            return Err(Errno::NOENT);
+        }
+    }
+    Ok(name)
+}
+
+/// Reopens the object of a handle for reading, without a path lookup.
+pub(crate) fn reopen_for_reading(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    reopen(handle, OFlags::NONBLOCK | OFlags::NOCTTY)
+}
+
+/// Reopens the directory of a handle for listing and syncing.
+pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    reopen(handle, OFlags::DIRECTORY)
+}
+
+fn reopen(handle: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+    let table = table()?;
+    retry_on_intr(|| rustix::fs::openat(table, number(handle), flags, Mode::empty()))
+}
+
+/// Checks that this process may write to the object in place.
+pub(crate) fn may_write(handle: &OwnedFd, _folder: &OwnedFd, _leaf: &OsStr) -> Result<(), Errno> {
+    rustix::fs::accessat(table()?, number(handle), Access::WRITE_OK, AtFlags::empty())
+}
+
+/// Returns the directory of this process's own descriptors, the only place where magic links are followed. It
+/// stays open, because resolving `/proc/self/fd` again takes longer than the lookup in it.
+fn table() -> Result<BorrowedFd<'static>, Errno> {
+    static TABLE: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(table) = TABLE.get() {
+        return Ok(table.as_fd());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = retry_on_intr(|| rustix::fs::open("/proc/self/fd", flags, Mode::empty()))?;
+    Ok(TABLE.get_or_init(|| opened).as_fd())
+}
+
+/// Returns the name of a handle in `fd_table`.
+fn number(handle: &OwnedFd) -> DecInt {
+    DecInt::from_fd(handle)
+}
+
+/// Waits until the content is on the disk.
+pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(file)
+}
+
+/// Copies `user.*` attributes and the access control list. Labels and capabilities are left to the system.
+pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
+    let names = match attribute_names(from) {
+        Ok(names) => names,
+        Err(Errno::NOTSUP) => return Kept::All,
+        Err(_) => return Kept::WithoutList,
+    };
+    let (lists, others): (Vec<_>, Vec<_>) = names.split(|byte| *byte == 0).partition(|name| *name == ACL);
+    for name in others.into_iter().filter(|name| name.starts_with(b"user.")) {
+        let _ = copy_attribute(from, to.as_fd(), name);
+    }
+    // The list comes last: it may remove our own write permission, which the attributes need.
+    let copied = match lists.first() {
+        Some(name) => copy_attribute(from, to.as_fd(), name),
+        // A new file may inherit a list from its folder, although the old file had none.
+        None => match rustix::fs::fremovexattr(to.as_fd(), ACL) {
+            Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+            removed => removed,
+        },
+    };
+    if copied.is_ok() { Kept::All } else { Kept::WithoutList }
+}
+
+fn attribute_names(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut names = vec![0; rustix::fs::flistxattr_query(file)?];
+    let length = rustix::fs::flistxattr(file, names.as_mut_slice())?;
+    names.truncate(length);
+    Ok(names)
+}
+
+fn copy_attribute(from: &OwnedFd, to: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let mut value = vec![0; rustix::fs::fgetxattr_query(from, name)?];
+    let length = rustix::fs::fgetxattr(from, name, value.as_mut_slice())?;
+    value.truncate(length);
+    rustix::fs::fsetxattr(to, name, &value, XattrFlags::empty())
+}
+
+pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
+    ObjectFacts {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        // In units of 512 bytes, independent of the block size of the file system.
+        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+        links: stat.st_nlink,
+        mode: stat.st_mode & 0o7777,
+        modified: moment(stat.st_mtime, stat.st_mtime_nsec),
+        changed: moment(stat.st_ctime, stat.st_ctime_nsec),
+        identity: Identity { device: stat.st_dev, inode: stat.st_ino },
+    }
+}

@@ -1,0 +1,143 @@
+//! Bounded reads through the handle that was judged.
+//!
+//! A read never returns more than was requested, whatever size the file reports or grows to.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::FileType;
+use sha2::{Digest, Sha256};
+use tool::canonical;
+
+use crate::error::AccessError;
+use crate::opened::{Object, ObjectFacts, OpenedPath};
+use crate::platform;
+
+/// Maximum memory reserved before reading, since the reported size may be wrong.
+const MOST_RESERVED: u64 = 16 * 1024 * 1024;
+
+/// Minimum number of bytes to digest. Generated files, such as those in `/proc`, report size 0.
+const LEAST_DIGESTED: u64 = 1024 * 1024;
+
+/// Part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Content, at most as many bytes as requested.
+    pub bytes: Vec<u8>,
+    /// True if the file continues after this part.
+    pub more: bool,
+    /// Reported size of the whole file; 0 for generated files.
+    pub size: u64,
+}
+
+/// Sequential reader of a file with its own position.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    at: u64,
+}
+
+impl OpenedPath {
+    /// Returns a reader of the file. It ends at the current end of the file, which may grow: bound it with
+    /// `Read::take`.
+    pub fn reader(&self) -> Result<Reader, AccessError> {
+        let Object::File { handle, facts, .. } = &self.object else { return Err(self.unsuitable("file")) };
+        let failed = |errno| AccessError::io("opening", &self.canonical, errno);
+        let readable = platform::reopen_for_reading(handle).map_err(failed)?;
+        let status = platform::status(&readable).map_err(failed)?;
+        if status.kind != FileType::RegularFile || status.facts.identity != facts.identity {
+            let found = "another object is there now".to_owned();
+            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
+        }
+        Ok(Reader { file: File::from(readable), at: 0 })
+    }
+
+    /// Reads at most `max_bytes` bytes starting at `offset`.
+    pub fn read_range(&self, offset: u64, max_bytes: u64) -> Result<Portion, AccessError> {
+        if let Some(content) = self.in_hand.get() {
+            return Ok(Portion::of(content, offset, max_bytes));
+        }
+        let failed = |error| AccessError::io("reading", &self.canonical, error);
+        let reader = Reader { at: offset, ..self.reader()? };
+        reader.portion(max_bytes).map_err(failed)
+    }
+
+    /// Returns the SHA-256 of the content in lower-case hexadecimal.
+    pub fn sha256(&self) -> Result<String, AccessError> {
+        if let Some(content) = self.in_hand.get() {
+            return Ok(canonical::sha256_hex(content));
+        }
+        self.reader()?.sha256().map_err(|error| AccessError::io("reading", &self.canonical, error))
+    }
+}
+
+impl Portion {
+    /// Returns a part of content that was read before.
+    fn of(content: &[u8], offset: u64, max_bytes: u64) -> Self {
+        let clamped = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(content.len());
+        let (start, end) = (clamped(offset), clamped(offset.saturating_add(max_bytes)));
+        let bytes = content.get(start..end).unwrap_or_default().to_vec();
+        Portion { bytes, more: end < content.len(), size: content.len() as u64 }
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(file: File) -> Self {
+        Reader { file, at: 0 }
+    }
+
+    /// Returns the metadata of the open file.
+    pub(crate) fn facts(&self) -> io::Result<ObjectFacts> {
+        Ok(platform::status(&self.file)?.facts)
+    }
+
+    /// Returns true if the file has other hard links, or if their number cannot be read.
+    pub fn has_several_names(&self) -> bool {
+        !self.facts().is_ok_and(|facts| facts.links == 1)
+    }
+
+    fn portion(mut self, max_bytes: u64) -> io::Result<Portion> {
+        let promised = self.file.metadata()?.len().saturating_sub(self.at);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(promised.min(max_bytes).min(MOST_RESERVED)).unwrap_or(0))?;
+        self.by_ref().take(max_bytes).read_to_end(&mut bytes)?;
+        let more = self.read(&mut [0])? > 0;
+        Ok(Portion { bytes, more, size: self.file.metadata()?.len() })
+    }
+
+    /// Digests the file up to its size at the start, so that a growing file does not keep the digest running.
+    pub(crate) fn sha256(mut self) -> io::Result<String> {
+        let mut hasher = Sha256::new();
+        let mut left = self.file.metadata()?.len().max(LEAST_DIGESTED);
+        let mut buffer = vec![0; 64 * 1024];
+        while left > 0 {
+            let length = self.read(&mut buffer)?.min(usize::try_from(left).unwrap_or(usize::MAX));
+            if length == 0 {
+                break;
+            }
+            hasher.update(buffer.get(..length).unwrap_or_default());
+            left = left.saturating_sub(length as u64);
+        }
+        Ok(tool::canonical::hex(&hasher.finalize()))
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if i64::try_from(self.at).is_err() {
+            return Ok(0);
+        }
+        let length = loop {
+            match self.file.read_at(buffer, self.at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.at = self.at.saturating_add(length as u64);
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Results and errors of bounded reads.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+
+use tool::{Failure, FailureKind};
+
+use crate::testing::World;
+
+fn check(world: &World, offset: u64, max: u64, bytes: &str, more: bool) {
+    for taken in [false, true] {
+        let file = world.read("f");
+        assert!(!taken || file.take_in_hand() || cfg!(not(target_os = "linux")));
+        let portion = file.read_range(offset, max).unwrap();
+        let found = (portion.bytes.as_slice(), portion.more, portion.size);
+        assert_eq!(found, (bytes.as_bytes(), more, 10), "{offset} {max}, in hand: {taken}");
+    }
+}
+
+#[test]
+fn read_range_is_exact_and_reports_more_content() {
+    let world = World::new();
+    world.file("ws/f", "0123456789");
+    check(&world, 0, 4, "0123", true);
+    check(&world, 0, 9, "012345678", true);
+    check(&world, 0, 10, "0123456789", false);
+    check(&world, 0, u64::MAX, "0123456789", false);
+    check(&world, 8, 4, "89", false);
+    check(&world, 10, 4, "", false);
+    check(&world, u64::MAX, 4, "", false);
+    check(&world, 0, 0, "", true);
+}
+
+#[test]
+fn huge_sparse_file_allocates_only_what_is_read() {
+    let world = World::new();
+    let size = 1 << 40;
+    File::create(world.path("ws/sparse")).unwrap().set_len(size).unwrap();
+    let portion = world.read("sparse").read_range(0, 1000).unwrap();
+    assert_eq!((portion.bytes.len(), portion.more, portion.size), (1000, true, size));
+    assert!(portion.bytes.capacity() <= 4096, "{}", portion.bytes.capacity());
+    assert_eq!(world.read("sparse").read_range(size - 1, 10).unwrap().bytes, [0]);
+}
+
+#[test]
+fn opened_object_is_read_even_if_its_name_changed() {
+    let world = World::new();
+    let file = world.file("ws/f", "inside");
+    let opened = world.read("f");
+    fs::rename(&file, world.path("ws/moved")).unwrap();
+    world.link("ws/f", world.path("outside/secret"));
+    assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside");
+    fs::remove_file(world.path("ws/moved")).unwrap();
+    assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside");
+}
+
+#[test]
+fn readers_keep_their_own_position_and_see_what_is_added() {
+    let world = World::new();
+    let file = world.file("ws/f", "abc");
+    let opened = world.read("f");
+    let (mut first, mut second) = (opened.reader().unwrap(), opened.reader().unwrap());
+    let mut text = String::new();
+    first.by_ref().take(2).read_to_string(&mut text).unwrap();
+    second.read_to_string(&mut text).unwrap();
+    File::options().append(true).open(file).unwrap().write_all(b"def").unwrap();
+    first.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "ababccdef");
+}
+
+#[test]
+fn digests_are_of_the_content() {
+    let world = World::new();
+    let content = "x".repeat(200_000);
+    world.file("ws/f", &content);
+    assert_eq!(world.read("f").sha256().unwrap(), tool::canonical::sha256_hex(content.as_bytes()));
+}
+
+#[test]
+fn only_files_are_read_and_the_failure_says_why() {
+    let world = World::new();
+    world.file("ws/f", "f");
+    world.link("ws/dangling", "nothing");
+    for (text, kind, words) in [
+        (".", FailureKind::WrongKind, "is a directory, not a file"),
+        ("missing", FailureKind::NotFound, "it does not exist"),
+        ("a/b", FailureKind::NotFound, "its folder does not exist"),
+        ("f/x", FailureKind::WrongKind, "is not one"),
+        ("dangling", FailureKind::Unreadable, "symbolic link to nothing"),
+    ] {
+        let failure = Failure::from(world.read(text).read_range(0, 1).unwrap_err());
+        assert_eq!(failure.kind, kind, "{text}: {failure}");
+        assert!(failure.message.contains(words), "{text}: {failure}");
+    }
+}

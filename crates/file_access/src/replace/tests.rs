@@ -1,0 +1,467 @@
+//! Writes that must succeed, and writes that must leave everything unchanged.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Barrier;
+
+use tool::canonical::sha256_hex;
+use tool::{Failure, FailureKind};
+
+use super::*;
+use crate::testing::{NOBODY, World, assert_passed};
+
+fn holding(content: &str) -> Expected {
+    Expected::Content { sha256: sha256_hex(content.as_bytes()) }
+}
+
+fn mode(world: &World, relative: &str) -> u32 {
+    fs::metadata(world.path(relative)).unwrap().mode() & 0o7777
+}
+
+/// Returns a temporary file with new content.
+fn filled<'a>(place: &'a Place, original: Option<&OwnedFd>) -> Temporary<'a> {
+    let temporary = Temporary::create(place, new_temporary_name(), original).unwrap();
+    temporary.fill(&mut &b"new"[..], None, &Likeness::Original).unwrap().0
+}
+
+/// Checks that a write succeeds and leaves no other file behind.
+fn check(world: &World, text: &str, expected: &Expected, created: bool) {
+    let before = world.names("ws").len();
+    let replaced = world.write(text).replace(b"new", expected, &world.saving()).unwrap();
+    assert_eq!(replaced, Replaced { bytes: 3, sha256: sha256_hex(b"new"), created }, "{text}");
+    assert_eq!(world.names("ws").len(), before + usize::from(created), "{:?}", world.names("ws"));
+    assert_eq!(world.read(text).read_range(0, 100).unwrap().bytes, b"new", "{text}");
+}
+
+/// Checks that a write is refused and changes nothing.
+fn check_refused(world: &World, text: &str, expected: &Expected, words: &str) -> FailureKind {
+    let look = || {
+        let names = world.names("ws");
+        names.into_iter().map(|name| (fs::read(world.path("ws").join(&name)).ok(), name)).collect::<Vec<_>>()
+    };
+    let before = look();
+    let error = world.write(text).replace(b"new", expected, &world.saving()).unwrap_err();
+    assert!(error.to_string().contains(words), "{text}: {error}");
+    assert_eq!(look(), before, "{text}");
+    Failure::from(error).kind
+}
+
+#[test]
+fn precondition_decides_whether_a_write_happens() {
+    let world = World::new();
+    check(&world, "a", &Expected::Absent, true);
+    check(&world, "b", &Expected::Anything, true);
+    world.file("ws/f", "old");
+    assert_eq!(check_refused(&world, "f", &Expected::Absent, "already exists"), FailureKind::Conflict);
+    let found = format!("its sha256 is now {}", sha256_hex(b"old"));
+    assert_eq!(check_refused(&world, "f", &holding("other"), &found), FailureKind::Conflict);
+    assert_eq!(check_refused(&world, "missing", &holding("old"), "does not exist"), FailureKind::Conflict);
+    check(&world, "f", &holding("old"), false);
+    check(&world, "f", &Expected::Content { sha256: sha256_hex(b"new").to_uppercase() }, false);
+    check(&world, "f", &Expected::Anything, false);
+}
+
+#[test]
+fn only_names_in_an_existing_folder_are_written_to() {
+    let world = World::new();
+    world.file("ws/f", "f");
+    world.link("ws/dangling", "nothing");
+    world.link("ws/dangling_out", "../outside/new");
+    fs::create_dir(world.path("ws/d")).unwrap();
+    for (text, words, kind) in [
+        ("d", "is a directory, not a file", FailureKind::WrongKind),
+        ("new/", "directory (it ends in a slash)", FailureKind::WrongKind),
+        ("a/b", "its folder does not exist", FailureKind::NotFound),
+        ("a/../f", "its folder does not exist", FailureKind::NotFound),
+        ("f/x", "is not one", FailureKind::WrongKind),
+        ("dangling", "symbolic link to nothing", FailureKind::Unreadable),
+        ("dangling_out", "symbolic link to nothing", FailureKind::Unreadable),
+    ] {
+        assert_eq!(check_refused(&world, text, &Expected::Anything, words), kind, "{text}");
+    }
+    assert_eq!(world.names("outside"), ["secret"]);
+    for text in ["f", "new"] {
+        let error = world.read(text).replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
+        assert!(matches!(error, AccessError::NotForWriting { .. }), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_write_through_a_link_replaces_the_file_and_keeps_the_link() {
+    let world = World::new();
+    world.file("ws/sub/target", "old");
+    world.link("ws/link", "sub/target");
+    check(&world, "link", &Expected::Anything, false);
+    assert!(world.path("ws/link").is_symlink());
+    assert_eq!(
+        (world.content("ws/sub/target"), world.names("ws/sub")),
+        ("new".into(), vec!["target".to_owned()])
+    );
+}
+
+#[test]
+fn other_hard_link_keeps_the_old_content() {
+    let world = World::new();
+    world.file("outside/shared", "old");
+    fs::hard_link(world.path("outside/shared"), world.path("ws/f")).unwrap();
+    check(&world, "f", &Expected::Anything, false);
+    assert_eq!(world.content("outside/shared"), "old");
+}
+
+#[test]
+fn permissions_are_kept_but_setuid_bits_are_not() {
+    let world = World::new();
+    for (old, new) in [(0o755, 0o755), (0o600, 0o600), (0o4755, 0o755), (0o2755, 0o755), (0o1644, 0o644)] {
+        check_mode(&world, old, new);
+    }
+    let ordinary = File::create(world.path("ws/ordinary")).unwrap().metadata().unwrap().mode();
+    world.write("created").replace(b"new", &Expected::Absent, &world.saving()).unwrap();
+    assert_eq!(mode(&world, "ws/created"), ordinary & 0o7777, "a new file is like any other new file");
+}
+
+#[test]
+fn root_keeps_the_mode_of_a_read_only_file() {
+    if !rustix::process::geteuid().is_root() {
+        return ::tests::left_out("only root replaces a read-only file");
+    }
+    check_mode(&World::new(), 0o444, 0o444);
+}
+
+/// Replaces a file of this mode, and checks the mode of the new one.
+fn check_mode(world: &World, old: u32, new: u32) {
+    let path = world.file("ws/f", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(old)).unwrap();
+    world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+    assert_eq!(mode(world, "ws/f"), new, "from {old:o}");
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn the_owner_is_kept_where_we_may_give_files_away() {
+    if !rustix::process::geteuid().is_root() {
+        ::tests::left_out("only root gives files away");
+        return;
+    }
+    let world = World::new();
+    let path = world.file("ws/f", "old");
+    std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
+    world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+    let now = fs::metadata(path).unwrap();
+    assert_eq!((now.uid(), now.gid()), (1234, 4321));
+}
+
+#[test]
+fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
+    if let Some(world) = World::of_parent() {
+        world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+        let now = fs::metadata(world.path("ws/f")).unwrap();
+        assert_eq!((now.gid(), now.mode() & 0o7777), (NOBODY, 0o644), "was 0664 for another group");
+        let error =
+            world.write("read_only").replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
+        assert_eq!(Failure::from(error).kind, FailureKind::Unreadable);
+        assert_eq!(world.content("ws/read_only"), "old");
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        ::tests::left_out("only root can become another user");
+        return;
+    }
+    let world = World::new();
+    fs::set_permissions(world.file("ws/f", "old"), fs::Permissions::from_mode(0o664)).unwrap();
+    fs::set_permissions(world.file("ws/read_only", "old"), fs::Permissions::from_mode(0o444)).unwrap();
+    let test = "replace::tests::a_group_that_cannot_be_kept_gives_nothing_to_another";
+    world.give_to(NOBODY);
+    std::os::unix::fs::chown(world.path("ws/f"), Some(NOBODY), Some(4321)).unwrap();
+    assert_passed(&world.child(&[], test, Some(NOBODY)));
+}
+
+/// Access control list as the kernel stores it (version 2): owner rw-, user 1234 r--, group ---, mask r--,
+/// others ---.
+#[cfg(target_os = "linux")]
+fn access_list() -> Vec<u8> {
+    let none = u32::MAX;
+    let entries = [(1_u16, 6_u16, none), (2, 4, 1234), (4, 0, none), (16, 4, none), (32, 0, none)];
+    let bytes = |(tag, bits, id): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    2_u32.to_le_bytes().into_iter().chain(entries.into_iter().flat_map(bytes)).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 256];
+    let length = rustix::fs::getxattr(path, name, value.as_mut_slice()).ok()?;
+    Some(value[..length].to_vec())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn attributes_and_access_lists_are_kept_and_none_is_added() {
+    let (list, default) = ("system.posix_acl_access", "system.posix_acl_default");
+    let world = World::new();
+    let (listed, plain) = (world.file("ws/listed", "old"), world.file("ws/plain", "old"));
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+    let set = |path: &Path, name: &str, value: &[u8]| {
+        rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).is_ok()
+    };
+    let is_set = set(&listed, "user.note", b"kept")
+        && set(&listed, list, &access_list())
+        && set(&world.path("ws"), default, &access_list());
+    if !is_set {
+        ::tests::left_out("this volume has no attributes or no access control lists");
+        return;
+    }
+    assert_eq!(mode(&world, "ws/listed"), 0o640, "the mask shows as the group's bits");
+    for text in ["listed", "plain"] {
+        world.write(text).replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+    }
+    // By the permission bits alone, the group could now read the file.
+    assert_eq!((attribute(&listed, list), mode(&world, "ws/listed")), (Some(access_list()), 0o640));
+    assert_eq!(attribute(&listed, "user.note"), Some(b"kept".to_vec()));
+    // By the default list of the folder, user 1234 would have access.
+    assert_eq!((attribute(&plain, list), mode(&world, "ws/plain")), (None, 0o644));
+}
+
+#[test]
+fn file_that_appeared_since_is_not_overwritten() {
+    let world = World::new();
+    for expected in [Expected::Absent, Expected::Anything] {
+        let opened = world.write("new");
+        world.file("ws/new", "theirs");
+        let error = opened.replace(b"ours", &expected, &world.saving()).unwrap_err();
+        assert!(matches!(error, AccessError::Exists { .. }), "{error}");
+        assert_eq!((world.content("ws/new"), world.names("ws")), ("theirs".into(), vec!["new".to_owned()]));
+        fs::remove_file(world.path("ws/new")).unwrap();
+        world.link("ws/new", world.path("outside/secret"));
+        assert!(matches!(
+            opened.replace(b"ours", &expected, &world.saving()),
+            Err(AccessError::Exists { .. })
+        ));
+        assert_eq!(world.content("outside/secret"), "secret");
+        fs::remove_file(world.path("ws/new")).unwrap();
+    }
+}
+
+#[test]
+fn one_of_many_concurrent_creators_wins() {
+    let world = World::new();
+    let barrier = Barrier::new(8);
+    let won: Vec<_> = std::thread::scope(|scope| {
+        let create = |number: usize| {
+            let (world, barrier) = (&world, &barrier);
+            scope.spawn(move || {
+                let opened = world.write("one");
+                barrier.wait();
+                opened
+                    .replace(format!("by {number}").as_bytes(), &Expected::Anything, &world.saving())
+                    .is_ok()
+                    .then_some(number)
+            })
+        };
+        let threads: Vec<_> = (0..8).map(create).collect();
+        threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(won.len(), 1);
+    assert_eq!(world.content("ws/one"), format!("by {}", won[0]));
+    assert_eq!(world.names("ws"), ["one"]);
+}
+
+#[test]
+fn one_of_many_writers_with_the_same_precondition_wins() {
+    let world = World::new();
+    for round in 0..20 {
+        world.file("ws/f", "old");
+        let barrier = Barrier::new(6);
+        let won: Vec<_> = std::thread::scope(|scope| {
+            let write = |number: usize| {
+                let (world, barrier) = (&world, &barrier);
+                scope.spawn(move || {
+                    let opened = world.write("f");
+                    barrier.wait();
+                    opened
+                        .replace(format!("by {number}").as_bytes(), &holding("old"), &world.saving())
+                        .is_ok()
+                        .then_some(number)
+                })
+            };
+            let threads: Vec<_> = (0..6).map(write).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(won.len(), 1, "round {round}: a change was lost");
+        assert_eq!(world.content("ws/f"), format!("by {}", won[0]));
+        assert_eq!(world.names("ws"), ["f"]);
+    }
+}
+
+#[test]
+fn many_writers_leave_one_whole_file() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    std::thread::scope(|scope| {
+        for number in 0_u8..8 {
+            let world = &world;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    world
+                        .write("f")
+                        .replace(&[b'a' + number; 5000], &Expected::Anything, &world.saving())
+                        .unwrap();
+                    assert_eq!(world.read("f").canonical(), world.path("ws/f"));
+                }
+            });
+        }
+    });
+    let content = world.content("ws/f");
+    assert!(content.len() == 5000 && content.bytes().all(|byte| Some(byte) == content.bytes().next()));
+    assert_eq!(world.names("ws"), ["f"]);
+}
+
+#[test]
+fn a_name_that_no_longer_leads_to_a_file_is_left_alone() {
+    let world = World::new();
+    let path = world.file("ws/f", "old");
+    let opened = world.write("f");
+    fs::remove_file(&path).unwrap();
+    world.link("ws/f", world.path("outside/secret"));
+    assert!(
+        opened
+            .replace(b"new", &Expected::Anything, &world.saving())
+            .unwrap_err()
+            .to_string()
+            .contains("not a file any more")
+    );
+    assert!(path.is_symlink());
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    world.file("ws/f/inner", "x");
+    assert!(
+        opened
+            .replace(b"new", &Expected::Anything, &world.saving())
+            .unwrap_err()
+            .to_string()
+            .contains("not a file any more")
+    );
+    assert_eq!((world.content("ws/f/inner"), world.content("outside/secret")), ("x".into(), "secret".into()));
+    assert_eq!(world.names("ws"), ["f"]);
+}
+
+#[test]
+fn a_folder_that_was_moved_is_not_written_to() {
+    let world = World::new();
+    world.file("ws/d/f", "old");
+    let (file, created) = (world.write("d/f"), world.write("d/new"));
+    fs::rename(world.path("ws/d"), world.path("outside/d")).unwrap();
+    fs::create_dir(world.path("ws/d")).unwrap();
+    for opened in [file, created] {
+        let error = opened.replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
+        assert!(error.to_string().contains("its folder was moved"), "{error}");
+    }
+    assert_eq!((world.names("ws/d"), world.names("outside/d")), (vec![], vec!["f".to_owned()]));
+    assert_eq!(world.content("outside/d/f"), "old");
+}
+
+#[test]
+fn failed_folder_sync_reverts_the_write() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let failed = |text: &str, taken: Taken| {
+        let opened = world.write(text);
+        let place = opened.place().unwrap();
+        let original = matches!(taken, Taken::Exchanged).then_some(&place.folder);
+        let temporary = filled(place, original);
+        let flags = if original.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
+        rename(place, &temporary, flags).unwrap();
+        assert_eq!(fs::read(opened.canonical()).unwrap(), b"new");
+        opened.settle(place, &temporary, &taken, Err(Errno::IO)).unwrap_err()
+    };
+    for (text, taken) in [("f", Taken::Exchanged), ("created", Taken::Free)] {
+        let error = failed(text, taken);
+        assert!(error.to_string().starts_with("syncing the folder of"), "{error}");
+        assert_eq!(
+            (world.names("ws"), world.content("ws/f")),
+            (vec!["f".to_owned()], "old".into()),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn content_is_compared_before_and_after_the_exchange() {
+    let world = World::new();
+    let path = world.file("ws/f", "old");
+    let touched = || fs::metadata(&path).map(|now| (now.ino(), now.ctime(), now.ctime_nsec())).unwrap();
+    let before = touched();
+    assert_eq!(check_refused(&world, "f", &holding("other"), "its sha256 is now"), FailureKind::Conflict);
+    assert_eq!(touched(), before, "a conflict that can be seen is seen before anything moves");
+    // A conflict found only later: the file was changed between the check and the exchange.
+    let opened = world.write("f");
+    let place = opened.place().unwrap();
+    let temporary = filled(place, None);
+    let error = {
+        let saving = world.saving();
+        let kept = saving.before_write(place, Was::Absent, "", "x").unwrap();
+        opened.take_over_name(place, &temporary, &holding("other"), &kept)
+    }
+    .unwrap_err();
+    drop(temporary);
+    assert!(matches!(error, AccessError::Conflict { .. }), "{error}");
+    assert_eq!((world.content("ws/f"), world.names("ws")), ("old".into(), vec!["f".to_owned()]));
+}
+
+#[test]
+fn revert_keeps_a_later_write_by_another_writer() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let opened = world.write("f");
+    let place = opened.place().unwrap();
+    let temporary = filled(place, None);
+    rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
+    world.write("f").replace(b"theirs", &Expected::Anything, &world.saving()).unwrap();
+    opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    drop(temporary);
+    assert_eq!((world.content("ws/f"), world.names("ws")), ("theirs".into(), vec!["f".to_owned()]));
+}
+
+#[test]
+fn revert_loses_nothing_if_the_new_file_was_moved() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let opened = world.write("f");
+    let place = opened.place().unwrap();
+    let temporary = filled(place, None);
+    rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
+    fs::rename(world.path("ws/f"), world.path("ws/moved")).unwrap();
+    world.file("ws/f", "theirs");
+    let error = opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    let kept = temporary.name().to_owned();
+    drop(temporary);
+    assert!(error.to_string().contains(&kept), "{error}");
+    assert_eq!(
+        (world.content("ws/f"), world.content(&format!("ws/{kept}"))),
+        ("theirs".into(), "old".into())
+    );
+}
+
+#[test]
+fn writers_of_one_name_are_serialised() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let opened = world.write("f");
+    let turn = Turn::wait_for(opened.place().unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        let writer =
+            scope.spawn(|| world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap());
+        world.write("other").replace(b"other", &Expected::Absent, &world.saving()).unwrap();
+        // Long enough for the writer to finish many times over, if it did not wait.
+        for _ in 0..20 {
+            world.write("other").replace(b"other", &Expected::Anything, &world.saving()).unwrap();
+            assert_eq!(world.content("ws/f"), "old");
+        }
+        drop(turn);
+        writer.join().unwrap();
+    });
+    assert_eq!(world.content("ws/f"), "new");
+}
+
+#[cfg(target_os = "linux")]
+mod faults;

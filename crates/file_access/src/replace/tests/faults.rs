@@ -1,0 +1,35 @@
+//! A full disk. `crashes` injects errors into each system call of a change.
+
+use std::process::Command;
+
+use tool::{Failure, FailureKind};
+
+use crate::Expected;
+use crate::testing::World;
+
+#[test]
+fn full_disk_leaves_old_content_and_no_temporary_file() {
+    let world = World::new();
+    let mount = |arguments: &[&str]| {
+        let status = Command::new("mount").args(arguments).arg(world.path("ws")).output();
+        status.is_ok_and(|output| output.status.success())
+    };
+    if !mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"]) {
+        ::tests::left_out("mounting is not permitted here");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        world.file("ws/f", "old");
+        for text in ["f", "new"] {
+            let error = world
+                .write(text)
+                .replace(&[b'x'; 100_000], &Expected::Anything, &world.saving())
+                .unwrap_err();
+            assert_eq!(Failure::from(error).kind, FailureKind::ResourceExhausted, "{text}");
+            assert_eq!((world.content("ws/f"), world.names("ws")), ("old".into(), vec!["f".to_owned()]));
+        }
+        world.write("f").replace(&[b'x'; 10_000], &Expected::Anything, &world.saving()).unwrap();
+    });
+    assert!(Command::new("umount").arg(world.path("ws")).status().unwrap().success());
+    result.unwrap();
+}

@@ -1,0 +1,168 @@
+//! Shared test support: a workspace next to an outside folder, calls that name paths, and child processes
+//! that run one test again as another user, under limits or with injected faults.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tool::{CallId, PathAccess};
+
+use crate::{NamesPaths, OpenError, OpenedPath, PathRequest, Saving, UndoLimits, UndoStore, open};
+
+/// Environment variable with the root of the fixture, set in child processes.
+const CHILD: &str = "RESOURCES_TEST_CHILD";
+
+/// An unprivileged user.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Temporary folder with a workspace `ws` and a folder `outside` that holds a secret.
+pub(crate) struct World {
+    root: PathBuf,
+    _kept: Option<tempfile::TempDir>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("ws")).unwrap();
+        fs::create_dir(root.join("outside")).unwrap();
+        fs::write(root.join("outside/secret"), "secret").unwrap();
+        World { root, _kept: Some(folder) }
+    }
+
+    /// Returns the fixture that the parent process created.
+    pub(crate) fn of_parent() -> Option<World> {
+        std::env::var_os(CHILD).map(|root| World { root: root.into(), _kept: None })
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    pub(crate) fn file(&self, relative: &str, content: &str) -> PathBuf {
+        let path = self.path(relative);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn link(&self, relative: &str, target: impl AsRef<Path>) {
+        std::os::unix::fs::symlink(target, self.path(relative)).unwrap();
+    }
+
+    pub(crate) fn content(&self, relative: &str) -> String {
+        fs::read_to_string(self.path(relative)).unwrap()
+    }
+
+    pub(crate) fn names(&self, relative: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(relative)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Opens one path from the workspace.
+    pub(crate) fn try_open(&self, text: &str, access: PathAccess) -> Result<OpenedPath, OpenError> {
+        open_from(&self.path("ws"), text, access)
+    }
+
+    pub(crate) fn read(&self, text: &str) -> OpenedPath {
+        self.try_open(text, PathAccess::Read).unwrap()
+    }
+
+    pub(crate) fn write(&self, text: &str) -> OpenedPath {
+        self.try_open(text, PathAccess::Write).unwrap()
+    }
+
+    /// Returns the undo store of the fixture.
+    pub(crate) fn undo(&self) -> Arc<UndoStore> {
+        let limits = UndoLimits { keep_bytes: 64 << 20, keep_for: Duration::from_secs(3600) };
+        UndoStore::at(&self.path("undo"), limits)
+    }
+
+    /// Returns a recorder for a new call.
+    pub(crate) fn saving(&self) -> Saving {
+        self.undo().for_call(CallId::fresh())
+    }
+
+    pub(crate) fn remove(&self, text: &str) -> OpenedPath {
+        self.try_open(text, PathAccess::Remove).unwrap()
+    }
+
+    /// Gives the world to another user, which only root can.
+    pub(crate) fn give_to(&self, user: u32) {
+        chown_all(&self.root, user);
+    }
+
+    /// Runs the named test again in its own process, which finds this fixture by `from_parent`.
+    pub(crate) fn child(&self, wrapper: &[&str], test: &str, user: Option<u32>) -> Output {
+        let mut command = self.command(wrapper, test);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        command.output().unwrap()
+    }
+
+    /// Like [`World::child`], as a user to whom permission bits apply: root gives the world to [`NOBODY`], any other user
+    /// is one already.
+    pub(crate) fn unprivileged_child(&self, test: &str) -> Output {
+        let user = rustix::process::geteuid().is_root().then_some(NOBODY);
+        if let Some(user) = user {
+            self.give_to(user);
+        }
+        self.child(&["env"], test, user)
+    }
+
+    /// Returns the command that runs the named test again.
+    pub(crate) fn command(&self, wrapper: &[&str], test: &str) -> Command {
+        let program = std::env::current_exe().unwrap();
+        let mut words: Vec<&OsStr> = wrapper.iter().map(OsStr::new).collect();
+        words.extend([program.as_os_str(), test.as_ref(), "--exact".as_ref(), "--nocapture".as_ref()]);
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env(CHILD, &self.root);
+        command
+    }
+}
+
+fn chown_all(path: &Path, user: u32) {
+    std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+    if path.is_dir() && !path.is_symlink() {
+        for entry in fs::read_dir(path).unwrap() {
+            chown_all(&entry.unwrap().path(), user);
+        }
+    }
+}
+
+/// A call that names one path.
+pub(crate) struct One(PathRequest);
+
+impl One {
+    pub(crate) fn at(path: &Path, access: PathAccess) -> One {
+        let (key, text) = ("path".into(), path.display().to_string());
+        One(PathRequest { key, text: text.into(), access, base: Path::new("/").into() })
+    }
+}
+
+impl NamesPaths for One {
+    fn path_requests(&self) -> Vec<PathRequest> {
+        vec![self.0.clone()]
+    }
+}
+
+pub(crate) fn open_from(base: &Path, text: &str, access: PathAccess) -> Result<OpenedPath, OpenError> {
+    let request = PathRequest { key: "path".into(), text: text.into(), access, base: base.into() };
+    open(One(request)).map(|opened| opened.into_paths().remove(0))
+}
+
+/// Fails unless a child ran exactly one test and it passed.
+pub(crate) fn assert_passed(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let passed = output.status.success() && text.contains("1 passed");
+    assert!(passed, "{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,198 @@
+//! Traversal of everything below a judged directory, through handles: each folder is opened from its parent
+//! by one plain name, and no link is followed. This module does not decide which entries may be shown or
+//! removed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::AccessError;
+use crate::list::{Entry, EntryKind, entry, first_names};
+use crate::opened::{Object, ObjectFacts, OpenedPath};
+use crate::platform;
+use crate::read::Reader;
+
+mod clear;
+mod copy;
+mod seal;
+
+pub(crate) use clear::clear;
+pub(crate) use copy::{Print, copy, copy_file, permissions, print};
+pub(crate) use seal::seal;
+
+/// Maximum number of names visited per folder, in byte order.
+const MOST_NAMES: usize = 250_000;
+
+/// Maximum depth. Each level holds a descriptor while its folder is visited.
+const DEEPEST: usize = 256;
+
+/// Maximum number of unreadable folders that are reported by name.
+const MOST_NAMED: usize = 100;
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+/// Entry below the visited directory.
+#[derive(Debug)]
+pub struct Found<'a> {
+    folder: &'a OwnedFd,
+    /// Path relative to the directory.
+    pub relative: &'a Path,
+    /// Name and kind.
+    pub entry: &'a Entry,
+    /// Depth; 1 for the entries of the directory itself.
+    pub depth: usize,
+}
+
+/// Continuation of a traversal after an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Continue, and enter the entry if it is a folder.
+    Enter,
+    /// Continue with the next entry.
+    Skip,
+    /// End the traversal.
+    Stop,
+}
+
+/// Entries that a traversal could not visit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// Folders that could not be read; the first hundred.
+    pub unreadable: Vec<PathBuf>,
+    /// True if a folder had too many names or was too deep.
+    pub cut: bool,
+}
+
+struct Level {
+    handle: OwnedFd,
+    relative: PathBuf,
+    names: std::vec::IntoIter<OsString>,
+}
+
+impl OpenedPath {
+    /// Visits everything below the directory, with the entries of each folder in the byte order of their
+    /// names.
+    pub fn visit(&self, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, AccessError> {
+        let Object::Directory { handle, facts, .. } = &self.object else {
+            return Err(self.unsuitable("directory"));
+        };
+        let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
+        let readable = platform::reopen_directory(handle).map_err(failed)?;
+        if platform::status(&readable).map_err(failed)?.facts.identity != facts.identity {
+            let found = "another object is there now".to_owned();
+            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
+        }
+        below(readable, visit).map_err(failed)
+    }
+}
+
+impl OpenedPath {
+    /// Opens a regular file of this name in the directory.
+    pub fn file_in(&self, name: &str) -> io::Result<Reader> {
+        let Object::Directory { handle, .. } = &self.object else {
+            return Err(io::ErrorKind::NotADirectory.into());
+        };
+        file_in(&platform::reopen_directory(handle)?, name)
+    }
+}
+
+fn file_in(folder: &OwnedFd, name: &str) -> io::Result<Reader> {
+    let name = OsStr::new(name);
+    if platform::status_at(folder, name)?.kind != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    open_file(folder, name).map(Reader::new)
+}
+
+/// Like `OpenedPath::visit`, for any open folder.
+pub(crate) fn below(top: OwnedFd, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, Errno> {
+    let mut unseen = Unseen::default();
+    let mut levels = vec![level(top, PathBuf::new(), &mut unseen)?];
+    while let Some(here) = levels.last_mut() {
+        let Some(name) = here.names.next() else {
+            levels.pop();
+            continue;
+        };
+        let relative = here.relative.join(&name);
+        let Some(entry) = entry(&here.handle, name) else { continue };
+        let depth = levels.len();
+        let Some(here) = levels.last() else { break };
+        match visit(&Found { folder: &here.handle, relative: &relative, entry: &entry, depth }) {
+            Next::Stop => break,
+            Next::Enter if entry.kind == EntryKind::Directory && depth < DEEPEST => {
+                let opened = open_folder(&here.handle, &entry.name);
+                match opened.and_then(|handle| level(handle, relative.clone(), &mut unseen)) {
+                    Ok(level) => levels.push(level),
+                    // Deleted or replaced meanwhile: nothing of it was visited.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(_) if unseen.unreadable.len() < MOST_NAMED => unseen.unreadable.push(relative),
+                    Err(_) => unseen.cut = true,
+                }
+            }
+            Next::Enter if entry.kind == EntryKind::Directory => unseen.cut = true,
+            Next::Enter | Next::Skip => {}
+        }
+    }
+    Ok(unseen)
+}
+
+fn level(handle: OwnedFd, relative: PathBuf, unseen: &mut Unseen) -> Result<Level, Errno> {
+    let listed = platform::reopen_directory(&handle)?;
+    let (names, total) = first_names(listed, MOST_NAMES)?;
+    unseen.cut |= total > names.len() as u64;
+    Ok(Level { handle, relative, names: names.into_iter() })
+}
+
+/// Opens a folder by its plain name in another. Does not follow a link.
+pub(crate) fn open_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(folder, name, FOLDER, Mode::empty())
+}
+
+/// Opens a regular file by its plain name in a folder. Does not follow a link and does not block.
+pub(crate) fn open_file(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    if platform::status(&file)?.kind != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
+    }
+    Ok(File::from(file))
+}
+
+impl Found<'_> {
+    /// Returns the current metadata, or `None` if the entry no longer exists.
+    pub fn facts(&self) -> Option<ObjectFacts> {
+        platform::status_at(self.folder, &self.entry.name).ok().map(|seen| seen.facts)
+    }
+
+    /// Returns the device number of the entry's volume.
+    pub(crate) fn device(&self) -> Option<u64> {
+        self.facts().map(|facts| facts.identity.device)
+    }
+
+    /// Opens a regular file of this name in the visited folder.
+    pub fn file_in(&self, name: &str) -> io::Result<Reader> {
+        file_in(&open_folder(self.folder, &self.entry.name)?, name)
+    }
+
+    /// Returns a reader of the file. It ends at the current end of the file, which may grow: bound it with
+    /// `io::Read::take`.
+    pub fn reader(&self) -> io::Result<Reader> {
+        // Opening a device can already have effects, so a device that replaced the file must not be opened.
+        if platform::status_at(self.folder, &self.entry.name)?.kind != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
+        }
+        open_file(self.folder, &self.entry.name).map(Reader::new)
+    }
+}
+
+#[cfg(test)]
+mod tests;

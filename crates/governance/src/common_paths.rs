@@ -1,0 +1,83 @@
+//! Paths that are forbidden to every tool: the list at the top of `tools.yaml`, or the built-in one where the file has
+//! none. A tool that the file does not name is held to it like any other.
+
+use std::sync::Arc;
+
+use strict_yaml::Located;
+use tool::RuleRef;
+
+use crate::glob::{PathGlobs, Purpose, Written};
+use crate::path_list;
+use crate::problems::Inspection;
+use crate::surroundings::Surroundings;
+use crate::tools_file::{ToolEntry, ToolsFile};
+
+/// Key of the list, and id of its rules.
+pub(crate) const COMMON: &str = "forbidden_paths";
+
+/// The list, as it is written and compiled.
+#[derive(Debug)]
+pub(crate) struct CommonPaths {
+    written: Vec<(Located<String>, RuleRef)>,
+    globs: Arc<PathGlobs>,
+}
+
+impl CommonPaths {
+    /// Compiles the list of a file. `None` if the file has none, or if it does not compile, which has been reported.
+    pub(crate) fn check(
+        file: &ToolsFile,
+        around: &Surroundings,
+        inspection: &mut Inspection<'_>,
+    ) -> Option<Self> {
+        let list = file.forbidden_paths.as_ref()?;
+        let written: Vec<(Located<String>, RuleRef)> =
+            list.iter().map(|text| (text.clone(), inspection.rule(text, COMMON))).collect();
+        let globs = path_list::compile_rules(&written, Purpose::Forbid, around, inspection)?;
+        Some(CommonPaths { written, globs: Arc::new(globs) })
+    }
+
+    /// The list without entries.
+    pub(crate) fn none() -> Self {
+        CommonPaths { written: Vec::new(), globs: Arc::new(PathGlobs::none()) }
+    }
+
+    /// Holds for a tool that the file says nothing of.
+    pub(crate) fn globs(&self) -> &Arc<PathGlobs> {
+        &self.globs
+    }
+
+    /// Compiles what is forbidden to one tool: its own list first, then this one without the tool's exceptions.
+    pub(crate) fn with_entry(
+        &self,
+        tool: &str,
+        entry: &ToolEntry,
+        around: &Surroundings,
+        inspection: &mut Inspection<'_>,
+    ) -> Option<Arc<PathGlobs>> {
+        for exception in &entry.forbidden_paths_except {
+            if !self.written.iter().any(|(text, _)| text.value == exception.value) {
+                let message = format!(
+                    "`{}` is not in the list `{COMMON}` at the top of the file, so nothing is excepted",
+                    exception.value
+                );
+                inspection.error(exception, &message, Some("write it as it is written there".to_owned()));
+            }
+        }
+        if entry.forbidden_paths.is_empty() && entry.forbidden_paths_except.is_empty() {
+            return Some(Arc::clone(&self.globs));
+        }
+        let id = format!("{tool}.{COMMON}");
+        let own = entry.forbidden_paths.iter().map(|text| (text.clone(), inspection.rule(text, id.as_str())));
+        let is_excepted = |text: &str| entry.forbidden_paths_except.iter().any(|one| one.value == text);
+        let common = self.written.iter().filter(|(text, _)| !is_excepted(&text.value)).cloned();
+        let written: Vec<(Located<String>, RuleRef)> = own.chain(common).collect();
+        path_list::compile_rules(&written, Purpose::Forbid, around, inspection).map(Arc::new)
+    }
+}
+
+/// The part of a tool's forbidden paths that its own entry states: those come first.
+pub(crate) fn own_part(forbidden: &PathGlobs) -> &[Written] {
+    let written = forbidden.written();
+    let own = written.iter().take_while(|one| &*one.rule.id != COMMON).count();
+    written.get(..own).unwrap_or(written)
+}

@@ -1,0 +1,28 @@
+//! Strict reader for all YAML files of the project, with actionable errors.
+//!
+//! A policy with two possible meanings is worse than none. The reader therefore refuses much of YAML before
+//! it parses a text into a type: several documents, tags, anchors and aliases (and with them every alias
+//! bomb), merge keys, duplicate keys, empty values and nulls, `yes` for `true`. The remaining language is
+//! unambiguous. Every error names the file, line and column, shows the source line, and suggests the nearest
+//! known word.
+//!
+//! This crate knows no keys: the crate that owns a type defines what its file means. It also contains the
+//! check of who can change a configuration file, and the atomic replacement of private files.
+
+mod document;
+mod error;
+mod located;
+mod node;
+mod private;
+mod scan;
+mod table;
+mod translate;
+mod trust;
+
+pub use document::{Document, LARGEST_DOCUMENT};
+pub use error::DocumentError;
+pub use located::Located;
+pub use node::{Node, NodeKind};
+pub use private::replace_private;
+pub use table::Table;
+pub use trust::{Untrusted, check_trusted};

@@ -1,0 +1,69 @@
+//! Conversion of parser errors into `DocumentError`: what was found, what was expected, what was probably
+//! meant.
+
+use serde_saphyr::{
+    DuplicateKeyPolicy, Error, MergeKeyPolicy, MessageFormatter, Options, UserMessageFormatter,
+};
+
+use crate::scan::MOST_NODES;
+use crate::{Document, DocumentError};
+
+/// Returns the options of the second pass. The first pass has refused most of this; neither relies on the
+/// other.
+pub(crate) fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 2 * MOST_NODES,
+            max_nodes: MOST_NODES,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_depth: 48,
+            max_documents: 1,
+            max_merge_keys: 0,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 0, max_replay_stack_depth: 0 },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        emit_comments: false,
+        with_snippet: false,
+    }
+}
+
+/// Converts an error of the second pass.
+pub(crate) fn translate(document: &Document, error: &Error) -> DocumentError {
+    let error = error.without_snippet();
+    let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
+    let (message, suggestion) = words(error);
+    DocumentError { suggestion, ..document.error_at(line, column, &message) }
+}
+
+fn words(error: &Error) -> (String, Option<String>) {
+    match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            (format!("unknown key `{field}`"), Some(choose(field, expected)))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            (format!("unknown word `{variant}`"), Some(choose(variant, expected)))
+        }
+        Error::SerdeMissingField { field, .. } => (format!("the key `{field}` is missing"), None),
+        Error::SerdeInvalidType { unexpected, expected, .. } => {
+            (format!("expected {expected}, found {unexpected}"), None)
+        }
+        Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            (format!("expected {expected}, found {unexpected}"), None)
+        }
+        Error::InvalidBooleanStrict { .. } => ("expected `true` or `false`".to_owned(), None),
+        Error::Budget { .. } => ("the file is too complex".to_owned(), None),
+        Error::Message { msg, .. } => (msg.clone(), None),
+        other => (UserMessageFormatter.format_message(other).into_owned(), None),
+    }
+}
+
+fn choose(given: &str, known: &[&'static str]) -> String {
+    match tool::nearest(given, known.iter().copied()) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,19 @@
+//! System metrics of this machine, measured by one shared sampler for the mode rules and the metrics tool.
+//!
+//! A value that cannot be read without root is absent, with the reason; no value is estimated. This crate
+//! makes no decisions.
+
+mod disks;
+mod gpu;
+mod instruments;
+mod network;
+mod platform;
+mod pressure;
+mod sampler;
+mod snapshot;
+
+pub use disks::used_percent;
+pub use sampler::Sampler;
+pub use snapshot::{
+    Cpu, Disk, Gpu, Interface, Load, Memory, Pressure, Pressures, Snapshot, Swap, Temperature,
+};

@@ -1,0 +1,116 @@
+//! Conversion of HTML to Markdown: the main content or the whole page.
+
+use dom_query::Document;
+use dom_smoothie::{Config, Readability, TextMode};
+use url::Url;
+
+use crate::order::View;
+use crate::skim::skim;
+
+/// Maximum nesting depth. Real pages are flatter, and the time to build a tree grows with the square of the
+/// depth.
+const DEEPEST: usize = 500;
+/// Maximum number of elements for the article search.
+const MOST_ELEMENTS: usize = 100_000;
+/// Minimum length of an article. A shorter one is probably wrong, so the whole page is returned.
+const SHORTEST_ARTICLE: usize = 200;
+const LEFT_OUT: [&str; 8] = ["script", "style", "meta", "head", "noscript", "template", "svg", "iframe"];
+
+/// Text of a page with its title, the part that was returned, and a note about different treatment.
+pub(crate) struct Told {
+    pub(crate) text: String,
+    pub(crate) title: Option<String>,
+    pub(crate) view: View,
+    pub(crate) note: Option<String>,
+}
+
+/// Converts a page.
+pub(crate) fn tell(html: &str, url: &str, view: View) -> Told {
+    let skimmed = skim(html);
+    if skimmed.depth > DEEPEST {
+        let note =
+            format!("the elements are nested {} deep: the text is shown without structure", skimmed.depth);
+        return Told { text: skimmed.text, title: skimmed.title, view: View::Whole, note: Some(note) };
+    }
+    let document = Document::from(html);
+    make_links_whole(&document, url);
+    if view == View::Readable
+        && let Some((text, title)) = article(document.clone(), url)
+    {
+        return Told { text, title: title.or(skimmed.title), view: View::Readable, note: None };
+    }
+    let text = document.md(Some(&LEFT_OUT)).trim().to_owned();
+    Told { text, title: skimmed.title, view: View::Whole, note: None }
+}
+
+fn article(document: Document, url: &str) -> Option<(String, Option<String>)> {
+    let config = Config {
+        text_mode: TextMode::Markdown,
+        max_elements_to_parse: MOST_ELEMENTS,
+        disable_json_ld: true,
+        ..Config::default()
+    };
+    let mut reader = Readability::with_document(document, Some(url), Some(config)).ok()?;
+    let article = reader.parse().ok()?;
+    let text = article.text_content.trim().to_owned();
+    let title = Some(article.title).filter(|title| !title.is_empty());
+    (text.len() >= SHORTEST_ARTICLE).then_some((text, title))
+}
+
+/// Makes links absolute, because a relative link is useless outside its page.
+fn make_links_whole(document: &Document, url: &str) {
+    let Ok(base) = Url::parse(url) else { return };
+    for link in document.select("a[href]").iter() {
+        let Some(whole) = link.attr("href").and_then(|href| base.join(&href).ok()) else { continue };
+        if matches!(whole.scheme(), "http" | "https") {
+            link.set_attr("href", whole.as_str());
+        } else {
+            link.remove_attr("href");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> String {
+        let paragraph =
+            "<p>The heron stands in the shallow water and waits, because waiting is how it eats; it has \
+                         done so every morning of this year, and the fish have not learned.</p>"
+                .repeat(6);
+        format!(
+            "<html><head><title>Herons</title></head><body><nav><a href='/a'>Menu entry</a></nav><article><h1>Herons</h1>\
+             <h2>Waiting</h2>{paragraph}<ul><li>one</li><li><a href='next?x=1'>two</a></li></ul></article>\
+             <script>evil()</script><footer>Imprint</footer></body></html>"
+        )
+    }
+
+    #[test]
+    fn article_is_markdown_without_menus() {
+        let told = tell(&page(), "https://example.org/birds/heron", View::Readable);
+        assert_eq!((told.view, told.title.as_deref()), (View::Readable, Some("Herons")));
+        assert!(told.text.contains("## Waiting") && told.text.contains("The heron stands"), "{}", told.text);
+        assert!(told.text.contains("[two](https://example.org/birds/next?x=1)"), "{}", told.text);
+        assert!(!told.text.contains("Menu entry") && !told.text.contains("evil"), "{}", told.text);
+    }
+
+    #[test]
+    fn whole_page_contains_menus_but_no_scripts() {
+        let told = tell(&page(), "https://example.org/", View::Whole);
+        assert!(told.text.contains("[Menu entry](https://example.org/a)") && told.text.contains("Imprint"));
+        assert!(!told.text.contains("evil"));
+        let short =
+            tell("<p>Short <a href='javascript:x()'>link</a>.</p>", "https://example.org/", View::Readable);
+        assert_eq!(short.view, View::Whole, "too little for an article");
+        assert!(short.text.contains("Short") && !short.text.contains("javascript"), "{}", short.text);
+    }
+
+    #[test]
+    fn deeply_nested_page_is_read_as_plain_text() {
+        let deep = format!("{}secret text", "<div><b>".repeat(50_000));
+        let told = tell(&deep, "https://example.org/", View::Readable);
+        assert_eq!(told.text, "secret text");
+        assert!(told.note.unwrap().contains("100000 deep"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Search services that answer in JSON.
+
+use serde_json::Value;
+
+use super::{changed, hit, without_repeats};
+use crate::order::{Failing, Found, Hit};
+use crate::skim::plain;
+
+/// Parses a SearXNG answer. If all of its engines failed, there are no results, and the failures are
+/// reported.
+pub(super) fn searxng(text: &str) -> Found {
+    let Some(answer) = read(text) else { return changed("the answer is not JSON") };
+    let Some(results) = answer.get("results").and_then(Value::as_array) else {
+        return changed("there is no `results`");
+    };
+    match conclude(results, "content", "publishedDate") {
+        Found::Nothing => {
+            let silent = answer.get("unresponsive_engines").and_then(Value::as_array);
+            let silent: Vec<String> = silent.into_iter().flatten().map(engine).take(8).collect();
+            match silent.is_empty() {
+                true => Found::Nothing,
+                false => Found::Failing(
+                    Failing::Blocked,
+                    format!("its engines do not answer: {}", silent.join(", ")),
+                ),
+            }
+        }
+        found => found,
+    }
+}
+
+/// Formats an entry such as `["google", "CAPTCHA"]`.
+fn engine(pair: &Value) -> String {
+    let words = pair.as_array().map(|words| words.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+    let words = words.unwrap_or_else(|| pair.as_str().into_iter().collect());
+    crate::visible::line(&words.join(" "), 60)
+}
+
+/// Parses an answer of the Brave search service.
+pub(super) fn brave(text: &str) -> Found {
+    let Some(answer) = read(text) else { return changed("the answer is not JSON") };
+    match (answer.pointer("/web/results").and_then(Value::as_array), answer.get("query")) {
+        (Some(results), _) => conclude(results, "description", "age"),
+        // Without results, the whole `web` section is missing.
+        (None, Some(_)) if answer.get("type").and_then(Value::as_str) == Some("search") => Found::Nothing,
+        (None, _) => changed("there is no `web.results`"),
+    }
+}
+
+/// Parses an answer of the Tavily search service.
+pub(super) fn tavily(text: &str) -> Found {
+    let Some(answer) = read(text) else { return changed("the answer is not JSON") };
+    match answer.get("results").and_then(Value::as_array) {
+        Some(results) => conclude(results, "content", "published_date"),
+        None => changed("there is no `results`"),
+    }
+}
+
+fn read(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+fn conclude(results: &[Value], snippet: &str, published: &str) -> Found {
+    let hits: Vec<Hit> = results.iter().filter_map(|result| one(result, snippet, published)).collect();
+    match (hits.is_empty(), results.is_empty()) {
+        (false, _) => Found::Hits(without_repeats(hits)),
+        (true, true) => Found::Nothing,
+        (true, false) => changed("no result has a title and an address"),
+    }
+}
+
+fn one(result: &Value, snippet: &str, published: &str) -> Option<Hit> {
+    let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
+    hit(&plain(text("title")), text("url"), &plain(text(snippet)), Some(text(published)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(found: &Found, expect: &str) {
+        let word = match found {
+            Found::Hits(hits) => hits.iter().map(|hit| hit.url.as_str()).collect::<Vec<_>>().join(" "),
+            Found::Nothing => "nothing".to_owned(),
+            Found::Failing(failing, why) => format!("{failing:?} {why}"),
+        };
+        assert!(word.starts_with(expect), "{found:?}");
+    }
+
+    #[test]
+    fn searxng_is_read() {
+        let results = r#"{"query": "q", "results": [
+            {"url": "https://a.org/", "title": "A", "content": "about a", "publishedDate": "2026-01-02T00:00:00"},
+            {"url": "https://a.org/", "title": "A again", "content": ""},
+            {"url": "ftp://b.org/", "title": "B", "content": ""}], "unresponsive_engines": [["google", "CAPTCHA"]]}"#;
+        check(&searxng(results), "https://a.org/");
+        let Found::Hits(hits) = searxng(results) else { panic!() };
+        assert_eq!(hits[0].published.as_deref(), Some("2026-01-02T00:00:00"));
+        check(&searxng(r#"{"results": [], "unresponsive_engines": []}"#), "nothing");
+        let silent =
+            r#"{"results": [], "unresponsive_engines": [["google", "CAPTCHA"], ["bing", "timeout"]]}"#;
+        check(&searxng(silent), "Blocked its engines do not answer: google CAPTCHA, bing timeout");
+        check(&searxng(r#"{"answers": []}"#), "ParseChanged");
+        check(&searxng("<html>"), "ParseChanged");
+    }
+
+    #[test]
+    fn brave_is_read() {
+        let results = r#"{"type": "search", "query": {"original": "q"}, "web": {"results": [
+            {"title": "A &amp; B", "url": "https://a.org/", "description": "the <strong>word</strong>", "age": "2 days ago"}]}}"#;
+        let Found::Hits(hits) = brave(results) else { panic!("{:?}", brave(results)) };
+        assert_eq!((hits[0].title.as_str(), hits[0].snippet.as_str()), ("A & B", "the word"));
+        check(&brave(r#"{"type": "search", "query": {"original": "q"}}"#), "nothing");
+        check(&brave(r#"{"type": "ErrorResponse"}"#), "ParseChanged");
+    }
+
+    #[test]
+    fn tavily_is_read() {
+        let results = r#"{"query": "q", "results": [{"title": "A", "url": "https://a.org/", "content": "c", "score": 0.9}]}"#;
+        check(&tavily(results), "https://a.org/");
+        check(&tavily(r#"{"results": []}"#), "nothing");
+        check(&tavily(r#"{"results": [{"name": "A"}]}"#), "ParseChanged no result has");
+        check(&tavily(r#"{"detail": {"error": "x"}}"#), "ParseChanged");
+    }
+}

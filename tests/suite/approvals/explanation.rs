@@ -1,0 +1,124 @@
+//! `explain` of a call that requires approval: it agrees with the call and creates no approval request. If
+//! the explanation reveals file content to an agent, the ledger records it.
+
+use super::*;
+
+fn explain(agent: &mut Client, tool: &str, arguments: &Value, more: &Value) -> Value {
+    let mut params = json!({"tool_name": tool, "arguments": arguments});
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    agent.request("sinew/explain", &params)["result"].clone()
+}
+
+fn facts(refusal: &Value) -> [&Value; 3] {
+    ["code", "detail", "reason"].map(|key| &refusal[key])
+}
+
+#[test]
+fn explain_agrees_that_an_effect_cannot_be_shown() {
+    let home = asking_home(300);
+    let tools = "tools:\n  write_file: {requires_approval: true}\n  edit_file: {requires_approval: true}\n  \
+                 delete_file: {requires_approval: true}\n";
+    home.configure("governance/tools.yaml", tools);
+    home.file("notes.txt", "one\n");
+    std::fs::create_dir(home.workspace().join("many")).unwrap();
+    (0..201).for_each(|n| drop(home.file(&format!("many/{n:03}"), "")));
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    for (tool, arguments, detail) in [
+        ("write_file", json!({"path": "a", "content": "x\n".repeat(2000)}), "too_much_to_show"),
+        ("write_file", json!({"path": "a", "content": "x".repeat(5000)}), "too_much_to_show"),
+        ("write_file", json!({"path": "a", "content": "token=v1/src/deploy.sh\n"}), "too_much_to_show"),
+        (
+            "edit_file",
+            json!({"path": "notes.txt", "edits": [{"old_text": "two", "new_text": "x"}]}),
+            "not_foreseeable",
+        ),
+        ("delete_file", json!({"path": "many", "recursive": true}), "not_foreseeable"),
+        ("delete_file", json!({"path": "nowhere"}), "not_foreseeable"),
+    ] {
+        let told = explain(&mut agent, tool, &arguments, &json!({}));
+        assert_eq!(told["verdict"], "deny", "{tool} {detail}: {told}");
+        assert!(!told["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {told}");
+        let note = daemon.home().records_so_far().pop().unwrap();
+        assert_eq!(
+            (&note["about"], &note["data"]["detail"]),
+            (&json!("explained"), &json!(detail)),
+            "{note}"
+        );
+        let refused = agent.execute(tool, &arguments);
+        assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {told}");
+        assert_eq!(told["refusal"]["detail"], detail, "{told}");
+    }
+    questions(&mut daemon.control(), 0);
+    let told = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
+    assert_eq!(told["verdict"], "ask", "{told}");
+    questions(&mut daemon.control(), 0);
+}
+
+#[test]
+fn explain_reports_an_approval_without_using_it() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let id = ask(&mut agent, &arguments);
+    let brought = json!({"approval_id": id});
+    let told = explain(&mut agent, "write_file", &arguments, &brought);
+    assert_eq!((&told["verdict"], &told["refusal"]["code"]), (&json!("ask"), &json!("approval_pending")));
+    decide(&mut control, &id, "approve");
+    for _ in 0..2 {
+        let told = explain(&mut agent, "write_file", &arguments, &brought);
+        assert_eq!(told["verdict"], "permit", "{told}");
+        assert!(told["rules"].to_string().contains(&id), "by that answer: {told}");
+    }
+    let other = json!({"path": "a.txt", "content": "y"});
+    let told = explain(&mut agent, "write_file", &other, &brought);
+    assert_eq!(told["refusal"]["detail"], "approval_mismatch", "{told}");
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+    let told = explain(&mut agent, "write_file", &arguments, &brought);
+    assert_eq!(told["refusal"]["detail"], "approval_used", "{told}");
+
+    let id = ask(&mut agent, &arguments);
+    daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
+    let told = explain(&mut agent, "write_file", &arguments, &json!({}));
+    assert_eq!(told["verdict"], "permit", "a standing rule covers it: {told}");
+    assert_eq!(agent.execute("write_file", &arguments)["success"], true);
+    let told = explain(&mut agent, "write_file", &json!({"path": "b.txt", "content": "x"}), &json!({}));
+    assert_eq!(told["verdict"], "ask", "and nothing else: {told}");
+}
+
+#[test]
+fn explain_agrees_that_too_many_requests_are_pending() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    for n in 0..32 {
+        ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
+    }
+    let one_more = json!({"path": "more.txt", "content": "x"});
+    let told = explain(&mut agent, "write_file", &one_more, &json!({}));
+    let refused = agent.execute_with("write_file", &one_more, &json!({"approval": "async"}));
+    assert_eq!((&told["verdict"], detail(&refused)), (&json!("deny"), "too_many_approvals"), "{told}");
+    assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{told}");
+}
+
+#[test]
+fn explain_on_the_control_socket_leaves_no_record() {
+    let home = asking_home(300);
+    home.file("notes.txt", "one\n");
+    home.configure("governance/tools.yaml", "tools:\n  edit_file: {requires_approval: true}\n");
+    let daemon = Daemon::start_in(home);
+    let before = daemon.home().records_so_far().len();
+    for (guess, exit, verdict) in [("one", 4, "ask"), ("two", 3, "deny")] {
+        let arguments = json!({"path": "notes.txt", "edits": [{"old_text": guess, "new_text": "x"}]});
+        let told = daemon
+            .home()
+            .run(&["explain", "edit_file", "--json", &arguments.to_string()])
+            .must_exit(exit)
+            .json();
+        assert_eq!(told["verdict"], verdict, "{told}");
+    }
+    assert_eq!(daemon.home().records_so_far().len(), before);
+    // The agent socket does not offer the method.
+    let answer =
+        daemon.agent().request("control/explain", &json!({"tool_name": "edit_file", "arguments": {}}));
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+}

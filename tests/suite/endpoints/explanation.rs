@@ -1,0 +1,141 @@
+//! `explain` before each call of the table, on the agent socket and the control socket: it agrees with the
+//! result of the call.
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon};
+
+use super::clients::{Answer, Door, Native};
+use super::table::{self, Brings, Case, Step};
+
+/// The native endpoint, which explains each call before it executes it.
+struct Explaining {
+    door: Native,
+    agent: Client,
+    control: Client,
+    verdicts: Vec<String>,
+    differing: Vec<String>,
+}
+
+/// Returns the fields by which a program distinguishes refusals.
+fn facts(refusal: &Value) -> [&Value; 4] {
+    ["code", "detail", "reason", "rule"].map(|key| &refusal[key])
+}
+
+/// Returns the verdict that `explain` must give for this result.
+fn verdict(answer: &Answer) -> &'static str {
+    match answer.refusal["code"].as_str() {
+        None => "permit",
+        Some("approval_pending") => "ask",
+        Some(_) => "deny",
+    }
+}
+
+impl Explaining {
+    fn at(daemon: &Daemon) -> Explaining {
+        Explaining {
+            door: Native::enter(daemon),
+            agent: daemon.agent(),
+            control: daemon.control(),
+            verdicts: Vec::new(),
+            differing: Vec::new(),
+        }
+    }
+
+    fn check(&mut self, case: &Case, approval: Option<&str>) -> Answer {
+        let mut params = json!({"tool_name": case.tool, "arguments": case.arguments, "approval": "async"});
+        if let Some(id) = approval.filter(|_| case.brings == Brings::TheAnswer) {
+            params["approval_id"] = json!(id);
+        }
+        if let Some(key) = case.key {
+            params["idempotency_key"] = json!(key);
+        }
+        let told = self.agent.request("sinew/explain", &params)["result"].clone();
+        let human = self.control.request("control/explain", &params)["result"].clone();
+        let answer = self.door.call(case, approval);
+        let what = format!("{} {:.200}", case.tool, case.arguments.to_string());
+        if told != human {
+            self.differing.push(format!("{what}: the agent {told}\n  the human {human}"));
+        }
+        let (word, refusal) = (told["verdict"].as_str().unwrap_or("no verdict"), &told["refusal"]);
+        let denied_so = word != "deny" || facts(refusal) == facts(&answer.refusal);
+        if word != verdict(&answer) || !denied_so {
+            self.differing.push(format!("{what}: told {word} {refusal}\n  it came to {}", answer.refusal));
+        }
+        self.verdicts.push(word.to_owned());
+        answer
+    }
+}
+
+#[test]
+fn explain_agrees_with_each_call_of_the_table() {
+    let home = super::equivalence::prepared();
+    table::furnish(&home);
+    let daemon = Daemon::start_in(home);
+    let (mut door, mut control) = (Explaining::at(&daemon), daemon.control());
+    let mut question = None;
+    for step in table::steps(daemon.home(), &table::ALL) {
+        match step {
+            Step::Call(case) => {
+                let answer = door.check(&case, question.as_deref());
+                if case.brings == Brings::Nothing {
+                    question = answer.refusal["approval_id"].as_str().map(str::to_owned);
+                }
+            }
+            Step::Mode(mode) => {
+                control.request("control/mode.set", &json!({"mode": mode, "reason": "the table"}));
+            }
+            Step::Decide(answer) => {
+                if let Some(id) = &question {
+                    control.request("control/approvals.decide", &json!({"id": id, "answer": answer}));
+                }
+            }
+        }
+    }
+    let Explaining { verdicts, differing, .. } = door;
+    assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
+    for word in ["permit", "ask", "deny"] {
+        assert!(verdicts.iter().filter(|told| *told == word).count() >= 2, "{word}: {verdicts:?}");
+    }
+    daemon.stop();
+}
+
+/// Runs the example of every tool in a mode that requires approval: `explain` reports if the approval can be
+/// requested.
+#[test]
+fn explain_knows_for_every_tool_if_approval_is_possible() {
+    let home = tests::Home::initialised().without_alarms();
+    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).expect("written");
+    home.configure(
+        "governance/modes.yaml",
+        &modes.replace("require_approval_for: []", "require_approval_for: [all_actions]"),
+    );
+    // Replaces the shipped entries, because their examples belong to a mode without approvals.
+    home.configure("governance/tools.yaml", "tools:\n  read_file: {requires_approval: true}\n");
+    home.file("notes.txt", "milk\n");
+    let daemon = Daemon::start_in(home);
+    let mut door = Explaining::at(&daemon);
+    let tools = door.agent.request("sinew/tools", &json!({}))["result"]["tools"].clone();
+    let tools = tools.as_array().expect("tools").clone();
+    assert!(tools.len() >= 20, "{}", tools.len());
+    for mode in ["NORMAL", "ALERT", "DEGRADED", "LOCKDOWN", "RECOVERY"] {
+        let control = &mut door.control;
+        control.request("control/mode.set", &json!({"mode": mode, "reason": "the table"}));
+        for tool in &tools {
+            let (name, example) = (tool["name"].as_str().expect("a name"), tool["example"].clone());
+            for arguments in [example, json!({}), json!({"path": "notes.txt"}), json!({"path": "/etc/hosts"})]
+            {
+                let answer = door.check(&Case::new(name, arguments), None);
+                // Denies each request, so that the limit of pending requests per caller is not reached.
+                if let Some(id) = answer.refusal["approval_id"].as_str() {
+                    let no = json!({"id": id, "answer": "deny"});
+                    door.control.request("control/approvals.decide", &no);
+                }
+            }
+        }
+    }
+    let Explaining { verdicts, differing, .. } = door;
+    assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
+    let asked = verdicts.iter().filter(|told| *told == "ask").count();
+    assert!(asked >= tools.len(), "{asked} of {}", verdicts.len());
+    daemon.stop();
+}
