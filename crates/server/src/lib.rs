@@ -10,7 +10,6 @@ mod activation;
 mod agent;
 mod budget;
 mod client;
-mod code;
 mod config_watch;
 mod connection;
 mod control;
