@@ -7,16 +7,11 @@ use tool::{Category, Format, Mode};
 
 use super::RpcError;
 use super::error::type_of;
-use super::given::Given;
-use super::part::Part;
-
-/// Initial capacity for known names: the largest number of parameters of a method.
-const MOST_KNOWN: usize = 12;
 
 /// Parameters of a request. [`Params::finish`] refuses those that the method did not read.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    given: Given,
+    given: Map<String, Value>,
     known: Vec<&'static str>,
 }
 
@@ -31,19 +26,10 @@ pub(crate) trait Parameter: Sized {
 
 impl Params {
     pub(crate) fn read(value: Option<Value>) -> Result<Self, RpcError> {
-        Self::of(value.map(|value| match value {
-            Value::Object(fields) => Part::Fields(fields.into()),
-            other => Part::Other(other),
-        }))
-    }
-
-    /// Like `read`, for a value that has just been parsed from a message.
-    pub(super) fn of(part: Option<Part<'_>>) -> Result<Self, RpcError> {
-        match part {
+        match value {
             None => Ok(Params::default()),
-            Some(Part::Fields(given)) => Ok(Params { given, known: Vec::with_capacity(MOST_KNOWN) }),
-            Some(Part::Text(_)) => Err(RpcError::not_of_type("params", "an object", "a string")),
-            Some(Part::Other(other)) => Err(RpcError::wrong_type("params", "an object", &other)),
+            Some(Value::Object(given)) => Ok(Params { given, known: Vec::new() }),
+            Some(other) => Err(RpcError::wrong_type("params", "an object", &other)),
         }
     }
 
@@ -63,13 +49,13 @@ impl Params {
     /// Reads an optional parameter of any type.
     pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
-        self.given.take(field)
+        self.given.remove(field)
     }
 
     /// Refuses a parameter of the protocol that this version does not support. Ignoring it would suggest
     /// support.
     pub(crate) fn not_yet(&mut self, field: &'static str) -> Result<(), RpcError> {
-        match self.given.take(field) {
+        match self.given.remove(field) {
             Some(_) => Err(RpcError::not_supported_yet(field)),
             None => Ok(()),
         }
@@ -77,7 +63,7 @@ impl Params {
 
     /// Refuses parameters that were not read.
     pub(crate) fn finish(self) -> Result<(), RpcError> {
-        match self.given.left_over() {
+        match self.given.keys().next() {
             Some(unknown) => Err(RpcError::unknown_parameter(unknown, &self.known)),
             None => Ok(()),
         }
