@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use super::era::{self, Era, Keeping};
 use super::{INSTRUCTIONS, STATELESS, announced, capabilities};
 use crate::agent::Agent;
-use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "server/discover", run };
+const METHOD: &str = "server/discover";
 
 /// Result of `server/discover`.
 #[derive(Serialize)]
@@ -25,10 +25,10 @@ struct Discovered {
     meta: Map<String, Value>,
 }
 
-fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
     let (era, _) = Era::of(session, &mut call.params)?;
     let Some(keeping) = era.keeping() else {
-        return Err(RpcError::unknown_method(METHOD.name, []));
+        return Err(RpcError::unknown_method(METHOD, []));
     };
     let discovered = Discovered {
         supported_versions: [STATELESS],
@@ -37,5 +37,5 @@ fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, R
         keeping,
         meta: announced(&agent.limits).into_iter().chain([era::signature()]).collect(),
     };
-    Ok(Answer::Now(rpc::answer(&discovered)))
+    Ok(Answer::now(&discovered))
 }

@@ -9,12 +9,10 @@ use super::{
 use crate::agent::Agent;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "initialize", run };
-
-fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
     }

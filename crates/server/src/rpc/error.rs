@@ -150,6 +150,10 @@ impl RpcError {
         Self::new(SERVER, word, message)
     }
 
+    pub(crate) fn not_found(message: String) -> Self {
+        Self::server("not_found", message)
+    }
+
     pub(crate) fn reply_too_large(bytes: usize, limit: usize) -> Self {
         let message = format!(
             "the reply has {bytes} bytes, but the limit is {limit}: the call has run and is recorded; \

@@ -61,6 +61,13 @@ impl Params {
         }
     }
 
+    /// Reads the only parameter of a method.
+    pub(crate) fn only<T: Parameter>(mut self, field: &'static str) -> Result<T, RpcError> {
+        let value = self.need(field)?;
+        self.finish()?;
+        Ok(value)
+    }
+
     /// Refuses parameters that were not read.
     pub(crate) fn finish(self) -> Result<(), RpcError> {
         match self.given.keys().next() {
