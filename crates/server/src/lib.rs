@@ -19,7 +19,6 @@ mod frame;
 mod heap;
 mod home;
 mod in_flight;
-mod later;
 mod listener;
 mod lock;
 mod mcp;
