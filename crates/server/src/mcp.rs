@@ -6,7 +6,6 @@
 //! of known keys are refused.
 
 pub(crate) mod call;
-pub(crate) mod discover;
 pub(crate) mod initialize;
 pub(crate) mod list;
 pub(crate) mod listen;

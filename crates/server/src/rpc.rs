@@ -130,7 +130,7 @@ fn read_fields(id: Option<&Id>, mut fields: Map<String, Value>) -> Result<(Strin
     };
     let params = Params::read(fields.remove("params"));
     if let Some(unknown) = fields.keys().next() {
-        return Err(RpcError::unknown_field("the message", unknown, FIELDS));
+        return Err(RpcError::unknown_field(unknown, FIELDS));
     }
     // A notification gets no reply, so invalid parameters are ignored.
     Ok((method, if id.is_some() { params? } else { params.unwrap_or_default() }))

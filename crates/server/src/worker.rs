@@ -34,8 +34,8 @@ const MOST_DOORS: usize = 64;
 const METHODS: &[Method<Agent>] = &[
     Method { name: "sinew/execute", run: execute },
     Method { name: "sinew/tools", run: status::tools },
-    Method { name: "initialize", run: mcp::initialize::run },
-    Method { name: "server/discover", run: mcp::discover::run },
+    Method { name: "initialize", run: mcp::initialize::initialize },
+    Method { name: "server/discover", run: mcp::initialize::discover },
     Method { name: "ping", run: mcp::ping },
     Method { name: "tools/list", run: mcp::list::run },
     Method { name: "tools/call", run: call_tool },

@@ -13,8 +13,6 @@ use crate::rpc::{self, Params, RpcError};
 use crate::service::{Answer, Call};
 use crate::session::Session;
 
-/// Parameters of the protocol that this version cannot honour.
-const NOT_YET: [&str; 1] = ["dry_run"];
 /// Longest tool name accepted. Real names are far shorter; a longer text is refused before it can reach the
 /// ledger.
 const LONGEST_NAME: usize = 256;
@@ -69,7 +67,7 @@ pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params)
         asking: asking(params.want::<String>("approval")?.as_deref(), "approval")?,
         approval_id: params.want("approval_id")?,
     };
-    NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
+    params.not_yet("dry_run")?;
     Ok((request, params))
 }
 

@@ -79,12 +79,9 @@ impl RpcError {
         Self::new(INVALID_REQUEST, "batch", message)
     }
 
-    pub(crate) fn unknown_field<'a>(
-        place: &str,
-        field: &str,
-        known: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
-        let message = format!("{place} has an unknown field `{}`{}", shorten(field), suggest(field, known));
+    pub(super) fn unknown_field<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let message =
+            format!("the message has an unknown field `{}`{}", shorten(field), suggest(field, known));
         Self::invalid_request(&message).with("field", shorten(field))
     }
 
