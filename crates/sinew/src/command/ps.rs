@@ -39,7 +39,7 @@ pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     each(&args.ids, "calls", args.output.json, |id| {
         let reply = setting.ask_control("control/calls.cancel", json!({"call_id": id}))?;
-        match reply["ended"] == true {
+        match reply.get("ended") == Some(&json!(true)) {
             _ if args.output.json => {}
             true => say(format!("{id} ended"))?,
             false => {

@@ -80,7 +80,7 @@ fn calls(records: &[Record]) -> Vec<Call> {
             end: [text(&body, "/outcome"), text(&body, "/code")].concat(),
             span: text(&body, "/trace/span_id"),
             parent: text(&body, "/trace/parent_span_id"),
-            latency_us: body["latency_us"].as_u64().unwrap_or(0),
+            latency_us: body.get("latency_us").and_then(Value::as_u64).unwrap_or(0),
             stages: stages(&body),
             id,
         };

@@ -72,7 +72,8 @@ fn daemon(setting: &Setting) -> Row {
             .remedy(format!("{start}; `sinew logs` shows why it ended"));
     }
     let status = setting.ask_running("control/status", json!({})).unwrap_or(Value::Null);
-    let (version, ours) = (status["version"].as_str().unwrap_or_default(), env!("CARGO_PKG_VERSION"));
+    let (version, ours) =
+        (status.get("version").and_then(Value::as_str).unwrap_or_default(), env!("CARGO_PKG_VERSION"));
     if version != ours {
         return Row::bad(
             "daemon",

@@ -84,7 +84,7 @@ fn definitions(snapshot: &World) -> Vec<&ToolDefinition> {
 impl Tally {
     fn judge(&mut self, record: &Record, by: &Policy, snapshot: &World) {
         let body = record.json();
-        let tool = body["tool"].as_str().unwrap_or_default();
+        let tool = body.get("tool").and_then(Value::as_str).unwrap_or_default();
         let facts = body.get("facts").unwrap_or(&Value::Null);
         let host = facts.pointer("/host/name").and_then(Value::as_str);
         let definition = snapshot.judged_as(tool, host, by);
