@@ -56,7 +56,11 @@ pub(super) fn verify(control: &Control, _: &mut Session, call: Call) -> Result<A
 pub(super) fn export(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let filter = filter(&mut params)?;
-    let format = params.want("format")?.unwrap_or(ExportFormat::Ndjson);
+    let format = match params.want::<String>("format")?.as_deref() {
+        None | Some("ndjson") => ExportFormat::Ndjson,
+        Some("csv") => ExportFormat::Csv,
+        Some(_) => return Err(RpcError::invalid_params("format", "`format` must be ndjson or csv")),
+    };
     let limit: Option<u64> = params.want("limit")?;
     params.finish()?;
     let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -144,10 +148,6 @@ fn count(params: &mut Params, field: &'static str, default: u64) -> Result<usize
 
 impl Parameter for Timestamp {
     const EXPECTED: &'static str = "a time such as 2026-01-31T12:00:00Z";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_str()?.parse().ok()
-    }
 }
 
 impl Parameter for CallId {
@@ -155,17 +155,5 @@ impl Parameter for CallId {
 
     fn read(value: Value) -> Option<Self> {
         value.as_str()?.parse().ok()
-    }
-}
-
-impl Parameter for ExportFormat {
-    const EXPECTED: &'static str = "ndjson or csv";
-
-    fn read(value: Value) -> Option<Self> {
-        match value.as_str()? {
-            "ndjson" => Some(ExportFormat::Ndjson),
-            "csv" => Some(ExportFormat::Csv),
-            _ => None,
-        }
     }
 }

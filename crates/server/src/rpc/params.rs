@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tool::{Category, Format, Mode};
 
@@ -16,12 +17,14 @@ pub(crate) struct Params {
 }
 
 /// Type of a parameter.
-pub(crate) trait Parameter: Sized {
+pub(crate) trait Parameter: DeserializeOwned {
     /// Description of valid values, for the error message.
     const EXPECTED: &'static str;
 
     /// Converts the value, if it has this type.
-    fn read(value: Value) -> Option<Self>;
+    fn read(value: Value) -> Option<Self> {
+        serde_json::from_value(value).ok()
+    }
 }
 
 impl Params {
@@ -79,55 +82,32 @@ impl Params {
 
 impl Parameter for String {
     const EXPECTED: &'static str = "a string";
-
-    fn read(value: Value) -> Option<Self> {
-        if let Value::String(text) = value { Some(text) } else { None }
-    }
 }
 
 impl Parameter for bool {
     const EXPECTED: &'static str = "true or false";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_bool()
-    }
 }
 
 impl Parameter for u64 {
     const EXPECTED: &'static str = "a non-negative integer";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_u64()
-    }
 }
 
 impl Parameter for u32 {
     const EXPECTED: &'static str = u64::EXPECTED;
-
-    fn read(value: Value) -> Option<Self> {
-        u32::try_from(value.as_u64()?).ok()
-    }
 }
 
 impl Parameter for f64 {
     const EXPECTED: &'static str = "a number";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_f64()
-    }
 }
 
 impl Parameter for Vec<String> {
     const EXPECTED: &'static str = "a list of strings";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 impl Parameter for Map<String, Value> {
     const EXPECTED: &'static str = "an object";
 
+    // Deserialising would build the whole tree again.
     fn read(value: Value) -> Option<Self> {
         if let Value::Object(map) = value { Some(map) } else { None }
     }
@@ -143,26 +123,14 @@ impl Parameter for PathBuf {
 
 impl Parameter for Mode {
     const EXPECTED: &'static str = "NORMAL, ALERT, DEGRADED, LOCKDOWN or RECOVERY";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 impl Parameter for Category {
     const EXPECTED: &'static str = "a category name, such as read_only";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 impl Parameter for Format {
     const EXPECTED: &'static str = "native, mcp, openai or anthropic";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 #[cfg(test)]
