@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: packs the program for installation into one archive with a checksum. Equal input gives
 //! equal bytes: entries are sorted and have no times and owners, and the compiler keeps local paths out of
-//! the program.
+//! the program. A profile-guided build is the exception, because two recordings differ.
 //!
 //! On other systems than a Mac, zig links the program for macOS. Zig has no Apple frameworks, so without an
 //! SDK (`SDKROOT`) the build fails with the symbols that the linker misses.
@@ -28,6 +28,8 @@ const FOLDER: &str = "target/dist";
 pub(crate) enum Wish {
     /// This system.
     Host,
+    /// This system, compiled with a profile recorded for this build.
+    ProfileGuided,
     /// Apple silicon, built on any system.
     AppleSilicon,
 }
@@ -37,18 +39,27 @@ impl Wish {
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             [] => Ok(Wish::Host),
+            ["--profile-guided"] => Ok(Wish::ProfileGuided),
             ["--target", target] if *target == macos::TARGET => Ok(Wish::AppleSilicon),
             ["--target", other] => Err(format!("`{other}` is not built here: only {}", macos::TARGET)),
-            other => Err(format!("`dist` takes --target {}, not `{}`", macos::TARGET, other.join(" "))),
+            other => Err(format!(
+                "`dist` takes --target {} or --profile-guided, not `{}`",
+                macos::TARGET,
+                other.join(" ")
+            )),
         }
     }
 }
 
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let host = project::host_target(root)?;
-    let program = build(root, &host)?;
+    let profile = match wish {
+        Wish::ProfileGuided => profile::record(root, &host)?,
+        Wish::Host | Wish::AppleSilicon => Vec::new(),
+    };
+    let program = build(root, &host, profile)?;
     let (target, shipped) = match wish {
-        Wish::Host => (host, program.clone()),
+        Wish::Host | Wish::ProfileGuided => (host, program.clone()),
         Wish::AppleSilicon => (macos::TARGET.to_owned(), build_for_apple_silicon(root)?),
     };
     // A build that runs here generates the documents, because the shipped one may be for another system. Both
@@ -76,13 +87,13 @@ fn write(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
 
 /// Builds the program for installation on this system.
 pub(crate) fn program(root: &Root) -> Result<PathBuf> {
-    build(root, &project::host_target(root)?)
+    build(root, &project::host_target(root)?, Vec::new())
 }
 
 /// Makes a stripped build in a target directory of its own, because its flags differ from those of everyday
 /// builds.
-fn build(root: &Root, target: &str) -> Result<PathBuf> {
-    run_build(root, &mut project::shipped_build(root, target), target, Vec::new())
+fn build(root: &Root, target: &str, flags: Vec<String>) -> Result<PathBuf> {
+    run_build(root, &mut project::shipped_build(root, target), target, flags)
 }
 
 fn build_for_apple_silicon(root: &Root) -> Result<PathBuf> {
@@ -102,7 +113,7 @@ fn frameworks() -> Vec<String> {
 fn run_build(root: &Root, cargo: &mut Command, target: &str, more: Vec<String>) -> Result<PathBuf> {
     let folder = root.path().join(FOLDER).join("build");
     cargo.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_SHIPPED_STRIP", "symbols");
-    let flags = [forgetful(root), profile::flags(root, target)?, more];
+    let flags = [forgetful(root), more];
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.concat().join("\u{1f}"));
     process::run(cargo)?;
     let program = folder.join(target).join("shipped/sinew");

@@ -39,8 +39,9 @@ usage: cargo xtask TASK
   soak [--minutes N] [--life]
                     the long campaigns: a bad neighbourhood, N minutes of faults (20 if not said), a thousand crashes, a
                     million records; --life: only the first two
-  profile           what the product runs through when people use it, written down for the build that people install
-  dist [--target T] the archive people install: this machine's, or aarch64-apple-darwin through zig
+  dist [--target T | --profile-guided]
+                    build the release archive for this system, or for aarch64-apple-darwin through zig;
+                    --profile-guided: record an optimisation profile first and compile with it
   help              this text
 ";
 
@@ -55,7 +56,6 @@ enum Task {
     /// Internal: the other end of a measurement.
     Echo(bench::OtherEnd),
     Soak(soak::Wish),
-    Profile,
     Dist(dist::Wish),
     Help,
 }
@@ -88,7 +88,6 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(wish) => bench::command(&root, &wish),
         Task::Echo(end) => end.answer(),
         Task::Soak(wish) => soak::command(&root, &wish),
-        Task::Profile => profile::command(&root),
         Task::Dist(wish) => dist::command(&root, &wish),
         Task::Help => {
             print!("{USAGE}");
@@ -106,11 +105,10 @@ fn parse(words: &[String]) -> Result<Task, String> {
         "docs" if rest.is_empty() => Ok(Task::Docs),
         "bench" => bench::Wish::parse(rest).map(Task::Bench),
         bench::ECHO => bench::OtherEnd::parse(rest).map(Task::Echo),
-        "profile" if rest.is_empty() => Ok(Task::Profile),
         "soak" => soak::Wish::parse(rest).map(Task::Soak),
         "dist" => dist::Wish::parse(rest).map(Task::Dist),
         "help" | "-h" | "--help" => Ok(Task::Help),
-        "tidy" | "docs" | "profile" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
+        "tidy" | "docs" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
         other => Err(format!("there is no task `{other}`")),
     }
 }
@@ -132,8 +130,6 @@ mod tests {
         check("ci", Ok(Task::Ci(ci::Selection::All)));
         check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
         check("tidy", Ok(Task::Tidy));
-        check("profile", Ok(Task::Profile));
-        check("profile it", Err("`profile` takes no arguments, got `it`"));
         check("bench", bench::Wish::parse(&[]).map(Task::Bench).map_err(|_| ""));
         check("answer-lines 900", bench::OtherEnd::parse(&["900".into()]).map(Task::Echo).map_err(|_| ""));
         check("answer-lines soon", Err("`soon` is no number of bytes"));

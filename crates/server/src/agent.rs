@@ -5,12 +5,13 @@ use std::sync::{Arc, Weak};
 use execution::{CallerKey, RequestCost, Throttled, ToolExecutionLayer};
 use tool::Door;
 
+use crate::methods::{calls, host, sessions, status};
 use crate::rpc::RpcError;
 use crate::service::{Method, Service};
 use crate::session::Session;
 use crate::settings::Limits;
 use crate::worker::Workers;
-use crate::{control, mcp, methods};
+use crate::{control, mcp};
 
 /// File name of the agent socket.
 pub(crate) const SOCKET: &str = "agent.sock";
@@ -31,42 +32,40 @@ impl Agent {
 }
 
 const METHODS: &[Method<Agent>] = &[
-    methods::execute::METHOD,
-    methods::explain::METHOD,
-    methods::judge_host::METHOD,
-    methods::review_host::METHOD,
-    methods::tools::METHOD,
-    methods::status::METHOD,
-    methods::session_open::METHOD,
-    methods::session_turn::METHOD,
-    methods::session_spend::METHOD,
-    methods::session_close::METHOD,
-    mcp::initialize::METHOD,
-    mcp::discover::METHOD,
-    mcp::listen::METHOD,
-    mcp::ping::METHOD,
-    mcp::list::METHOD,
-    mcp::call::METHOD,
+    Method { name: "sinew/execute", run: calls::execute },
+    Method { name: "sinew/explain", run: calls::explain },
+    Method { name: "sinew/judge_host", run: host::judge },
+    Method { name: "sinew/review_host", run: host::review },
+    Method { name: "sinew/tools", run: status::tools },
+    Method { name: "sinew/status", run: status::status },
+    Method { name: "sinew/session.open", run: sessions::open },
+    Method { name: "sinew/session.turn", run: sessions::turn },
+    Method { name: "sinew/session.spend", run: sessions::spend },
+    Method { name: "sinew/session.close", run: sessions::close },
+    Method { name: "initialize", run: mcp::initialize::initialize },
+    Method { name: "server/discover", run: mcp::initialize::discover },
+    Method { name: "subscriptions/listen", run: mcp::listen::run },
+    Method { name: "ping", run: mcp::ping },
+    Method { name: "tools/list", run: mcp::list::run },
+    Method { name: "tools/call", run: mcp::call::run },
 ];
 
 /// Cost of a request to a method. One that is not listed costs as much as a call.
 fn cost_of(method: &str) -> RequestCost {
-    const LIGHT: [&str; 10] = [
-        methods::tools::METHOD.name,
-        methods::status::METHOD.name,
-        methods::session_turn::METHOD.name,
-        methods::session_spend::METHOD.name,
-        methods::session_close::METHOD.name,
-        mcp::initialize::METHOD.name,
-        mcp::discover::METHOD.name,
-        mcp::listen::METHOD.name,
-        mcp::ping::METHOD.name,
-        mcp::list::METHOD.name,
-    ];
-    if method == methods::session_open::METHOD.name {
-        return RequestCost::SessionOpen;
+    match method {
+        "sinew/session.open" => RequestCost::SessionOpen,
+        "sinew/tools"
+        | "sinew/status"
+        | "sinew/session.turn"
+        | "sinew/session.spend"
+        | "sinew/session.close"
+        | "initialize"
+        | "server/discover"
+        | "subscriptions/listen"
+        | "ping"
+        | "tools/list" => RequestCost::Light,
+        _ => RequestCost::Call,
     }
-    if LIGHT.contains(&method) { RequestCost::Light } else { RequestCost::Call }
 }
 
 /// Admits a request of an agent or a worker, or refuses it because its caller is over a limit.

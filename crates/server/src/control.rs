@@ -1,46 +1,27 @@
 //! Method table of `control.sock`, the socket of the operator. Agents must not be given this socket, and none
 //! of its methods exist on the agent socket.
 
-mod approvals_decide;
-mod approvals_list;
-mod approvals_show;
-mod approvals_watch;
-mod calls_cancel;
-mod calls_list;
-mod events;
-mod execute;
-mod explain;
-mod grants_list;
-mod grants_revoke;
-mod ledger_export;
-mod ledger_filter;
-mod ledger_query;
-mod ledger_tail;
-mod ledger_verify;
-mod mode_get;
-mod mode_set;
-mod pin_set;
-mod reload;
-mod sessions_close;
-mod sessions_list;
-mod shutdown;
-mod status;
+mod approvals;
+mod calls;
+mod daemon;
+mod ledger;
+mod mode;
+mod sessions;
 mod undo;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use execution::{LedgerError, PinError, ToolExecutionLayer};
-use serde_json::Value;
+use execution::{PinError, ToolExecutionLayer};
 use tokio_util::task::TaskTracker;
 
 pub use undo::{rehearse_undo, undo};
 
 use crate::agent;
 use crate::reload::Reloader;
-use crate::rpc::{self, RpcError};
+use crate::rpc::RpcError;
 use crate::serve::Stop;
-use crate::service::{Answer, Method, Service};
+use crate::service::{Method, Service};
 use crate::settings::Limits;
 use crate::worker::Workers;
 
@@ -59,52 +40,42 @@ pub(crate) struct Control {
 }
 
 const METHODS: &[Method<Control>] = &[
-    approvals_list::METHOD,
-    approvals_show::METHOD,
-    approvals_decide::METHOD,
-    approvals_watch::METHOD,
-    grants_list::METHOD,
-    grants_revoke::METHOD,
-    pin_set::METHOD,
-    mode_get::METHOD,
-    mode_set::METHOD,
-    execute::METHOD,
-    explain::METHOD,
-    calls_list::METHOD,
-    calls_cancel::METHOD,
-    sessions_list::METHOD,
-    sessions_close::METHOD,
-    reload::METHOD,
-    ledger_query::METHOD,
-    ledger_tail::METHOD,
-    ledger_verify::METHOD,
-    ledger_export::METHOD,
-    events::METHOD,
-    status::METHOD,
-    shutdown::METHOD,
-    undo::METHOD,
+    Method { name: "control/approvals.list", run: approvals::list },
+    Method { name: "control/approvals.show", run: approvals::show },
+    Method { name: "control/approvals.decide", run: approvals::decide },
+    Method { name: "control/approvals.watch", run: approvals::watch },
+    Method { name: "control/grants.list", run: approvals::list_grants },
+    Method { name: "control/grants.revoke", run: approvals::revoke_grant },
+    Method { name: "control/pin.set", run: mode::set_pin },
+    Method { name: "control/mode.get", run: mode::get },
+    Method { name: "control/mode.set", run: mode::set },
+    Method { name: "control/execute", run: calls::execute },
+    Method { name: "control/explain", run: calls::explain },
+    Method { name: "control/calls.list", run: calls::list },
+    Method { name: "control/calls.cancel", run: calls::cancel },
+    Method { name: "control/sessions.list", run: sessions::list },
+    Method { name: "control/sessions.close", run: sessions::close },
+    Method { name: "control/reload", run: daemon::reload },
+    Method { name: "control/ledger.query", run: ledger::query },
+    Method { name: "control/ledger.tail", run: ledger::tail },
+    Method { name: "control/ledger.verify", run: ledger::verify },
+    Method { name: "control/ledger.export", run: ledger::export },
+    Method { name: "control/events", run: daemon::events },
+    Method { name: "control/status", run: daemon::status },
+    Method { name: "control/shutdown", run: daemon::shutdown },
+    Method { name: "control/undo", run: undo::run },
 ];
 
-/// Runs a ledger query on the blocking pool, because it reads files and must not stall other connections.
-fn reading(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -> Answer {
-    Answer::later(async move {
-        match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(reply)) => rpc::answer(&reply),
-            Ok(Err(error)) => Err(RpcError::server("ledger_unavailable", error.to_string())),
-            Err(_) => Err(RpcError::internal()),
-        }
-    })
-}
-
-/// Returns the error code for a PIN that was not accepted.
-fn pin_word(error: &PinError) -> &'static str {
-    match error {
+/// Converts the error of a PIN that was not accepted.
+fn pin_error(error: &PinError) -> RpcError {
+    let word = match error {
         PinError::Missing => "pin_needed",
         PinError::Wrong => "pin_wrong",
         PinError::TooMany { .. } => "pin_locked",
         PinError::Length => "pin_length",
         PinError::File(_) => "pin_unusable",
-    }
+    };
+    RpcError::server(word, error.to_string())
 }
 
 /// Builds the service of the control socket.

@@ -6,11 +6,9 @@
 //! of known keys are refused.
 
 pub(crate) mod call;
-pub(crate) mod discover;
 pub(crate) mod initialize;
 pub(crate) mod list;
 pub(crate) mod listen;
-pub(crate) mod ping;
 
 mod era;
 mod progress;
@@ -18,9 +16,11 @@ mod result;
 
 use serde_json::{Map, Value, json};
 
+use crate::agent::Agent;
 use crate::methods::status::LimitsReply;
-use crate::rpc::{Id, Params};
-use crate::service::{Effect, Notice};
+use crate::rpc::{Id, Params, RpcError};
+use crate::service::{Answer, Call, Effect, Notice};
+use crate::session::Session;
 use crate::settings::Limits;
 
 /// Revisions with a handshake, oldest first.
@@ -55,6 +55,11 @@ fn cancelled(mut params: Params) -> Effect {
         Some(Ok(id)) => Effect::Withdraw(id),
         _ => Effect::Nothing,
     }
+}
+
+/// Replies to `ping` at any time, also before the handshake.
+pub(crate) fn ping(_: &Agent, _: &mut Session, _: Call) -> Result<Answer, RpcError> {
+    Ok(Answer::now(&json!({})))
 }
 
 /// Returns the capabilities of this server.

@@ -10,9 +10,9 @@ use execution::{Acceptance, Difference, Effect, ReloadReport, Reloaded, ToolExec
 use tokio::signal::unix::Signal;
 
 use crate::config_watch::ConfigWatch;
+use crate::heap;
 use crate::settings::Settings;
 use crate::settings_file::ReloadMode;
-use crate::{code, heap};
 
 /// Configuration as loaded from the files.
 pub struct Fresh {
@@ -52,18 +52,10 @@ pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 /// then.
 const STARTED: Duration = Duration::from_secs(1);
 
-/// Releases memory that only loading a configuration needs. Code pages are released only while no call runs.
-fn give_back(layer: &ToolExecutionLayer) {
-    heap::give_back();
-    if layer.status().calls.running == 0 {
-        code::let_go();
-    }
-}
-
 /// Releases the memory that the start needed, once it is over.
-pub(crate) async fn give_back_of_start(layer: Arc<ToolExecutionLayer>) -> std::convert::Infallible {
+pub(crate) async fn give_back_of_start() -> std::convert::Infallible {
     tokio::time::sleep(STARTED).await;
-    tokio::task::spawn_blocking(move || give_back(&layer));
+    tokio::task::spawn_blocking(heap::give_back);
     std::future::pending().await
 }
 
@@ -87,8 +79,7 @@ impl Reloader {
     pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
         let report = self.take(acceptance).await;
         // One of the two configurations was dropped; its memory is not needed until the next reload.
-        let layer = Arc::clone(&self.layer);
-        tokio::task::spawn_blocking(move || give_back(&layer));
+        tokio::task::spawn_blocking(heap::give_back);
         report
     }
 

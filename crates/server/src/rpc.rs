@@ -1,35 +1,49 @@
 //! JSON-RPC 2.0 messages: strict parsing of a line and encoding of replies and notifications. Knows no
 //! methods.
 
-mod envelope;
 mod error;
-mod given;
-mod id;
 mod params;
-mod part;
-mod weight;
 
 pub(crate) use error::RpcError;
-pub(crate) use id::Id;
 pub(crate) use params::{Parameter, Params};
 
-use std::borrow::Cow;
-
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
 use tool::json_text::{self, Texts};
 use tool::strict_json;
 
-use self::envelope::Envelope;
-use self::part::Part;
-
 /// Message of a client.
 #[derive(Debug)]
-pub(crate) enum Message<'a> {
+pub(crate) enum Message {
     /// Expects a reply.
-    Request { id: Id, method: Cow<'a, str>, params: Params },
+    Request { id: Id, method: String, params: Params },
     /// Expects no reply and gets none, not even an error.
-    Notification { method: Cow<'a, str>, params: Params },
+    Notification { method: String, params: Params },
+}
+
+/// Request id, which the reply repeats: a short string or an integer. It is unique only among the open requests of
+/// its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Id {
+    Integer(Number),
+    Text(String),
+}
+
+impl Id {
+    pub(crate) fn read(value: Value) -> Result<Self, RpcError> {
+        match value {
+            Value::Number(number) if number.is_i64() || number.is_u64() => Ok(Id::Integer(number)),
+            Value::String(text) if text.len() <= LONGEST_ID => Ok(Id::Text(text)),
+            Value::String(text) => {
+                let message = format!("`id` has {} bytes; it must be at most {LONGEST_ID}", text.len());
+                Err(RpcError::invalid_request(&message))
+            }
+            _ => Err(RpcError::invalid_request(
+                "`id` must be a string or an integer; leave it out in a notification",
+            )),
+        }
+    }
 }
 
 /// Reply to a request.
@@ -58,51 +72,68 @@ const ENVELOPE_BYTES: usize = 128;
 /// Initial capacity for a result, enough for most; a larger result is reallocated while it is written.
 const USUAL_BYTES: usize = 4096;
 
-/// Whitespace allowed before a JSON text.
-const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
+/// Longest request id, in bytes.
+const LONGEST_ID: usize = 256;
+/// Fields of a message.
+const FIELDS: [&str; 4] = ["jsonrpc", "id", "method", "params"];
+/// Maximum number of values in one message. A typical tool call has fewer than ten. A parsed value takes about
+/// seventy bytes however short its text is, so with a byte limit alone a line of `[0,0,0,…]` could grow
+/// thirtyfold in memory.
+const MAX_VALUES: usize = 100_000;
 
 /// Parses one line.
-pub(crate) fn read(text: &str) -> Result<Message<'_>, Box<Unreadable>> {
+pub(crate) fn read(text: &str) -> Result<Message, Box<Unreadable>> {
     let refuse = |error| Box::new(Unreadable { id: None, error });
-    if !weight::is_light(text) {
-        return Err(refuse(RpcError::too_many_values(weight::MOST_VALUES)));
-    }
-    if !text.trim_start_matches(BLANK).starts_with('{') {
-        return Err(refuse(no_object(text)));
-    }
-    let mut envelope = Envelope::read(text).map_err(|error| refuse(RpcError::parse(&error)))?;
-    let id = envelope.id.take().map(Id::read).transpose().map_err(refuse)?;
-    match (read_envelope(id.as_ref(), envelope), id) {
+    let mut fields = read_object(text).map_err(refuse)?;
+    let id = fields.remove("id").map(Id::read).transpose().map_err(refuse)?;
+    match (read_fields(id.as_ref(), fields), id) {
         (Ok((method, params)), Some(id)) => Ok(Message::Request { id, method, params }),
         (Ok((method, params)), None) => Ok(Message::Notification { method, params }),
         (Err(error), id) => Err(Box::new(Unreadable { id, error })),
     }
 }
 
-/// Returns the error for a text that does not start with `{`.
-fn no_object(text: &str) -> RpcError {
+fn read_object(text: &str) -> Result<Map<String, Value>, RpcError> {
+    // Each value takes at least one byte, so a shorter text cannot exceed the limit.
+    if text.len() > MAX_VALUES && count_values(text) > MAX_VALUES {
+        return Err(RpcError::too_many_values(MAX_VALUES));
+    }
     match strict_json::parse(text) {
-        Err(error) => RpcError::parse(&error),
-        Ok(Value::Array(_)) => RpcError::batch(),
-        Ok(_) => RpcError::invalid_request("a message must be a JSON object"),
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Value::Array(_)) => Err(RpcError::batch()),
+        Ok(_) => Err(RpcError::invalid_request("a message must be a JSON object")),
+        Err(error) => Err(RpcError::parse(&error)),
     }
 }
 
-fn read_envelope<'a>(id: Option<&Id>, envelope: Envelope<'a>) -> Result<(Cow<'a, str>, Params), RpcError> {
-    let Envelope { jsonrpc, method, params, unknown, .. } = envelope;
-    if !matches!(jsonrpc, Some(Part::Text(version)) if version == "2.0") {
+/// Returns an upper bound of the number of values in a JSON text; an arbitrary number for any other text.
+fn count_values(text: &str) -> usize {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' | b',' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+fn read_fields(id: Option<&Id>, mut fields: Map<String, Value>) -> Result<(String, Params), RpcError> {
+    if fields.remove("jsonrpc").is_none_or(|version| version != "2.0") {
         return Err(RpcError::invalid_request("`jsonrpc` must be \"2.0\""));
     }
-    let Some(Part::Text(method)) = method else {
+    let Some(Value::String(method)) = fields.remove("method") else {
         return Err(RpcError::invalid_request("`method` must be a string"));
     };
-    if let Some(unknown) = unknown.keys().next() {
-        return Err(RpcError::unknown_field("the message", unknown, envelope::FIELDS));
+    let params = Params::read(fields.remove("params"));
+    if let Some(unknown) = fields.keys().next() {
+        return Err(RpcError::unknown_field(unknown, FIELDS));
     }
-    match (id, Params::of(params)) {
-        (None, params) => Ok((method, params.unwrap_or_default())),
-        (Some(_), params) => Ok((method, params?)),
-    }
+    // A notification gets no reply, so invalid parameters are ignored.
+    Ok((method, if id.is_some() { params? } else { params.unwrap_or_default() }))
 }
 
 /// Encodes the result of a request.
@@ -272,5 +303,41 @@ mod tests {
             (&error["error"]["data"]["limit_bytes"], &error["id"]),
             (&json!(exact - 1), &json!("a\nb"))
         );
+    }
+
+    fn exact_values(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(exact_values).sum::<usize>(),
+            Value::Object(map) => 1 + map.values().map(exact_values).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
+    #[test]
+    fn every_value_is_counted() {
+        for text in [
+            "1",
+            "[]",
+            "[[],[],{}]",
+            r#"{"a":[1,2,3],"b":{"c":"x,[{"}}"#,
+            r#"["\"","\\",",,,,","\\\"[[[["]"#,
+            r#"[{"a":1},{"b":[{}]},null,true]"#,
+        ] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            let (counted, exact) = (count_values(text), exact_values(&value));
+            assert!((exact..=2 * exact).contains(&counted), "{text}: {counted} for {exact}");
+        }
+        assert_eq!(count_values(&format!("\"{}\"", ",[{".repeat(1000))), 1, "text is not structure");
+    }
+
+    #[test]
+    fn value_limit_ignores_text_length() {
+        let is_light = |text: &str| {
+            read_object(text).map_err(|error| error.word() == Some("too_many_values")) != Err(true)
+        };
+        assert!(is_light(&format!("[\"{}\"]", "x,".repeat(MAX_VALUES))));
+        assert!(is_light(&format!("[0{}]", ",0".repeat(MAX_VALUES - 2))));
+        assert!(!is_light(&format!("[0{}]", ",0".repeat(MAX_VALUES - 1))));
+        assert!(!is_light(&"[".repeat(MAX_VALUES + 1)));
     }
 }

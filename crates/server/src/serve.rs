@@ -113,7 +113,7 @@ pub async fn serve(
         never = layer.watch(home.state()) => match never {},
         never = desktop::tell_of_questions(&layer, &settings.approvals.notify) => match never {},
         never = reloader.follow((watch, held), hangup) => match never {},
-        never = give_back_of_start(Arc::clone(&layer)) => match never {},
+        never = give_back_of_start() => match never {},
     }
     // New clients find no socket, instead of a connection that is never served.
     drop((agent_socket, control_socket));

@@ -1,15 +1,17 @@
 //! Service of one socket: a table of methods, and the dispatch of requests to them. The methods are in
-//! `methods/`, `mcp/` and `control/`, one file each.
+//! `methods/`, `mcp/` and `control/`, one file per noun.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde::Serialize;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::notify::Following;
-use crate::rpc::{Id, Params, Reply, RpcError};
+use crate::notify::{Following, Notifier};
+use crate::rpc::{self, Id, Params, Reply, RpcError};
 use crate::session::Session;
 
 /// Stands for a method that there is none of.
@@ -81,12 +83,25 @@ pub(crate) enum Effect {
 }
 
 impl Answer {
+    pub(crate) fn now(result: &impl Serialize) -> Self {
+        Answer::Now(rpc::answer(result))
+    }
+
     pub(crate) fn later(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
         Answer::Later(Box::pin(reply))
     }
 
     pub(crate) fn shared(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
         Answer::Shared(Box::pin(reply))
+    }
+
+    /// Confirms a subscription and sends its notifications.
+    pub(crate) fn follow<F>(notify: impl FnOnce(Notifier) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let confirmed = rpc::answer(&json!({"following": true}));
+        Answer::Follow(confirmed, Box::new(|notifier| Box::pin(notify(notifier))))
     }
 }
 

@@ -3,8 +3,7 @@
 
 mod approvals;
 mod keys;
-mod ledger;
-mod undo;
+mod retention;
 mod web;
 
 use std::collections::BTreeMap;
@@ -21,10 +20,8 @@ use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess
 pub use approvals::{ApprovalSettings, NotifyBy};
 pub(crate) use keys::KeyFile;
 pub use keys::KeySetting;
-pub(crate) use ledger::LedgerFile;
-pub use ledger::{LedgerSettings, WhenUnavailable};
-pub(crate) use undo::UndoFile;
-pub use undo::UndoSettings;
+pub(crate) use retention::{LedgerFile, UndoFile};
+pub use retention::{LedgerSettings, UndoSettings, WhenUnavailable};
 pub(crate) use web::WebFile;
 pub use web::{ProviderSetting, RobotsSetting, SearchProvider, WebSettings};
 
@@ -124,11 +121,11 @@ impl Settings {
             workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
             reload: file.reload,
             limits: check_limits(document, &file.limits)?,
-            ledger: ledger::check(document, &file.ledger)?,
+            ledger: retention::check_ledger(document, &file.ledger)?,
             web: web::check(document, &file.web, user_home)?,
             keys: keys::check(document, &file.keys, user_home)?,
             approvals: file.approvals.clone(),
-            undo: undo::check(document, &file.undo)?,
+            undo: retention::check_undo(document, &file.undo)?,
             telemetry: TelemetrySettings {
                 log: file.log,
                 otlp: file.otlp,

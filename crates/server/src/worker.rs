@@ -16,12 +16,13 @@ use tool::{Caller, Door, fresh_session_id};
 
 use crate::agent::{self, Agent};
 use crate::listener::{self, Hall, Listener};
+use crate::mcp;
+use crate::methods::{calls, status};
 use crate::platform::Platform;
 use crate::rpc::RpcError;
-use crate::service::{Method, Service};
+use crate::service::{Answer, Call, Method, Service};
 use crate::session::Session;
 use crate::socket::BoundSocket;
-use crate::{mcp, methods};
 
 /// Prefix and suffix of worker socket names; a random id is between them.
 const NAME: (&str, &str) = ("w-", ".sock");
@@ -31,28 +32,24 @@ const CONNECTIONS: usize = 4;
 const MOST_DOORS: usize = 64;
 
 const METHODS: &[Method<Agent>] = &[
-    EXECUTE,
-    methods::tools::METHOD,
-    mcp::initialize::METHOD,
-    mcp::discover::METHOD,
-    mcp::ping::METHOD,
-    mcp::list::METHOD,
-    CALL,
+    Method { name: "sinew/execute", run: execute },
+    Method { name: "sinew/tools", run: status::tools },
+    Method { name: "initialize", run: mcp::initialize::initialize },
+    Method { name: "server/discover", run: mcp::initialize::discover },
+    Method { name: "ping", run: mcp::ping },
+    Method { name: "tools/list", run: mcp::list::run },
+    Method { name: "tools/call", run: call_tool },
 ];
 
-/// Like the methods of the agent socket, but an invalid call is recorded and costs a hop.
-const EXECUTE: Method<Agent> = Method {
-    name: methods::execute::METHOD.name,
-    run: |agent, session, call| {
-        (methods::execute::METHOD.run)(agent, session, call).map_err(|error| malformed(agent, session, error))
-    },
-};
-const CALL: Method<Agent> = Method {
-    name: mcp::call::METHOD.name,
-    run: |agent, session, call| {
-        (mcp::call::METHOD.run)(agent, session, call).map_err(|error| malformed(agent, session, error))
-    },
-};
+/// Like `sinew/execute` of the agent socket, but an invalid call is recorded and costs a hop.
+fn execute(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    calls::execute(agent, session, call).map_err(|error| malformed(agent, session, error))
+}
+
+/// Like `tools/call` of the agent socket, but an invalid call is recorded and costs a hop.
+fn call_tool(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    mcp::call::run(agent, session, call).map_err(|error| malformed(agent, session, error))
+}
 
 /// Records a refusal for an invalid message and adds it to the error that the worker gets.
 fn malformed(agent: &Agent, session: &Session, error: RpcError) -> RpcError {

@@ -113,7 +113,7 @@ impl Bridge {
         let mut line = Vec::new();
         let read = lines.read_until(b'\n', &mut line).unwrap_or(0);
         if read > 0 && Head::of(&line).is_error() {
-            return Err(Problem::new(Exit::Failed, "the restarted daemon refuses the client's handshake"));
+            return Err(Problem::failed("the restarted daemon refuses the client's handshake"));
         }
         Ok(read > 0 && lines.get_mut().write_all(open_calls::INITIALIZED).is_ok())
     }

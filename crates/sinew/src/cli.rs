@@ -2,10 +2,8 @@
 
 mod approvals;
 mod hook;
-mod manifest;
 mod policy;
 mod record;
-mod service;
 
 use std::path::PathBuf;
 
@@ -20,11 +18,12 @@ use crate::command::ToolNames;
 pub(crate) use approvals::{
     ApprovalsCommand, ApproveArgs, DenyArgs, PinArgs, PinCommand, SessionsCommand, Span,
 };
-pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
-pub(crate) use manifest::ManifestCommand;
-pub(crate) use policy::{AllowArgs, PolicyCommand};
+pub(crate) use hook::{
+    Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, ServiceCommand, ServiceInstallArgs,
+    UninstallArgs,
+};
+pub(crate) use policy::{AllowArgs, ManifestCommand, PolicyCommand};
 pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
-pub(crate) use service::{ServiceCommand, ServiceInstallArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pending or timed out,

@@ -22,7 +22,7 @@ use server::{LedgerSettings, Settings, UndoSettings};
 use tool::{SandboxTier, ToolDefinition};
 use toolbox::Internals;
 
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 use crate::host_table::{self, Scrutiny};
 use crate::internals;
 use crate::manifests;
@@ -138,7 +138,7 @@ fn tools(
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
     let web = web(settings)?;
     toolbox::register(&mut registry, sandbox, internals, web, &undo(setting, settings))
-        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+        .map_err(Problem::failed)?;
     // A hook judges only the host's tools and must be fast, so manifests are not loaded.
     if scrutiny == Scrutiny::Whole {
         manifests::register((setting, settings), web.gatekeeper(), taking, &mut registry)?;
@@ -234,14 +234,6 @@ pub(crate) fn look_at_ledger(setting: &Setting) -> Result<Recovery, Problem> {
     Ledger::look(&ledger_folder(setting), &ledger_parts(setting)).map_err(Problem::configuration)
 }
 
-/// Builds the execution layer of a hook without a daemon.
-pub(crate) fn hook_layer(
-    setting: &Setting,
-    (settings, world): (Settings, World),
-) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    layer(setting, &settings, world)
-}
-
 /// Builds the execution layer of a call without a daemon.
 pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let settings = setting.settings()?;
@@ -315,7 +307,12 @@ pub(crate) fn open_ledger(
     opened.map_err(Problem::configuration)
 }
 
-fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
+/// Opens the ledger and builds the execution layer on it.
+pub(crate) fn layer(
+    setting: &Setting,
+    settings: &Settings,
+    world: World,
+) -> Result<Arc<ToolExecutionLayer>, Problem> {
     layer_on(setting, open_ledger(setting, settings)?, world)
 }
 

@@ -78,6 +78,11 @@ impl Problem {
         self
     }
 
+    /// Creates an error for a command that could not do its work.
+    pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
+        Problem::new(Exit::Failed, error.to_string())
+    }
+
     /// Creates an error for an invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Problem::new(Exit::Usage, message)

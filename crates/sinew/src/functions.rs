@@ -1,5 +1,7 @@
 //! Sandboxed workers that run the JavaScript functions of manifests, and a syntax check for such functions.
 
+use std::io;
+use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ fn workers(sandbox: &Sandbox) -> Workers {
         let sandbox = sandbox.clone();
         Box::pin(async move {
             let task = Task { name: TASK, memory_bytes: MEMORY, processes: 4, lifetime: LIFETIME };
-            let worker = sandbox.start(&task).await.map_err(std::io::Error::other)?;
+            let worker = sandbox.start(&task).await.map_err(io::Error::other)?;
             let (to, from, life) = worker.apart();
             Ok(Started { from: Box::new(from), to: Box::new(to), life: Box::new(life) })
         })
@@ -39,7 +41,7 @@ pub(crate) fn of_this_process() -> &'static Workers {
 /// Runs `work` with a function parser. The parser has its own runtime, because manifests are also loaded
 /// outside of one, and its workers end with it. A function that cannot be parsed for any reason is reported
 /// as invalid.
-pub(crate) fn with_parser<T>(work: impl FnOnce(&CheckSyntax<'_>) -> T) -> std::io::Result<T> {
+pub(crate) fn with_parser<T>(work: impl FnOnce(&CheckSyntax<'_>) -> T) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let workers = workers(&Sandbox::of_this_process().with_own_launchers());
     let parse = |text: &str| {
@@ -49,4 +51,15 @@ pub(crate) fn with_parser<T>(work: impl FnOnce(&CheckSyntax<'_>) -> T) -> std::i
         })
     };
     Ok(work(&parse))
+}
+
+/// Runs this program as a sandboxed worker: serves the requests of a task on standard input until it closes. A
+/// worker knows no settings, policy or socket.
+pub(crate) fn serve(task: &str) -> ExitCode {
+    let done = match task {
+        TASK => knowledge::serve(io::stdin().lock(), io::stdout().lock()),
+        toolbox::PAGE_WORKER => web_content::serve(io::stdin().lock(), io::stdout().lock()),
+        _ => return ExitCode::FAILURE,
+    };
+    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -12,19 +12,14 @@ mod functions;
 mod host_table;
 mod internals;
 mod manifests;
-mod moment;
 mod origin;
 mod own_folders;
-mod own_memory;
 mod render;
 mod service;
 mod setting;
 mod settings_text;
 mod start;
 mod terminal;
-mod waterfall;
-mod worker;
-mod wrap;
 
 use std::process::ExitCode;
 
@@ -39,7 +34,7 @@ fn main() -> ExitCode {
     // First of all: a sandbox launcher must be single-threaded and has no command line to parse.
     match sandbox::enter() {
         Entered::Launcher(code) => return code,
-        Entered::Worker(task) => return worker::serve(&task),
+        Entered::Worker(task) => return functions::serve(&task),
         Entered::Program => {}
     }
     if command::answered() {

@@ -13,7 +13,7 @@ use server::{KeySetting, Settings};
 use strict_yaml::Document;
 
 use crate::accepted;
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 use crate::functions;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell, visible};
@@ -79,7 +79,7 @@ fn upstreams(setting: &Setting, taking: Taking) -> Upstreams {
 fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {
     let known = |name: &str| registry.get(name).is_some();
     functions::with_parser(|syntax| manifest::load_all(files, &Document::read_trusted, syntax, &known))
-        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))
+        .map_err(Problem::failed)
 }
 
 /// Returns the valid manifests among these files.

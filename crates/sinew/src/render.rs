@@ -5,7 +5,8 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 use tool::{Mode, Refusal, RuleRef, ToolDefinition, ToolResult};
 
-use crate::exit::Problem;
+use crate::cli::JsonArgs;
+use crate::exit::{Exit, Problem};
 use crate::terminal::{
     BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line,
 };
@@ -171,6 +172,25 @@ pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
 /// Formats a mode: green for normal, yellow otherwise.
 pub(crate) fn mode(name: &str) -> String {
     paint(if name == Mode::Normal.as_str() { GOOD } else { NOTE }, visible_line(name))
+}
+
+/// Prints a reply as JSON, or with `show` for people.
+pub(crate) fn reply(
+    output: JsonArgs,
+    reply: Value,
+    show: impl FnOnce(&Value) -> Result<(), Problem>,
+) -> Result<Exit, Problem> {
+    if output.json {
+        say(versioned(reply))?;
+    } else {
+        show(&reply)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the items of a list in a reply.
+pub(crate) fn items<'a>(reply: &'a Value, key: &str) -> &'a [Value] {
+    reply[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Formats JSON output with a `schema_version`, in printable ASCII.

@@ -128,14 +128,11 @@ impl ServiceFile {
     /// Writes the file atomically.
     pub(crate) fn write(&self) -> Result<(), Problem> {
         let failed = |error: std::io::Error| {
-            Problem::new(Exit::Failed, format!("`{}` cannot be written: {error}", self.path.display()))
+            Problem::failed(format!("`{}` cannot be written: {error}", self.path.display()))
         };
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let draft = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-        std::fs::write(draft.path(), &self.text).map_err(failed)?;
-        draft.persist(&self.path).map_err(|error| failed(error.error))?;
-        Ok(())
+        strict_yaml::replace_private(&self.path, self.text.as_bytes()).map_err(failed)
     }
 }
 
@@ -147,7 +144,7 @@ pub(crate) fn carry_out(steps: &[Step]) -> Result<(), Problem> {
                 let (worked, said) = ask(words)?;
                 if !worked {
                     let message = format!("`{}` failed: {}", words.join(" "), said.trim());
-                    return Err(Problem::new(Exit::Failed, message).hint(
+                    return Err(Problem::failed(message).hint(
                         "`sinew service install --print` shows the files; `sinew serve` runs without a manager",
                     ));
                 }
@@ -175,7 +172,7 @@ fn wait_until_it_fails(words: &[String]) -> Result<(), Problem> {
 pub(crate) fn ask(words: &[String]) -> Result<(bool, String), Problem> {
     let Some((program, rest)) = words.split_first() else { return Ok((true, String::new())) };
     let output = Command::new(program).args(rest).output().map_err(|error| {
-        let problem = Problem::new(Exit::Failed, format!("`{program}` cannot be run: {error}"));
+        let problem = Problem::failed(format!("`{program}` cannot be run: {error}"));
         problem.hint("`sinew serve` runs the daemon without a service manager")
     })?;
     let said = [&output.stdout[..], &output.stderr[..]].concat();

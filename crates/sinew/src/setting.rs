@@ -16,6 +16,7 @@ use tool::{Arguments, ToolDefinition, ToolSpec};
 use crate::accepted::Keeper;
 use crate::compose::{self, Folders};
 use crate::exit::{Exit, Problem};
+use crate::render;
 use crate::service;
 
 /// Timeout for the process that holds the state lock to answer or release the lock.
@@ -261,18 +262,17 @@ impl Setting {
     /// Creates a single-threaded runtime for one command.
     pub(crate) fn runtime(&self) -> Result<Runtime, Problem> {
         let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        built.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))
+        built.map_err(|error| Problem::failed(format!("cannot start: {error}")))
     }
 }
 
 fn read_list(reply: &Value) -> Result<Vec<ToolDefinition>, Problem> {
-    let tools = reply.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-    tools.into_iter().map(read_back).collect()
+    render::items(reply, "tools").iter().cloned().map(read_back).collect()
 }
 
 fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
     let garbled = |error: &dyn std::fmt::Display| {
-        Problem::new(Exit::Failed, format!("the daemon's list of tools cannot be read: {error}"))
+        Problem::failed(format!("the daemon's list of tools cannot be read: {error}"))
     };
     ToolSpec::from_native(native).map_err(|error| garbled(&error))?.check().map_err(|error| garbled(&error))
 }
@@ -291,7 +291,7 @@ fn exit_of(error: &ClientError) -> Exit {
 }
 
 fn is_about_the_pin(data: &Value) -> bool {
-    let word = data.get("code").and_then(Value::as_str).unwrap_or_default();
+    let word = data["code"].as_str().unwrap_or_default();
     ["pin_wrong", "pin_needed", "pin_locked"].contains(&word)
 }
 

@@ -40,8 +40,7 @@ pub(crate) fn daemon(setting: &Setting) -> Result<(), Problem> {
 /// Starts the daemon in its own process group, so that a signal to the starting command's group does not
 /// reach it.
 fn spawn(words: &Path) -> Result<Child, Problem> {
-    let cannot =
-        |error: std::io::Error| Problem::new(Exit::Failed, format!("the daemon cannot be started: {error}"));
+    let cannot = |error: std::io::Error| Problem::failed(format!("the daemon cannot be started: {error}"));
     let log =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(words).map_err(cannot)?;
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{FlushArg, tcflush};
 pub(crate) use tool::{visible, visible_line};
 
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 
 /// Green, for success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -36,7 +36,7 @@ pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Problem> {
 pub(crate) fn unwritten(error: &io::Error) -> Problem {
     match error.kind() {
         ErrorKind::BrokenPipe => Problem::unheard(),
-        _ => Problem::new(Exit::Failed, format!("standard output cannot be written: {error}")),
+        _ => Problem::failed(format!("standard output cannot be written: {error}")),
     }
 }
 

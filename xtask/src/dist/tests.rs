@@ -136,6 +136,7 @@ fn arguments_select_the_target_system() {
         );
     };
     check("", Ok(Wish::Host));
+    check("--profile-guided", Ok(Wish::ProfileGuided));
     check("--target aarch64-apple-darwin", Ok(Wish::AppleSilicon));
     check("--target vax", Err("`vax` is not built here"));
     check("now", Err("not `now`"));

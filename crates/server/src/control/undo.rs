@@ -8,25 +8,23 @@ use tool::{CallId, Caller, Door};
 
 use super::Control;
 use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Control> = Method { name: "control/undo", run };
-
-fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let call_id: CallId = params.need("call_id")?;
-    let (dry_run, pin): (Option<bool>, Option<String>) = (params.want("dry_run")?, params.want("pin")?);
-    let dry_run = dry_run == Some(true);
+    let dry_run = params.want("dry_run")?.unwrap_or(false);
+    let pin: Option<String> = params.want("pin")?;
     params.finish()?;
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
         let undone = match dry_run {
             true => rehearse_undo(&layer, call_id).await,
-            false => match layer.pin().verify(pin).await {
-                Ok(proof) => undo(&layer, call_id, &caller, proof).await,
-                Err(error) => return Err(RpcError::server(super::pin_word(&error), error.to_string())),
-            },
+            false => {
+                let proof = layer.pin().verify(pin).await.map_err(|error| super::pin_error(&error))?;
+                undo(&layer, call_id, &caller, proof).await
+            }
         };
         undone.map_err(|error| refused(&error)).and_then(|reply| rpc::answer(&reply))
     }))

@@ -11,14 +11,14 @@ use tool::{Progress, ToolName, ToolResult, TraceContext};
 use super::era::Era;
 use super::{progress, result};
 use crate::agent::Agent;
-use crate::methods::execute::{asking, idempotency_key, tool_name};
+use crate::methods::calls::{asking, idempotency_key, tool_name};
 use crate::rpc::RpcError;
-use crate::service::{Answer, Call, Method};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "tools/call", run };
+const METHOD: &str = "tools/call";
 
-fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let (era, mut meta) = Era::of(session, &mut params)?;
     let key = idempotency_key(meta.remove("sinew/idempotency_key"))?;
@@ -69,8 +69,7 @@ fn wish(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError
 fn measure(ended: &ToolResult, began: Instant) {
     let tool = ToolName::new(&ended.tool_name).ok().filter(|_| ended.metadata.definition_hash.is_some());
     let error_type = (!ended.success).then_some("tool_error");
-    let operation =
-        Operation { method: METHOD.name, tool: tool.as_ref(), protocol_version: None, error_type };
+    let operation = Operation { method: METHOD, tool: tool.as_ref(), protocol_version: None, error_type };
     metrics::operation(&operation, began.elapsed());
 }
 

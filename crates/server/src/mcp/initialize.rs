@@ -1,20 +1,26 @@
-//! `initialize`: negotiates the protocol revision and reads the name of the client.
+//! `initialize` and `server/discover`: start of a conversation in each era. `initialize` negotiates the protocol
+//! revision and reads the name of the client.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use super::era::{self, Era, Keeping};
 use super::{
-    Handshake, INSTRUCTIONS, LIST_CHANGED, REVISIONS, announced, capabilities, displayable, server_info,
+    Handshake, INSTRUCTIONS, LIST_CHANGED, REVISIONS, STATELESS, announced, capabilities, displayable,
+    server_info,
 };
+
 use crate::agent::Agent;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "initialize", run };
+const DISCOVER: &str = "server/discover";
 
-fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+/// Performs the handshake of a connection.
+pub(crate) fn initialize(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
     }
@@ -47,6 +53,35 @@ fn agree(mut params: Params) -> Result<Handshake, RpcError> {
     let revision = REVISIONS.into_iter().find(|known| *known == wanted).unwrap_or(newest);
     let name = client.as_ref().and_then(|client| client.get("name")?.as_str());
     Ok(Handshake { client: name.and_then(displayable), revision })
+}
+
+/// Result of `server/discover`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Discovered {
+    supported_versions: [&'static str; 1],
+    capabilities: Value,
+    instructions: &'static str,
+    #[serde(flatten)]
+    keeping: Keeping,
+    #[serde(rename = "_meta")]
+    meta: Map<String, Value>,
+}
+
+/// Returns server information in the stateless era, in place of a handshake.
+pub(crate) fn discover(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
+    let (era, _) = Era::of(session, &mut call.params)?;
+    let Some(keeping) = era.keeping() else {
+        return Err(RpcError::unknown_method(DISCOVER, []));
+    };
+    let discovered = Discovered {
+        supported_versions: [STATELESS],
+        capabilities: capabilities(),
+        instructions: INSTRUCTIONS,
+        keeping,
+        meta: announced(&agent.limits).into_iter().chain([era::signature()]).collect(),
+    };
+    Ok(Answer::now(&discovered))
 }
 
 #[cfg(test)]

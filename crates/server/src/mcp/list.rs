@@ -9,22 +9,20 @@ use tool::{Format, ToolDefinition};
 
 use super::era::{Era, Keeping};
 use crate::agent::Agent;
-use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call};
 use crate::session::Session;
-
-pub(crate) const METHOD: Method<Agent> = Method { name: "tools/list", run };
 
 const PAGE: usize = 100;
 
-fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let (era, _) = Era::of(session, &mut params)?;
     let cursor: Option<String> = params.want("cursor")?;
     let tools = agent.layer.tools_in(session.worker.as_deref(), &ToolFilter::default());
     let mut page = page(&tools, cursor.as_deref())?;
     page.keeping = era.keeping();
-    Ok(Answer::Now(rpc::answer(&page)))
+    Ok(Answer::now(&page))
 }
 
 /// One page in MCP's format.

@@ -9,18 +9,18 @@ use super::era::Era;
 use crate::agent::Agent;
 use crate::notify::Notifier;
 use crate::rpc::RpcError;
-use crate::service::{Answer, Call, Method};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "subscriptions/listen", run };
+const METHOD: &str = "subscriptions/listen";
 
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
     let (era, _) = Era::of(session, &mut call.params)?;
     if era == Era::Handshake {
-        return Err(RpcError::unknown_method(METHOD.name, []));
+        return Err(RpcError::unknown_method(METHOD, []));
     }
     let wanted: Map<String, Value> = call.params.need("notifications")?;
     let tools = wanted.get("toolsListChanged").and_then(Value::as_bool).unwrap_or(false);

@@ -1,15 +1,15 @@
-//! `sinew/status`: status of the daemon, and the limits for clients.
+//! `sinew/status` and `sinew/tools`: status of the daemon, limits for clients, and tool definitions.
 
-use execution::Status;
+use execution::{Status, ToolFilter};
 use serde::Serialize;
+use serde_json::{Value, json};
+use tool::Format;
 
 use crate::agent::Agent;
-use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call};
 use crate::session::Session;
 use crate::settings::Limits;
-
-pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/status", run };
 
 /// Status of the execution layer and the limits of this server.
 #[derive(Serialize)]
@@ -43,7 +43,19 @@ impl LimitsReply {
     }
 }
 
-fn run(agent: &Agent, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+/// Returns the status of the daemon.
+pub(crate) fn status(agent: &Agent, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
     call.params.finish()?;
-    Ok(Answer::Now(rpc::answer(&StatusReply::new(agent.layer.status(), &agent.limits))))
+    Ok(Answer::now(&StatusReply::new(agent.layer.status(), &agent.limits)))
+}
+
+/// Returns the tool definitions, in the format the client requests.
+pub(crate) fn tools(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let filter = ToolFilter { mode: params.want("mode")?, category: params.want("category")? };
+    let format: Format = params.want("format")?.unwrap_or_default();
+    params.finish()?;
+    let tools = agent.layer.tools_in(session.worker.as_deref(), &filter);
+    let tools: Vec<Value> = tools.iter().map(|definition| format.export(definition)).collect();
+    Ok(Answer::now(&json!({"format": format, "tools": tools})))
 }

@@ -79,12 +79,9 @@ impl RpcError {
         Self::new(INVALID_REQUEST, "batch", message)
     }
 
-    pub(crate) fn unknown_field<'a>(
-        place: &str,
-        field: &str,
-        known: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
-        let message = format!("{place} has an unknown field `{}`{}", shorten(field), suggest(field, known));
+    pub(super) fn unknown_field<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let message =
+            format!("the message has an unknown field `{}`{}", shorten(field), suggest(field, known));
         Self::invalid_request(&message).with("field", shorten(field))
     }
 
@@ -148,6 +145,10 @@ impl RpcError {
 
     pub(crate) fn server(word: &str, message: impl Into<String>) -> Self {
         Self::new(SERVER, word, message)
+    }
+
+    pub(crate) fn not_found(message: String) -> Self {
+        Self::server("not_found", message)
     }
 
     pub(crate) fn reply_too_large(bytes: usize, limit: usize) -> Self {

@@ -2,48 +2,37 @@
 
 use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tool::{Category, Format, Mode};
 
 use super::RpcError;
 use super::error::type_of;
-use super::given::Given;
-use super::part::Part;
-
-/// Initial capacity for known names: the largest number of parameters of a method.
-const MOST_KNOWN: usize = 12;
 
 /// Parameters of a request. [`Params::finish`] refuses those that the method did not read.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    given: Given,
+    given: Map<String, Value>,
     known: Vec<&'static str>,
 }
 
 /// Type of a parameter.
-pub(crate) trait Parameter: Sized {
+pub(crate) trait Parameter: DeserializeOwned {
     /// Description of valid values, for the error message.
     const EXPECTED: &'static str;
 
     /// Converts the value, if it has this type.
-    fn read(value: Value) -> Option<Self>;
+    fn read(value: Value) -> Option<Self> {
+        serde_json::from_value(value).ok()
+    }
 }
 
 impl Params {
     pub(crate) fn read(value: Option<Value>) -> Result<Self, RpcError> {
-        Self::of(value.map(|value| match value {
-            Value::Object(fields) => Part::Fields(fields.into()),
-            other => Part::Other(other),
-        }))
-    }
-
-    /// Like `read`, for a value that has just been parsed from a message.
-    pub(super) fn of(part: Option<Part<'_>>) -> Result<Self, RpcError> {
-        match part {
+        match value {
             None => Ok(Params::default()),
-            Some(Part::Fields(given)) => Ok(Params { given, known: Vec::with_capacity(MOST_KNOWN) }),
-            Some(Part::Text(_)) => Err(RpcError::not_of_type("params", "an object", "a string")),
-            Some(Part::Other(other)) => Err(RpcError::wrong_type("params", "an object", &other)),
+            Some(Value::Object(given)) => Ok(Params { given, known: Vec::new() }),
+            Some(other) => Err(RpcError::wrong_type("params", "an object", &other)),
         }
     }
 
@@ -63,21 +52,28 @@ impl Params {
     /// Reads an optional parameter of any type.
     pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
-        self.given.take(field)
+        self.given.remove(field)
     }
 
     /// Refuses a parameter of the protocol that this version does not support. Ignoring it would suggest
     /// support.
     pub(crate) fn not_yet(&mut self, field: &'static str) -> Result<(), RpcError> {
-        match self.given.take(field) {
+        match self.given.remove(field) {
             Some(_) => Err(RpcError::not_supported_yet(field)),
             None => Ok(()),
         }
     }
 
+    /// Reads the only parameter of a method.
+    pub(crate) fn only<T: Parameter>(mut self, field: &'static str) -> Result<T, RpcError> {
+        let value = self.need(field)?;
+        self.finish()?;
+        Ok(value)
+    }
+
     /// Refuses parameters that were not read.
     pub(crate) fn finish(self) -> Result<(), RpcError> {
-        match self.given.left_over() {
+        match self.given.keys().next() {
             Some(unknown) => Err(RpcError::unknown_parameter(unknown, &self.known)),
             None => Ok(()),
         }
@@ -86,55 +82,32 @@ impl Params {
 
 impl Parameter for String {
     const EXPECTED: &'static str = "a string";
-
-    fn read(value: Value) -> Option<Self> {
-        if let Value::String(text) = value { Some(text) } else { None }
-    }
 }
 
 impl Parameter for bool {
     const EXPECTED: &'static str = "true or false";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_bool()
-    }
 }
 
 impl Parameter for u64 {
     const EXPECTED: &'static str = "a non-negative integer";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_u64()
-    }
 }
 
 impl Parameter for u32 {
     const EXPECTED: &'static str = u64::EXPECTED;
-
-    fn read(value: Value) -> Option<Self> {
-        u32::try_from(value.as_u64()?).ok()
-    }
 }
 
 impl Parameter for f64 {
     const EXPECTED: &'static str = "a number";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_f64()
-    }
 }
 
 impl Parameter for Vec<String> {
     const EXPECTED: &'static str = "a list of strings";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 impl Parameter for Map<String, Value> {
     const EXPECTED: &'static str = "an object";
 
+    // Deserialising would build the whole tree again.
     fn read(value: Value) -> Option<Self> {
         if let Value::Object(map) = value { Some(map) } else { None }
     }
@@ -150,26 +123,14 @@ impl Parameter for PathBuf {
 
 impl Parameter for Mode {
     const EXPECTED: &'static str = "NORMAL, ALERT, DEGRADED, LOCKDOWN or RECOVERY";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 impl Parameter for Category {
     const EXPECTED: &'static str = "a category name, such as read_only";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 impl Parameter for Format {
     const EXPECTED: &'static str = "native, mcp, openai or anthropic";
-
-    fn read(value: Value) -> Option<Self> {
-        serde_json::from_value(value).ok()
-    }
 }
 
 #[cfg(test)]

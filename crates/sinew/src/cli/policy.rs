@@ -1,4 +1,4 @@
-//! Command-line grammar of `sinew policy` and `sinew allow`.
+//! Command-line grammar of `sinew policy`, `sinew allow` and `sinew manifest`.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use tool::Mode;
 
+use super::record::moment;
 use super::{JsonArgs, mode};
-use crate::moment;
 
 #[derive(Args)]
 pub(crate) struct AllowArgs {
@@ -43,8 +43,29 @@ pub(crate) enum PolicyCommand {
         #[arg(long, value_name = "DIR")]
         against: PathBuf,
         /// Only calls since: `7d`, `12h`, or a time.
-        #[arg(long, value_name = "WHEN", value_parser = moment::parse, default_value = "7d")]
+        #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "7d")]
         since: Timestamp,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ManifestCommand {
+    /// Check manifests and report all problems. Exits with 7 on errors, with 0 if there are only warnings.
+    Check {
+        /// Files, or folders of manifests.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+    /// Test the examples of manifests against their schemas and validators. Read-only tools that name no path
+    /// and need no approval are also run. Exits with 1 if an example fails.
+    Test {
+        /// Files, or folders of manifests.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
         #[command(flatten)]
         output: JsonArgs,
     },

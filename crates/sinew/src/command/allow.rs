@@ -4,8 +4,6 @@
 //! the call against it. It shows a change only after the replay succeeds, and writes it only after the
 //! operator confirms it.
 
-mod diff;
-
 use std::collections::BTreeSet;
 
 use execution::World;
@@ -13,6 +11,7 @@ use governance::files::Expectation;
 use governance::{Change, Edit, Policy, PolicyFile, Rehearsal, Surroundings};
 use ledger::{Entry, Reader, Record};
 use serde_json::{Value, json};
+use similar::TextDiff;
 use tool::{CallId, RuleRef, ToolDefinition};
 
 use crate::cli::AllowArgs;
@@ -93,7 +92,7 @@ fn show(refused: &Refused, proposal: &Proposal, diff: &str) -> Result<(), Proble
     for rule in &proposal.rules {
         say(paint(QUIET, format!("refused by {}", visible_line(&render::rule(rule)))))?;
     }
-    say(diff::painted(&visible(diff)))?;
+    say(painted(&visible(diff)))?;
     let (names_alone, asked) = (refused.by_names_alone(), &proposal.becomes.asked_by);
     if names_alone {
         say(paint(
@@ -294,7 +293,7 @@ impl Proposal {
         let files: BTreeSet<PolicyFile> = self.changed_files(old).collect();
         for file in files {
             let name = folder.join(file.name()).display().to_string();
-            text.push_str(&diff::unified(&name, old.text(file), self.policy.text(file)));
+            text.push_str(&unified(&name, old.text(file), self.policy.text(file)));
         }
         Ok(text)
     }
@@ -319,5 +318,43 @@ impl Proposal {
             init::replace(&path, self.policy.text(file))?;
         }
         Ok(())
+    }
+}
+
+/// Returns the difference in the format that `patch` reads, or an empty string if the texts are equal.
+fn unified(name: &str, old: &str, new: &str) -> String {
+    TextDiff::from_lines(old, new).unified_diff().header(name, name).to_string()
+}
+
+/// Colours the lines of a diff for a terminal.
+fn painted(diff: &str) -> String {
+    let line = |line: &str| match line.chars().next() {
+        Some('+') => paint(GOOD, line),
+        Some('-') => paint(BAD, line),
+        Some('@') => paint(QUIET, line),
+        _ => line.to_owned(),
+    };
+    diff.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_have_three_lines_of_context() {
+        let old: String = (1..=20).map(|line| format!("{line}\n")).collect();
+        let check = |new: &str, expect: &str| assert_eq!(unified("f", &old, new), expect, "{new}");
+        check(&old, "");
+        check(
+            &old.replacen("5\n", "five\n", 1),
+            "--- f\n+++ f\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n",
+        );
+        let both = old.replacen("2\n3\n", "2\nx\n3\n", 1).replacen("18\n", "", 1);
+        check(
+            &both,
+            "--- f\n+++ f\n@@ -1,5 +1,6 @@\n 1\n 2\n+x\n 3\n 4\n 5\n@@ -15,6 +16,5 @@\n 15\n 16\n 17\n-18\n 19\n 20\n",
+        );
+        assert_eq!(unified("f", "", "a\n"), "--- f\n+++ f\n@@ -0,0 +1 @@\n+a\n");
     }
 }

@@ -8,13 +8,13 @@ use execution::{CardLine, Listed, Tone, shown};
 use serde_json::{Map, Value, json};
 use tool::{json_kind, strict_json};
 
-use crate::cli::{ApprovalsCommand, ApproveArgs, DenyArgs, JsonArgs};
+use crate::cli::{ApprovalsCommand, JsonArgs};
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, QUIET, STRONG, paint, say, tell};
 
-pub(crate) use answer::{ask_here, open_besides};
+pub(crate) use answer::{approve, ask_here, deny, open_besides};
 
 pub(crate) fn run(command: ApprovalsCommand) -> Result<Exit, Problem> {
     match command {
@@ -27,29 +27,20 @@ pub(crate) fn run(command: ApprovalsCommand) -> Result<Exit, Problem> {
     }
 }
 
-pub(crate) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
-    answer::approve(args)
-}
-
-pub(crate) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
-    answer::deny(args)
-}
-
 fn list(output: JsonArgs) -> Result<Exit, Problem> {
     let reply = Setting::find()?.ask_control("control/approvals.list", json!({}))?;
-    if output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    let approvals = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
+    render::reply(output, reply, |reply| show_list(render::items(reply, "approvals")))
+}
+
+fn show_list(approvals: &[Value]) -> Result<(), Problem> {
     if approvals.is_empty() {
         tell("no approvals are pending");
-        return Ok(Exit::Done);
+        return Ok(());
     }
     let mut table = render::plain_table();
     table.set_header(["APPROVAL", "STATE", "LEFT", "RISK", "CALLER", "WHAT IT WOULD DO"]);
-    for approval in &approvals {
-        let left = approval.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
+    for approval in approvals {
+        let left = approval["seconds_left"].as_u64().unwrap_or_default();
         table.add_row([
             text(approval, "id"),
             text(approval, "state"),
@@ -64,42 +55,37 @@ fn list(output: JsonArgs) -> Result<Exit, Problem> {
         QUIET,
         "`sinew approvals show ID` shows the whole request; `sinew approvals watch` decides with one key",
     ));
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn show(id: &str, output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let id = resolve(&setting, id)?;
     let reply = setting.ask_control("control/approvals.show", json!({"id": id}))?;
-    if output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    let listed = listed(reply)?;
-    for line in heading(&listed).into_iter().chain(listed.card.lines()) {
-        say(painted(&line))?;
-    }
-    Ok(Exit::Done)
+    render::reply(output, reply, |reply| {
+        let listed = listed(reply.clone())?;
+        let mut lines = heading(&listed).into_iter().chain(listed.card.lines());
+        lines.try_for_each(|line| say(painted(&line)))
+    })
 }
 
 fn grants(output: JsonArgs) -> Result<Exit, Problem> {
     let reply = Setting::find()?.ask_control("control/grants.list", json!({}))?;
-    if output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    let grants = reply.get("grants").and_then(Value::as_array).cloned().unwrap_or_default();
+    render::reply(output, reply, |reply| show_grants(render::items(reply, "grants")))
+}
+
+fn show_grants(grants: &[Value]) -> Result<(), Problem> {
     if grants.is_empty() {
         tell("no standing rules: every call that needs approval asks you");
     }
-    for grant in &grants {
-        let left = grant.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
+    for grant in grants {
+        let left = grant["seconds_left"].as_u64().unwrap_or_default();
         say(paint(STRONG, format!("{} ({left} s left)", text(grant, "id"))))?;
-        for line in grant.get("lines").and_then(Value::as_array).into_iter().flatten() {
+        for line in render::items(grant, "lines") {
             say(format!("  {}", shown(line.as_str().unwrap_or_default())))?;
         }
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Returns the lines printed above an approval request.
@@ -130,11 +116,10 @@ fn painted(line: &CardLine) -> String {
 /// Returns the id of the only approval request with this prefix (at least 3 characters), else `id` itself.
 fn resolve(setting: &Setting, id: &str) -> Result<String, Problem> {
     let reply = setting.ask_control("control/approvals.list", json!({}))?;
-    let approvals = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
-    let ids: Vec<&str> = approvals.iter().filter_map(|one| one.get("id").and_then(Value::as_str)).collect();
-    let begun: Vec<&&str> = ids.iter().filter(|known| id.len() >= 3 && known.starts_with(id)).collect();
+    let ids = render::items(&reply, "approvals").iter().filter_map(|one| one["id"].as_str());
+    let begun: Vec<&str> = ids.filter(|known| id.len() >= 3 && known.starts_with(id)).collect();
     match begun.as_slice() {
-        [one] => Ok((**one).to_owned()),
+        [one] => Ok((*one).to_owned()),
         // The daemon reports an unknown or already decided id better than this list can.
         [] => Ok(id.to_owned()),
         _ => Err(Problem::usage(format!("`{}` matches several approvals: type more of the id", shown(id)))),
@@ -143,11 +128,11 @@ fn resolve(setting: &Setting, id: &str) -> Result<String, Problem> {
 
 fn listed(reply: Value) -> Result<Listed, Problem> {
     serde_json::from_value(reply)
-        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
+        .map_err(|error| Problem::failed(format!("the daemon's answer cannot be read: {error}")))
 }
 
 fn text(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).map(shown).unwrap_or_default()
+    value[key].as_str().map(shown).unwrap_or_default()
 }
 
 /// Shortens a summary to one table line and appends the number of omitted characters.

@@ -73,9 +73,8 @@ fn through_daemon(
     } else {
         setting.ask_agent("sinew/execute", Value::Object(params))?
     };
-    let result = serde_json::from_value(reply).map_err(|error| {
-        Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}"))
-    })?;
+    let result = serde_json::from_value(reply)
+        .map_err(|error| Problem::failed(format!("the daemon's answer cannot be read: {error}")))?;
     Ok((result, wants_json))
 }
 
@@ -124,14 +123,7 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
     Request {
         tool_name,
         arguments,
-        caller: Caller {
-            uid: nix::unistd::getuid().as_raw(),
-            pid: i32::try_from(std::process::id()).ok(),
-            door: Door::Embedded,
-            connection: 0,
-            client: Some("sinew call".to_owned()),
-            session: None,
-        },
+        caller: caller("sinew call"),
         trace: TraceContext::root(),
         deadline: None,
         cwd: Some(setting.folder().to_owned()),
@@ -142,5 +134,17 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         withdrawn: Default::default(),
         asking: Asking::Wait,
         approval_id: None,
+    }
+}
+
+/// Returns the caller for a call or decision made in this process.
+pub(crate) fn caller(client: &str) -> Caller {
+    Caller {
+        uid: nix::unistd::getuid().as_raw(),
+        pid: i32::try_from(std::process::id()).ok(),
+        door: Door::Embedded,
+        connection: 0,
+        client: Some(client.to_owned()),
+        session: None,
     }
 }

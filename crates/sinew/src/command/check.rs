@@ -57,7 +57,7 @@ fn look_with(setting: &Setting, from_manifests: &[&ToolDefinition]) -> Result<Re
     };
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
     toolbox::register(&mut registry, sandbox, internals, web, &compose::undo(setting, &settings))
-        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+        .map_err(Problem::failed)?;
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = report.take("config/hosts", hosts).unwrap_or_default();
     let folder = compose::written_out(setting)?;

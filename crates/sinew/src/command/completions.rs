@@ -20,7 +20,7 @@ const PROGRAM: &str = "sinew";
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, Problem> {
     let failed = |error: &dyn std::fmt::Display| {
-        Problem::new(Exit::Failed, format!("there is no script for this shell: {error}"))
+        Problem::failed(format!("there is no script for this shell: {error}"))
     };
     let shells = Shells::builtins();
     let shell = shells.completer(&args.shell.to_string()).ok_or_else(|| failed(&args.shell))?;

@@ -1,19 +1,13 @@
 //! `sinew doctor`: checks the installation and reports problems. It changes nothing, leaves no process
 //! running, and connects to nothing on the network except the telemetry collector named in the settings.
 
-mod configuration;
-mod doors;
-mod keys;
-mod outside;
-mod places;
-mod programs;
-mod row;
-mod walls;
+mod daemon;
+mod machine;
+mod network;
 
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
-use crate::command::doctor::row::{Row, Standing};
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -22,14 +16,14 @@ use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible_line};
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let settings = setting.settings().unwrap_or_default();
-    let mut rows = walls::rows(&setting)?;
-    rows.extend(places::rows(&setting));
-    rows.extend(doors::rows(&setting));
-    let usable = configuration::manifests(&setting);
-    rows.extend(configuration::rows(&setting, &usable));
-    rows.extend(programs::rows());
-    rows.extend(outside::rows(&settings));
-    rows.extend(keys::rows(&settings, usable.as_ref().map_or(&[], |(_, usable)| usable)));
+    let mut rows = machine::sandbox(&setting)?;
+    rows.extend(machine::folders(&setting));
+    rows.extend(daemon::sockets(&setting));
+    let usable = daemon::manifests(&setting);
+    rows.extend(daemon::configuration(&setting, &usable));
+    rows.extend(machine::programs());
+    rows.extend(network::services(&settings));
+    rows.extend(network::keys(&settings, usable.as_ref().map_or(&[], |(_, usable)| usable)));
     let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
     match output.json {
         true => say(render::versioned(json!({"ok": is_sound, "checks": told(&rows)})))?,
@@ -71,4 +65,53 @@ fn show(rows: &[Row]) -> Result<(), Problem> {
         1 => paint(BAD, "1 problem found"),
         more => paint(BAD, format!("{more} problems found")),
     })
+}
+
+/// Severity of a check result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// No problem.
+    Good,
+    /// Worth knowing, but nothing is broken.
+    Note,
+    /// Something does not work.
+    Bad,
+}
+
+impl Standing {
+    fn as_str(self) -> &'static str {
+        match self {
+            Standing::Good => "good",
+            Standing::Note => "note",
+            Standing::Bad => "bad",
+        }
+    }
+}
+
+/// Check result: area, name of the check, severity, finding, and remedy.
+struct Row {
+    area: &'static str,
+    what: String,
+    standing: Standing,
+    found: String,
+    remedy: Option<String>,
+}
+
+impl Row {
+    fn good(area: &'static str, what: impl Into<String>, found: impl Into<String>) -> Row {
+        Row { area, what: what.into(), standing: Standing::Good, found: found.into(), remedy: None }
+    }
+
+    fn note(area: &'static str, what: impl Into<String>, found: impl Into<String>) -> Row {
+        Row { standing: Standing::Note, ..Row::good(area, what, found) }
+    }
+
+    fn bad(area: &'static str, what: impl Into<String>, found: impl Into<String>) -> Row {
+        Row { standing: Standing::Bad, ..Row::good(area, what, found) }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Row {
+        self.remedy = Some(remedy.into());
+        self
+    }
 }

@@ -48,7 +48,7 @@ fn through_daemon(
     params.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
     let reply = setting.ask_control("control/explain", Value::Object(params))?;
     serde_json::from_value(reply)
-        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
+        .map_err(|error| Problem::failed(format!("the daemon's answer cannot be read: {error}")))
 }
 
 fn in_this_process(

@@ -1,10 +1,12 @@
-//! `sinew help`: prints the help of a command, or of a topic that belongs to no command.
+//! `sinew help` and `sinew manual`: print the help of a command or topic, and write manual pages from it.
+
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use tool::nearest;
 
-use crate::cli::{Cli, HelpArgs};
+use crate::cli::{Cli, HelpArgs, ManualArgs};
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::{say, visible_line};
@@ -94,4 +96,20 @@ fn files(setting: &Setting) -> String {
         "{}\n\nDefaults for missing configuration are built in; `sinew init` writes them out for editing.",
         lines.join("\n")
     )
+}
+
+/// Writes manual pages generated from the command-line help.
+pub(crate) fn write_manual(args: &ManualArgs) -> Result<Exit, Problem> {
+    write_pages(&args.dir).map_err(|error| {
+        Problem::failed(format!("cannot write pages into `{}`: {error}", args.dir.display()))
+            .hint("choose a folder that you can write to")
+    })?;
+    let shown = visible_line(&args.dir.display().to_string());
+    say(format!("read the first page with `man -l {shown}/sinew.1`"))?;
+    Ok(Exit::Done)
+}
+
+fn write_pages(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), dir)
 }

@@ -1,8 +1,8 @@
 //! `sinew init`: writes the built-in configuration out for editing. Edited files are kept.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use server::WorkspaceAccess;
@@ -134,21 +134,9 @@ fn private_folder(folder: &Path) -> Result<(), Problem> {
     made.map_err(|error| cannot_write(folder, &error))
 }
 
-/// Replaces a file atomically, so that no reader sees a partial file.
+/// Replaces a private file atomically.
 pub(crate) fn replace(file: &Path, text: &str) -> Result<(), Problem> {
-    let mut draft = file.as_os_str().to_owned();
-    draft.push(format!(".{}.new", std::process::id()));
-    let write = || {
-        let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).to_owned();
-        let mut handle = options.open(&draft)?;
-        handle.write_all(text.as_bytes())?;
-        handle.sync_all()?;
-        fs::rename(&draft, file)
-    };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&draft);
-        cannot_write(file, &error)
-    })
+    strict_yaml::replace_private(file, text.as_bytes()).map_err(|error| cannot_write(file, &error))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {

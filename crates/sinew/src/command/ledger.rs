@@ -81,7 +81,7 @@ impl Book {
         };
         let found = self.find(&wanted)?;
         if found.is_empty() {
-            return Err(Problem::new(Exit::Failed, format!("no record of `{id}`")).hint("sinew ledger tail"));
+            return Err(Problem::failed(format!("no record of `{id}`")).hint("sinew ledger tail"));
         }
         for record in &found {
             say(if output.json {
@@ -151,7 +151,7 @@ pub(crate) fn table(records: &[Record]) -> Table {
 }
 
 fn text<'a>(record: &'a Value, key: &str) -> &'a str {
-    record.get(key).and_then(Value::as_str).unwrap_or_default()
+    record[key].as_str().unwrap_or_default()
 }
 
 /// Returns the subject of a record in a few words.
@@ -264,10 +264,10 @@ fn reach(report: &VerifyReport) -> String {
 pub(crate) fn unreadable(folder: &Path) -> impl Fn(LedgerError) -> Problem {
     move |error| match std::fs::symlink_metadata(folder) {
         Err(absent) if absent.kind() == ErrorKind::NotFound => {
-            let problem = Problem::new(Exit::Failed, format!("there is no ledger in {}", folder.display()));
+            let problem = Problem::failed(format!("there is no ledger in {}", folder.display()));
             problem.hint("the first call creates one")
         }
-        _ => Problem::new(Exit::Failed, error.to_string()),
+        _ => Problem::failed(error),
     }
 }
 

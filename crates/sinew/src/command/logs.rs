@@ -32,5 +32,5 @@ pub(crate) fn run(args: &LogsArgs) -> Result<Exit, Problem> {
 }
 
 fn unreadable(error: &TelemetryError) -> Problem {
-    Problem::new(Exit::Failed, error.to_string())
+    Problem::failed(error)
 }

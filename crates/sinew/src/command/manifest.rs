@@ -32,7 +32,7 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
 
 /// Loads the manifests of these files and folders, with all diagnostics.
 pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
-    let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
+    let failed = |error: &dyn std::fmt::Display| Problem::failed(error);
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
     // Only the names of the built-in tools are used, so default settings are enough.

@@ -29,16 +29,14 @@ pub(crate) fn lockdown(change: ChangeArgs) -> Result<Exit, Problem> {
 
 fn get(output: JsonArgs) -> Result<Exit, Problem> {
     let reply = Setting::find()?.ask_control("control/mode.get", json!({}))?;
-    if output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    say(render::mode(&text(&reply, "mode")))?;
-    if let Some(proposal) = reply.get("proposal") {
-        let (to, reason) = (text(proposal, "to"), visible_line(&text(proposal, "reason")));
-        tell(paint(NOTE, format!("{to} is proposed: {reason}\nrun `sinew mode set {to}` to confirm it")));
-    }
-    Ok(Exit::Done)
+    render::reply(output, reply, |reply| {
+        say(render::mode(text(reply, "mode")))?;
+        if let Some(proposal) = reply.get("proposal") {
+            let (to, reason) = (text(proposal, "to"), visible_line(text(proposal, "reason")));
+            tell(paint(NOTE, format!("{to} is proposed: {reason}\nrun `sinew mode set {to}` to confirm it")));
+        }
+        Ok(())
+    })
 }
 
 /// Prints the mode changes, oldest first, from the ledger files. Needs no daemon.
@@ -46,7 +44,7 @@ fn history(limit: usize, output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let filter = Filter { kind: Some("mode".to_owned()), limit: Some(limit), ..Filter::default() };
     let found = Reader::new(&compose::ledger_folder(&setting)).query(&filter);
-    let mut found = found.map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    let mut found = found.map_err(Problem::failed)?;
     found.reverse();
     if output.json {
         let changes: Vec<Value> = found.iter().map(ledger::Record::json).collect();
@@ -73,23 +71,21 @@ fn set(mode: Mode, change: ChangeArgs, typed: &str) -> Result<Exit, Problem> {
     let reason = change.reason.unwrap_or_else(|| format!("operator ran `{typed}`"));
     let params = json!({"mode": mode, "reason": reason});
     let reply = pin::Source::of(change.pin).ask_control(&Setting::find()?, "control/mode.set", params)?;
-    if change.output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    let (before, now) = (text(&reply, "previous"), text(&reply, "mode"));
-    say(match before == now {
-        true => format!("{} (unchanged)", render::mode(&now)),
-        false => format!("{} → {}", render::mode(&before), render::mode(&now)),
-    })?;
-    if reply.get("recorded") == Some(&json!(false)) {
-        let note =
-            "the mode is in effect but not recorded in the ledger yet: a crash before that would lose it";
-        tell(paint(NOTE, note));
-    }
-    Ok(Exit::Done)
+    render::reply(change.output, reply, |reply| {
+        let (before, now) = (text(reply, "previous"), text(reply, "mode"));
+        say(match before == now {
+            true => format!("{} (unchanged)", render::mode(now)),
+            false => format!("{} → {}", render::mode(before), render::mode(now)),
+        })?;
+        if reply["recorded"] == false {
+            let note =
+                "the mode is in effect but not recorded in the ledger yet: a crash before that would lose it";
+            tell(paint(NOTE, note));
+        }
+        Ok(())
+    })
 }
 
-fn text(reply: &Value, key: &str) -> String {
-    reply.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+fn text<'a>(reply: &'a Value, key: &str) -> &'a str {
+    reply[key].as_str().unwrap_or_default()
 }

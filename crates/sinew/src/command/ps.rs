@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::{CancelArgs, JsonArgs};
-use crate::command::each::each;
+use crate::command::each;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -11,31 +11,28 @@ use crate::terminal::{NOTE, paint, say, tell, visible_line};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let reply = Setting::find()?.ask_control("control/calls.list", json!({}))?;
-    if output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    let calls = reply.get("calls").and_then(Value::as_array).cloned().unwrap_or_default();
+    render::reply(output, reply, |reply| show(render::items(reply, "calls")))
+}
+
+fn show(calls: &[Value]) -> Result<(), Problem> {
     if calls.is_empty() {
         tell("no call is in progress");
-        return Ok(Exit::Done);
+        return Ok(());
     }
     let mut table = render::plain_table();
     table.set_header(["CALL", "STATE", "AGE", "TOOL", "CALLER", "SESSION"]);
-    for call in &calls {
-        let age = call.get("age_ms").and_then(Value::as_u64).unwrap_or_default();
-        let caller = call.get("caller").unwrap_or(&Value::Null);
+    for call in calls {
+        let caller = &call["caller"];
         table.add_row([
             text(call, "call_id"),
             state(call),
-            age_of(age),
+            age_of(call["age_ms"].as_u64().unwrap_or_default()),
             text(call, "tool"),
             name_of(caller),
             text(caller, "session"),
         ]);
     }
-    say(table)?;
-    Ok(Exit::Done)
+    say(table)
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
@@ -56,7 +53,7 @@ pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
 /// Returns the state of a call in a few words.
 fn state(call: &Value) -> String {
     let state = text(call, "state");
-    match (call.get("cancelled") == Some(&json!(true)), text(call, "approval_id")) {
+    match (call["cancelled"] == true, text(call, "approval_id")) {
         (true, _) => format!("{state}, ending"),
         (false, approval) if approval.is_empty() => state,
         (false, approval) => format!("{state} ({approval})"),
@@ -64,15 +61,15 @@ fn state(call: &Value) -> String {
 }
 
 fn name_of(caller: &Value) -> String {
-    match caller.get("client").and_then(Value::as_str) {
+    match caller["client"].as_str() {
         Some(client) => visible_line(client),
-        None => caller.get("uid").and_then(Value::as_u64).map(|uid| format!("uid {uid}")).unwrap_or_default(),
+        None => caller["uid"].as_u64().map(|uid| format!("uid {uid}")).unwrap_or_default(),
     }
 }
 
 /// Returns a string field of a reply, with control characters made visible.
 pub(super) fn text(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).map(visible_line).unwrap_or_default()
+    value[key].as_str().map(visible_line).unwrap_or_default()
 }
 
 /// Formats an age in its most natural unit.

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
 
 /// Returns the result of the reload.
 fn result(report: &Value) -> Option<&str> {
-    report.get("result").and_then(Value::as_str)
+    report["result"].as_str()
 }
 
 fn exit(report: &Value) -> Exit {

@@ -1,17 +1,19 @@
-//! `sinew serve`: runs the daemon in the foreground, under a service manager or from a terminal.
+//! `sinew serve`: runs the daemon in the foreground, under a service manager or from a terminal. `sinew mcp`:
+//! forwards MCP between standard input and output and the daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::geteuid;
 use sandbox::Sandbox;
 use server::Stop;
 use telemetry::LogTarget;
 
-use crate::cli::ServeArgs;
+use crate::bridge::{self, Daemons};
+use crate::cli::{McpArgs, ServeArgs};
 use crate::daemon::{self, Daemon};
 use crate::exit::{Exit, Problem};
-use crate::own_memory;
 use crate::setting::{Setting, explain};
 
 /// Timeout for writing the last log lines.
@@ -26,12 +28,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     }
     if !args.debuggable {
         let failed = |error| {
-            Problem::new(
-                Exit::Failed,
-                format!("cannot protect the daemon's memory from other processes: {error}"),
-            )
+            Problem::failed(format!("cannot protect the daemon's memory from other processes: {error}"))
         };
-        own_memory::close().map_err(failed)?;
+        protect_memory().map_err(failed)?;
     }
     server::share_heaps();
     let setting = Setting::find()?;
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
         telemetry::init(&settings.telemetry, &LogTarget::DirectoryAndStderr(setting.home().log().to_owned()))
             .map_err(Problem::configuration)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
+    let runtime = runtime.map_err(|error| Problem::failed(format!("cannot start: {error}")))?;
     let Daemon { layer, settings, following } = daemon::prepare(&setting)?;
     let served = runtime.block_on(async {
         let layer = Arc::clone(&layer);
@@ -64,5 +63,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     runtime.shutdown_background();
     let _ = telemetry.shutdown(FLUSH);
     served.map_err(|error| explain(&error))?;
+    Ok(Exit::Done)
+}
+
+/// Stops debuggers of the same user from attaching, and disables core files. A process that could read or change
+/// the daemon's memory would not need the operator PIN, and a core file would store secrets on disk. Programs
+/// started later can set both again for themselves.
+fn protect_memory() -> nix::Result<()> {
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // RLIMIT_CORE does not apply to a core that the kernel pipes to a program; the dumpable flag does.
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_dumpable(false)?;
+    Ok(())
+}
+
+/// Serves MCP on standard input and output, for hosts that start a command.
+pub(crate) fn serve_mcp(args: &McpArgs) -> Result<Exit, Problem> {
+    let daemons = if args.no_start { Daemons::Awaited } else { Daemons::Started };
+    bridge::run(Setting::find()?, daemons)?;
     Ok(Exit::Done)
 }

@@ -70,7 +70,7 @@ fn uninstall(facts: &Facts) -> Result<Exit, Problem> {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 let message = format!("`{}` cannot be removed: {error}", path.display());
-                return Err(Problem::new(Exit::Failed, message));
+                return Err(Problem::failed(message));
             }
             _ => say(format!("removed: {}", path.display()))?,
         }
@@ -81,7 +81,7 @@ fn uninstall(facts: &Facts) -> Result<Exit, Problem> {
 
 fn manage(action: Action, setting: &Setting, facts: &Facts, done: &str) -> Result<Exit, Problem> {
     if !service::is_installed(setting.home()) {
-        let problem = Problem::new(Exit::Failed, "the service is not installed");
+        let problem = Problem::failed("the service is not installed");
         return Err(
             problem.hint("install it with `sinew service install`, or run `sinew serve` without a service")
         );
@@ -153,7 +153,7 @@ fn strangers(pid: Option<i32>) -> Problem {
         Some(pid) => format!("stop it with `kill {pid}`, then try again"),
         None => "stop it, then try again".to_owned(),
     };
-    Problem::new(Exit::Failed, "a daemon is running that the service manager did not start").hint(end)
+    Problem::failed("a daemon is running that the service manager did not start").hint(end)
 }
 
 /// Refuses to run as root: the service would run in root's session, and files in the user's home would belong

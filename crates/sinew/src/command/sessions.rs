@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::{JsonArgs, SessionsCommand};
-use crate::command::each::each;
+use crate::command::each;
 use crate::command::ps::text;
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -18,22 +18,20 @@ pub(crate) fn run(command: SessionsCommand) -> Result<Exit, Problem> {
 }
 
 fn list(output: JsonArgs) -> Result<Exit, Problem> {
-    let reply = open(&Setting::find()?)?;
-    if output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    let sessions = reply.get("sessions").and_then(Value::as_array).cloned().unwrap_or_default();
+    render::reply(output, open(&Setting::find()?)?, |reply| show(render::items(reply, "sessions")))
+}
+
+fn show(sessions: &[Value]) -> Result<(), Problem> {
     if sessions.is_empty() {
         tell("no session is open");
-        return Ok(Exit::Done);
+        return Ok(());
     }
     let mut table = render::plain_table();
     table.set_header(["SESSION", "NAME", "OPENED BY", "SINCE", "TURNS", "CALLS", "LEFT", "TOOLS"]);
-    for session in &sessions {
-        let number = |key: &str| session.get(key).and_then(Value::as_u64).unwrap_or_default().to_string();
-        let tools = session.get("allowlist").and_then(Value::as_array).into_iter().flatten();
-        let tools: Vec<String> = tools.filter_map(Value::as_str).map(visible_line).collect();
+    for session in sessions {
+        let number = |key: &str| session[key].as_u64().unwrap_or_default().to_string();
+        let tools = render::items(session, "allowlist").iter().filter_map(Value::as_str);
+        let tools: Vec<String> = tools.map(visible_line).collect();
         table.add_row([
             text(session, "session_id"),
             text(session, "name"),
@@ -45,8 +43,7 @@ fn list(output: JsonArgs) -> Result<Exit, Problem> {
             tools.join(" "),
         ]);
     }
-    say(table)?;
-    Ok(Exit::Done)
+    say(table)
 }
 
 fn close(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> {
@@ -68,15 +65,13 @@ fn open(setting: &Setting) -> Result<Value, Problem> {
 
 /// Returns the id of the session with this name, else the typed text as an id.
 fn meant(known: &Value, given: &str) -> String {
-    let sessions = known.get("sessions").and_then(Value::as_array).into_iter().flatten();
-    let mut named = sessions.filter(|session| session.get("name") == Some(&json!(given)));
-    let id = named.next().and_then(|session| session.get("session_id")).and_then(Value::as_str);
-    id.unwrap_or(given).to_owned()
+    let named = render::items(known, "sessions").iter().find(|session| session["name"] == given);
+    named.and_then(|session| session["session_id"].as_str()).unwrap_or(given).to_owned()
 }
 
 fn opener(session: &Value) -> String {
-    let by = session.get("by").unwrap_or(&Value::Null);
-    let uid = by.get("uid").and_then(Value::as_u64).map(|uid| format!("uid {uid}")).unwrap_or_default();
+    let by = &session["by"];
+    let uid = by["uid"].as_u64().map(|uid| format!("uid {uid}")).unwrap_or_default();
     match text(by, "client") {
         client if client.is_empty() => uid,
         client => format!("{client} ({uid})"),

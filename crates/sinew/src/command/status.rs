@@ -1,23 +1,37 @@
-//! `sinew status`: shows the status of the daemon. Never starts one.
+//! `sinew status` and `sinew wait`: show the status of the daemon, or wait until it answers. Neither starts one.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cli::JsonArgs;
+use crate::cli::{JsonArgs, WaitArgs};
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, NOTE, paint, say, tell, visible, visible_line};
 
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let status = setting.ask_running("control/status", json!({}))?;
     warn_of_skew(&status);
-    if output.json {
-        say(render::versioned(status))?;
-    } else {
-        show(&status, &setting.home().agent_socket())?;
+    render::reply(output, status, |status| show(status, &setting.home().agent_socket()))
+}
+
+/// Waits until the daemon answers.
+pub(crate) fn wait(args: &WaitArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    while !setting.daemon_answers() {
+        if Instant::now() >= deadline {
+            // One last request returns the specific error: no daemon, a foreign process, or one that is still
+            // starting.
+            setting.ask_running("control/status", json!({}))?;
+            break;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
     }
     Ok(Exit::Done)
 }

@@ -12,7 +12,6 @@ use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, QUIET, STRONG, paint, say, visible_line};
-use crate::waterfall::{self, Bar};
 
 const WIDTH: usize = 40;
 
@@ -37,7 +36,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<Exit, Problem> {
 fn records_of(folder: &Path, id: &str) -> Result<Vec<Record>, Problem> {
     let reader = Reader::new(folder);
     let unknown = || {
-        let problem = Problem::new(Exit::Failed, format!("no record of trace or call `{id}`"));
+        let problem = Problem::failed(format!("no record of trace or call `{id}`"));
         problem.hint("take `metadata.trace_id` or `metadata.call_id` of a result")
     };
     // A trace id has 32 hexadecimal digits; only a call id contains hyphens.
@@ -95,7 +94,7 @@ fn calls(records: &[Record]) -> Vec<Call> {
 
 fn stages(body: &Value) -> Vec<Bar> {
     let listed = body.pointer("/facts/stages").and_then(Value::as_array).into_iter().flatten();
-    let number = |stage: &Value, key: &str| stage.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let number = |stage: &Value, key: &str| stage[key].as_u64().unwrap_or(0);
     let bar = |stage: &Value| Bar {
         name: visible_line(&text(stage, "/stage")),
         start_us: number(stage, "start_us"),
@@ -110,14 +109,14 @@ fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
     let indent = "  ".repeat(depth);
     let style = if call.end == "done" { GOOD } else { BAD };
     let end = if call.end.is_empty() { "in progress".to_owned() } else { visible_line(&call.end) };
-    let time = waterfall::shown(call.latency_us);
+    let time = duration(call.latency_us);
     let name = paint(STRONG, visible_line(&call.tool));
     say(format!(
         "{indent}└ {name} {} {time} {}",
         paint(style, end),
         paint(QUIET, format!("call {}", visible_line(&call.id)))
     ))?;
-    for line in waterfall::draw(&call.stages, call.latency_us, WIDTH) {
+    for line in draw_bars(&call.stages, call.latency_us, WIDTH) {
         say(format!("{indent}  {line}"))?;
     }
     // The depth limit exceeds any real trace and stops the recursion if a span is its own ancestor.
@@ -129,4 +128,75 @@ fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
 
 fn text(body: &Value, pointer: &str) -> String {
     body.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Start and duration of one stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bar {
+    name: String,
+    start_us: u64,
+    duration_us: u64,
+}
+
+/// Draws one bar per line on a time line of `width` columns.
+fn draw_bars(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
+    let end = bars.iter().map(|bar| bar.start_us + bar.duration_us).max().unwrap_or(0);
+    let total = total_us.max(end).max(1);
+    let column =
+        |at: u64| usize::try_from(u128::from(at) * width as u128 / u128::from(total)).unwrap_or(width);
+    bars.iter()
+        .map(|bar| {
+            let start = column(bar.start_us).min(width.saturating_sub(1));
+            // A stage too short for a column still gets one.
+            let length =
+                column(bar.start_us + bar.duration_us).saturating_sub(start).max(1).min(width - start);
+            let rest = width - start - length;
+            let line = [" ".repeat(start), "█".repeat(length), " ".repeat(rest)].concat();
+            format!("{:<14}│{line}│ {}", bar.name, duration(bar.duration_us))
+        })
+        .collect()
+}
+
+/// Formats a duration in microseconds, milliseconds or seconds.
+fn duration(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..1_000_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(name: &str, start_us: u64, duration_us: u64) -> Bar {
+        Bar { name: name.into(), start_us, duration_us }
+    }
+
+    #[test]
+    fn bars_are_placed_by_start_and_duration() {
+        let lines = draw_bars(&[bar("check", 0, 10), bar("run", 50, 50), bar("record", 100, 0)], 100, 10);
+        assert_eq!(
+            lines,
+            [
+                "check         │█         │ 10 µs",
+                "run           │     █████│ 50 µs",
+                "record        │         █│ 0 µs",
+            ]
+        );
+    }
+
+    #[test]
+    fn extreme_values_keep_the_bar_width() {
+        for bars in
+            [vec![], vec![bar("a", 0, 0)], vec![bar("a", u64::MAX / 2, u64::MAX / 2)], vec![bar("a", 500, 1)]]
+        {
+            for line in draw_bars(&bars, 1, 10) {
+                assert_eq!(line.chars().filter(|c| *c == '│').count(), 2);
+                assert_eq!(line.split('│').nth(1).unwrap().chars().count(), 10);
+            }
+        }
+        assert_eq!([duration(999), duration(1_500), duration(2_340_000)], ["999 µs", "1.5 ms", "2.3 s"]);
+    }
 }

@@ -2,10 +2,9 @@
 //! record it in the ledger.
 
 use serde_json::{Value, json};
-use tool::{Caller, Door};
 
 use crate::cli::UndoArgs;
-use crate::command::pin;
+use crate::command::{call, pin};
 use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -19,12 +18,7 @@ pub(crate) fn run(args: &UndoArgs) -> Result<Exit, Problem> {
         Reach::Daemon => pin::Source::of(args.pin).ask_control(&setting, "control/undo", params)?,
         Reach::Nobody(_state) => in_this_process(&setting, args)?,
     };
-    if args.output.json {
-        say(render::versioned(reply))?;
-        return Ok(Exit::Done);
-    }
-    show(&reply, args.dry_run)?;
-    Ok(Exit::Done)
+    render::reply(args.output, reply, |reply| show(reply, args.dry_run))
 }
 
 fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem> {
@@ -34,14 +28,7 @@ fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem>
     if !args.dry_run && layer.pin().is_set() {
         source.ask()?;
     }
-    let by = Caller {
-        uid: nix::unistd::getuid().as_raw(),
-        pid: i32::try_from(std::process::id()).ok(),
-        door: Door::Embedded,
-        connection: 0,
-        client: Some("sinew undo".to_owned()),
-        session: None,
-    };
+    let by = call::caller("sinew undo");
     let undone = runtime.block_on(async {
         if args.dry_run {
             return Ok(server::rehearse_undo(&layer, args.call_id).await);
@@ -51,7 +38,7 @@ fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem>
         Ok::<_, Problem>(server::undo(&layer, args.call_id, &by, proof).await)
     });
     layer.close("sinew undo finished");
-    undone?.map_err(|error| Problem::new(Exit::Failed, error.to_string()))
+    undone?.map_err(Problem::failed)
 }
 
 fn show(reply: &Value, dry_run: bool) -> Result<(), Problem> {

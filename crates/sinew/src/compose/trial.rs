@@ -13,7 +13,7 @@ use ledger::{Ledger, Options};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 use crate::host_table;
 use crate::setting::Setting;
 
@@ -23,7 +23,7 @@ pub(crate) fn trial(
     registry: ToolRegistry,
     folder: &Path,
 ) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
+    let failed = |error: &dyn std::fmt::Display| Problem::failed(error);
     let (state, work) = (folder.join("state"), folder.join("work"));
     for folder in [&state, &work] {
         std::fs::create_dir(folder).map_err(|error| failed(&error))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use server::Home;
 
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 use crate::setting::Setting;
 
 /// Program folders for the PATH of the service. They are written into the service files, because a service
@@ -31,7 +31,7 @@ impl Facts {
     /// Collects the facts for this user and program.
     pub(crate) fn gather(setting: &Setting) -> Result<Facts, Problem> {
         let home: &Home = setting.home();
-        let cannot = |what: &str| Problem::new(Exit::Failed, format!("{what} cannot be found"));
+        let cannot = |what: &str| Problem::failed(format!("{what} cannot be found"));
         let user_home = home.user_home().ok_or_else(|| cannot("the home folder of this user"))?;
         let program = std::env::current_exe().map_err(|_| cannot("the path of this program"))?;
         Ok(Facts {

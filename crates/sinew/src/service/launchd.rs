@@ -6,7 +6,7 @@ use plist::{Dictionary, Value};
 
 use super::facts::shown;
 use super::{Action, Facts, ServiceFile, Step};
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 
 /// Label of the job and base name of its file.
 const LABEL: &str = "dev.sinew.daemon";
@@ -22,7 +22,7 @@ pub(super) fn files(facts: &Facts) -> Result<Vec<ServiceFile>, Problem> {
     let mut text = Vec::new();
     let written = Value::Dictionary(job(facts)).to_writer_xml(&mut text);
     let failed = |error: &dyn std::fmt::Display| {
-        Problem::new(Exit::Failed, format!("the property list cannot be written: {error}"))
+        Problem::failed(format!("the property list cannot be written: {error}"))
     };
     written.map_err(|error| failed(&error))?;
     let text = String::from_utf8(text).map_err(|error| failed(&error))?;
@@ -38,7 +38,9 @@ fn job(facts: &Facts) -> Dictionary {
     let variables =
         facts.variables().into_iter().map(|(name, value)| (name.to_owned(), Value::String(value)));
     let sockets = [("agent", &facts.agent_socket), ("control", &facts.control_socket)];
-    let sockets = sockets.map(|(name, path)| (name.to_owned(), Value::Dictionary(socket(&shown(path)))));
+    let socket =
+        |path| dictionary([("SockPathName", shown(path).into()), ("SockPathMode", SOCKET_MODE.into())]);
+    let sockets = sockets.map(|(name, path)| (name, socket(path)));
     let keys: [(&str, Value); 14] = [
         ("Label", LABEL.into()),
         ("ProgramArguments", Value::Array(program.into())),
@@ -55,7 +57,7 @@ fn job(facts: &Facts) -> Dictionary {
         ("StandardOutPath", "/dev/null".into()),
         // Output before the daemon's own log is open. The daemon rotates its own log.
         ("StandardErrorPath", shown(&facts.log.join("launchd.log")).into()),
-        ("Sockets", Value::Dictionary(sockets.into_iter().collect())),
+        ("Sockets", dictionary(sockets)),
         ("LimitLoadToSessionType", Value::Array(SESSIONS.map(Value::from).into())),
     ];
     keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
@@ -63,11 +65,6 @@ fn job(facts: &Facts) -> Dictionary {
 
 /// All session types, so that a job started over SSH survives a graphical login.
 const SESSIONS: [&str; 5] = ["Aqua", "Background", "LoginWindow", "StandardIO", "System"];
-
-fn socket(path: &str) -> Dictionary {
-    let keys: [(&str, Value); 2] = [("SockPathName", path.into()), ("SockPathMode", SOCKET_MODE.into())];
-    keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-}
 
 fn dictionary<const N: usize>(keys: [(&str, Value); N]) -> Value {
     Value::Dictionary(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())

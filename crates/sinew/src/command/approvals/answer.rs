@@ -5,25 +5,22 @@ use std::sync::Arc;
 use execution::{Answer, Listed, ToolExecutionLayer, shown};
 use serde_json::{Map, Value, json};
 use server::ClientError;
-use tool::{Caller, Door};
+use tool::Caller;
 
 use super::{heading, painted, resolve};
 use crate::cli::{ApproveArgs, DenyArgs, JsonArgs, PinArgs, Span};
-use crate::command::each::each;
-use crate::command::pin;
+use crate::command::{call, each, pin};
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::{GOOD, NOTE, agrees, is_attended, paint, say, tell};
 
-pub(super) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
+pub(crate) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let mut params = Map::new();
-    params.insert("answer".to_owned(), json!("approve"));
-    match args.span {
-        None => {}
-        Some(Span::Session) => drop(params.insert("for_session".to_owned(), json!(true))),
-        Some(Span::Lasting(span)) => drop(params.insert("for_seconds".to_owned(), json!(span.as_secs()))),
-    }
+    let mut params = Map::from_iter([("answer".to_owned(), json!("approve"))]);
+    params.extend(args.span.map(|span| match span {
+        Span::Session => ("for_session".to_owned(), json!(true)),
+        Span::Lasting(span) => ("for_seconds".to_owned(), json!(span.as_secs())),
+    }));
     if !args.pattern.is_empty() {
         params.insert("patterns".to_owned(), json!(args.pattern));
     }
@@ -31,10 +28,9 @@ pub(super) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
     sender.each(&args.ids, args.output, &params, "approved")
 }
 
-pub(super) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
+pub(crate) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let mut params = Map::new();
-    params.insert("answer".to_owned(), json!("deny"));
+    let mut params = Map::from_iter([("answer".to_owned(), json!("deny"))]);
     params.extend(args.reason.as_ref().map(|reason| ("message".to_owned(), json!(reason))));
     let mut sender = Desk { setting, pin: pin::Source::Nobody, agreed: true };
     sender.each(&args.ids, args.output, &params, "denied")
@@ -49,9 +45,10 @@ pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) ->
     };
     let arguments = super::arguments_in(&text)
         .map_err(|why| Problem::usage(format!("the arguments are not a JSON object: {why}")))?;
-    let mut params = Map::new();
-    params.insert("answer".to_owned(), json!("edit"));
-    params.insert("arguments".to_owned(), Value::Object(arguments));
+    let params = Map::from_iter([
+        ("answer".to_owned(), json!("edit")),
+        ("arguments".to_owned(), Value::Object(arguments)),
+    ]);
     let mut sender = Desk { setting, pin: pin::Source::of(pin), agreed: true };
     sender.each(&[id.to_owned()], output, &params, "changed")
 }
@@ -135,7 +132,7 @@ impl Desk {
 }
 
 fn outcome(id: &str, reply: &Value, done: &str) -> String {
-    let text = |key: &str| reply.get(key).and_then(Value::as_str).map(shown);
+    let text = |key: &str| reply[key].as_str().map(shown);
     match (text("grant"), text("asks_as")) {
         (Some(grant), _) => {
             format!("{id} is {done}; rule {grant} was created (`sinew approvals revoke {grant}` ends it)")
@@ -155,7 +152,7 @@ fn display(rule: &Value) {
 /// Returns the `code` of an error reply.
 pub(super) fn word(error: &ClientError) -> Option<&str> {
     match error {
-        ClientError::Answered { data, .. } => data.get("code").and_then(Value::as_str),
+        ClientError::Answered { data, .. } => data["code"].as_str(),
         _ => None,
     }
 }
@@ -207,14 +204,7 @@ async fn answer_here(layer: &Arc<ToolExecutionLayer>, listed: &Listed) {
     });
     let (yes, pin) = asked.await.unwrap_or((false, None));
     let answer = if yes { Answer::Once } else { Answer::Deny(None) };
-    let by = Caller {
-        uid: nix::unistd::getuid().as_raw(),
-        pid: None,
-        door: Door::Embedded,
-        connection: 0,
-        client: Some("the terminal".to_owned()),
-        session: None,
-    };
+    let by = Caller { pid: None, ..call::caller("the terminal") };
     if let Err(error) = layer.decide(&listed.card.id, answer, &by, pin).await {
         tell(paint(NOTE, error));
         let _ = layer.decide(&listed.card.id, Answer::Deny(None), &by, None).await;

@@ -77,7 +77,7 @@ pub(super) fn run() -> Result<Exit, Problem> {
 }
 
 fn broken(error: &std::io::Error) -> Problem {
-    Problem::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
+    Problem::failed(format!("the terminal cannot be used: {error}"))
 }
 
 /// Connection to the daemon, with the PIN and the requests fetched so far.
@@ -203,8 +203,7 @@ fn legible(json: &str) -> String {
 }
 
 fn in_editor(text: &str) -> Result<String, Problem> {
-    let failed =
-        |error: std::io::Error| Problem::new(Exit::Failed, format!("the editor could not be used: {error}"));
+    let failed = |error: std::io::Error| Problem::failed(format!("the editor could not be used: {error}"));
     let file = tempfile::Builder::new().prefix("sinew-edit-").suffix(".json").tempfile().map_err(failed)?;
     std::fs::write(file.path(), text).map_err(failed)?;
     let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
@@ -215,7 +214,7 @@ fn in_editor(text: &str) -> Result<String, Problem> {
     let ended = editor.args(words).arg(file.path()).status().map_err(failed)?;
     match ended.success() {
         true => std::fs::read_to_string(file.path()).map_err(failed),
-        false => Err(Problem::new(Exit::Failed, "nothing was changed: the editor exited with an error")),
+        false => Err(Problem::failed("nothing was changed: the editor exited with an error")),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use anstream::adapter::strip_str;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use tempfile::TempDir;
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, paint, say};
-use crate::wrap::wrap;
 
 /// Timeout for the daemon to start and for an approval request to appear.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -75,7 +75,7 @@ impl Stage {
         let deadline = Instant::now() + START_LIMIT;
         while !setting.daemon_answers() {
             if let Ok(Some(status)) = self.daemon.0.try_wait() {
-                return Err(Problem::new(Exit::Failed, format!("the daemon ended with {status}")));
+                return Err(Problem::failed(format!("the daemon ended with {status}")));
             }
             if Instant::now() > deadline {
                 return Err(Problem::new(Exit::Unreachable, "the daemon does not answer"));
@@ -128,7 +128,7 @@ impl Stage {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(Problem::new(Exit::Failed, "no approval request appeared in time"))
+        Err(Problem::failed("no approval request appeared in time"))
     }
 
     fn command(&self, words: &[&str]) -> Result<Command, Problem> {
@@ -183,13 +183,59 @@ fn shown(output: &Output) -> Result<ExitStatus, Problem> {
 fn must_end(status: ExitStatus, expect: Exit) -> Result<(), Problem> {
     match status.code().and_then(Exit::from_code) {
         Some(exit) if exit == expect => Ok(()),
-        Some(exit) => {
-            Err(Problem::new(Exit::Failed, format!("the command ended with {exit:?} instead of {expect:?}")))
-        }
-        None => Err(Problem::new(Exit::Failed, format!("sinew ended with {status}"))),
+        Some(exit) => Err(Problem::failed(format!("the command ended with {exit:?} instead of {expect:?}"))),
+        None => Err(Problem::failed(format!("sinew ended with {status}"))),
     }
 }
 
 fn failed(doing: &'static str) -> impl Fn(std::io::Error) -> Problem {
-    move |error| Problem::new(Exit::Failed, format!("cannot {doing}: {error}"))
+    move |error| Problem::failed(format!("cannot {doing}: {error}"))
+}
+
+/// Wraps a long line between words. Escape sequences for colours have no width. Only a single word may exceed `width`; continuation lines are indented.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let begin = line.chars().take_while(|c| *c == ' ').count();
+    let indent = " ".repeat(begin + 2);
+    let mut lines = vec![String::new()];
+    let mut column = 0;
+    for word in line.split_inclusive(' ') {
+        let (length, bare) = (columns(word), columns(word.trim_end()));
+        if column > 0 && column + bare > width {
+            lines.push(indent.clone());
+            column = indent.len();
+        }
+        if let Some(last) = lines.last_mut() {
+            last.push_str(word);
+        }
+        column += length;
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+fn columns(text: &str) -> usize {
+    strip_str(text).to_string().chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expect: &[&str]) {
+        assert_eq!(wrap(line, 20), expect);
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        check("", &[""]);
+        check("exactly twenty wide.", &["exactly twenty wide."]);
+        check("this line is a little too long", &["this line is a", "  little too long"]);
+        check("  rule: some.rule (/a/b:64)", &["  rule: some.rule", "    (/a/b:64)"]);
+        check("one /word/that/is/longer/than/all x", &["one", "  /word/that/is/longer/than/all", "  x"]);
+        check("  two  spaces   stay", &["  two  spaces   stay"]);
+    }
+
+    #[test]
+    fn colour_codes_have_no_width() {
+        check("\u{1b}[31mexactly\u{1b}[0m twenty wide.", &["\u{1b}[31mexactly\u{1b}[0m twenty wide."]);
+    }
 }

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use execution::{Asking, HostCall, HostJudge, HostVerdict, Origin, Request, UnknownHost};
 use serde_json::{Value, json};
-use tool::{Arguments, Caller, Door, Progress, TraceContext};
+use tool::{Arguments, Caller, Door};
 
 use super::answer::Answer;
 use super::event::Event;
 use super::{home, in_a_line};
 use crate::cli::HookArgs;
+use crate::command::call;
 use crate::compose;
-use crate::exit::{Exit, Problem};
+use crate::exit::Problem;
 use crate::host_table::CLAUDE_CODE;
 use crate::setting::{Reach, Setting};
 
@@ -50,17 +51,17 @@ fn judge(setting: &Setting, tool_call: &Asked, left: impl Fn() -> Duration) -> R
         Reach::Nobody(_view) => compose::look_at_ledger(setting)?,
     };
     let judge = HostJudge::new(snapshot, &found).map_err(Problem::configuration)?;
-    let judged = on_runtime(setting, judge.judge(tool_call.call(left())))?;
+    let judged = on_runtime(setting, judge.judge(tool_call.call(setting, left())))?;
     if let Some(verdict) = judged {
         return Ok(verdict);
     }
-    let left_over = || Problem::new(Exit::Failed, "the first judgement is still running");
+    let left_over = || Problem::failed("the first judgement is still running");
     let snapshot = judge.into_world().ok_or_else(left_over)?;
     match setting.reach_or_state()? {
         Reach::Daemon => through_daemon(setting, params()),
         Reach::Nobody(_state) => {
-            let layer = compose::hook_layer(setting, (settings, snapshot))?;
-            on_runtime(setting, layer.judge_host(tool_call.call(left())))
+            let layer = compose::layer(setting, &settings, snapshot)?;
+            on_runtime(setting, layer.judge_host(tool_call.call(setting, left())))
         }
     }
 }
@@ -92,29 +93,12 @@ impl Asked {
     }
 
     /// Returns the call to be judged in this process.
-    fn call(&self, left: Duration) -> HostCall {
-        let caller = Caller {
-            uid: nix::unistd::getuid().as_raw(),
-            pid: i32::try_from(std::process::id()).ok(),
-            door: Door::Hook,
-            connection: 0,
-            client: Some(CLAUDE_CODE.to_owned()),
-            session: None,
-        };
+    fn call(&self, setting: &Setting, left: Duration) -> HostCall {
         let request = Request {
-            tool_name: self.tool_name.clone(),
-            arguments: self.tool_input.clone(),
-            caller,
-            trace: TraceContext::root(),
+            caller: Caller { door: Door::Hook, ..call::caller(CLAUDE_CODE) },
             deadline: Some(left),
-            cwd: Some(self.cwd.clone()),
-            progress: Progress::default(),
-            started: Instant::now(),
-            curated_map: Default::default(),
-            idempotency_key: None,
-            withdrawn: Default::default(),
             asking: Asking::Never,
-            approval_id: None,
+            ..call::request(setting, self.tool_name.clone(), self.tool_input.clone())
         };
         HostCall { host: CLAUDE_CODE.to_owned(), request, origin: self.origin.clone() }
     }
@@ -126,7 +110,7 @@ fn through_daemon(setting: &Setting, params: Value) -> Result<HostVerdict, Probl
 
 fn read(reply: Value) -> Result<HostVerdict, Problem> {
     serde_json::from_value(reply)
-        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
+        .map_err(|error| Problem::failed(format!("the daemon's answer cannot be read: {error}")))
 }
 
 fn on_runtime<T>(
@@ -137,5 +121,5 @@ fn on_runtime<T>(
     let verdict = runtime.block_on(judging);
     // Do not wait for threads: one may be blocked opening a path.
     runtime.shutdown_background();
-    verdict.map_err(|unknown| Problem::new(Exit::Failed, unknown.to_string()))
+    verdict.map_err(Problem::failed)
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -94,21 +94,14 @@ fn check(path: &Path, text: &str) -> Result<(), Problem> {
     Err(problem.hint("nothing was changed; fix the file and run the command again"))
 }
 
-/// Writes a temporary file and renames it, so that no reader sees a partial file.
+/// Replaces a file atomically, so that no reader sees a partial file.
 fn replace(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}.new", std::process::id()));
-    let write = || {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(mode).open(&draft)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)
-    };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })
+    let mut draft = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
+    draft.write_all(text.as_bytes())?;
+    draft.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    draft.as_file().sync_all()?;
+    draft.persist(path)?;
+    Ok(())
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {

@@ -41,7 +41,7 @@ enum How {
 }
 
 pub(super) fn run(setting: &Setting, manifests: &[Manifest], output: JsonArgs) -> Result<Exit, Problem> {
-    let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
+    let failed = |error: &dyn std::fmt::Display| Problem::failed(error);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     let mut registry = ToolRegistry::new();

@@ -1,16 +1,21 @@
-//! Checks of external services: search providers and the telemetry collector. Only the collector is
-//! contacted.
+//! Checks of external services and the keys for them.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use connectors::{HostKey, HostKeys};
+use manifest::Manifest;
 use server::{ProviderSetting, Settings};
+use url::Url;
 
-use super::row::Row;
+use super::Row;
+use crate::manifests;
 
 const PATIENCE: Duration = Duration::from_secs(1);
+const AREA: &str = "keys";
 
-pub(super) fn rows(settings: &Settings) -> Vec<Row> {
+/// Checks the search providers and the telemetry collector. Only the collector is contacted.
+pub(super) fn services(settings: &Settings) -> Vec<Row> {
     let mut rows: Vec<Row> = settings.web.providers.iter().map(provider).collect();
     rows.push(collector(settings));
     rows
@@ -57,8 +62,54 @@ fn collector(settings: &Settings) -> Row {
 }
 
 fn place(endpoint: &str) -> Option<(String, u16)> {
-    let url = url::Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    let url = Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port_or_known_default()?))
+}
+
+/// Checks the API keys for network servers: that each can be found, and that manifests and settings agree on its host.
+/// The keys are neither shown nor sent.
+pub(super) fn keys(settings: &Settings, usable: &[Manifest]) -> Vec<Row> {
+    let keys = manifests::keys(settings);
+    let mut rows: Vec<Row> =
+        settings.keys.keys().filter_map(|name| Some(kept(name, keys.get(name)?))).collect();
+    rows.extend(usable.iter().filter_map(|manifest| wanted(manifest, &keys)));
+    rows
+}
+
+fn kept(name: &str, key: &HostKey) -> Row {
+    let host = &key.host;
+    match key.places.find() {
+        Ok(_) if key.places.file.is_none() && key.places.variable.is_some() => {
+            Row::good(AREA, name, format!("found in the environment of this shell, for {host}"))
+        }
+        Ok(_) => Row::good(AREA, name, format!("found, for {host}")),
+        Err(why) => Row::note(AREA, name, format!("calls to {host} would fail: {why}")),
+    }
+}
+
+/// Reports a key that a manifest requests but does not receive.
+fn wanted(manifest: &Manifest, keys: &HostKeys) -> Option<Row> {
+    let section = manifest.mcp()?;
+    let (wish, url) = (section.key.as_ref()?, section.url.as_deref()?);
+    let host = Url::parse(url).ok()?.host()?.to_string();
+    let (name, id) = (&wish.name, manifest.id());
+    match keys.get(name) {
+        Some(known) if known.host == host => None,
+        Some(known) => {
+            let found = format!("`{id}` needs it for {host}, but it is for {}: it is not sent", known.host);
+            Some(
+                Row::bad(AREA, name, found)
+                    .remedy("correct the `url` of the manifest, or `keys` in sinew.yaml"),
+            )
+        }
+        None => {
+            let found = format!("`{id}` needs it for {host}, but the settings do not define it");
+            let remedy = format!(
+                "add `keys: {{{name}: {{host: {host}, key_file: ~/.config/sinew/keys/{name}}}}}` to sinew.yaml"
+            );
+            Some(Row::note(AREA, name, found).remedy(remedy))
+        }
+    }
 }
 
 #[cfg(test)]

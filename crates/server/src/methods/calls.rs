@@ -1,22 +1,18 @@
-//! `sinew/execute`: one tool call. This file only parses the request; the execution layer decides and records
-//! the call.
+//! `sinew/execute` and `sinew/explain`: one tool call. This file only parses the request; the execution layer
+//! decides and records the call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use execution::{Asking, CuratedMap, Request};
+use execution::{Asking, CuratedMap, Hearer, Request, ToolExecutionLayer};
 use serde_json::{Map, Value};
 use tool::{Door, Progress, TraceContext};
 
 use crate::agent::Agent;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/execute", run };
-
-/// Parameters of the protocol that this version cannot honour.
-const NOT_YET: [&str; 1] = ["dry_run"];
 /// Longest tool name accepted. Real names are far shorter; a longer text is refused before it can reach the
 /// ledger.
 const LONGEST_NAME: usize = 256;
@@ -24,11 +20,32 @@ const LONGEST_KEY: usize = 255;
 /// Longest deadline. No call may run longer, so a larger value is reduced to it.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+/// Runs a tool call.
+pub(crate) fn execute(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let (request, params) = request(session, call)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
     Ok(Answer::shared(async move { rpc::answer(&layer.execute(request).await) }))
+}
+
+/// Explains how a call would be decided, and by which rules. Nothing runs. An explanation that reveals the content
+/// of files the call would change is recorded in the ledger.
+pub(crate) fn explain(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    explain_to(&agent.layer, session, call, Hearer::Caller)
+}
+
+/// Explains the call that a message describes, with the detail that `audience` may see.
+pub(crate) fn explain_to(
+    layer: &Arc<ToolExecutionLayer>,
+    session: &Session,
+    call: Call,
+    audience: Hearer,
+) -> Result<Answer, RpcError> {
+    let (request, mut params) = request(session, call)?;
+    let mode = params.want("mode")?;
+    params.finish()?;
+    let layer = Arc::clone(layer);
+    Ok(Answer::later(async move { rpc::answer(&layer.explain(request, mode, audience).await) }))
 }
 
 /// Parses the call that a message describes; returns it with the parameters that remain.
@@ -50,7 +67,7 @@ pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params)
         asking: asking(params.want::<String>("approval")?.as_deref(), "approval")?,
         approval_id: params.want("approval_id")?,
     };
-    NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
+    params.not_yet("dry_run")?;
     Ok((request, params))
 }
 

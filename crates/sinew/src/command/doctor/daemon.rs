@@ -1,17 +1,24 @@
-//! Checks of the sockets, the daemon and the service manager. A socket is connected to only if a process
-//! holds the state lock: otherwise socket activation would start a daemon.
+//! Checks of the daemon: sockets, service manager and configuration.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use manifest::Manifest;
 use serde_json::{Value, json};
 
-use super::row::Row;
+use super::Row;
+use crate::command::check;
+use crate::exit::Problem;
 use crate::service::{self, Facts, Manager, ServiceFile};
 use crate::setting::Setting;
 
-pub(super) fn rows(setting: &Setting) -> Vec<Row> {
+/// Number of manifest files, and the manifests that can be used.
+type Manifests = Result<(usize, Vec<Manifest>), Problem>;
+
+/// Checks the sockets, the daemon and the service manager. A socket is connected to only if a process holds the state
+/// lock: otherwise socket activation would start a daemon.
+pub(super) fn sockets(setting: &Setting) -> Vec<Row> {
     let home = setting.home();
     let sockets = [("agent socket", home.agent_socket()), ("control socket", home.control_socket())];
     let mut rows: Vec<Row> = sockets.map(|(name, path)| socket(name, &path, setting)).into();
@@ -96,5 +103,57 @@ fn manager(setting: &Setting) -> Row {
         Ok(_) => Row::note(area, what, "its files belong to another version, binary or home")
             .remedy("sinew service install"),
         Err(problem) => Row::bad(area, what, problem.message),
+    }
+}
+
+/// Loads the manifests of this home.
+pub(super) fn manifests(setting: &Setting) -> Manifests {
+    let folder = setting.home().tools();
+    let files = if folder.is_dir() { crate::manifests::files_of(folder)? } else { Vec::new() };
+    Ok((files.len(), crate::manifests::usable(&files)?))
+}
+
+/// Counts the findings of `sinew check` and `sinew manifest check`.
+pub(super) fn configuration(setting: &Setting, manifests: &Manifests) -> Vec<Row> {
+    let rows = [Some(policy(setting)), of_models(setting), Some(of_manifests(setting, manifests))];
+    rows.into_iter().flatten().collect()
+}
+
+/// Reports a `models.yaml`, which other systems keep beside these files and which could be mistaken for
+/// policy.
+fn of_models(setting: &Setting) -> Option<Row> {
+    let file = setting.home().config().join("governance/models.yaml");
+    let found = "it is not read: Sinew runs no language models";
+    file.exists()
+        .then(|| Row::note("configuration", "models.yaml", found).remedy(format!("rm '{}'", file.display())))
+}
+
+fn policy(setting: &Setting) -> Row {
+    let (area, what) = ("configuration", "policy and settings");
+    match check::look(setting) {
+        Err(problem) => Row::bad(area, what, problem.message).remedy("sinew check"),
+        Ok(report) if !report.errors.is_empty() => {
+            Row::bad(area, what, format!("{} errors: the daemon rejects it", report.errors.len()))
+                .remedy("sinew check")
+        }
+        Ok(report) if !report.warnings.is_empty() => {
+            Row::note(area, what, format!("{} warnings", report.warnings.len())).remedy("sinew check")
+        }
+        Ok(_) => Row::good(area, what, "no errors, no warnings"),
+    }
+}
+
+fn of_manifests(setting: &Setting, manifests: &Manifests) -> Row {
+    let (area, what, folder) = ("configuration", "manifests", setting.home().tools());
+    match manifests {
+        Err(problem) => Row::bad(area, what, problem.message.clone()),
+        Ok((0, _)) => Row::good(area, what, "none"),
+        Ok((all, usable)) if *all == usable.len() => {
+            Row::good(area, what, format!("{all}, each can be used"))
+        }
+        Ok((all, usable)) => {
+            Row::bad(area, what, format!("{} of {all} cannot be used", all.saturating_sub(usable.len())))
+                .remedy(format!("sinew manifest check '{}'", folder.display()))
+        }
     }
 }

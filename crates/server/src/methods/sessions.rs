@@ -1,20 +1,20 @@
-//! `sinew/session.open`: opens a worker session and its socket, the only endpoint of that session. For the
-//! orchestrator.
+//! `sinew/session.…`: worker sessions of an orchestrator.
 
 use execution::{SessionError, SessionTerms};
 use serde_json::{Map, Value, json};
 
 use crate::agent::{Agent, rate_limited};
-use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call, Method};
+use crate::rpc::{Params, RpcError};
+use crate::service::{Answer, Call};
 use crate::session::Session;
 use crate::worker::{NoDoor, WorkerDoor};
 
-pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/session.open", run };
-
 const LONGEST_NAME: usize = 64;
+/// Largest cost per request: far above real costs, and small enough that sums stay finite.
+const MAX_COST: f64 = 1e12;
 
-fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+/// Opens a worker session and its socket, the only endpoint of that session.
+pub(crate) fn open(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let terms = terms(&mut params)?;
     params.finish()?;
@@ -37,7 +37,40 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         Some(name) => drop(named.insert(name, door)),
         None => session.workers.push(door),
     }
-    Ok(Answer::Now(rpc::answer(&reply)))
+    Ok(Answer::now(&reply))
+}
+
+/// Starts the next turn of a worker session and resets its budgets.
+pub(crate) fn turn(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let id = session_of(agent, session, &mut params)?;
+    params.finish()?;
+    let reply = agent.layer.next_turn(&id).map_err(|refused| error(&refused))?;
+    Ok(Answer::now(&reply))
+}
+
+/// Adds external cost of the worker's turn, such as model usage.
+pub(crate) fn spend(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let id = session_of(agent, session, &mut params)?;
+    let cost: f64 = params.need("cost")?;
+    params.finish()?;
+    if !(0.0..=MAX_COST).contains(&cost) {
+        let message =
+            format!("`cost` must be between 0 and {MAX_COST}: costs can be added, but never taken back");
+        return Err(RpcError::invalid_params("cost", &message));
+    }
+    let reply = agent.layer.spend_in_session(&id, cost).map_err(|refused| error(&refused))?;
+    Ok(Answer::now(&reply))
+}
+
+/// Closes a worker session, with its socket and its running calls.
+pub(crate) fn close(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let id = session_of(agent, session, &mut params)?;
+    params.finish()?;
+    agent.workers()?.close(session, &id);
+    Ok(Answer::now(&json!({"session_id": id, "closed": true})))
 }
 
 fn terms(params: &mut Params) -> Result<SessionTerms, RpcError> {
@@ -80,7 +113,7 @@ fn told(refused: NoDoor) -> RpcError {
 }
 
 /// Converts a session error to a JSON-RPC error.
-pub(super) fn error(error: &SessionError) -> RpcError {
+fn error(error: &SessionError) -> RpcError {
     let word = match error {
         SessionError::Terms(_) => return RpcError::invalid_params("session", &error.to_string()),
         SessionError::TooManyOfUser | SessionError::TooManyNamed => "busy",
@@ -92,7 +125,7 @@ pub(super) fn error(error: &SessionError) -> RpcError {
 }
 
 /// Reads the session id of a message. A session that this connection may not access is reported as not found.
-pub(super) fn session_of(agent: &Agent, session: &Session, params: &mut Params) -> Result<String, RpcError> {
+fn session_of(agent: &Agent, session: &Session, params: &mut Params) -> Result<String, RpcError> {
     let id: String = params.need("session_id")?;
     if agent.workers()?.knows(session, &id) { Ok(id) } else { Err(error(&SessionError::NotFound)) }
 }
