@@ -102,11 +102,7 @@ impl McpError {
             McpError::Refused { .. } => {
                 failed(FailureKind::Crashed, &self).hint("the message comes from the server")
             }
-            McpError::Sandbox(SandboxError::NoProgram { .. }) => {
-                failed(FailureKind::NotFound, &self).hint("install the server on the program search path")
-            }
-            McpError::Sandbox(_) => failed(FailureKind::Io, &self)
-                .hint("nothing was run; `sinew doctor` shows what is missing on this machine"),
+            McpError::Sandbox(error) => error.into(),
             McpError::TooLong(_) | McpError::TooMany(_) => {
                 failed(FailureKind::TooLarge, &self).hint("request less data")
             }

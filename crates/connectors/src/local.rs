@@ -12,7 +12,7 @@ use std::time::Instant;
 use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Grant, Sandbox, Workplace};
+use sandbox::{Command, Grant, Sandbox};
 use serde_json::json;
 use strict_yaml::Document;
 use tool::{Arguments, Failure, FailureKind, canonical};
@@ -137,15 +137,11 @@ impl Feed {
         let input = json!({"command": self.command, "arguments": arguments});
         let input = serde_json::to_vec(&input);
         let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
+        let words = self.script.words.iter().map(Into::into).collect();
         Ok(Command {
-            program: self.script.interpreter.clone().into(),
-            arguments: self.script.words.iter().map(Into::into).collect(),
             input: Some(input),
-            workplace: Workplace::Apart,
-            deadline,
-            output_bytes: 0,
             grant: self.grant,
-            variables: Vec::new(),
+            ..Command::read_only(&self.script.interpreter, words, deadline)
         })
     }
 }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use governance::{Permit, WorkspaceAccess};
 use manifest::{Command as ToolCommand, OutputForm};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor, Whose};
-use sandbox::{Command, Grant, Workplace};
+use sandbox::{Command, Grant};
 use serde_json::Value;
 use tool::{Failure, FailureKind, Output};
 
@@ -143,16 +143,9 @@ impl ServerCommand {
         self.hold()?;
         let writes = permit.folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
         let is_kept = grant == Grant::ReadOnly || !writes;
-        Ok(Command {
-            program: self.program().into(),
-            arguments: self.arguments().iter().map(Into::into).collect(),
-            input: None,
-            workplace: Workplace::Apart,
-            deadline: if is_kept { Instant::now() + LIFETIME } else { deadline },
-            output_bytes: 0,
-            grant,
-            variables: Vec::new(),
-        })
+        let deadline = if is_kept { Instant::now() + LIFETIME } else { deadline };
+        let words = self.arguments().iter().map(Into::into).collect();
+        Ok(Command { grant, ..Command::read_only(self.program(), words, deadline) })
     }
 }
 

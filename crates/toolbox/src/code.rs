@@ -1,7 +1,7 @@
 //! Tools that run programs, each in its own sandbox.
 
 mod aside;
-mod bytes;
+pub(crate) mod bytes;
 mod complaints;
 mod foreseen;
 mod git;
@@ -25,8 +25,6 @@ use governance::Permit;
 use sandbox::Sandbox;
 use serde_json::json;
 use tool::{Failure, FailureKind};
-
-pub(crate) use run_command::{heard_by, not_run};
 
 use crate::tool_entry::ToolEntry;
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tool::{Failure, Output, ToolSpec};
 
+use crate::in_walls::InWalls;
 use crate::on_thread::{Body, Changing, Foresight, OnThread};
 use crate::register::ToolboxError;
 
@@ -50,6 +51,15 @@ impl ToolEntry {
     {
         let executor = Arc::new(OnThread::new(body, foresight));
         ToolEntry { spec: spec.input::<A>().output::<O>(), executor }
+    }
+
+    /// Creates a tool that runs programs in the sandbox.
+    pub(crate) fn sandboxed<A, O>(spec: ToolSpec, executor: InWalls<A, O>) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+        O: Serialize + JsonSchema + Send + 'static,
+    {
+        ToolEntry { spec: spec.input::<A>().output::<O>(), executor: Arc::new(executor) }
     }
 
     /// Creates a tool with its own executor. Its specification already carries the schemas.

@@ -8,11 +8,10 @@ use std::time::Instant;
 
 use governance::{Permit, SYSTEM_FOLDERS};
 use registry::Preview;
-use sandbox::{Command, Executable, Foresight, Grant, Workplace, find_program};
+use sandbox::{Command, Foresight, Workplace, find_program};
 use serde_json::json;
 use tool::{Failure, FailureKind};
 
-use super::run_command::not_run;
 use super::toolchain::Tooling;
 use super::{folder_of, project};
 
@@ -84,28 +83,20 @@ impl Foreseen {
         let settings = settings.map(|settings| self.folder.join(settings));
         let named = beside.chain(settings).map(PathBuf::into_os_string);
         let command = Command {
-            program: if own.is_some() { "sh".into() } else { name.into() },
-            arguments: named.chain(words).collect(),
-            input: None,
             workplace: Workplace::In(self.folder.clone()),
-            deadline: Instant::now() + permit.timeout(),
-            output_bytes: 0,
-            grant: Grant::ReadOnly,
             variables: project::variables(permit),
+            ..Command::read_only(
+                own.as_ref().map_or(name, |_| "sh"),
+                named.chain(words).collect(),
+                Instant::now() + permit.timeout(),
+            )
         };
-        let command_preview = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
-        let program = match &own {
-            Some(own) => find_program(own.as_os_str()).map_err(|error| not_run(&error))?,
-            None => command_preview.program,
-        };
-        let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
-        let mut facts = vec![
-            ("runs".to_owned(), command_line.to_string()),
-            ("program".to_owned(), file(&program)),
-            ("runs in".to_owned(), command_preview.folder.display().to_string()),
-            ("sees".to_owned(), format!("the variables {}", command_preview.variables.join(", "))),
-        ];
-        facts.extend(command_preview.files.iter().map(|named| ("reads".to_owned(), file(named))));
+        let mut command_preview = Foresight::of(permit, &command)?;
+        if let Some(own) = &own {
+            command_preview.program = find_program(own.as_os_str())?;
+        }
+        let facts = [("runs".to_owned(), command_line.to_string())];
+        let facts = facts.into_iter().chain(command_preview.facts()).collect();
         Ok(Preview { facts, ..Preview::default() })
     }
 

@@ -73,8 +73,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "staged": true}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, diff));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Difference>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, diff))
 }
 
 fn diff<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Difference> {

@@ -84,8 +84,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "max_count": 5}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, log));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Log>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, log))
 }
 
 fn log<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {

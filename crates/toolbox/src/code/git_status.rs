@@ -89,8 +89,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": "."}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, status));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Status>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, status))
 }
 
 fn status<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use governance::Permit;
 use registry::Preview;
-use sandbox::{End, Grant, Report, Sandbox};
+use sandbox::{Command, End, Report, Sandbox, Workplace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,7 +19,7 @@ use super::foreseen::Foreseen;
 use super::git::RepoPath;
 use super::toolchain::{self, Tooling};
 use super::{folder_of, outcome, project};
-use crate::in_walls::{Errand, InWalls, Walls, Work};
+use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
@@ -84,8 +84,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.timeout_seconds = 120;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "linter": "ruff"}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, lint).foretold(foresee));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Linted>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, lint).foretold(foresee))
 }
 
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
@@ -131,15 +130,14 @@ fn lint<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted
             toolchain::find(session, &folder, linter.program(), version_arguments, &variables).await?;
         chosen.agrees(&program)?;
         session.tell(format!("{} {}", program.name, program.version));
-        let program_run = Errand {
-            program: "env".into(),
-            arguments: toolchain::starting(&program, words(linter, &arguments.files)?),
-            folder: folder.clone(),
-            grant: Grant::ReadOnly,
+        let words = toolchain::starting(&program, words(linter, &arguments.files)?);
+        let command = Command {
+            workplace: Workplace::In(folder.clone()),
             variables,
             output_bytes: MOST_OUTPUT,
+            ..Command::read_only("env", words, session.deadline)
         };
-        let report = session.run(program_run).await?;
+        let report = session.run(command).await?;
         let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
         let read = session.read(move |permit| {
             let (found, note) = read(linter, &folder, &report)?;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use governance::Permit;
 use registry::Preview;
-use sandbox::{End, Grant, Report, Sandbox};
+use sandbox::{Command, Grant, Report, Sandbox, Workplace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,7 +20,7 @@ use super::junit;
 use super::results::{self, Counts, Failed, Found};
 use super::toolchain::{self, Tooling};
 use super::{folder_of, outcome, project, script_failures};
-use crate::in_walls::{Errand, InWalls, Walls, Work};
+use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
@@ -97,8 +97,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.timeout_seconds = 600;
     spec.annotations = Annotations::default();
     spec.example = Some(json!({"path": ".", "runner": "pytest"}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, test).foretold(foresee));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Tested>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, test).foretold(foresee))
 }
 
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
@@ -157,18 +156,15 @@ fn test<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested
         chosen.agrees(&program)?;
         session.tell(format!("{} {}: running the tests", program.name, program.version));
         let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
-        let program_run = Errand {
-            program: "sh".into(),
-            arguments: fixed
-                .into_iter()
-                .chain(toolchain::starting(&program, words(runner, arguments)?))
-                .collect(),
-            folder,
+        let words = toolchain::starting(&program, words(runner, arguments)?);
+        let command = Command {
+            workplace: Workplace::In(folder),
             grant: Grant::AsPermitted,
             variables,
             output_bytes: MOST_REPORT,
+            ..Command::read_only("sh", fixed.into_iter().chain(words).collect(), session.deadline)
         };
-        let report = session.run_aloud(program_run).await?;
+        let report = session.run_aloud(command).await?;
         let files_touched = aside::touched(&report.quarantined);
         let read = session.read(move |permit| read(runner, program, &report, permit)).await?;
         let (value, truncated) = read?;
@@ -232,11 +228,7 @@ fn read(
 ) -> Result<(Tested, Option<Truncation>), Failure> {
     let said = String::from_utf8_lossy(&report.stderr.head).into_owned()
         + &String::from_utf8_lossy(&report.stderr.tail);
-    let exit_code = match report.end {
-        End::Exited(code) => code,
-        End::Signalled(signal) => 128 + signal,
-        _ => -1,
-    };
+    let exit_code = report.end.exit_code();
     let (counts, found) = counted(runner, &said, &String::from_utf8_lossy(&report.stdout.head));
     let word = verdict(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {

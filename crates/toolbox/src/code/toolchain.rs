@@ -5,13 +5,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use sandbox::{End, Grant};
+use sandbox::{Command, End, Workplace};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::{Failure, FailureKind};
 
 use super::outcome;
-use crate::in_walls::{Errand, Walls};
+use crate::in_walls::Walls;
 
 /// Searches from the current directory up to the granted one for a virtual environment with the program, then
 /// the search path. Prints the path of the program and runs it to print its version.
@@ -56,15 +56,14 @@ pub(super) async fn find(
     let root = roots.filter(|root| folder.starts_with(root)).max_by_key(|root| root.components().count());
     let top: PathBuf = root.unwrap_or(folder).to_owned();
     let fixed = ["-c".into(), SCRIPT.into(), "sh".into(), OsString::from(name), top.clone().into_os_string()];
-    let program_run = Errand {
-        program: "sh".into(),
-        arguments: fixed.into_iter().chain(words.iter().map(OsString::from)).collect(),
-        folder: folder.to_owned(),
-        grant: Grant::ReadOnly,
+    let arguments = fixed.into_iter().chain(words.iter().map(OsString::from)).collect();
+    let command = Command {
+        workplace: Workplace::In(folder.to_owned()),
         variables: variables.to_vec(),
         output_bytes: MOST,
+        ..Command::read_only("sh", arguments, session.deadline)
     };
-    let report = session.run(program_run).await?;
+    let report = session.run(command).await?;
     let stdout = String::from_utf8_lossy(&report.stdout.head).into_owned();
     let mut lines = stdout.lines();
     let (path, version) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
