@@ -3,13 +3,11 @@
 mod aside;
 pub(crate) mod bytes;
 mod complaints;
-mod foreseen;
 mod git;
 mod git_diff;
 mod git_log;
 mod git_status;
 mod junit;
-mod project;
 mod read_output;
 mod results;
 mod run_command;
@@ -18,7 +16,7 @@ mod run_tests;
 mod script_failures;
 mod toolchain;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use file_access::ObjectKind;
 use governance::Permit;
@@ -50,6 +48,13 @@ fn folder_of(permit: &Permit) -> Result<PathBuf, Failure> {
         opened.list(1)?;
     }
     Ok(opened.canonical().to_owned())
+}
+
+/// Returns the innermost granted directory that contains a directory.
+fn granted_root<'a>(permit: &'a Permit, folder: &'a Path) -> &'a Path {
+    let roots = permit.folders().iter().map(|granted| granted.root());
+    let root = roots.filter(|root| folder.starts_with(root)).max_by_key(|root| root.components().count());
+    root.unwrap_or(folder)
 }
 
 /// Adds an `outcome` code to the output of a failure, so that programs can distinguish failures.

@@ -6,8 +6,8 @@ use file_access::UndoStore;
 use governance::Permit;
 use registry::{Preview, ToolRegistry};
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tool::{Failure, Output, ToolSpec};
 
 use crate::in_walls::InWalls;
@@ -72,9 +72,17 @@ impl ToolEntry {
     }
 }
 
-/// Default of `path` arguments: the current directory.
-pub(crate) fn this_folder() -> String {
-    ".".to_owned()
+/// `path` argument of a tool that works in a directory; by default the workspace. The tool uses the opened
+/// directory of its permit, so nothing reads the text itself.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
+pub(crate) struct FolderArg(String);
+
+impl Default for FolderArg {
+    fn default() -> Self {
+        FolderArg(".".to_owned())
+    }
 }
 
 /// Result of a tool body: its typed output and the metadata that goes with it.

@@ -17,7 +17,7 @@ use tool::{Failure, FailureKind};
 
 pub(super) use names::{RepoPath, Revision, all_but};
 
-use super::{folder_of, outcome};
+use super::{folder_of, granted_root, outcome};
 use crate::in_walls::Walls;
 use survey::Survey;
 
@@ -75,9 +75,7 @@ impl Repository {
     /// directories.
     pub(super) async fn open(session: &mut Walls) -> Result<Repository, Failure> {
         let folder = folder_of(session.permit())?;
-        let roots = session.permit().folders().iter().map(|granted| granted.root());
-        let root = roots.filter(|root| folder.starts_with(root)).max_by_key(|root| root.components().count());
-        let ceiling = root.unwrap_or(&folder).to_owned();
+        let ceiling = granted_root(session.permit(), &folder).to_owned();
         let command = Command {
             workplace: Workplace::In(folder.clone()),
             variables: variables(&ceiling, None),
