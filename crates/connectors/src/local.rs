@@ -17,8 +17,7 @@ use serde_json::json;
 use strict_yaml::Document;
 use tool::{Arguments, Failure, FailureKind, canonical};
 
-use crate::arguments::as_opened;
-use crate::before::Before;
+use crate::before::{Before, as_opened};
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;

@@ -18,7 +18,6 @@ mod pins;
 mod socket;
 mod sse;
 mod stdio;
-mod stopped;
 mod upstream;
 mod upstreams;
 mod waiting;
@@ -43,8 +42,7 @@ pub(crate) use upstream::Upstream;
 pub use upstreams::{Seal, Taking, Upstreams};
 pub(crate) use words::ServerCommand;
 
-use crate::arguments::as_opened;
-use crate::before::Before;
+use crate::before::{Before, as_opened};
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;
