@@ -76,10 +76,7 @@ where
             let answered = body(&mut session, &arguments).await;
             let (usage, sandbox) = (session.usage, session.tier);
             let answer = answered.map_err(|failure| Failure { sandbox, ..failure })?;
-            let value = serde_json::to_value(answer.value).map_err(|error| {
-                Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-            })?;
-            Ok(Output { value, usage, sandbox, ..answer.facts })
+            Ok(Output { usage, sandbox, ..answer.into_output()? })
         })
     }
 }

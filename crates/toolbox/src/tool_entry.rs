@@ -8,7 +8,7 @@ use registry::{Preview, ToolRegistry};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tool::{Failure, Output, ToolSpec};
+use tool::{Failure, FailureKind, Output, ToolSpec};
 
 use crate::in_walls::InWalls;
 use crate::on_thread::{Body, Changing, Foresight, OnThread};
@@ -89,4 +89,17 @@ impl Default for FolderArg {
 pub(crate) struct Answer<O> {
     pub(crate) value: O,
     pub(crate) facts: Output,
+}
+
+impl<O: Serialize> Answer<O> {
+    /// Serialises the typed output.
+    pub(crate) fn into_output(self) -> Result<Output, Failure> {
+        match serde_json::to_value(self.value) {
+            Ok(value) => Ok(Output { value, ..self.facts }),
+            Err(error) => {
+                let message = format!("the tool's output is not valid JSON: {error}");
+                Err(Failure::new(FailureKind::Crashed, message))
+            }
+        }
+    }
 }

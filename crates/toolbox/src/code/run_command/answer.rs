@@ -4,7 +4,7 @@ use governance::Permit;
 use sandbox::{Captured, End, Report};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::{CutUnit, Failure, FailureKind, Output, Truncation};
+use tool::{CutUnit, Failure, Output, Truncation};
 
 use super::denied::{self, Denied, note};
 use crate::code::aside::{self, Aside};
@@ -94,10 +94,8 @@ pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Answer<Ran>, Fa
         let (truncated, files_touched) = (truncation(report), aside::touched(&report.quarantined));
         return Ok(Answer { value, facts: Output { truncated, files_touched, ..Output::default() } });
     };
-    let output = serde_json::to_value(value).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-    })?;
-    Err(Failure { output: Some(output), ..failure })
+    let output = Answer { value, facts: Output::default() }.into_output()?;
+    Err(Failure { output: Some(output.value), ..failure })
 }
 
 fn ran(permit: &Permit, report: &Report) -> Ran {
