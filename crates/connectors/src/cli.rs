@@ -77,7 +77,10 @@ impl Cli {
         };
         let (executable, shown) = (self.line.executable.clone(), words.join(" "));
         let program = Program { output: OutputForm::Text, ..self.program.clone() };
-        let command = move |_: &Permit, deadline: Instant| Ok(alone(&executable, &words, deadline));
+        let command = move |_: &Permit, deadline: Instant| {
+            let deadline = deadline.min(Instant::now() + TIME_TO_CHECK);
+            Ok(Command::read_only(executable, words.iter().map(Into::into).collect(), deadline))
+        };
         let tried = program.run(Arc::clone(order), command).await?;
         if tried.value.get("exit_code").and_then(Value::as_i64) == Some(0) {
             self.line.is_checked.store(true, Ordering::Relaxed);
@@ -86,20 +89,6 @@ impl Cli {
         let message = format!("nothing was run: the check `{} {shown}` failed", self.line.executable);
         let guide = self.program.guide.as_deref().unwrap_or("install it again").trim().to_owned();
         Err(Failure { output: Some(tried.value), ..Failure::new(FailureKind::NotFound, message).hint(guide) })
-    }
-}
-
-/// Builds the read-only command of the installation check.
-fn alone(executable: &str, words: &[String], deadline: Instant) -> Command {
-    Command {
-        program: executable.into(),
-        arguments: words.iter().map(Into::into).collect(),
-        input: None,
-        workplace: Workplace::Apart,
-        deadline: deadline.min(Instant::now() + TIME_TO_CHECK),
-        output_bytes: 0,
-        grant: Grant::ReadOnly,
-        variables: Vec::new(),
     }
 }
 
@@ -118,16 +107,12 @@ const FOLDER: &str = "cwd";
 
 impl Line {
     fn command(&self, permit: &Permit, arguments: &Arguments, deadline: Instant) -> Result<Command, Failure> {
-        let folder = permit.path(FOLDER);
+        let folder = permit.path(FOLDER).map(|path| path.canonical().to_owned());
+        let words = argv::words(&self.argv, permit, arguments)?;
         Ok(Command {
-            program: self.executable.clone().into(),
-            arguments: argv::words(&self.argv, permit, arguments)?,
-            input: None,
-            workplace: Workplace::asked_for(folder.map(|path| path.canonical().to_owned())),
-            deadline,
-            output_bytes: 0,
+            workplace: Workplace::asked_for(folder),
             grant: self.grant,
-            variables: Vec::new(),
+            ..Command::read_only(&self.executable, words, deadline)
         })
     }
 }

@@ -5,7 +5,6 @@
 //! guidance. A tool whose manifest does not state how it runs is listed but cannot be called. Nothing here
 //! judges a call: an executor receives a permitted call and runs only what its manifest states.
 
-mod arguments;
 mod argv;
 mod before;
 mod behind_walls;
@@ -21,7 +20,6 @@ mod plan;
 mod register;
 mod road;
 mod teaching;
-mod uncallable;
 
 pub use mcp::{HostKey, HostKeys, Seal, Taking, Upstreams};
 pub use register::{Connectors, Skipped, left_out};

@@ -12,13 +12,12 @@ use std::time::Instant;
 use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Grant, Sandbox, Workplace};
+use sandbox::{Command, Grant, Sandbox};
 use serde_json::json;
 use strict_yaml::Document;
 use tool::{Arguments, Failure, FailureKind, canonical};
 
-use crate::arguments::as_opened;
-use crate::before::Before;
+use crate::before::{Before, as_opened};
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;
@@ -137,15 +136,11 @@ impl Feed {
         let input = json!({"command": self.command, "arguments": arguments});
         let input = serde_json::to_vec(&input);
         let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
+        let words = self.script.words.iter().map(Into::into).collect();
         Ok(Command {
-            program: self.script.interpreter.clone().into(),
-            arguments: self.script.words.iter().map(Into::into).collect(),
             input: Some(input),
-            workplace: Workplace::Apart,
-            deadline,
-            output_bytes: 0,
             grant: self.grant,
-            variables: Vec::new(),
+            ..Command::read_only(&self.script.interpreter, words, deadline)
         })
     }
 }

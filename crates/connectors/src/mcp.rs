@@ -18,7 +18,6 @@ mod pins;
 mod socket;
 mod sse;
 mod stdio;
-mod stopped;
 mod upstream;
 mod upstreams;
 mod waiting;
@@ -31,7 +30,7 @@ use std::time::{Duration, Instant};
 use governance::{Permit, WorkspaceAccess};
 use manifest::{Command as ToolCommand, OutputForm};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor, Whose};
-use sandbox::{Command, Grant, Workplace};
+use sandbox::{Command, Grant};
 use serde_json::Value;
 use tool::{Failure, FailureKind, Output};
 
@@ -43,8 +42,7 @@ pub(crate) use upstream::Upstream;
 pub use upstreams::{Seal, Taking, Upstreams};
 pub(crate) use words::ServerCommand;
 
-use crate::arguments::as_opened;
-use crate::before::Before;
+use crate::before::{Before, as_opened};
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;
@@ -143,16 +141,9 @@ impl ServerCommand {
         self.hold()?;
         let writes = permit.folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
         let is_kept = grant == Grant::ReadOnly || !writes;
-        Ok(Command {
-            program: self.program().into(),
-            arguments: self.arguments().iter().map(Into::into).collect(),
-            input: None,
-            workplace: Workplace::Apart,
-            deadline: if is_kept { Instant::now() + LIFETIME } else { deadline },
-            output_bytes: 0,
-            grant,
-            variables: Vec::new(),
-        })
+        let deadline = if is_kept { Instant::now() + LIFETIME } else { deadline };
+        let words = self.arguments().iter().map(Into::into).collect();
+        Ok(Command { grant, ..Command::read_only(self.program(), words, deadline) })
     }
 }
 

@@ -11,7 +11,7 @@ use registry::{Order, Preview, Running, ToolExecutor};
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, ToolResult, TraceContext};
 
-use crate::arguments::as_opened;
+use crate::before::as_opened;
 use crate::parsed;
 use crate::payload::After;
 use crate::plan::{Given, Plan, Step};

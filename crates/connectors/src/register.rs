@@ -8,10 +8,10 @@ use guardrail::{InputSchema, Validators};
 use knowledge::{Function, Workers};
 use manifest::{Command, Manifest, McpSection, OutputForm, Transport};
 use outbound::Gatekeeper;
-use registry::{Tool, ToolExecutor, ToolRegistry};
+use registry::{Order, Running, Tool, ToolExecutor, ToolRegistry};
 use sandbox::Sandbox;
 use serde_json::Value;
-use tool::{ToolDefinition, ToolName};
+use tool::{Failure, FailureKind, ToolDefinition, ToolName};
 
 use crate::before::Before;
 use crate::behind_walls::Program;
@@ -25,7 +25,6 @@ use crate::payload::After;
 use crate::pinned::{Pin, Programs, origin};
 use crate::road::Road;
 use crate::teaching::{self, Shared};
-use crate::uncallable::Uncallable;
 
 /// Registrar of the tools of manifests.
 #[derive(Clone, Debug)]
@@ -309,4 +308,17 @@ fn uncallable(manifest: &Manifest) -> Uncallable {
         None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
     };
     Uncallable { why: format!("the manifest `{id}` does not state how the tool runs"), hint }
+}
+
+/// Executor of a tool that is listed but cannot be called, and the reason.
+struct Uncallable {
+    why: String,
+    hint: String,
+}
+
+impl ToolExecutor for Uncallable {
+    fn run(&self, _: Arc<Order>) -> Running {
+        let failure = Failure::new(FailureKind::NotFound, self.why.clone()).hint(self.hint.clone());
+        Box::pin(async move { Err(failure) })
+    }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
 use crate::error::AccessError;
-use crate::opened::{Object, OpenedPath, special_name};
+use crate::opened::{Object, ObjectKind, OpenedPath, special_name};
 use crate::platform;
 
 /// Maximum number of names read from one directory. A virtual file system can generate names without end.
@@ -61,16 +61,9 @@ pub enum EntryKind {
 impl OpenedPath {
     /// Lists at most `most` entries of the directory.
     pub fn list(&self, most: usize) -> Result<Listing, AccessError> {
-        let Object::Directory { handle, facts, .. } = &self.object else {
-            return Err(self.unsuitable("directory"));
-        };
+        let Object::Directory { handle, .. } = &self.object else { return Err(self.unsuitable("directory")) };
         let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
-        let readable = platform::reopen_directory(handle).map_err(failed)?;
-        if platform::status(&readable).map_err(failed)?.facts.identity != facts.identity {
-            let found = "another object is there now".to_owned();
-            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
-        }
-        let (names, total) = first_names(readable, most).map_err(failed)?;
+        let (names, total) = first_names(self.reopen(ObjectKind::Directory)?, most).map_err(failed)?;
         let entries = names.into_iter().filter_map(|name| entry(handle, name)).collect();
         Ok(Listing { entries, total, cut: total > most as u64 })
     }

@@ -125,11 +125,7 @@ impl OpenedPath {
             let (path, found) = (self.canonical.clone(), "directory (it ends in a slash)");
             return Err(AccessError::WrongKind { path, found, wanted: "file" });
         }
-        if is_named(&vacancy.place.folder, &vacancy.place.folder_name) {
-            Ok(())
-        } else {
-            Err(self.conflict("its folder was moved"))
-        }
+        self.still_there(&vacancy.place).map(drop)
     }
 
     fn turn(&self, vacancy: &Vacancy) -> Result<Turn, AccessError> {

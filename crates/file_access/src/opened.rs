@@ -20,6 +20,7 @@ use crate::links::{self, OtherNames};
 use crate::obstacle::Obstacle;
 use crate::platform;
 use crate::request::{Ending, PathRequest, Spelling};
+use crate::resolve::is_named;
 
 /// A call together with the objects that its paths reached.
 #[derive(Debug)]
@@ -276,6 +277,39 @@ impl OpenedPath {
             std::mem::replace(&mut name, inner)
         });
         below.collect()
+    }
+
+    /// Opens the judged file or directory for reading, without a path lookup. Fails if the result is another
+    /// object, which can happen only where the platform has no handle that can be reopened.
+    pub(crate) fn reopen(&self, wanted: ObjectKind) -> Result<OwnedFd, AccessError> {
+        let (reopened, facts, doing) = match (&self.object, wanted) {
+            (Object::File { handle, facts, .. }, ObjectKind::File) => {
+                (platform::reopen_for_reading(handle), facts, "opening")
+            }
+            (Object::Directory { handle, facts, .. }, ObjectKind::Directory) => {
+                (platform::reopen_directory(handle), facts, "listing")
+            }
+            (_, ObjectKind::File) => return Err(self.unsuitable("file")),
+            _ => return Err(self.unsuitable("directory")),
+        };
+        let failed = |errno| AccessError::io(doing, &self.canonical, errno);
+        let reopened = reopened.map_err(failed)?;
+        match platform::status(&reopened).map_err(failed)?.facts.identity == facts.identity {
+            true => Ok(reopened),
+            false => Err(self.conflict("another object is there now")),
+        }
+    }
+
+    /// Checks that the folder of a location still has the path that was judged.
+    pub(crate) fn still_there<'a>(&self, place: &'a Place) -> Result<&'a Place, AccessError> {
+        match is_named(&place.folder, &place.folder_name) {
+            true => Ok(place),
+            false => Err(self.conflict("its folder was moved")),
+        }
+    }
+
+    pub(crate) fn conflict(&self, found: &str) -> AccessError {
+        AccessError::Conflict { path: self.canonical.clone(), found: found.to_owned() }
     }
 
     /// Returns the error of an operation that needs another kind of object.

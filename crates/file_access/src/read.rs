@@ -6,12 +6,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 use tool::canonical;
 
 use crate::error::AccessError;
-use crate::opened::{Object, ObjectFacts, OpenedPath};
+use crate::opened::{ObjectFacts, ObjectKind, OpenedPath};
 use crate::platform;
 
 /// Maximum memory reserved before reading, since the reported size may be wrong.
@@ -42,15 +41,7 @@ impl OpenedPath {
     /// Returns a reader of the file. It ends at the current end of the file, which may grow: bound it with
     /// `Read::take`.
     pub fn reader(&self) -> Result<Reader, AccessError> {
-        let Object::File { handle, facts, .. } = &self.object else { return Err(self.unsuitable("file")) };
-        let failed = |errno| AccessError::io("opening", &self.canonical, errno);
-        let readable = platform::reopen_for_reading(handle).map_err(failed)?;
-        let status = platform::status(&readable).map_err(failed)?;
-        if status.kind != FileType::RegularFile || status.facts.identity != facts.identity {
-            let found = "another object is there now".to_owned();
-            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
-        }
-        Ok(Reader { file: File::from(readable), at: 0 })
+        self.reopen(ObjectKind::File).map(|readable| Reader::new(File::from(readable)))
     }
 
     /// Reads at most `max_bytes` bytes starting at `offset`.

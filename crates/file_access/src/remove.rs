@@ -15,7 +15,6 @@ use crate::list::EntryKind;
 use crate::opened::{Identity, Object, OpenedPath, Place};
 use crate::platform;
 use crate::replace::{Expected, Turn, new_temporary_name, sha256_of};
-use crate::resolve::is_named;
 use crate::tree::{self, Found, Next};
 use crate::undo::{Before, Held, Made};
 use crate::undo::{Pending, Saving, Weight};
@@ -331,11 +330,7 @@ impl OpenedPath {
             }
             Object::Special { .. } | Object::NotThere { .. } => return Err(self.unsuitable("file")),
         };
-        if is_named(&place.folder, &place.folder_name) {
-            Ok(place)
-        } else {
-            Err(self.conflict("its folder was moved"))
-        }
+        self.still_there(place)
     }
 
     fn failed_to_remove(&self, errno: Errno) -> AccessError {

@@ -18,7 +18,6 @@ use crate::obstacle::Obstacle;
 use crate::opened::{Object, OpenedPath, Place};
 use crate::platform;
 use crate::request::Ending;
-use crate::resolve::is_named;
 use crate::undo::{Pending, Saving, Was};
 
 mod temporary;
@@ -198,11 +197,7 @@ impl OpenedPath {
                 return Err(self.unsuitable("file"));
             }
         };
-        if is_named(&place.folder, &place.folder_name) {
-            Ok(place)
-        } else {
-            Err(self.conflict("its folder was moved"))
-        }
+        self.still_there(place)
     }
 
     fn check_content(
@@ -325,10 +320,6 @@ impl OpenedPath {
 
     fn failed_to_write(&self, errno: Errno) -> AccessError {
         AccessError::io("writing", &self.canonical, errno)
-    }
-
-    pub(crate) fn conflict(&self, found: &str) -> AccessError {
-        AccessError::Conflict { path: self.canonical.clone(), found: found.to_owned() }
     }
 }
 

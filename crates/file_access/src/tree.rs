@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::AccessError;
 use crate::list::{Entry, EntryKind, entry, first_names};
-use crate::opened::{Object, ObjectFacts, OpenedPath};
+use crate::opened::{Object, ObjectFacts, ObjectKind, OpenedPath};
 use crate::platform;
 use crate::read::Reader;
 
@@ -82,35 +82,29 @@ impl OpenedPath {
     /// Visits everything below the directory, with the entries of each folder in the byte order of their
     /// names.
     pub fn visit(&self, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, AccessError> {
-        let Object::Directory { handle, facts, .. } = &self.object else {
-            return Err(self.unsuitable("directory"));
-        };
-        let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
-        let readable = platform::reopen_directory(handle).map_err(failed)?;
-        if platform::status(&readable).map_err(failed)?.facts.identity != facts.identity {
-            let found = "another object is there now".to_owned();
-            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
-        }
-        below(readable, visit).map_err(failed)
+        let readable = self.reopen(ObjectKind::Directory)?;
+        below(readable, visit).map_err(|errno| AccessError::io("listing", &self.canonical, errno))
     }
-}
 
-impl OpenedPath {
     /// Opens a regular file of this name in the directory.
     pub fn file_in(&self, name: &str) -> io::Result<Reader> {
         let Object::Directory { handle, .. } = &self.object else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
-        file_in(&platform::reopen_directory(handle)?, name)
+        file_in(&platform::reopen_directory(handle)?, OsStr::new(name))
     }
 }
 
-fn file_in(folder: &OwnedFd, name: &str) -> io::Result<Reader> {
-    let name = OsStr::new(name);
+fn file_in(folder: &OwnedFd, name: &OsStr) -> io::Result<Reader> {
+    // Opening a device can already have effects, so a device that replaced the file must not be opened.
     if platform::status_at(folder, name)?.kind != FileType::RegularFile {
-        return Err(io::ErrorKind::InvalidInput.into());
+        return Err(no_file());
     }
     open_file(folder, name).map(Reader::new)
+}
+
+fn no_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more")
 }
 
 /// Like `OpenedPath::visit`, for any open folder.
@@ -146,8 +140,7 @@ pub(crate) fn below(top: OwnedFd, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> 
 }
 
 fn level(handle: OwnedFd, relative: PathBuf, unseen: &mut Unseen) -> Result<Level, Errno> {
-    let listed = platform::reopen_directory(&handle)?;
-    let (names, total) = first_names(listed, MOST_NAMES)?;
+    let (names, total) = first_names(platform::reopen_directory(&handle)?, MOST_NAMES)?;
     unseen.cut |= total > names.len() as u64;
     Ok(Level { handle, relative, names: names.into_iter() })
 }
@@ -162,9 +155,15 @@ pub(crate) fn open_file(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
     if platform::status(&file)?.kind != FileType::RegularFile {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
+        return Err(no_file());
     }
     Ok(File::from(file))
+}
+
+/// Creates a file under a plain name in a folder, where nothing may exist.
+pub(crate) fn create_file(folder: &OwnedFd, name: impl rustix::path::Arg, mode: Mode) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
 impl Found<'_> {
@@ -180,17 +179,13 @@ impl Found<'_> {
 
     /// Opens a regular file of this name in the visited folder.
     pub fn file_in(&self, name: &str) -> io::Result<Reader> {
-        file_in(&open_folder(self.folder, &self.entry.name)?, name)
+        file_in(&open_folder(self.folder, &self.entry.name)?, OsStr::new(name))
     }
 
     /// Returns a reader of the file. It ends at the current end of the file, which may grow: bound it with
     /// `io::Read::take`.
     pub fn reader(&self) -> io::Result<Reader> {
-        // Opening a device can already have effects, so a device that replaced the file must not be opened.
-        if platform::status_at(self.folder, &self.entry.name)?.kind != FileType::RegularFile {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
-        }
-        open_file(self.folder, &self.entry.name).map(Reader::new)
+        file_in(self.folder, &self.entry.name)
     }
 }
 

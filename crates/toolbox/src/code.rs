@@ -1,15 +1,13 @@
 //! Tools that run programs, each in its own sandbox.
 
 mod aside;
-mod bytes;
+pub(crate) mod bytes;
 mod complaints;
-mod foreseen;
 mod git;
 mod git_diff;
 mod git_log;
 mod git_status;
 mod junit;
-mod project;
 mod read_output;
 mod results;
 mod run_command;
@@ -18,15 +16,13 @@ mod run_tests;
 mod script_failures;
 mod toolchain;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use file_access::ObjectKind;
 use governance::Permit;
 use sandbox::Sandbox;
 use serde_json::json;
 use tool::{Failure, FailureKind};
-
-pub(crate) use run_command::{heard_by, not_run};
 
 use crate::tool_entry::ToolEntry;
 
@@ -52,6 +48,13 @@ fn folder_of(permit: &Permit) -> Result<PathBuf, Failure> {
         opened.list(1)?;
     }
     Ok(opened.canonical().to_owned())
+}
+
+/// Returns the innermost granted directory that contains a directory.
+fn granted_root<'a>(permit: &'a Permit, folder: &'a Path) -> &'a Path {
+    let roots = permit.folders().iter().map(|granted| granted.root());
+    let root = roots.filter(|root| folder.starts_with(root)).max_by_key(|root| root.components().count());
+    root.unwrap_or(folder)
 }
 
 /// Adds an `outcome` code to the output of a failure, so that programs can distinguish failures.

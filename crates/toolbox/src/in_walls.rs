@@ -1,22 +1,24 @@
 //! Executor for tools that run programs in the sandbox, one after the other, within one deadline. It adds up
 //! their resource usage; parsing their output is left to the tool.
 
-use std::ffi::OsString;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Confined, End, Grant, Report, Sandbox, Workplace, while_awaited};
+use sandbox::{Command, Confined, Hear, Piece, Report, Sandbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tool::{Failure, FailureKind, Output, Progress, ProgressNote, SandboxTier, Usage};
 
-use crate::code::{heard_by, not_run};
+use crate::code::bytes;
 use crate::tool_entry::Answer;
+
+/// Bytes of output reported as progress while a program runs. The result contains the rest.
+const MOST_TOLD: usize = 1024 * 1024;
 
 /// Future of a tool body that runs programs in the sandbox.
 pub(crate) type Work<'a, O> = Pin<Box<dyn Future<Output = Result<Answer<O>, Failure>> + Send + 'a>>;
@@ -74,10 +76,7 @@ where
             let answered = body(&mut session, &arguments).await;
             let (usage, sandbox) = (session.usage, session.tier);
             let answer = answered.map_err(|failure| Failure { sandbox, ..failure })?;
-            let value = serde_json::to_value(answer.value).map_err(|error| {
-                Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-            })?;
-            Ok(Output { value, usage, sandbox, ..answer.facts })
+            Ok(Output { usage, sandbox, ..answer.into_output()? })
         })
     }
 }
@@ -86,22 +85,10 @@ where
 pub(crate) struct Walls {
     sandbox: Sandbox,
     order: Arc<Order>,
-    deadline: Instant,
+    pub(crate) deadline: Instant,
     progress: Progress,
     usage: Usage,
     tier: SandboxTier,
-}
-
-/// One program to run in the sandbox.
-pub(crate) struct Errand {
-    pub(crate) program: OsString,
-    pub(crate) arguments: Vec<OsString>,
-    /// Working directory.
-    pub(crate) folder: PathBuf,
-    pub(crate) grant: Grant,
-    pub(crate) variables: Vec<(String, OsString)>,
-    /// Number of bytes captured of each output.
-    pub(crate) output_bytes: usize,
 }
 
 impl Walls {
@@ -114,44 +101,36 @@ impl Walls {
         self.progress.tell(ProgressNote::saying(message));
     }
 
-    /// Like `run`, and reports the output of the program as progress while it arrives.
-    pub(crate) async fn run_aloud(&mut self, program_run: Errand) -> Result<Report, Failure> {
-        let progress = self.progress.clone();
-        self.run_heard(program_run, progress).await
-    }
-
     /// Runs a program until it ends. A program that was stopped by the sandbox is a failure; the meaning of
     /// an exit code is left to the tool.
-    pub(crate) async fn run(&mut self, program_run: Errand) -> Result<Report, Failure> {
-        self.run_heard(program_run, Progress::default()).await
+    pub(crate) async fn run(&mut self, command: Command) -> Result<Report, Failure> {
+        let report = self.execute(command, None).await?;
+        ended_by_itself(report)
     }
 
-    async fn run_heard(&mut self, program_run: Errand, progress: Progress) -> Result<Report, Failure> {
-        let command = Command {
-            program: program_run.program,
-            arguments: program_run.arguments,
-            input: None,
-            workplace: Workplace::In(program_run.folder),
-            deadline: self.deadline,
-            output_bytes: program_run.output_bytes,
-            grant: program_run.grant,
-            variables: program_run.variables,
-        };
+    /// Like `run`, and reports the output of the program as progress while it arrives.
+    pub(crate) async fn run_aloud(&mut self, command: Command) -> Result<Report, Failure> {
+        let report = self.execute(command, heard_by(&self.progress)).await?;
+        ended_by_itself(report)
+    }
+
+    /// Like `run_aloud`, and leaves the meaning of every ending to the tool.
+    pub(crate) async fn run_to_any_end(&mut self, command: Command) -> Result<Report, Failure> {
+        self.execute(command, heard_by(&self.progress)).await
+    }
+
+    async fn execute(&mut self, command: Command, hear: Option<Hear>) -> Result<Report, Failure> {
         let order = Arc::clone(&self.order);
-        let prepared = while_awaited(move |awaited| Confined::prepare(order.value(), &command, awaited));
-        let confined = match prepared.await {
-            Ok(confined) => confined.map_err(|error| not_run(&error))?,
-            Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the sandbox failed")),
-        };
-        let report =
-            self.sandbox.run_telling(confined, heard_by(progress)).await.map_err(|error| not_run(&error))?;
+        let confined =
+            sandbox::prepare(move |awaited| Ok(Confined::prepare(order.value(), &command, awaited)?)).await?;
+        let report = self.sandbox.run_telling(confined, hear).await?;
+        let used = report.usage();
         self.tier = report.tier;
-        self.usage.cpu_ms += report.spent.cpu.as_secs_f64() * 1000.0;
-        self.usage.confine_ms += report.confining.as_secs_f64() * 1000.0;
-        self.usage.max_rss_bytes = self.usage.max_rss_bytes.max(report.spent.max_rss_bytes);
-        self.usage.read_bytes += report.spent.read_bytes;
-        self.usage.written_bytes += report.spent.written_bytes;
-        self.ended(&report)?;
+        self.usage.cpu_ms += used.cpu_ms;
+        self.usage.confine_ms += used.confine_ms;
+        self.usage.max_rss_bytes = self.usage.max_rss_bytes.max(used.max_rss_bytes);
+        self.usage.read_bytes += used.read_bytes;
+        self.usage.written_bytes += used.written_bytes;
         Ok(report)
     }
 
@@ -172,28 +151,39 @@ impl Walls {
             }
         }
     }
+}
 
-    fn ended(&self, report: &Report) -> Result<(), Failure> {
-        let name = report.executable.path.display();
-        let failed = match report.end {
-            End::Exited(_) | End::Signalled(_) => return Ok(()),
-            End::Denied => {
-                Failure::new(FailureKind::Unreadable, format!("`{name}` made a forbidden system call"))
+fn ended_by_itself(report: Report) -> Result<Report, Failure> {
+    match report.end.failure(&format!("`{}`", report.executable.path.display())) {
+        Some(failure) => Err(failure),
+        None => Ok(report),
+    }
+}
+
+/// Returns a callback that reports output as progress, if a client follows the call.
+fn heard_by(progress: &Progress) -> Option<Hear> {
+    let (progress, mut left) = (progress.clone(), MOST_TOLD);
+    progress.is_heard().then(|| -> Hear {
+        Box::new(move |piece: Piece<'_>| {
+            left = left.saturating_sub(piece.bytes.len());
+            if left > 0 {
+                progress.tell(note(piece));
             }
-            End::TimedOut => Failure::new(FailureKind::TimedOut, format!("`{name}` took too long")).hint(
-                "all its processes were killed; narrow the request, or raise timeout_seconds in tools.yaml",
-            ),
-            End::OutOfMemory => Failure::new(FailureKind::TooLarge, format!("`{name}` used too much memory"))
-                .hint("memory_mb in tools.yaml sets the limit"),
-            End::TooManyProcesses => {
-                Failure::new(FailureKind::TooLarge, format!("`{name}` started too many processes"))
-                    .hint("max_processes in tools.yaml sets the limit")
-            }
-            End::Cancelled => Failure::new(FailureKind::Cancelled, format!("`{name}` was cancelled")),
-            End::Killed => {
-                Failure::new(FailureKind::Crashed, format!("`{name}` was killed by another process"))
-            }
-        };
-        Err(failed)
+        })
+    })
+}
+
+fn note(piece: Piece<'_>) -> ProgressNote {
+    let (text, encoding) = bytes::shown(piece.bytes);
+    let source = piece.source.as_str();
+    ProgressNote {
+        message: format!("{} bytes of {source}", piece.bytes.len()),
+        share: None,
+        data: Some(json!({
+            "sequence": piece.sequence,
+            "source": source,
+            "encoding": encoding,
+            "content": text,
+        })),
     }
 }

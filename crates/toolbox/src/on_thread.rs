@@ -126,8 +126,5 @@ fn perform<A: DeserializeOwned, O: Serialize>(
         }
     };
     answer.facts.usage.cpu_ms = stopwatch.milliseconds();
-    let value = serde_json::to_value(answer.value).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-    })?;
-    Ok(Output { value, ..answer.facts })
+    answer.into_output()
 }

@@ -21,22 +21,14 @@ pub fn register(
     web: &Web,
     undo: &Arc<UndoStore>,
 ) -> Result<(), ToolboxError> {
-    for entry in filesystem::tools(undo) {
-        entry.register(registry)?;
-    }
-    for entry in system::tools() {
-        entry.register(registry)?;
-    }
-    for entry in introspection::tools(internals) {
-        entry.register(registry)?;
-    }
-    for entry in code::tools(sandbox) {
-        entry.register(registry)?;
-    }
-    for entry in web::tools(web, sandbox) {
-        entry.register(registry)?;
-    }
-    Ok(())
+    let areas = [
+        filesystem::tools(undo),
+        system::tools(),
+        introspection::tools(internals),
+        code::tools(sandbox),
+        web::tools(web, sandbox),
+    ];
+    areas.into_iter().flatten().try_for_each(|entry| entry.register(registry))
 }
 
 /// Reason why the built-in tools cannot be registered. Only a broken build returns it.

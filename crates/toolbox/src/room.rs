@@ -2,6 +2,7 @@
 
 use governance::Permit;
 use serde::Serialize;
+use tool::{CutUnit, Truncation};
 
 /// Bytes reserved for the longest escaped path and the other fields beside the content.
 const FOR_FACTS: u64 = 32 * 1024;
@@ -43,6 +44,23 @@ pub(crate) fn first<T: Serialize>(items: Vec<T>, budget: u64) -> Vec<T> {
         left.checked_sub(cost).map(|rest| left = rest).is_some()
     };
     items.into_iter().take_while(|item| fits(item)).collect()
+}
+
+/// Returns the first `most` items that fit into a result, and the number of all items.
+pub(crate) fn listed<T: Serialize>(permit: &Permit, items: Vec<T>, most: usize) -> (Vec<T>, u64) {
+    let total = items.len() as u64;
+    (first(items.into_iter().take(most).collect(), for_content(permit)), total)
+}
+
+/// Describes the truncation of a list, if items were left out or `is_cut` says that the source was cut.
+pub(crate) fn truncation(returned: usize, total: u64, is_cut: bool, how: &str) -> Option<Truncation> {
+    let returned = returned as u64;
+    (returned < total || is_cut).then(|| Truncation {
+        unit: CutUnit::Entries,
+        total,
+        returned,
+        how_to_continue: how.to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use file_access::UndoStore;
 use governance::Permit;
 use registry::{Preview, ToolRegistry};
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tool::{Failure, Output, ToolSpec};
+use serde::{Deserialize, Serialize};
+use tool::{Failure, FailureKind, Output, ToolSpec};
 
+use crate::in_walls::InWalls;
 use crate::on_thread::{Body, Changing, Foresight, OnThread};
 use crate::register::ToolboxError;
 
@@ -52,6 +53,15 @@ impl ToolEntry {
         ToolEntry { spec: spec.input::<A>().output::<O>(), executor }
     }
 
+    /// Creates a tool that runs programs in the sandbox.
+    pub(crate) fn sandboxed<A, O>(spec: ToolSpec, executor: InWalls<A, O>) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+        O: Serialize + JsonSchema + Send + 'static,
+    {
+        ToolEntry { spec: spec.input::<A>().output::<O>(), executor: Arc::new(executor) }
+    }
+
     /// Creates a tool with its own executor. Its specification already carries the schemas.
     pub(crate) fn with_executor(spec: ToolSpec, executor: Arc<dyn registry::ToolExecutor>) -> Self {
         ToolEntry { spec, executor }
@@ -62,13 +72,34 @@ impl ToolEntry {
     }
 }
 
-/// Default of `path` arguments: the current directory.
-pub(crate) fn this_folder() -> String {
-    ".".to_owned()
+/// `path` argument of a tool that works in a directory; by default the workspace. The tool uses the opened
+/// directory of its permit, so nothing reads the text itself.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
+pub(crate) struct FolderArg(String);
+
+impl Default for FolderArg {
+    fn default() -> Self {
+        FolderArg(".".to_owned())
+    }
 }
 
 /// Result of a tool body: its typed output and the metadata that goes with it.
 pub(crate) struct Answer<O> {
     pub(crate) value: O,
     pub(crate) facts: Output,
+}
+
+impl<O: Serialize> Answer<O> {
+    /// Serialises the typed output.
+    pub(crate) fn into_output(self) -> Result<Output, Failure> {
+        match serde_json::to_value(self.value) {
+            Ok(value) => Ok(Output { value, ..self.facts }),
+            Err(error) => {
+                let message = format!("the tool's output is not valid JSON: {error}");
+                Err(Failure::new(FailureKind::Crashed, message))
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use tool::{Arguments, SandboxTier, TraceContext};
 
 use super::definitions::Definitions;
+use super::hearing::MessageStream;
 use super::http::{Http, Leave};
 use super::key;
 use super::message::Awaited;

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::http::Leave;
 use super::message::{Awaited, Message, reply};
 use crate::error::McpError;
 
@@ -54,6 +55,42 @@ impl Hearing {
             true => Err(McpError::Endless("ten thousand messages")),
             false => Ok(()),
         }
+    }
+}
+
+/// Network transport on which the messages of the server arrive one by one.
+pub(crate) trait MessageStream {
+    /// Connects if necessary, and begins an exchange in which a response of at most `most` bytes is expected.
+    async fn begin(&mut self, most: usize, leave: Leave<'_>) -> Result<(), McpError>;
+
+    /// Sends a message.
+    async fn send(&mut self, message: &Value, leave: Leave<'_>) -> Result<(), McpError>;
+
+    /// Returns the next message, or `None` for an event that is not a message.
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, McpError>;
+
+    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
+    async fn ask(&mut self, awaited: Awaited, request: &Value, leave: Leave<'_>) -> Result<Value, McpError> {
+        self.begin(awaited.most, leave).await?;
+        self.send(request, leave).await?;
+        let mut hearing = Hearing::new(awaited);
+        loop {
+            let Some(message) = self.next().await? else {
+                hearing.pass_over()?;
+                continue;
+            };
+            match hearing.take(message).await? {
+                Heard::Answer(answer) => return Ok(answer),
+                Heard::Asked(reply) => self.send(&reply, leave).await?,
+                Heard::Nothing => {}
+            }
+        }
+    }
+
+    /// Sends a notification.
+    async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
+        self.begin(0, leave).await?;
+        self.send(notice, leave).await
     }
 }
 

@@ -9,9 +9,8 @@ use outbound::{Caps, Gatekeeper, Question, Socket};
 use serde_json::Value;
 
 use super::client::LARGEST_RESULT;
-use super::hearing::{Heard, Hearing};
+use super::hearing::MessageStream;
 use super::http::Leave;
-use super::message::Awaited;
 use crate::error::McpError;
 
 /// WebSocket subprotocol.
@@ -35,35 +34,6 @@ impl WebSocket {
         WebSocket { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
     }
 
-    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
-    pub(crate) async fn ask(
-        &mut self,
-        awaited: Awaited,
-        request: &Value,
-        leave: Leave<'_>,
-    ) -> Result<Value, McpError> {
-        let most = u64::try_from(awaited.most).unwrap_or(u64::MAX);
-        let longest = within(leave, most.saturating_add(BESIDES));
-        let socket = self.socket(leave).await?;
-        socket.await_at_most(longest);
-        socket.send(request.to_string()).await?;
-        let mut hearing = Hearing::new(awaited);
-        loop {
-            let text = socket.next().await?;
-            let text = text.ok_or_else(|| McpError::Lost("the server closed the WebSocket".to_owned()))?;
-            match hearing.take(text).await? {
-                Heard::Answer(answer) => return Ok(answer),
-                Heard::Asked(reply) => socket.send(reply.to_string()).await?,
-                Heard::Nothing => {}
-            }
-        }
-    }
-
-    /// Sends a notification.
-    pub(crate) async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        Ok(self.socket(leave).await?.send(notice.to_string()).await?)
-    }
-
     /// Closes the connection.
     pub(crate) async fn end(self) {
         if let Some(socket) = self.open {
@@ -71,8 +41,14 @@ impl WebSocket {
         }
     }
 
-    async fn socket(&mut self, leave: Leave<'_>) -> Result<&mut Socket, McpError> {
-        let socket = match self.open.take() {
+    fn socket(&mut self) -> Result<&mut Socket, McpError> {
+        self.open.as_mut().ok_or_else(|| McpError::Lost("the WebSocket is not open".to_owned()))
+    }
+}
+
+impl MessageStream for WebSocket {
+    async fn begin(&mut self, most: usize, leave: Leave<'_>) -> Result<(), McpError> {
+        let mut socket = match self.open.take() {
             Some(socket) => socket,
             None => {
                 let caps = Caps { body_bytes: within(leave, LARGEST), deadline: leave.deadline };
@@ -81,7 +57,21 @@ impl WebSocket {
                 self.gatekeeper.open_socket(leave.permit, &question, PROTOCOL, caps).await?
             }
         };
-        Ok(self.open.insert(socket))
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        socket.await_at_most(within(leave, most.saturating_add(BESIDES)));
+        self.open = Some(socket);
+        Ok(())
+    }
+
+    async fn send(&mut self, message: &Value, _leave: Leave<'_>) -> Result<(), McpError> {
+        Ok(self.socket()?.send(message.to_string()).await?)
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, McpError> {
+        match self.socket()?.next().await? {
+            Some(text) => Ok(Some(text)),
+            None => Err(McpError::Lost("the server closed the WebSocket".to_owned())),
+        }
     }
 }
 

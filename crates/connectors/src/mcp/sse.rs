@@ -11,9 +11,8 @@ use serde_json::Value;
 use url::Url;
 
 use super::events::{Event, Events};
-use super::hearing::{Heard, Hearing};
+use super::hearing::MessageStream;
 use super::http::Leave;
-use super::message::Awaited;
 use crate::error::McpError;
 
 /// Allowance for other messages besides the result, in bytes.
@@ -36,8 +35,9 @@ struct Open {
     events: Events,
     /// Events received but not processed yet.
     come: VecDeque<Event>,
-    /// Bytes received since the last request.
+    /// Bytes received since the last request, and their limit.
     heard: usize,
+    longest: usize,
     /// URL for messages to the server.
     endpoint: String,
 }
@@ -45,40 +45,6 @@ struct Open {
 impl Sse {
     pub(crate) fn new(gatekeeper: &Gatekeeper, url: &str) -> Sse {
         Sse { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
-    }
-
-    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
-    pub(crate) async fn ask(
-        &mut self,
-        awaited: Awaited,
-        request: &Value,
-        leave: Leave<'_>,
-    ) -> Result<Value, McpError> {
-        self.tell(request, leave).await?;
-        let longest = awaited.most.saturating_add(BESIDES);
-        let mut hearing = Hearing::new(awaited);
-        loop {
-            let Some(open) = &mut self.open else { return Err(lost("its event stream is not open")) };
-            let event = open.next(longest).await?;
-            if !matches!(event.name.as_slice(), b"" | b"message") {
-                hearing.pass_over()?;
-                continue;
-            }
-            match hearing.take(event.data).await? {
-                Heard::Answer(answer) => return Ok(answer),
-                Heard::Asked(reply) => self.post(&reply, leave).await?,
-                Heard::Nothing => {}
-            }
-        }
-    }
-
-    /// Sends a message. A response arrives on the event stream.
-    pub(crate) async fn tell(&mut self, message: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        match &mut self.open {
-            Some(open) => open.heard = 0,
-            None => self.open = Some(self.listen(leave).await?),
-        }
-        self.post(message, leave).await
     }
 
     /// Opens the event stream and reads the endpoint for messages.
@@ -99,14 +65,27 @@ impl Sse {
             events: Events::default(),
             come: VecDeque::new(),
             heard: 0,
+            longest: BESIDES,
             endpoint: String::new(),
         };
-        let first = open.next(BESIDES).await?;
+        let first = open.next().await?;
         open.endpoint = endpoint(&self.url, &first)?;
         Ok(open)
     }
+}
 
-    async fn post(&self, message: &Value, leave: Leave<'_>) -> Result<(), McpError> {
+impl MessageStream for Sse {
+    async fn begin(&mut self, most: usize, leave: Leave<'_>) -> Result<(), McpError> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => self.listen(leave).await?,
+        };
+        self.open = Some(Open { heard: 0, longest: most.saturating_add(BESIDES), ..open });
+        Ok(())
+    }
+
+    /// Posts the message to the endpoint. A response arrives on the event stream.
+    async fn send(&mut self, message: &Value, leave: Leave<'_>) -> Result<(), McpError> {
         let Some(open) = &self.open else { return Err(lost("its event stream is not open")) };
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
@@ -121,19 +100,24 @@ impl Sse {
             other => Err(McpError::Status(other)),
         }
     }
+
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, McpError> {
+        let Some(open) = &mut self.open else { return Err(lost("its event stream is not open")) };
+        let event = open.next().await?;
+        Ok(matches!(event.name.as_slice(), b"" | b"message").then_some(event.data))
+    }
 }
 
 impl Open {
-    /// Returns the next event. At most `longest` bytes may arrive since the last request.
-    async fn next(&mut self, longest: usize) -> Result<Event, McpError> {
+    async fn next(&mut self) -> Result<Event, McpError> {
         loop {
             if let Some(event) = self.come.pop_front() {
                 return Ok(event);
             }
             let part = self.stream.next().await?.ok_or_else(|| lost("the server closed the event stream"))?;
             self.heard = self.heard.saturating_add(part.len());
-            if self.heard > longest {
-                return Err(McpError::TooLong(longest));
+            if self.heard > self.longest {
+                return Err(McpError::TooLong(self.longest));
             }
             self.come.extend(self.events.take(&part));
         }

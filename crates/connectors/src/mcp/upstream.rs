@@ -25,9 +25,8 @@ use super::pins::Pins;
 use super::socket::WebSocket;
 use super::sse::Sse;
 use super::stdio::Stdio;
-use super::stopped::Stopped;
 use super::waiting::{Owner, Waiting};
-use crate::error::McpError;
+use crate::error::{McpError, Stopped};
 
 /// Idle time after which a connection needs a health check before reuse.
 const FRESH: Duration = Duration::from_secs(10);

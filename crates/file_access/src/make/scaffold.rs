@@ -2,11 +2,10 @@
 //! name is removed.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, OFlags, RenameFlags};
+use rustix::fs::{Mode, RenameFlags};
 use rustix::io::Errno;
 
 use super::Last;
@@ -59,9 +58,7 @@ impl<'a> Scaffold<'a> {
             inner.push(made);
         }
         if let Some((leaf, content)) = file {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let above = inner.last().unwrap_or(&self.top);
-            let mut file = File::from(rustix::fs::openat(above, leaf, flags, NEW_FILE)?);
+            let mut file = tree::create_file(inner.last().unwrap_or(&self.top), leaf, NEW_FILE)?;
             file.write_all(content)?;
             platform::sync_file(&file)?;
         }

@@ -10,13 +10,14 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawMode, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, RawMode, Uid};
 use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::opened::Place;
 use crate::platform::{self, Kept};
 use crate::read::Reader;
+use crate::tree;
 use crate::undo::Pending;
 
 const PREFIX: &str = ".sinew-tmp-";
@@ -56,9 +57,8 @@ pub(super) struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     pub(super) fn create(place: &'a Place, name: String, original: Option<&OwnedFd>) -> io::Result<Self> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = if original.is_some() { PRIVATE } else { NEW_FILE };
-        let file = File::from(rustix::fs::openat(&place.folder, &name, flags, mode)?);
+        let file = tree::create_file(&place.folder, &name, mode)?;
         Ok(Temporary { place, name, file, kept: Cell::new(false), journal: None })
     }
 
@@ -153,10 +153,5 @@ fn without_group(bits: Mode) -> Mode {
 
 /// Returns the SHA-256 of a regular file by its plain name in a folder. Does not follow a link.
 pub(crate) fn sha256_of(folder: &OwnedFd, name: &Path) -> io::Result<String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
-    if platform::status(&file)?.kind != FileType::RegularFile {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
-    }
-    Reader::new(File::from(file)).sha256()
+    Reader::new(tree::open_file(folder, name.as_os_str())?).sha256()
 }

@@ -4,15 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, RawMode};
+use rustix::fs::{Mode, RawMode};
 
-use super::{DEEPEST, MOST_NAMES, Next, below, open_file, open_folder};
+use super::{DEEPEST, MOST_NAMES, Next, below, create_file, open_file, open_folder};
 use crate::list::{EntryKind, entry, first_names};
 use crate::platform;
 
@@ -86,8 +85,7 @@ pub(crate) fn copy_file(
     bits: Mode,
 ) -> io::Result<()> {
     let mut source = open_file(from, name)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut target = File::from(rustix::fs::openat(to, new, flags, Mode::RUSR | Mode::WUSR)?);
+    let mut target = create_file(to, new, Mode::RUSR | Mode::WUSR)?;
     io::copy(&mut source, &mut target)?;
     platform::copy_attributes(&OwnedFd::from(source), &target);
     rustix::fs::fchmod(&target, bits)?;

@@ -85,8 +85,7 @@ impl Folder {
     }
 
     pub(crate) fn create(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)?))
+        tree::create_file(&self.handle, name, Mode::RUSR | Mode::WUSR)
     }
 
     pub(crate) fn read(&self, name: &str) -> io::Result<Record> {

@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 
 use super::folder::{Folder, before};
 use super::record::{After, Before, Held, Record};
-use super::{KEPT, UndoStore, room};
+use super::{KEPT, UndoStore, load};
 use crate::platform;
 use crate::replace::sha256_of;
 use crate::resolve::is_named;
@@ -59,7 +59,7 @@ impl UndoStore {
             }
         }
         forget_orphans(&folder)?;
-        let mut index = room::load(&folder);
+        let mut index = load(&folder);
         self.prune(&folder, &mut index);
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(self.path.clone(), index);
         Ok(settled)

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// Returns the bytes as text or base64, and the encoding, `utf-8` or `base64`.
-pub(super) fn shown(bytes: &[u8]) -> (String, &'static str) {
+pub(crate) fn shown(bytes: &[u8]) -> (String, &'static str) {
     match std::str::from_utf8(bytes) {
         // A text with a NUL is treated as binary: some programs would cut it there.
         Ok(text) if !text.contains('\0') => (text.to_owned(), "utf-8"),

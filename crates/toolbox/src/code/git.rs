@@ -10,15 +10,15 @@ mod survey;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use sandbox::{End, Grant, Report};
+use sandbox::{Command, End, Report, Workplace};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::{Failure, FailureKind};
 
 pub(super) use names::{RepoPath, Revision, all_but};
 
-use super::{folder_of, outcome};
-use crate::in_walls::{Errand, Walls};
+use super::{folder_of, granted_root, outcome};
+use crate::in_walls::Walls;
 use survey::Survey;
 
 /// Bytes captured of the survey. A repository whose configuration exceeds this is refused.
@@ -75,18 +75,14 @@ impl Repository {
     /// directories.
     pub(super) async fn open(session: &mut Walls) -> Result<Repository, Failure> {
         let folder = folder_of(session.permit())?;
-        let roots = session.permit().folders().iter().map(|granted| granted.root());
-        let root = roots.filter(|root| folder.starts_with(root)).max_by_key(|root| root.components().count());
-        let ceiling = root.unwrap_or(&folder).to_owned();
-        let program_run = Errand {
-            program: "sh".into(),
-            arguments: vec!["-c".into(), survey::SCRIPT.into()],
-            folder: folder.clone(),
-            grant: Grant::ReadOnly,
+        let ceiling = granted_root(session.permit(), &folder).to_owned();
+        let command = Command {
+            workplace: Workplace::In(folder.clone()),
             variables: variables(&ceiling, None),
             output_bytes: MOST_SURVEYED,
+            ..Command::read_only("sh", vec!["-c".into(), survey::SCRIPT.into()], session.deadline)
         };
-        let report = session.run(program_run).await?;
+        let report = session.run(command).await?;
         if report.end != End::Exited(0) || report.stdout.omitted > 0 {
             return Err(refused(&folder, &report));
         }
@@ -121,15 +117,13 @@ impl Repository {
         output_bytes: usize,
     ) -> Result<(Report, Program), Failure> {
         let fixed = ["--no-pager", "--no-optional-locks"].map(OsString::from);
-        let program_run = Errand {
-            program: "git".into(),
-            arguments: fixed.into_iter().chain(words).collect(),
-            folder: self.folder.clone(),
-            grant: Grant::ReadOnly,
+        let command = Command {
+            workplace: Workplace::In(self.folder.clone()),
             variables: self.variables.clone(),
             output_bytes,
+            ..Command::read_only("git", fixed.into_iter().chain(words).collect(), session.deadline)
         };
-        let report = session.run(program_run).await?;
+        let report = session.run(command).await?;
         if report.end != End::Exited(0) {
             return Err(refused(&self.folder, &report));
         }

@@ -11,7 +11,7 @@ use tool::{Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLev
 use super::git::{Program, RepoPath, Repository, Revision, all_but};
 use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 const MOST_NAMES: usize = 8 * 1024 * 1024;
 
@@ -19,9 +19,8 @@ const MOST_NAMES: usize = 8 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Repository or a directory in it, absolute or relative to the workspace.
-    #[serde(default = "this_folder", rename = "path")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Compare the staged changes instead of the working tree.
     #[serde(default)]
     staged: bool,
@@ -73,8 +72,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "staged": true}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, diff));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Difference>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, diff))
 }
 
 fn diff<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Difference> {

@@ -6,20 +6,19 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, CutUnit, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, Output, RiskLevel, ToolSpec};
 
 use super::git::{Program, RepoPath, Repository, Revision};
 use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Repository or a directory in it, absolute or relative to the workspace.
-    #[serde(default = "this_folder", rename = "path")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Commit, branch or tag to start at. Default: HEAD.
     #[serde(default)]
     revision: Option<Revision>,
@@ -84,8 +83,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "max_count": 5}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, log));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Log>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, log))
 }
 
 fn log<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
@@ -115,13 +113,8 @@ fn log<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
         let found = commits.len() as u64;
         let most = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);
         let commits = room::first(commits.into_iter().take(most).collect(), budget);
-        let returned = commits.len() as u64;
-        let truncated = (returned < found || report.stdout.omitted > 0).then(|| Truncation {
-            unit: CutUnit::Entries,
-            total: found,
-            returned,
-            how_to_continue: format!("call again with skip={}", arguments.skip + returned),
-        });
+        let how = format!("call again with skip={}", arguments.skip + commits.len() as u64);
+        let truncated = room::truncation(commits.len(), found, report.stdout.omitted > 0, &how);
         let repository = repository.top().to_string_lossy().into_owned();
         Ok(Answer {
             value: Log { repository, commits, git },

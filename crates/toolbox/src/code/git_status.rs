@@ -8,12 +8,12 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, CutUnit, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, Output, RiskLevel, ToolSpec};
 
 use super::git::{Program, Repository};
 use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 /// Bytes captured of git's output: several hundred thousand names.
 const MOST_OUTPUT: usize = 32 * 1024 * 1024;
@@ -22,9 +22,8 @@ const MOST_OUTPUT: usize = 32 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Repository or a directory in it, absolute or relative to the workspace.
-    #[serde(default = "this_folder", rename = "path")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Maximum number of entries.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -89,8 +88,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.requires_sandbox = true;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": "."}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, status));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Status>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, status))
 }
 
 fn status<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status> {
@@ -110,20 +108,11 @@ fn status<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Stat
         let read = session.read(move |permit| {
             let (branch, entries) = read(&String::from_utf8_lossy(&report.stdout.head));
             let entries = shown(permit, &top, entries);
-            let total = entries.len() as u64;
-            let first = entries.into_iter().take(most).collect();
-            (branch, total, room::first(first, room::for_content(permit)))
+            (branch, room::listed(permit, entries, most))
         });
-        let (branch, total, entries) = read.await?;
-        let returned = entries.len() as u64;
-        let is_cut = returned < total || omitted > 0;
-        let truncated = is_cut.then(|| Truncation {
-            unit: CutUnit::Entries,
-            total,
-            returned,
-            how_to_continue: "raise max_entries, or add files that need not be listed to .gitignore"
-                .to_owned(),
-        });
+        let (branch, (entries, total)) = read.await?;
+        let how = "raise max_entries, or add files that need not be listed to .gitignore";
+        let truncated = room::truncation(entries.len(), total, omitted > 0, how);
         let repository = repository.top().to_string_lossy().into_owned();
         let value = Status { repository, branch, clean: total == 0, entries, total, git };
         Ok(Answer { value, facts: Output { truncated, ..Output::default() } })

@@ -6,22 +6,19 @@ use std::path::Path;
 
 use governance::Permit;
 use registry::Preview;
-use sandbox::{End, Grant, Report, Sandbox};
+use sandbox::{End, Report, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, CutUnit, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation,
-};
+use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec};
 
 use super::complaints::{self, Complaint};
-use super::foreseen::Foreseen;
 use super::git::RepoPath;
-use super::toolchain::{self, Tooling};
-use super::{folder_of, outcome, project};
-use crate::in_walls::{Errand, InWalls, Walls, Work};
+use super::outcome;
+use super::toolchain::{self, Project, ProjectProgram, Selected, Tooling};
+use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 /// Bytes captured of the linter's output: several thousand findings. Only the half from the start is parsed.
 const MOST_OUTPUT: usize = 2 * 4 * 1024 * 1024;
@@ -30,9 +27,8 @@ const MOST_OUTPUT: usize = 2 * 4 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Project directory, absolute or relative to the workspace.
-    #[serde(default = "this_folder", rename = "path")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Linter to run; `auto` uses clippy if there is a Cargo.toml, otherwise ruff.
     #[serde(default)]
     linter: Linter,
@@ -84,20 +80,15 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.timeout_seconds = 120;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "linter": "ruff"}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, lint).foretold(foresee));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Linted>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, lint).foretold(foresee))
 }
 
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
-    let project = Foreseen::of(permit)?;
-    let linter = arguments.linter.in_project(&project);
-    let settings = (linter == Linter::Clippy).then_some("Cargo.toml");
-    project.preview(permit, linter.program(), settings, words(linter, &arguments.files)?)
+    toolchain::preview(permit, arguments.linter, |linter| words(linter, &arguments.files))
 }
 
-impl Linter {
-    /// Returns the linter that `auto` selects.
-    fn in_project(self, project: &Foreseen) -> Linter {
+impl ProjectProgram for Linter {
+    fn in_project(self, project: &Project) -> Linter {
         match self {
             Linter::Auto if project.has("Cargo.toml") => Linter::Clippy,
             Linter::Auto => Linter::Ruff,
@@ -105,58 +96,41 @@ impl Linter {
         }
     }
 
-    fn program(self) -> &'static str {
+    fn executable(self) -> &'static str {
         match self {
             Linter::Mypy => "mypy",
             Linter::Clippy => "cargo",
             Linter::Auto | Linter::Ruff => "ruff",
         }
     }
+
+    fn subcommand(self) -> Option<&'static str> {
+        (self == Linter::Clippy).then_some("clippy")
+    }
+
+    fn settings(self) -> Option<&'static str> {
+        (self == Linter::Clippy).then_some("Cargo.toml")
+    }
 }
 
 fn lint<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> {
     Box::pin(async move {
-        let folder = folder_of(session.permit())?;
-        let requested = arguments.linter;
-        let in_project = move |project: &Foreseen| {
-            let linter = requested.in_project(project);
-            (linter, linter.program())
-        };
-        let chosen = Foreseen::of(session.permit())?.choose(in_project).await?;
-        let linter = chosen.runner;
-        let variables = project::variables(session.permit());
-        let version_arguments: &[&str] =
-            if linter == Linter::Clippy { &["clippy", "--version"] } else { &["--version"] };
-        let program =
-            toolchain::find(session, &folder, linter.program(), version_arguments, &variables).await?;
-        chosen.agrees(&program)?;
-        session.tell(format!("{} {}", program.name, program.version));
-        let program_run = Errand {
-            program: "env".into(),
-            arguments: toolchain::starting(&program, words(linter, &arguments.files)?),
-            folder: folder.clone(),
-            grant: Grant::ReadOnly,
-            variables,
-            output_bytes: MOST_OUTPUT,
-        };
-        let report = session.run(program_run).await?;
+        let selected = Selected::find(session, arguments.linter).await?;
+        session.tell(format!("{} {}", selected.tooling.name, selected.tooling.version));
+        let words = words(selected.program, &arguments.files)?;
+        let report =
+            session.run(selected.command(("env", &[]), words, (MOST_OUTPUT, session.deadline))).await?;
         let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
+        let Selected { program: linter, tooling: program, folder, .. } = selected;
         let read = session.read(move |permit| {
             let (found, note) = read(linter, &folder, &report)?;
             let is_shown = |one: &Complaint| permit.shows(&folder.join(&one.file));
             let found: Vec<Complaint> = found.into_iter().filter(is_shown).collect();
-            let total = found.len() as u64;
-            let first = found.into_iter().take(most).collect();
-            Ok::<_, Failure>((room::first(first, room::for_content(permit)), total, note))
+            Ok::<_, Failure>((room::listed(permit, found, most), note))
         });
-        let (complaints, total, note) = read.await??;
-        let returned = complaints.len() as u64;
-        let truncated = (returned < total || omitted > 0).then(|| Truncation {
-            unit: CutUnit::Entries,
-            total,
-            returned,
-            how_to_continue: "raise max_entries, or limit the run with `files`".to_owned(),
-        });
+        let ((complaints, total), note) = read.await??;
+        let how = "raise max_entries, or limit the run with `files`";
+        let truncated = room::truncation(complaints.len(), total, omitted > 0, how);
         let clean = total == 0 && omitted == 0 && end == End::Exited(0);
         let value = Linted { program, clean, complaints, total, note };
         Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
@@ -211,7 +185,7 @@ fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint
         End::Exited(0 | 1) => Ok((found, note)),
         End::Exited(_) if !found.is_empty() => Ok((found, note)),
         _ => {
-            let why = project::reason(&stderr);
+            let why = toolchain::reason(&stderr);
             // Cargo needs to write Cargo.lock, but the sandbox of a linter is read-only.
             let hint = match why.contains("Cargo.lock") {
                 true => {

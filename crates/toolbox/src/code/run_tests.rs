@@ -5,24 +5,21 @@ use std::ffi::OsString;
 
 use governance::Permit;
 use registry::Preview;
-use sandbox::{End, Grant, Report, Sandbox};
+use sandbox::{Command, Grant, Report, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, CutUnit, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation,
-};
+use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::aside::{self, Aside};
-use super::foreseen::Foreseen;
 use super::git::RepoPath;
 use super::junit;
 use super::results::{self, Counts, Failed, Found};
-use super::toolchain::{self, Tooling};
-use super::{folder_of, outcome, project, script_failures};
-use crate::in_walls::{Errand, InWalls, Walls, Work};
+use super::toolchain::{self, Project, ProjectProgram, Selected, Tooling};
+use super::{outcome, script_failures};
+use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 /// Bytes captured of the report and of the output. Of a report, only the half from the start is parsed.
 const MOST_REPORT: usize = 2 * 4 * 1024 * 1024;
@@ -40,9 +37,8 @@ exit $code"#;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Project directory, absolute or relative to the workspace.
-    #[serde(default = "this_folder", rename = "path")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Test runner. `auto` uses nextest if there are Cargo.toml and .config/nextest.toml, cargo if there is a
     /// Cargo.toml, npm if there is a package.json, otherwise pytest.
     #[serde(default)]
@@ -97,19 +93,15 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.timeout_seconds = 600;
     spec.annotations = Annotations::default();
     spec.example = Some(json!({"path": ".", "runner": "pytest"}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, test).foretold(foresee));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Tested>(), executor)
+    ToolEntry::sandboxed(spec, InWalls::new(sandbox, test).foretold(foresee))
 }
 
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
-    let project = Foreseen::of(permit)?;
-    let runner = arguments.runner.in_project(&project);
-    project.preview(permit, runner.program(), runner.settings(), words(runner, arguments)?)
+    toolchain::preview(permit, arguments.runner, |runner| words(runner, arguments))
 }
 
-impl Runner {
-    /// Returns the runner that `auto` selects.
-    fn in_project(self, project: &Foreseen) -> Runner {
+impl ProjectProgram for Runner {
+    fn in_project(self, project: &Project) -> Runner {
         match self {
             Runner::Auto if project.has("Cargo.toml") && project.has(".config/nextest.toml") => {
                 Runner::Nextest
@@ -121,7 +113,7 @@ impl Runner {
         }
     }
 
-    fn program(self) -> &'static str {
+    fn executable(self) -> &'static str {
         match self {
             Runner::Cargo | Runner::Nextest => "cargo",
             Runner::Npm => "npm",
@@ -129,7 +121,10 @@ impl Runner {
         }
     }
 
-    /// Returns the manifest that determines what the program runs.
+    fn subcommand(self) -> Option<&'static str> {
+        (self == Runner::Nextest).then_some("nextest")
+    }
+
     fn settings(self) -> Option<&'static str> {
         match self {
             Runner::Cargo | Runner::Nextest => Some("Cargo.toml"),
@@ -141,37 +136,15 @@ impl Runner {
 
 fn test<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> {
     Box::pin(async move {
-        let folder = folder_of(session.permit())?;
-        let requested = arguments.runner;
-        let in_project = move |project: &Foreseen| {
-            let runner = requested.in_project(project);
-            (runner, runner.program())
-        };
-        let chosen = Foreseen::of(session.permit())?.choose(in_project).await?;
-        let runner = chosen.runner;
-        let variables = project::variables(session.permit());
-        let version_arguments: &[&str] =
-            if runner == Runner::Nextest { &["nextest", "--version"] } else { &["--version"] };
-        let program =
-            toolchain::find(session, &folder, runner.program(), version_arguments, &variables).await?;
-        chosen.agrees(&program)?;
-        session.tell(format!("{} {}: running the tests", program.name, program.version));
-        let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
-        let program_run = Errand {
-            program: "sh".into(),
-            arguments: fixed
-                .into_iter()
-                .chain(toolchain::starting(&program, words(runner, arguments)?))
-                .collect(),
-            folder,
-            grant: Grant::AsPermitted,
-            variables,
-            output_bytes: MOST_REPORT,
-        };
-        let report = session.run_aloud(program_run).await?;
+        let selected = Selected::find(session, arguments.runner).await?;
+        session.tell(format!("{} {}: running the tests", selected.tooling.name, selected.tooling.version));
+        let words = words(selected.program, arguments)?;
+        let launcher = ("sh", ["-c", SCRIPT, "sh"].as_slice());
+        let command = selected.command(launcher, words, (MOST_REPORT, session.deadline));
+        let report = session.run_aloud(Command { grant: Grant::AsPermitted, ..command }).await?;
         let files_touched = aside::touched(&report.quarantined);
-        let read = session.read(move |permit| read(runner, program, &report, permit)).await?;
-        let (value, truncated) = read?;
+        let Selected { program: runner, tooling, .. } = selected;
+        let (value, truncated) = session.read(move |permit| read(runner, tooling, &report, permit)).await??;
         session.tell(format!("the tests have finished: {}", value.outcome));
         Ok(Answer { value, facts: Output { truncated, files_touched, ..Output::default() } })
     })
@@ -232,15 +205,11 @@ fn read(
 ) -> Result<(Tested, Option<Truncation>), Failure> {
     let said = String::from_utf8_lossy(&report.stderr.head).into_owned()
         + &String::from_utf8_lossy(&report.stderr.tail);
-    let exit_code = match report.end {
-        End::Exited(code) => code,
-        End::Signalled(signal) => 128 + signal,
-        _ => -1,
-    };
+    let exit_code = report.end.exit_code();
     let (counts, found) = counted(runner, &said, &String::from_utf8_lossy(&report.stdout.head));
     let word = verdict(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
-        let why = project::reason(&said);
+        let why = toolchain::reason(&said);
         let hint = "the project may need a dependency that is not installed; tests run without network";
         let failure =
             Failure::new(FailureKind::Unreadable, format!("the tests did not run: {why}")).hint(hint);
@@ -252,7 +221,7 @@ fn read(
         Runner::Cargo | Runner::Npm => report.stderr.omitted,
         Runner::Nextest | Runner::Auto | Runner::Pytest => report.stdout.omitted,
     };
-    let truncated = cut(total, failures.len() as u64, left_out);
+    let truncated = cut(total, failures.len(), left_out);
     let (said, quarantined) = (results::ending(&said, MOST_SAID), aside::list(&report.quarantined));
     let value = Tested { program, outcome: word, exit_code, counts, failures, said, quarantined };
     Ok((value, truncated))
@@ -275,17 +244,13 @@ fn counted(runner: Runner, said: &str, report: &str) -> (Option<Counts>, Found) 
 }
 
 /// Describes the truncation if failures were omitted or the report exceeded its limit.
-fn cut(total: u64, returned: u64, left_out: u64) -> Option<Truncation> {
+fn cut(total: u64, returned: usize, left_out: u64) -> Option<Truncation> {
     let report = match left_out {
         0 => String::new(),
         bytes => format!("{bytes} bytes of the report were not parsed, so the counts are too low: "),
     };
-    (returned < total || left_out > 0).then(|| Truncation {
-        unit: CutUnit::Entries,
-        total,
-        returned,
-        how_to_continue: format!("{report}run some of `tests`, or set max_failures"),
-    })
+    let how = format!("{report}run some of `tests`, or set max_failures");
+    room::truncation(returned, total, left_out > 0, &how)
 }
 
 /// Returns the outcome of a run. pytest exits with 5 if it found no tests, and with other codes above 1 if it

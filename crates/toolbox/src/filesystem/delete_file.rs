@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec};
 
-use super::{inventory, shown, target};
+use super::{dry_run, inventory, shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
 
@@ -69,10 +69,7 @@ fn delete(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Deleted
     let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
     let is_protected = |path: &Path| change.permit.protects(path);
     let protects = Protects::by(&is_protected);
-    let expected = match &arguments.expected_sha256 {
-        Some(sha256) => Expected::Content { sha256: sha256.clone() },
-        None => Expected::Anything,
-    };
+    let expected = dry_run::expected(arguments.expected_sha256.as_deref(), Expected::Anything);
     let removed = match arguments.dry_run {
         true => target.survey(descent, &protects),
         false => target.remove(&expected, descent, &protects, &change.saving),

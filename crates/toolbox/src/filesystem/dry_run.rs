@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use file_access::{ObjectKind, OpenedPath};
+use file_access::{Expected, ObjectKind, OpenedPath};
 use governance::Permit;
 use registry::{Change, Preview};
 use schemars::JsonSchema;
@@ -52,6 +52,20 @@ pub(super) fn foreseen(
     }
     let change = Change { path: file.canonical().to_owned(), before, after };
     Ok(Preview { changes: vec![change], ..Preview::default() })
+}
+
+/// Returns the condition of the `expected_sha256` argument, or another one if it is absent.
+pub(super) fn expected(sha256: Option<&str>, otherwise: Expected) -> Expected {
+    sha256.map_or(otherwise, |sha256| Expected::Content { sha256: sha256.to_owned() })
+}
+
+/// Fails if the content that was read does not have the SHA-256 of the `expected_sha256` argument.
+pub(super) fn check_digest(file: &OpenedPath, sha256: &str, wanted: Option<&str>) -> Result<(), Failure> {
+    if wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(sha256)) {
+        return Ok(());
+    }
+    let message = format!("`{}` has changed: its sha256 is now {sha256}", shown(file));
+    Err(Failure::new(FailureKind::Conflict, message).hint("read it again"))
 }
 
 /// Returns the largest size in bytes of a file that is changed in memory, before and after the change.

@@ -12,7 +12,7 @@ use tool::{
     Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
 };
 
-use super::dry_run::{DryRun, current, foreseen, limit};
+use super::dry_run::{DryRun, check_digest, current, foreseen, limit};
 use super::nearest_text::nearest;
 use super::{shown, target};
 use crate::on_thread::Changing;
@@ -89,11 +89,7 @@ fn edit(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Edited>, 
         return Err(missing.hint("write_file creates a file"));
     };
     let old_sha256 = canonical::sha256_hex(&before);
-    if arguments.expected_sha256.as_ref().is_some_and(|expected| !expected.eq_ignore_ascii_case(&old_sha256))
-    {
-        let message = format!("`{}` has changed: its sha256 is now {old_sha256}", shown(file));
-        return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
-    }
+    check_digest(file, &old_sha256, arguments.expected_sha256.as_deref())?;
     let (after, replacements) = apply(&before, &arguments.edits, limit(change.permit))?;
     let (path, size, sha256) = (shown(file), after.len() as u64, canonical::sha256_hex(&after));
     if arguments.dry_run {

@@ -14,7 +14,7 @@ use super::cursor::Cursor;
 use super::pattern::NamePattern;
 use super::{shown, target, timestamp};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 /// Largest number of entries visited in one call, because a tree can be arbitrarily large.
 const MOST_SEEN: usize = 100_000;
@@ -23,10 +23,8 @@ const MOST_SEEN: usize = 100_000;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Directory to list, absolute or relative to the workspace.
-    #[serde(default = "this_folder")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    #[serde(rename = "path")]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Levels to descend: 1 lists only the directory itself.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 32))]

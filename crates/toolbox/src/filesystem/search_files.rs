@@ -18,7 +18,7 @@ use super::lines::{Lines, Match, Query};
 use super::pattern::NamePattern;
 use super::{shown, target, timestamp};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry, this_folder};
+use crate::tool_entry::{Answer, FolderArg, ToolEntry};
 
 /// Largest number of entries visited in one call.
 const MOST_SEEN: u64 = 500_000;
@@ -34,9 +34,8 @@ const LONGEST: Duration = Duration::from_secs(15);
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Directory to search, absolute or relative to the workspace.
-    #[serde(default = "this_folder", rename = "path")]
-    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    _path: String,
+    #[serde(default, rename = "path")]
+    _path: FolderArg,
     /// Text to find in lines. Without it, files are found by name only.
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = 2048))]

@@ -13,7 +13,7 @@ use tool::{
     Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
 };
 
-use super::dry_run::{DryRun, current, foreseen, limit};
+use super::dry_run::{DryRun, check_digest, current, expected, foreseen, limit};
 use super::{create_directory, shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
@@ -124,10 +124,7 @@ fn planned<'a>(
         }
         (WriteMode::Create, None) => (Cow::Borrowed(added), Expected::Absent),
         (WriteMode::Append, expected_digest) => appended(permit, file, added, expected_digest)?,
-        (WriteMode::Overwrite, None) => (Cow::Borrowed(added), Expected::Anything),
-        (WriteMode::Overwrite, Some(sha256)) => {
-            (Cow::Borrowed(added), Expected::Content { sha256: sha256.to_owned() })
-        }
+        (WriteMode::Overwrite, sha256) => (Cow::Borrowed(added), expected(sha256, Expected::Anything)),
     })
 }
 
@@ -160,11 +157,7 @@ fn appended<'a>(
 ) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
     let Some(mut content) = current(permit, file)? else {
         // A missing file does not have the expected content; the write reports that.
-        let expected = match expected_digest {
-            Some(sha256) => Expected::Content { sha256: sha256.to_owned() },
-            None => Expected::Absent,
-        };
-        return Ok((Cow::Borrowed(addition), expected));
+        return Ok((Cow::Borrowed(addition), expected(expected_digest, Expected::Absent)));
     };
     let limit = limit(permit);
     if (content.len() + addition.len()) as u64 > limit {
@@ -172,10 +165,7 @@ fn appended<'a>(
         return Err(Failure::new(FailureKind::TooLarge, message).hint("write a new file instead"));
     }
     let sha256 = canonical::sha256_hex(&content);
-    if expected_digest.is_some_and(|expected_digest| !expected_digest.eq_ignore_ascii_case(&sha256)) {
-        let message = format!("`{}` has changed: its sha256 is now {sha256}", shown(file));
-        return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
-    }
+    check_digest(file, &sha256, expected_digest)?;
     content.extend_from_slice(addition);
     Ok((Cow::Owned(content), Expected::Content { sha256 }))
 }

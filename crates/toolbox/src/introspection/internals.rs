@@ -10,6 +10,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tool::{Failure, FailureKind, Mode, Output, RiskLevel};
 
+use crate::tool_entry::Answer;
+
 /// Functions that report on the process. Both may block.
 pub struct Source {
     /// Returns the current status, or nothing while the process shuts down.
@@ -64,13 +66,12 @@ impl<O> Asking<O> {
 impl<O: Serialize + Send + 'static> ToolExecutor for Asking<O> {
     fn run(&self, _order: Arc<Order>) -> Running {
         let (internals, ask) = (self.internals.clone(), self.ask);
-        let crashed = |why: String| Failure::new(FailureKind::Crashed, why);
         Box::pin(async move {
-            let query = tokio::task::spawn_blocking(move || ask(internals.source()?));
-            let answer = query.await.map_err(|error| crashed(format!("the query failed: {error}")))??;
-            let value = serde_json::to_value(answer)
-                .map_err(|error| crashed(format!("the tool's output is not valid JSON: {error}")))?;
-            Ok(Output { value, ..Output::default() })
+            let query = tokio::task::spawn_blocking(move || ask(internals.source()?)).await;
+            let value = query.map_err(|error| {
+                Failure::new(FailureKind::Crashed, format!("the query failed: {error}"))
+            })??;
+            Answer { value, facts: Output::default() }.into_output()
         })
     }
 }

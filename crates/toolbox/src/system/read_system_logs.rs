@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, CutUnit, Failure, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec};
 
 use super::log_record::{Level, LogQuery, LogRecord, Logs};
 use super::{log_files, platform};
@@ -103,14 +103,8 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Answered>, Fail
     let budget = room::for_content(permit);
     let mut entries = room::first(records, budget);
     entries.reverse();
-    let returned = entries.len() as u64;
-    let truncated = (returned < found || cut.is_some()).then(|| Truncation {
-        unit: CutUnit::Entries,
-        total: found,
-        returned,
-        how_to_continue: "raise max_entries, or narrow by minutes, level, process, unit or contains"
-            .to_owned(),
-    });
+    let how = "raise max_entries, or narrow by minutes, level, process, unit or contains";
+    let truncated = room::truncation(entries.len(), found, cut.is_some(), how);
     let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let value = Answered { source, since, entries, found, stopped_by: cut, note };
     Ok(Answer { value, facts: Output { truncated, ..Output::default() } })

@@ -16,7 +16,7 @@ use web_content::{Kind, PageText, Purpose, Reading, View};
 
 use super::{NOTICE, Robots, Way, Web, reader, response_cap};
 use crate::room;
-use crate::tool_entry::ToolEntry;
+use crate::tool_entry::{self, ToolEntry};
 
 /// Time for which a fetched page is cached, to continue reading it.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(600);
@@ -268,7 +268,7 @@ fn answer(
         returned: returned as u64,
         how_to_continue: format!("call again with offset={end}"),
     });
-    let content = Content {
+    let value = Content {
         url: fetched.url.to_string(),
         status: fetched.status,
         kind: kind(page.kind),
@@ -289,12 +289,10 @@ fn answer(
         notice: NOTICE,
         note: page.note.clone(),
     };
-    let value = serde_json::to_value(content).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-    })?;
     let (usage, sandbox) =
         if cached { (Usage::default(), SandboxTier::None) } else { (fetched.usage, fetched.tier) };
-    Ok(Output { value, usage, truncated, sandbox, ..Output::default() })
+    let facts = Output { usage, truncated, sandbox, ..Output::default() };
+    tool_entry::Answer { value, facts }.into_output()
 }
 
 fn kind(kind: Kind) -> &'static str {

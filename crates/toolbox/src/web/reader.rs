@@ -1,7 +1,7 @@
 //! Passes a document to a sandboxed worker of this program and returns the parsed result. A worker parses one
 //! document and exits. If no worker can be started the call fails: the daemon itself never parses documents.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use outbound::Answer;
 use sandbox::{End, Sandbox, SandboxError, Spent, Task, Worker};
@@ -56,7 +56,11 @@ pub(super) async fn read(
         Err(_) => return Err(unread(End::TimedOut, tier)),
     };
     match web_content::read_reading(&text) {
-        Ok(reading) => Ok(Read { reading, tier, usage: usage(&spent, confining) }),
+        Ok(reading) => {
+            // The worker reads and writes pipes only; the usage counts file access.
+            let usage = Usage { read_bytes: 0, written_bytes: 0, ..spent.usage(confining) };
+            Ok(Read { reading, tier, usage })
+        }
         Err(_) => Err(unread(end, tier)),
     }
 }
@@ -72,15 +76,6 @@ async fn speak(
     let mut text = Vec::new();
     let _ = (&mut worker.answers).take(most).read_to_end(&mut text).await;
     (text, worker.ended().await)
-}
-
-fn usage(spent: &Spent, confining: Duration) -> Usage {
-    Usage {
-        cpu_ms: Duration::as_secs_f64(&spent.cpu) * 1000.0,
-        max_rss_bytes: spent.max_rss_bytes,
-        confine_ms: confining.as_secs_f64() * 1000.0,
-        ..Usage::default()
-    }
 }
 
 fn not_started(error: &SandboxError) -> Failure {

@@ -8,13 +8,13 @@ use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tool::{Failure, FailureKind, Output, Refusal, SandboxTier, Usage};
 use web_content::Hit;
 
 use super::search::{Answered, Attempt, Link, Outcome, Range, Search, ask, word};
 use super::{NOTICE, Way, Web};
-use crate::tool_entry::ToolEntry;
+use crate::tool_entry::{Answer, ToolEntry};
 
 /// Longest time for one provider.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -119,11 +119,11 @@ impl ToolExecutor for WebSearch {
                 .get(&key, Instant::now())
                 .filter(|cached_answer| permit.may_reach_service(&cached_answer.url).is_ok());
             if let Some(cached_answer) = cached_answer {
-                return output(&results(&cached_answer, true), Usage::default(), SandboxTier::None);
+                return output(results(&cached_answer, true), Usage::default(), SandboxTier::None);
             }
             let search_run = walk(&web.way, &sandbox, permit, &arguments).await?;
             let answered = Arc::new(search_run.answered);
-            let result = output(&results(&answered, false), search_run.usage, search_run.tier);
+            let result = output(results(&answered, false), search_run.usage, search_run.tier);
             cache.put(key, answered, Instant::now());
             result
         })
@@ -248,9 +248,6 @@ fn results(answered: &Answered, cached: bool) -> Results {
     }
 }
 
-fn output(results: &Results, usage: Usage, sandbox: SandboxTier) -> Result<Output, Failure> {
-    let value: Value = serde_json::to_value(results).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-    })?;
-    Ok(Output { value, usage, sandbox, ..Output::default() })
+fn output(value: Results, usage: Usage, sandbox: SandboxTier) -> Result<Output, Failure> {
+    Answer { value, facts: Output { usage, sandbox, ..Output::default() } }.into_output()
 }

@@ -4,11 +4,12 @@ use governance::Permit;
 use sandbox::{Captured, End, Report};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::{CutUnit, Failure, FailureKind, Output, Truncation, Usage};
+use tool::{CutUnit, Failure, Output, Truncation};
 
 use super::denied::{self, Denied, note};
 use crate::code::aside::{self, Aside};
 use crate::code::bytes;
+use crate::tool_entry::Answer;
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Ran {
@@ -81,58 +82,39 @@ struct Spill {
     bytes: u64,
 }
 
-pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Output, Failure> {
-    let usage = Usage {
-        cpu_ms: report.spent.cpu.as_secs_f64() * 1000.0,
-        max_rss_bytes: report.spent.max_rss_bytes,
-        confine_ms: report.confining.as_secs_f64() * 1000.0,
-        read_bytes: report.spent.read_bytes,
-        written_bytes: report.spent.written_bytes,
+/// Builds the result. A program that the sandbox stopped for exceeding a limit is a failure that carries the
+/// output so far; every other ending is a result.
+pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Answer<Ran>, Failure> {
+    let value = ran(permit, report);
+    let stopped = match report.end {
+        End::Denied | End::Killed => None,
+        end => end.failure("Command"),
     };
-    let (tier, end, truncated) = (report.tier, report.end, truncation(report));
-    let value = serde_json::to_value(ran(permit, report)).map_err(|error| {
-        Failure::new(FailureKind::Crashed, format!("the tool's output is not valid JSON: {error}"))
-    })?;
-    let memory = permit.confinement().memory_mb;
-    let failed = match end {
-        End::Exited(_) | End::Signalled(_) | End::Denied | End::Killed => {
-            let files_touched = aside::touched(&report.quarantined);
-            return Ok(Output { value, usage, truncated, files_touched, sandbox: tier, ..Output::default() });
-        }
-        End::TimedOut => Failure::new(FailureKind::TimedOut, "Command timed out")
-            .hint("all its processes were killed; the output so far is included"),
-        // Not reported as exhaustion of the machine: that would change the mode, and any command could cause
-        // it.
-        End::OutOfMemory => {
-            Failure::new(FailureKind::TooLarge, "Command used too much memory").hint(format!(
-                "the policy grants {} MiB (`memory_mb` in tools.yaml)",
-                memory.map_or("2048".to_owned(), |m| m.to_string())
-            ))
-        }
-        End::TooManyProcesses => Failure::new(FailureKind::TooLarge, "Command started too many processes")
-            .hint("`max_processes` in tools.yaml sets the limit"),
-        End::Cancelled => Failure::new(FailureKind::Cancelled, "Command was cancelled"),
+    let Some(failure) = stopped else {
+        let (truncated, files_touched) = (truncation(report), aside::touched(&report.quarantined));
+        return Ok(Answer { value, facts: Output { truncated, files_touched, ..Output::default() } });
     };
-    Err(Failure { output: Some(value), sandbox: tier, ..failed })
+    let output = Answer { value, facts: Output::default() }.into_output()?;
+    Err(Failure { output: Some(output.value), ..failure })
 }
 
 fn ran(permit: &Permit, report: &Report) -> Ran {
     let (denied, note) = (denied::by_walls(permit, report), note(permit, report));
-    let (exit_code, end) = match report.end {
-        End::Exited(code) => (code, "exited"),
-        End::Signalled(signal) => (128 + signal, "signalled"),
-        End::Denied => (-1, "denied"),
-        End::TimedOut => (-1, "timed_out"),
-        End::OutOfMemory => (-1, "out_of_memory"),
-        End::TooManyProcesses => (-1, "too_many_processes"),
-        End::Cancelled | End::Killed => (-1, "killed"),
+    let end = match report.end {
+        End::Exited(_) => "exited",
+        End::Signalled(_) => "signalled",
+        End::Denied => "denied",
+        End::TimedOut => "timed_out",
+        End::OutOfMemory => "out_of_memory",
+        End::TooManyProcesses => "too_many_processes",
+        End::Cancelled | End::Killed => "killed",
     };
     let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (stdout_omitted_bytes, stderr_omitted_bytes) = (report.stdout.omitted, report.stderr.omitted);
     let (stdout, stdout_encoding) = shown(&report.stdout);
     let (stderr, stderr_encoding) = shown(&report.stderr);
     Ran {
-        exit_code,
+        exit_code: report.end.exit_code(),
         end,
         timed_out: report.end == End::TimedOut,
         stdout,
