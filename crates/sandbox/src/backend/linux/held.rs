@@ -76,8 +76,9 @@ impl Held {
         !self.next.is_empty()
     }
 
-    /// Scans some more items of these processes; returns the bytes that all of them hold.
-    pub(crate) fn look_on(&mut self, processes: &[i32]) -> u64 {
+    /// Scans some more items of these processes, but none after the deadline; returns the bytes that all of
+    /// them hold.
+    pub(crate) fn look_on(&mut self, processes: &[i32], deadline: Instant) -> u64 {
         if self.next.is_empty() {
             if self.rests_until.is_some_and(|until| Instant::now() < until) {
                 return self.so_far;
@@ -86,6 +87,7 @@ impl Held {
         }
         let mut left = PART;
         while left > 0
+            && Instant::now() < deadline
             && let Some(piece) = self.next.pop()
         {
             left = left.saturating_sub(self.look_at(piece));
@@ -209,21 +211,22 @@ mod tests {
             .map(|_| Piece::Mappings(own, File::open("/proc/self/maps").expect("mappings"), 0))
             .collect();
         let mut held = Held { next: lists, ..Held::default() };
-        held.look_on(&[]);
+        let later = Instant::now() + Duration::from_secs(60);
+        held.look_on(&[], later);
         assert!(held.is_under_way(), "it takes more than one step");
         while held.is_under_way() {
-            held.look_on(&[]);
+            held.look_on(&[], later);
         }
         let lines = std::fs::read_to_string("/proc/self/maps").expect("mappings").lines().count() as u64;
         assert!(held.so_far >= least * lines / 2 * MAPPING, "{} of {lines} mappings", held.so_far);
 
         let mut held = Held::default();
-        let mut all = held.look_on(&[own]);
+        let mut all = held.look_on(&[own], later);
         while held.is_under_way() {
-            all = held.look_on(&[]);
+            all = held.look_on(&[], later);
         }
         assert!(all >= PIPE + 10 * MAPPING, "the pipe and the mappings are counted: {all}");
-        assert_eq!(held.look_on(&[own]), all, "it pauses");
+        assert_eq!(held.look_on(&[own], later), all, "it pauses");
         drop(reader);
     }
 }

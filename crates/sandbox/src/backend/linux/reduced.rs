@@ -2,7 +2,7 @@
 //! stays below it, whatever sessions it created. Where a signal scope is in force, one call kills all of it;
 //! elsewhere the launcher kills its children repeatedly until no new ones appear.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -75,8 +75,7 @@ fn children_by(list: io::Result<String>) -> Vec<Pid> {
         Ok(list) => list.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
         Err(_) => {
             let ours = getpid().as_raw();
-            let children = parents().into_iter().filter(|(_, (parent, _))| *parent == ours);
-            children.map(|(id, _)| id).collect()
+            all_processes().filter(|process| process.parent == ours).map(|process| process.id).collect()
         }
     };
     ids.into_iter().map(Pid::from_raw).collect()
@@ -100,56 +99,83 @@ pub(crate) fn bury_some(program: Pid) -> u64 {
     left
 }
 
-/// Returns all live descendants of this process.
-pub(crate) fn descendants() -> Vec<i32> {
-    let (parents, ours) = (parents(), getpid().as_raw());
-    let is_below = |mut id: i32| {
-        for _ in 0..parents.len() {
-            match parents.get(&id) {
-                Some((parent, _)) if *parent == ours => return true,
-                Some((parent, _)) => id = *parent,
-                None => return false,
-            }
+/// Live descendants of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Descendants {
+    pub(crate) processes: Vec<i32>,
+    /// Threads of all of them; the kernel counts each as one process of the user.
+    pub(crate) threads: u64,
+}
+
+impl Descendants {
+    fn add(&mut self, process: &ProcessStat) {
+        if !process.is_dead {
+            self.processes.push(process.id);
+            self.threads += process.threads;
         }
-        false
-    };
-    let alive = parents.iter().filter(|(id, (_, is_dead))| !is_dead && is_below(**id));
-    alive.map(|(id, _)| *id).collect()
+    }
 }
 
-/// Returns parent and liveness of every process of the machine, as `parent_of` reports them.
-fn parents() -> HashMap<i32, (i32, bool)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
-    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    ids.filter_map(|id| Some((id, parent_of(id)?))).collect()
+/// Scans all processes of the machine for descendants of this process. Stops early once `is_enough` returns
+/// true for those found so far: a fork storm decides how long a complete scan takes.
+pub(crate) fn descendants(is_enough: impl Fn(&Descendants) -> bool) -> Descendants {
+    let (mut found, mut ids) = (Descendants::default(), HashSet::from([getpid().as_raw()]));
+    // Listed before their parents, which happens only after the process ids have wrapped around; or no
+    // descendants.
+    let mut others = Vec::new();
+    for process in all_processes() {
+        if ids.contains(&process.parent) {
+            ids.insert(process.id);
+            found.add(&process);
+        } else {
+            others.push(process);
+        }
+        if is_enough(&found) {
+            return found;
+        }
+    }
+    let mut found_before = 0;
+    while found_before < ids.len() {
+        found_before = ids.len();
+        others.retain(|process| {
+            let is_descendant = ids.contains(&process.parent);
+            if is_descendant {
+                ids.insert(process.id);
+                found.add(process);
+            }
+            !is_descendant
+        });
+    }
+    found
 }
 
-/// Returns the number of threads of a process: the kernel counts each as one process of the user.
-pub(crate) fn threads(process: i32) -> u64 {
-    facts_of(process).map_or(0, |facts| threads_in(&facts))
+/// Fields of `/proc/PID/stat`.
+struct ProcessStat {
+    id: i32,
+    parent: i32,
+    threads: u64,
+    /// True if no thread of the process runs any more.
+    is_dead: bool,
 }
 
-fn threads_in(facts: &str) -> u64 {
-    const THREADS: usize = 17;
-    facts.split(' ').nth(THREADS).and_then(|number| number.parse().ok()).unwrap_or(0)
+/// Reads all processes of the machine, in the order of their ids.
+fn all_processes() -> impl Iterator<Item = ProcessStat> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// Returns the fields of `/proc/PID/stat` from the state on. The process name before them may contain
-/// anything, including brackets.
-fn facts_of(process: i32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    text.rsplit_once(") ").map(|(_, facts)| facts.to_owned())
-}
-
-/// Returns the parent of a process, and true if it is a zombie. A process whose first thread has ended may
-/// still have live threads.
-fn parent_of(process: i32) -> Option<(i32, bool)> {
-    let facts = facts_of(process)?;
-    let mut words = facts.split(' ');
-    let state = words.next()?;
-    let parent = words.next()?.parse().ok()?;
-    let runs_on = guard::stands(Guard::EveryThread) && threads_in(&facts) > 1;
-    Some((parent, matches!(state, "Z" | "X") && !runs_on))
+fn stat(id: i32) -> Option<ProcessStat> {
+    /// Number of fields between the parent and the thread count.
+    const BETWEEN: usize = 15;
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The process name before the other fields may contain anything, including brackets.
+    let mut fields = text.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let threads = fields.nth(BETWEEN)?.parse().ok()?;
+    // A process whose first thread has ended may still have live threads.
+    let runs_on = guard::stands(Guard::EveryThread) && threads > 1;
+    Some(ProcessStat { id, parent, threads, is_dead: matches!(state, "Z" | "X") && !runs_on })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tool::SandboxTier;
 
 use super::held::Held;
 use super::memory::Pages;
+use super::reduced::Descendants;
 use super::shares::Shares;
 use super::spaces::Spaces;
 use super::{memory, reduced};
@@ -37,6 +38,9 @@ pub(crate) struct Tally {
     child: Pid,
     before: Before,
     limits: Limits,
+    /// End of the run's time. Scans stop here, because the run itself decides how long they take: in a fork
+    /// storm, this process gets the same share of a processor as each process of the run.
+    deadline: Instant,
     looked_at: Instant,
     processes: Vec<i32>,
     /// Processes that do not share the memory of another one.
@@ -60,12 +64,19 @@ struct Quick {
 }
 
 impl Tally {
-    pub(crate) fn new(tier: SandboxTier, child: Pid, before: Before, limits: Limits) -> Tally {
+    pub(crate) fn new(
+        tier: SandboxTier,
+        child: Pid,
+        before: Before,
+        limits: Limits,
+        deadline: Instant,
+    ) -> Tally {
         Tally {
             tier,
             child,
             before,
             limits,
+            deadline,
             looked_at: Instant::now(),
             processes: Vec::new(),
             apart: Vec::new(),
@@ -95,7 +106,14 @@ impl Tally {
         if is_due {
             self.glance();
         }
-        let held = guard::held(Guard::HeldWatch, self.held.look_on(&self.processes));
+        // Before the memory is counted, which takes the longer the more processes there are.
+        if self.tier != SandboxTier::Full && self.most_processes > self.limits.processes {
+            return Some(End::TooManyProcesses);
+        }
+        if Instant::now() >= self.deadline {
+            return None;
+        }
+        let held = guard::held(Guard::HeldWatch, self.held.look_on(&self.processes, self.deadline));
         let room = self.limits.memory_bytes.saturating_sub(held);
         let used = self.count(is_due, room).map_or(0, |used| held + used);
         self.most_memory = self.most_memory.max(used);
@@ -103,8 +121,6 @@ impl Tally {
             Some(End::OutOfMemory)
         } else if self.held.is_evaded() && guard::stands(Guard::HeldWatch) {
             Some(End::Denied)
-        } else if self.tier != SandboxTier::Full && self.most_processes > self.limits.processes {
-            Some(End::TooManyProcesses)
         } else {
             None
         }
@@ -113,18 +129,18 @@ impl Tally {
     /// Takes the samples that are cheap for any process.
     fn glance(&mut self) {
         self.looked_at = Instant::now();
-        self.processes = list(self.tier);
-        self.scratch = match self.tier {
-            SandboxTier::Full => self.before.scratch.used(),
-            SandboxTier::Reduced | SandboxTier::None => 0,
-        };
         let running = match self.tier {
-            // The kernel enforces the limit, threads included. The init process is listed too, but is not
-            // part of the grant.
-            SandboxTier::Full => (self.processes.len() as u64).saturating_sub(1),
+            SandboxTier::Full => {
+                self.processes = memory::processes_here();
+                self.scratch = self.before.scratch.used();
+                // The kernel enforces the limit, threads included. The init process is listed too, but is not
+                // part of the grant.
+                (self.processes.len() as u64).saturating_sub(1)
+            }
             SandboxTier::Reduced | SandboxTier::None => {
-                let running: u64 = self.processes.iter().map(|one| reduced::threads(*one)).sum();
-                running + reduced::bury_some(self.child)
+                let found = descendants(self.limits.processes, self.deadline);
+                self.processes = found.processes;
+                found.threads + reduced::bury_some(self.child)
             }
         };
         self.most_processes = self.most_processes.max(running);
@@ -147,18 +163,24 @@ impl Tally {
         if !is_due && !self.shares.is_under_way() {
             return None;
         }
-        let (among, tier) = ((&self.processes[..], &self.apart[..]), self.tier);
-        self.shares.count_on(among, || list(tier), self.quick.all, (self.scratch, room))
+        let among = (&self.processes[..], &self.apart[..]);
+        let list = || match self.tier {
+            SandboxTier::Full => memory::processes_here(),
+            SandboxTier::Reduced | SandboxTier::None => {
+                descendants(self.limits.processes, self.deadline).processes
+            }
+        };
+        self.shares.count_on(among, list, self.quick.all, (self.scratch, room))
     }
 
     fn count_quickly(&mut self, room: u64) -> Option<u64> {
-        let quick = quick(&self.processes, self.scratch);
+        let quick = quick(&self.processes, self.scratch, self.deadline);
         if !self.shares.begins() || quick.settled(room).is_some() {
             return quick.settled(room);
         }
         let doubles = self.before.spaces.doubles();
         self.apart = self.processes.iter().copied().filter(|process| !doubles.contains(process)).collect();
-        self.quick = self::quick(&self.apart, self.scratch);
+        self.quick = self::quick(&self.apart, self.scratch, self.deadline);
         self.quick.settled(room)
     }
 }
@@ -175,18 +197,18 @@ impl Quick {
     }
 }
 
-/// Returns the processes of a run.
-fn list(tier: SandboxTier) -> Vec<i32> {
-    match tier {
-        SandboxTier::Full => memory::processes_here(),
-        SandboxTier::Reduced | SandboxTier::None => reduced::descendants(),
-    }
+/// Returns the descendants of this process; not all of them if there are more than `limit`, or if the scan
+/// lasts longer than until `deadline`.
+fn descendants(limit: u64, deadline: Instant) -> Descendants {
+    reduced::descendants(|found| found.threads > limit || Instant::now() >= deadline)
 }
 
-fn quick(processes: &[i32], scratch: u64) -> Quick {
+/// Adds up the resident memory of these processes, or of some of them if `deadline` passes before the end.
+fn quick(processes: &[i32], scratch: u64, deadline: Instant) -> Quick {
     let (mut all, mut largest) = (Pages::default(), 0);
     // Newest first, because their ids were listed most recently and are the least certain to stay valid.
-    for pages in processes.iter().rev().map(|process| memory::quick(*process)) {
+    let in_time = processes.iter().rev().take_while(|_| Instant::now() < deadline);
+    for pages in in_time.map(|process| memory::quick(*process)) {
         all += pages;
         largest = pages.beside(scratch).max(largest);
     }

@@ -157,6 +157,7 @@ struct Watch {
 impl Watch {
     fn new(run: Run, limits: Limits) -> Self {
         let Run { tier, child, group, fence, outcome, traffic, before } = run;
+        let deadline = Instant::now() + limits.time;
         Watch {
             tier,
             child,
@@ -166,12 +167,12 @@ impl Watch {
             told: None,
             traffic,
             limits,
-            deadline: Instant::now() + limits.time,
+            deadline,
             why: None,
             end_at: None,
             kill_at: None,
             killed_at: None,
-            tally: Tally::new(tier, child, before, limits),
+            tally: Tally::new(tier, child, before, limits, deadline),
         }
     }
 
