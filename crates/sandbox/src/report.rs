@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tool::SandboxTier;
 
-use crate::capture::Captured;
-use crate::program::Executable;
-use crate::quarantine::Quarantined;
+use crate::cleanup::quarantine::Quarantined;
+use crate::output::capture::Captured;
+use crate::prepare::program::Executable;
 
 /// Ending of a confined program and the files it left behind. Everything it started is gone.
 #[derive(Debug)]
