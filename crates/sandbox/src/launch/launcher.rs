@@ -71,6 +71,10 @@ pub(crate) fn is_available() -> bool {
 
 fn serve(tier: SandboxTier, group: &OsStr) -> io::Result<()> {
     let (control, setup) = sockets()?;
+    // The scheduler shares the processors out between sessions. In a session of its own, a launcher that slept
+    // runs soon after it wakes, however busy the daemon's session is. In a shared one, a fork storm and two
+    // busy processes beside the daemon delayed the kill at the deadline by up to six seconds.
+    rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     backend::serve(tier, group, control, setup)
 }

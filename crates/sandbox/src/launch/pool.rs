@@ -156,7 +156,7 @@ fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
     };
     let theirs = |socket: StdStream| Stdio::from(OwnedFd::from(socket));
     let mut command = Command::new(own_program()?);
-    command.arg0(NAME).arg(tier.as_str()).arg(backend::group_for_launcher()).env_clear().process_group(0);
+    command.arg0(NAME).arg(tier.as_str()).arg(backend::group_for_launcher()).env_clear();
     #[cfg(test)]
     command.arg(crate::layers::word());
     command.stdin(theirs(control.1)).stdout(theirs(setup.1)).stderr(Stdio::null());
