@@ -3,7 +3,6 @@
 //! daemon does it.
 
 pub(crate) mod active_runs;
-pub(crate) mod leftovers;
 pub(crate) mod quarantine;
 pub(crate) mod run_journal;
 
@@ -13,8 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::cleanup::active_runs::Place;
-use crate::cleanup::leftovers::Left;
-use crate::cleanup::quarantine::{Quarantined, quarantine};
+use crate::cleanup::quarantine::{Left, Quarantined, quarantine};
 use crate::cleanup::run_journal::Noted;
 use crate::error::SandboxError;
 use crate::launch::pool::Launcher;

@@ -18,6 +18,7 @@ mod seccomp;
 mod watch;
 
 pub(crate) use launcher_children::{Below, await_launcher};
+pub(crate) use raw_syscalls::ask_to_be_traced;
 #[cfg(test)]
 #[allow(unused_imports, reason = "the unit tests do not use it; the `sandbox` test program does")]
 pub(crate) use raw_syscalls::landlock_version;
@@ -32,19 +33,14 @@ use crate::launch::status::{Problem, Status, Step};
 use cgroup::delegation::Groups;
 use cgroup::{Group, delegation};
 use raw_syscalls::Forked;
+use watch::descendants::Fence;
 use watch::io_usage::Traffic;
-use watch::signal_scope::Fence;
 use watch::usage::Before;
 use watch::{Run, descendants};
 
 /// Closes every descriptor except the three standard ones.
 pub(crate) fn close_strays() -> io::Result<()> {
     raw_syscalls::close_from(3)
-}
-
-/// Asks the parent to trace this process. The sandbox must refuse this to a confined program.
-pub(crate) fn ask_to_be_traced() -> io::Result<()> {
-    raw_syscalls::ask_to_be_traced()
 }
 
 /// Returns the controllers that limit each run through its own control group, or the reason why there are

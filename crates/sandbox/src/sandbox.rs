@@ -9,7 +9,7 @@ use tool::SandboxTier;
 use crate::backend;
 use crate::check::{self, Finding};
 use crate::cleanup::active_runs::Places;
-use crate::cleanup::leftovers::Left;
+use crate::cleanup::quarantine::Left;
 use crate::cleanup::run_journal::{Noted, Runs, Unfinished};
 use crate::cleanup::{self, Company, Underway};
 use crate::error::SandboxError;

@@ -8,7 +8,6 @@ pub(crate) mod hard_links;
 pub(crate) mod inventory;
 pub(crate) mod open_folder;
 pub(crate) mod queue;
-pub(crate) mod restored_permissions;
 #[cfg(test)]
 pub(crate) mod test_folder;
 pub(crate) mod walk;
@@ -28,7 +27,7 @@ use crate::error::SandboxError;
 use crate::scan::bounds::Bounds;
 use crate::scan::file_identity::{Held, Number};
 use crate::scan::inventory::{Inventory, Kept, too_many};
-use crate::scan::restored_permissions::Loosened;
+use crate::scan::open_folder::Loosened;
 use crate::scan::walk::{Next, Way};
 
 /// Longest path that the system accepts with the longest name appended. Deeper entries can be reached step by

@@ -6,13 +6,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::error::SandboxError;
 use crate::scan::open_folder;
-use crate::scan::restored_permissions::Loosened;
+use crate::scan::open_folder::Loosened;
 
 /// A file that a program created, and its new path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +85,30 @@ fn inert(name: &OsStr, number: u64) -> OsString {
     let mut aside = OsStr::from_bytes(kept).to_owned();
     aside.push(ending);
     aside
+}
+
+/// Files of earlier runs of this process that could not be quarantined. As long as one exists, nothing runs in
+/// its folder, so that it is not mistaken for the user's own file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    names: Arc<Mutex<Vec<PathBuf>>>,
+}
+
+impl Left {
+    pub(crate) fn add(&self, names: impl Iterator<Item = PathBuf>) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    /// Tries again to quarantine leftovers in these folders, and fails if one remains. Blocks on the disk.
+    pub(crate) fn refuse_in(&self, folders: &[PathBuf]) -> Result<(), SandboxError> {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_here = |name: &Path| folders.iter().any(|folder| name.starts_with(folder));
+        names.retain(|name| !is_here(name) || quarantine(name).is_some_and(|aside| aside.moved_to.is_none()));
+        match names.iter().find(|name| is_here(name)) {
+            Some(name) => Err(SandboxError::StillThere(name.clone())),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ pub(crate) mod io_usage;
 pub(crate) mod kernel_memory;
 pub(crate) mod memory;
 pub(crate) mod proportional_memory;
-pub(crate) mod signal_scope;
 pub(crate) mod usage;
 
 use std::fs::File;
@@ -29,8 +28,8 @@ use crate::linux::cgroup::{Account, Group};
 use crate::linux::init;
 use crate::linux::init::report::Outcome;
 use crate::linux::raw_syscalls;
+use crate::linux::watch::descendants::Fence;
 use crate::linux::watch::io_usage::{Traffic, spent};
-use crate::linux::watch::signal_scope::Fence;
 use crate::linux::watch::usage::{Before, Tally};
 use crate::report::{End, Spent};
 

@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use crate::scan::restored_permissions::Loosened;
+use crate::scan::open_folder::Loosened;
 
 /// Upper bound of the memory that a queued name takes besides its bytes.
 const OF_A_NAME: usize = 64;

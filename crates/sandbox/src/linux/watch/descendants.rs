@@ -6,15 +6,15 @@ use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
+use landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitPidFlag;
-use nix::unistd::{Pid, getpid};
+use nix::unistd::{Pid, getpid, getppid};
 
 use crate::launch::status::{Problem, Step};
 use crate::layers::{self, Guard};
-use crate::linux::raw_syscalls;
-use crate::linux::watch::signal_scope::Fence;
+use crate::linux::{landlock_rules, raw_syscalls};
 
 /// Interval between checks for ended processes.
 const GLANCE: Duration = Duration::from_millis(1);
@@ -28,6 +28,37 @@ pub(crate) fn adopt_orphans() -> Result<(), Problem> {
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|cause| Problem::new(Step::Namespaces, "subreaper", &cause.into()))
+}
+
+/// Landlock signal scope of a launcher without a PID namespace, which can then signal only its own descendants.
+/// This value is the proof that the scope is enforced: without it, `kill(-1)` would reach every process of the
+/// user.
+#[derive(Debug)]
+pub(crate) struct Fence(());
+
+impl Fence {
+    /// Restricts this process permanently; returns `None` if the kernel does not support signal scopes.
+    pub(crate) fn build() -> Result<Option<Fence>, Problem> {
+        if ABI::from(raw_syscalls::landlock_version()) < ABI::V6 || !layers::stands(Guard::Fence) {
+            return Ok(None);
+        }
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|cause| Problem::new(Step::Landlock, "no_new_privs", &cause.into()))?;
+        let rules = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .scope(Scope::Signal)
+            .and_then(Ruleset::create)
+            .map_err(|error| landlock_rules::said("fence", &error))?;
+        landlock_rules::restrict(rules)?;
+        // The parent is outside the scope. Signalling it must fail; otherwise the scope is not enforced.
+        let reached = kill(getppid(), None);
+        Ok((reached == Err(Errno::EPERM)).then_some(Fence(())))
+    }
+
+    /// Kills every process within the scope except this one.
+    pub(crate) fn kill_everybody(&self) {
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+    }
 }
 
 /// Kills and reaps everything below this process until the deadline; a process in an uninterruptible call
