@@ -86,19 +86,11 @@ impl Confined {
         let asked = permit.confinement();
         let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
         let mut spec = Spec {
-            tier: SandboxTier::Full,
             network: asked.network,
-            program: program.executable.path.clone(),
-            device: program.device,
-            inode: program.inode,
             words,
-            variables: Vec::new(),
             folder,
             writable: writable.clone(),
             readable: readable.clone(),
-            hidden: Vec::new(),
-            kept: Vec::new(),
-            pinned: Vec::new(),
             limits: Limits {
                 time: Duration::ZERO,
                 grace: GRACE,
@@ -108,6 +100,7 @@ impl Confined {
                 file_bytes: permit.max_file_bytes().unwrap_or(0),
                 open_files: open_files(asked.network),
             },
+            ..program.spec()
         };
         let grants = Grants { writable, readable, sight: permit.sight() };
         let before = grants.look(&mut spec, &Until::given_up_or(awaited, command.deadline))?;
@@ -159,31 +152,8 @@ impl Confined {
         processes: u64,
         time: Duration,
     ) -> Confined {
-        let limits = Limits {
-            time: Duration::ZERO,
-            grace: Duration::ZERO,
-            memory_bytes,
-            processes,
-            cpu_seconds: 0,
-            file_bytes: 0,
-            open_files: 64,
-        };
-        let spec = Spec {
-            tier: SandboxTier::Full,
-            network: Network::Off,
-            program: program.executable.path.clone(),
-            device: program.device,
-            inode: program.inode,
-            words,
-            variables: Vec::new(),
-            folder: "/".into(),
-            writable: Vec::new(),
-            readable: Vec::new(),
-            hidden: Vec::new(),
-            kept: Vec::new(),
-            pinned: Vec::new(),
-            limits,
-        };
+        let limits = Limits { memory_bytes, processes, open_files: 64, ..Limits::default() };
+        let spec = Spec { words, folder: "/".into(), limits, ..program.spec() };
         Confined {
             spec,
             executable: program.executable,

@@ -99,8 +99,8 @@ impl Spec {
         }
     }
 
-    /// Specification without any grants.
-    fn empty() -> Spec {
+    /// Specification without a program and without any grants.
+    pub(crate) fn empty() -> Spec {
         Spec {
             tier: SandboxTier::Full,
             network: Network::Off,

@@ -35,18 +35,15 @@ impl Enclosure {
         }
         let limits = Limits { time: Duration::ZERO, ..spec.limits };
         // Protected and pinned paths matter only to programs that could change them.
-        let (words, none) = (vec!["".into()], Vec::new());
         let grants = Spec {
+            tier: spec.tier,
+            network: spec.network,
+            words: vec!["".into()],
+            folder: spec.folder.clone(),
+            writable: spec.writable.clone(),
+            readable: spec.readable.clone(),
             limits,
-            words,
-            variables: Vec::new(),
-            program: Default::default(),
-            device: 0,
-            inode: 0,
-            hidden: none.clone(),
-            kept: none,
-            pinned: Vec::new(),
-            ..spec.clone()
+            ..Spec::empty()
         };
         Enclosure {
             grants: canonical::hex(&Sha256::digest(grants.framed())),

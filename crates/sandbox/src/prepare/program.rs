@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use tool::canonical;
 
 use crate::error::SandboxError;
+use crate::launch::spec::Spec;
 use crate::prepare::program_dirs::Shelves;
 
 /// Program file with its digest.
@@ -30,6 +31,14 @@ pub(crate) struct Program {
     pub(crate) executable: Executable,
     pub(crate) device: u64,
     pub(crate) inode: u64,
+}
+
+impl Program {
+    /// Returns a specification that runs this file, without any grants.
+    pub(crate) fn spec(&self) -> Spec {
+        let program = self.executable.path.clone();
+        Spec { program, device: self.device, inode: self.inode, ..Spec::empty() }
+    }
 }
 
 /// Finds a program by name on a search path, or by absolute path if that is not below one of the `writable`
