@@ -117,7 +117,7 @@ fn watch(tier: SandboxTier, prepared: Prepared, control: Control, mut setup: Set
             drop((control, traffic, before));
             program::run(tier, mounts::Terminals::None, group.as_ref(), setup)
         };
-        setup.say(&Status::Ready)?;
+        setup.say(&Status::ready())?;
         drop(setup);
         watch::until_the_end(Run { tier, child, group, fence, outcome: None, traffic, before }, control)
     }

@@ -55,7 +55,7 @@ impl Launcher {
         let (mut setup, control, process) = spawn(tier).map_err(SandboxError::Launcher)?;
         let said = tokio::time::timeout(START, hear(&mut setup)).await;
         match said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-            Ok(Status::Ready) => {
+            Ok(Status::Ready(_)) => {
                 let setup = setup.into_std().map_err(SandboxError::Launcher)?;
                 let below = process.id().map(Below::of).unwrap_or_default();
                 Ok(Launcher { setup, control, process, below })
@@ -99,7 +99,7 @@ impl Launcher {
         match said {
             Ok(Status::Ended(end, spent)) => Ok((end, spent)),
             Ok(Status::Failed(problem)) => Err(problem.into()),
-            Ok(Status::Ready) | Err(_) => Err(SandboxError::Lost),
+            Ok(Status::Ready(_)) | Err(_) => Err(SandboxError::Lost),
         }
     }
 

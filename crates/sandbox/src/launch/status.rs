@@ -2,16 +2,17 @@
 //! successful start: the set-up socket closes with the exec.
 
 use std::io;
-use std::time::Duration;
 
-use crate::launch::wire_format::{self, Writer};
+use serde::{Deserialize, Serialize};
+
+use crate::launch::wire_format;
 use crate::report::{End, Spent};
 
 /// One message of a launcher.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Status {
-    /// The launcher is ready and waits for a run request.
-    Ready,
+    /// The launcher, of this version, is ready and waits for a run request.
+    Ready(String),
     /// A set-up step failed before the program ran.
     Failed(Problem),
     /// The program and everything it started are gone.
@@ -19,7 +20,7 @@ pub(crate) enum Status {
 }
 
 /// Failure of a set-up step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Problem {
     pub(crate) step: Step,
     /// Path or system call that the step was working on.
@@ -29,7 +30,7 @@ pub(crate) struct Problem {
 }
 
 /// Set-up steps, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Step {
     Message,
     Namespaces,
@@ -45,20 +46,6 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 11] = [
-        Step::Message,
-        Step::Namespaces,
-        Step::Mounts,
-        Step::Network,
-        Step::Capabilities,
-        Step::Landlock,
-        Step::Seccomp,
-        Step::Profile,
-        Step::Limits,
-        Step::Folder,
-        Step::Program,
-    ];
-
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Step::Message => "message",
@@ -91,63 +78,30 @@ impl Problem {
 }
 
 impl Status {
+    /// Returns the status of a launcher that is ready.
+    pub(crate) fn ready() -> Status {
+        Status::Ready(env!("CARGO_PKG_VERSION").to_owned())
+    }
+
     pub(crate) fn framed(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
-        match self {
-            Status::Ready => writer.put("ready", env!("CARGO_PKG_VERSION")),
-            Status::Failed(problem) => {
-                writer.put("failed", problem.step.as_str());
-                writer.put("what", &problem.what);
-                writer.number("code", u64::from(problem.code.unsigned_abs()));
-            }
-            Status::Ended(end, spent) => {
-                let (how, value) = end.words();
-                writer.put("ended", how);
-                writer.number("value", u64::from(value.unsigned_abs()));
-                writer.number("cpu", u64::try_from(spent.cpu.as_micros()).unwrap_or(u64::MAX));
-                writer.number("memory", spent.max_rss_bytes);
-                writer.number("read", spent.read_bytes);
-                writer.number("written", spent.written_bytes);
-                writer.number("processes", spent.processes);
-            }
-        }
-        writer.framed()
+        wire_format::framed_json(self)
     }
 
     /// Parses a message without its length prefix.
     pub(crate) fn read(body: &[u8]) -> io::Result<Status> {
-        let pairs = wire_format::pairs(body)?;
-        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "invalid launcher message");
-        let (kind, first) = pairs.first().ok_or_else(invalid)?;
-        let number =
-            |at: usize| pairs.get(at).ok_or_else(invalid).and_then(|(_, value)| wire_format::number(value));
-        let small = |at: usize| number(at).and_then(|n| i32::try_from(n).map_err(|_| invalid()));
-        match kind.as_str() {
-            "ready" if first == env!("CARGO_PKG_VERSION") => Ok(Status::Ready),
-            "failed" => {
-                let step = Step::ALL.into_iter().find(|step| first == step.as_str()).ok_or_else(invalid)?;
-                let what = pairs.get(1).ok_or_else(invalid)?.1.to_string_lossy().into_owned();
-                Ok(Status::Failed(Problem { step, what, code: small(2)? }))
+        match serde_json::from_slice(body)? {
+            Status::Ready(version) if version != env!("CARGO_PKG_VERSION") => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "launcher of another version"))
             }
-            "ended" => {
-                let how = first.to_str().ok_or_else(invalid)?;
-                let end = End::from_words(how, small(1)?).ok_or_else(invalid)?;
-                let spent = Spent {
-                    cpu: Duration::from_micros(number(2)?),
-                    max_rss_bytes: number(3)?,
-                    read_bytes: number(4)?,
-                    written_bytes: number(5)?,
-                    processes: number(6)?,
-                };
-                Ok(Status::Ended(end, spent))
-            }
-            _ => Err(invalid()),
+            status => Ok(status),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -170,15 +124,14 @@ mod tests {
             End::Killed,
         ];
         let ended = ends.map(|end| Status::Ended(end, spent));
-        for status in [Status::Ready, Status::Failed(problem)].into_iter().chain(ended) {
+        for status in [Status::ready(), Status::Failed(problem)].into_iter().chain(ended) {
             assert_eq!(Status::read(&status.framed()[wire_format::HEAD..]).unwrap(), status);
         }
     }
 
     #[test]
     fn launcher_of_another_version_is_refused() {
-        let mut writer = Writer::default();
-        writer.put("ready", "0.0.0-other");
-        assert!(Status::read(&writer.framed()[wire_format::HEAD..]).is_err());
+        let other = Status::Ready("0.0.0-other".to_owned());
+        assert!(Status::read(&other.framed()[wire_format::HEAD..]).is_err());
     }
 }

@@ -1,9 +1,12 @@
-//! Message format between daemon and launcher: a length, then words terminated by NUL. Paths, arguments and
-//! variables cannot contain NUL, so all of them are transferred unchanged.
+//! Messages between daemon and launcher: a length, then the body. Messages with paths, arguments and variables
+//! are words terminated by NUL, which none of them can contain, so they are transferred unchanged although
+//! they need not be UTF-8. The other messages are JSON.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::Serialize;
 
 /// Longest message; more than the longest command line a system accepts.
 const LONGEST: usize = 8 * 1024 * 1024;
@@ -32,11 +35,19 @@ impl Writer {
 
     /// Returns the message with its length prefix.
     pub(crate) fn framed(self) -> Vec<u8> {
-        let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        let mut framed = length.to_le_bytes().to_vec();
-        framed.extend(self.bytes);
-        framed
+        framed(&self.bytes)
     }
+}
+
+/// Returns a JSON message with its length prefix.
+pub(crate) fn framed_json(message: &impl Serialize) -> Vec<u8> {
+    // These messages are plain structures, which always serialise. The reader refuses an empty body.
+    framed(&serde_json::to_vec(message).unwrap_or_default())
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    [&length.to_le_bytes()[..], body].concat()
 }
 
 /// Parses the pairs of a message.

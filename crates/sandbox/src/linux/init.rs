@@ -48,7 +48,7 @@ pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> !
             raw_syscalls::exit(1)
         }
     };
-    let _ = setup.say(&Status::Ready);
+    let _ = setup.say(&Status::ready());
     drop((setup, group));
     let end = reap(child);
     let processes = processes_so_far(&accounts.count);

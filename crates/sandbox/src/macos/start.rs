@@ -67,7 +67,7 @@ pub(crate) fn serve(tier: SandboxTier, _: &OsStr, mut control: Control, mut setu
     if let Err(problem) = prepare(tier) {
         return setup.say(&Status::Failed(problem));
     }
-    setup.say(&Status::Ready)?;
+    setup.say(&Status::ready())?;
     match setup.order(tier)? {
         // The request contains the limits; only one process here needs them.
         Some(order) if control.limits()?.is_some() => match order {

@@ -4,15 +4,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::launch::wire_format;
 use crate::report::Spent;
 
-const WORDS: usize = 7;
-const BYTES: usize = WORDS * 8;
-
 /// Ending of the program, and resource usage of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Outcome {
     /// Exit code, or the signal as a negative number.
     pub(crate) end: i32,
@@ -24,40 +23,22 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn tell(&self, to: &mut File) -> io::Result<()> {
-        let spent = self.spent.unwrap_or_default();
-        let words = [
-            i64::from(self.end).cast_unsigned(),
-            self.processes,
-            u64::from(self.spent.is_some()),
-            u64::try_from(spent.cpu.as_micros()).unwrap_or(u64::MAX),
-            spent.max_rss_bytes,
-            spent.read_bytes,
-            spent.written_bytes,
-        ];
-        to.write_all(&words.map(u64::to_le_bytes).concat())
+        to.write_all(&wire_format::framed_json(self))
     }
 
     /// Reads a report; `None` if the init process was killed before it sent one.
     pub(crate) fn hear(from: &mut File) -> Option<Outcome> {
-        let mut bytes = [0; BYTES];
-        from.read_exact(&mut bytes).ok()?;
-        let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-        let mut word = || words.next().unwrap_or(0);
-        let end = i32::try_from(word().cast_signed()).ok()?;
-        let (processes, is_known) = (word(), word() == 1);
-        let spent = Spent {
-            cpu: Duration::from_micros(word()),
-            max_rss_bytes: word(),
-            read_bytes: word(),
-            written_bytes: word(),
-            processes: 0,
-        };
-        Some(Outcome { end, processes, spent: is_known.then_some(spent) })
+        let mut head = [0; wire_format::HEAD];
+        from.read_exact(&mut head).ok()?;
+        let body = wire_format::read_body(from, wire_format::length(head).ok()?).ok()?;
+        serde_json::from_slice(&body).ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
