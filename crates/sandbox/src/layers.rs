@@ -171,7 +171,7 @@ pub(crate) mod left_out {
     }
 
     /// Disables these layers in launchers that this thread starts from now on.
-    #[allow(dead_code, reason = "the unit tests disable nothing; the `sandbox` test program does")]
+    #[allow(dead_code, reason = "the unit tests disable nothing; the `sandboxed` test program does")]
     pub(crate) fn leave_out(guards: &[Guard]) {
         tell(&guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>());
     }

@@ -20,7 +20,7 @@ mod watch;
 pub(crate) use launcher_children::{Below, await_launcher};
 pub(crate) use raw_syscalls::ask_to_be_traced;
 #[cfg(test)]
-#[allow(unused_imports, reason = "the unit tests do not use it; the `sandbox` test program does")]
+#[allow(unused_imports, reason = "the unit tests do not use it; the `sandboxed` test program does")]
 pub(crate) use raw_syscalls::landlock_version;
 
 use std::ffi::{OsStr, OsString};

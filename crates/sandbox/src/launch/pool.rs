@@ -266,7 +266,7 @@ impl Pool {
 
     /// Returns the number of launchers that are ready or starting.
     #[cfg(test)]
-    #[allow(dead_code, reason = "the unit tests start none; the `sandbox` test program does")]
+    #[allow(dead_code, reason = "the unit tests start none; the `sandboxed` test program does")]
     pub(crate) fn standing(&self) -> usize {
         self.shelf().standing()
     }

@@ -2,7 +2,7 @@
 //! paths, so the folders are scanned before each run, and again after it for new ones.
 //!
 //! Partial results are kept: a folder that cannot be listed, or a bound that was reached, is part of the
-//! result. The scan itself is in `directory_scan`.
+//! result. The scan itself is in `scan`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
