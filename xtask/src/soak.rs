@@ -101,7 +101,7 @@ fn suite(root: &Root, part: &str) -> Command {
 /// after its deadline. The tests run one at a time, so the strict time limit applies.
 fn deadlines(root: &Root) -> Result<()> {
     let words =
-        ["test", "--release", "-p", "sandbox", "--test", "walls", "--", "--test-threads=1", "a_hundred_that"];
+        ["test", "--release", "-p", "sandbox", "--test", "sandboxed", "--", "--test-threads=1", "a_hundred_that"];
     process::run(root.cargo(&words).env("SINEW_STRICT_TIMES", "1"))
 }
 

@@ -1,21 +1,23 @@
 //! Self-check: determines what this machine supports by trying it. A version number shows what a kernel has,
 //! not what it lets this process use.
 
+pub(crate) mod probe;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use tool::SandboxTier;
 
-use crate::confined::Confined;
+use crate::check::probe::{Push, Targets};
 use crate::error::SandboxError;
-use crate::launcher;
-use crate::outlets::Outlets;
-use crate::pool::Launcher;
-use crate::probe::{self, Push, Targets};
-use crate::program;
+use crate::launch;
+use crate::launch::launcher;
+use crate::launch::pool::Launcher;
+use crate::output::Outlets;
+use crate::prepare::Confined;
+use crate::prepare::program;
 use crate::report::End;
-use crate::run;
 use crate::sandbox::Availability;
 
 /// Long enough for a loaded machine; only a failing check waits this long.
@@ -86,7 +88,7 @@ fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
     let confined = Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE);
     let ran = apart(async move {
         let mut launcher = Launcher::start(tier).await?;
-        run::run(&confined, tier, &mut launcher, &mut Outlets::default()).await
+        launch::run(&confined, tier, &mut launcher, &mut Outlets::default()).await
     })?;
     let finished = ran.map_err(|error| error.to_string())?;
     match finished.end {
@@ -146,7 +148,7 @@ fn remedy(error: &SandboxError) -> Option<&'static str> {
 async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
     let confined = command(&["true"])?;
     let mut launcher = Launcher::start(tier).await?;
-    Ok(run::run(&confined, tier, &mut launcher, &mut Outlets::default()).await?.end)
+    Ok(launch::run(&confined, tier, &mut launcher, &mut Outlets::default()).await?.end)
 }
 
 /// Creates a command without grants.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::status::{Problem, Step};
+use crate::launch::status::{Problem, Step};
 
 /// Failure before, during or after a confined run; never a failure of the program itself.
 #[derive(Debug, thiserror::Error)]

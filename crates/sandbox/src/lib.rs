@@ -8,67 +8,43 @@
 //!
 //! A layer that cannot be built is an error: no program runs with fewer layers than its policy requires.
 
-mod aftermath;
-mod awaited;
-mod backend;
-mod bounds;
-mod capture;
 mod check;
-mod command;
-mod confined;
-mod enclosure;
-mod environment;
+mod cleanup;
 mod error;
 mod executor;
-mod folder;
-mod foresight;
-mod grants;
-mod guard;
-mod identity;
-mod inventory;
-mod launcher;
-mod left;
-mod line;
-mod linked;
-mod look;
-mod loosened;
-mod outlets;
-mod places;
-mod pool;
-mod probe;
-mod program;
-mod quarantine;
+mod launch;
+mod layers;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(any(target_os = "macos", test))]
+mod macos;
+mod output;
+mod prepare;
 mod report;
-mod run;
-mod runs;
 mod sandbox;
-mod served;
-mod shelves;
-mod spec;
-mod spill;
-mod status;
-mod turns;
-mod view;
-mod way;
-mod worker;
-#[cfg(test)]
-mod world;
+mod scan;
 
-pub use awaited::{Awaited, while_awaited};
-pub use capture::Captured;
+// The backend of this platform runs a launcher and builds the sandbox with the means of its operating system.
+#[cfg(target_os = "linux")]
+use linux as backend;
+#[cfg(target_os = "macos")]
+use macos as backend;
+
 pub use check::Finding;
-pub use command::{Command, Grant, Workplace};
-pub use confined::Confined;
-pub use enclosure::Enclosure;
+pub use cleanup::quarantine::Quarantined;
 pub use error::SandboxError;
 pub use executor::prepare;
-pub use foresight::Foresight;
-pub use launcher::{Entered, enter};
-pub use outlets::{Hear, Piece, Source};
-pub use program::{Executable, find_program};
-pub use quarantine::Quarantined;
+pub use launch::interactive::{Pipes, Served};
+pub use launch::launcher::{Entered, enter};
+pub use launch::worker::{Task, Worker};
+pub use output::capture::Captured;
+pub use output::spill::{Page, Spilled, Spills};
+pub use output::{Hear, Piece, Source};
+pub use prepare::Confined;
+pub use prepare::command::{Command, Grant, Workplace};
+pub use prepare::fingerprint::Enclosure;
+pub use prepare::preview::Foresight;
+pub use prepare::program::{Executable, find_program};
 pub use report::{End, Report, Spent};
 pub use sandbox::{Availability, Sandbox};
-pub use served::{Pipes, Served};
-pub use spill::{Page, Spilled, Spills};
-pub use worker::{Task, Worker};
+pub use scan::cancellation::{Awaited, while_awaited};

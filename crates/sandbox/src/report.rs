@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tool::SandboxTier;
 
-use crate::capture::Captured;
-use crate::program::Executable;
-use crate::quarantine::Quarantined;
+use crate::cleanup::quarantine::Quarantined;
+use crate::output::capture::Captured;
+use crate::prepare::program::Executable;
 
 /// Ending of a confined program and the files it left behind. Everything it started is gone.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct Report {
 }
 
 /// Ending of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum End {
     /// It exited with this code.
     Exited(i32),
@@ -53,37 +54,8 @@ pub enum End {
     Killed,
 }
 
-impl End {
-    pub(crate) fn words(self) -> (&'static str, i32) {
-        match self {
-            End::Exited(code) => ("exited", code),
-            End::Signalled(signal) => ("signalled", signal),
-            End::Denied => ("denied", 0),
-            End::TimedOut => ("timed_out", 0),
-            End::OutOfMemory => ("out_of_memory", 0),
-            End::TooManyProcesses => ("too_many_processes", 0),
-            End::Cancelled => ("cancelled", 0),
-            End::Killed => ("killed", 0),
-        }
-    }
-
-    pub(crate) fn from_words(how: &str, value: i32) -> Option<End> {
-        Some(match how {
-            "exited" => End::Exited(value),
-            "signalled" => End::Signalled(value),
-            "denied" => End::Denied,
-            "timed_out" => End::TimedOut,
-            "out_of_memory" => End::OutOfMemory,
-            "too_many_processes" => End::TooManyProcesses,
-            "cancelled" => End::Cancelled,
-            "killed" => End::Killed,
-            _ => return None,
-        })
-    }
-}
-
 /// Resource usage of a program and everything it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Spent {
     /// Processor time, including the set-up of the sandbox.
     pub cpu: Duration,

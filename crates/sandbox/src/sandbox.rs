@@ -6,23 +6,23 @@ use std::time::{Duration, SystemTime};
 
 use tool::SandboxTier;
 
-use crate::aftermath::{self, Company, Underway};
-use crate::awaited::while_awaited;
 use crate::backend;
-use crate::bounds::Bounds;
 use crate::check::{self, Finding};
-use crate::confined::Confined;
+use crate::cleanup::active_runs::Places;
+use crate::cleanup::quarantine::Left;
+use crate::cleanup::run_journal::{Noted, Runs, Unfinished};
+use crate::cleanup::{self, Company, Underway};
 use crate::error::SandboxError;
-use crate::left::Left;
-use crate::outlets::{Hear, Outlets};
-use crate::places::Places;
-use crate::pool::{Launcher, Pool};
+use crate::launch;
+use crate::launch::interactive::{self, Pipes, Served};
+use crate::launch::pool::{Launcher, Pool};
+use crate::launch::worker::{Task, Worker};
+use crate::output::spill::Spills;
+use crate::output::{Hear, Outlets};
+use crate::prepare::Confined;
 use crate::report::Report;
-use crate::run;
-use crate::runs::{Noted, Runs, Unfinished};
-use crate::served::{self, Pipes, Served};
-use crate::spill::Spills;
-use crate::worker::{Task, Worker};
+use crate::scan::bounds::Bounds;
+use crate::scan::cancellation::while_awaited;
 
 /// Longest time for a run to be gone after its deadline.
 const TIME_TO_END: Duration = Duration::from_secs(10);
@@ -143,7 +143,7 @@ impl Sandbox {
             let (begun, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
             let (executable, walls_sha256) = (begun.executable.clone(), begun.walls_digest(tier));
             let finished = tokio::select! {
-                finished = run::run(begun, tier, launcher, &mut outlets) => finished,
+                finished = launch::run(begun, tier, launcher, &mut outlets) => finished,
                 // Dropping the handle ends the run and cleans up after it.
                 () = self.places.closing() => return Err(SandboxError::Lost),
             };
@@ -178,7 +178,7 @@ impl Sandbox {
             confined.refuse_what_needs_more_than(tier)?;
             let mut underway = self.begin(confined, pool).await?;
             let (begun, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
-            let started = served::start(begun, tier, launcher).await;
+            let started = interactive::start(begun, tier, launcher).await;
             pool.refill();
             match started {
                 Ok(pipes) => return Ok((Served::new(underway, tier), pipes)),
@@ -231,7 +231,7 @@ impl Sandbox {
                 // It is unknown which runs were concurrent.
                 let aside =
                     run.before.set_new_names_aside(Company::Others, Some(run.latest), &Bounds::after());
-                match aside.and_then(|aside| aftermath::all_set_aside(aside, &self.left)) {
+                match aside.and_then(|aside| cleanup::all_set_aside(aside, &self.left)) {
                     Ok(_) => {}
                     Err(error @ SandboxError::LeftInPlace(_)) => {
                         // The record stays, so that the next start tries again.

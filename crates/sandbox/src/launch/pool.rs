@@ -1,0 +1,277 @@
+//! Pool of ready launchers, so that a call does not wait for one to start. Few are kept, and idle ones are
+//! released.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tool::SandboxTier;
+
+use crate::backend::{self, Below};
+use crate::error::SandboxError;
+use crate::launch::launcher::{self, NAME};
+use crate::launch::status::{Problem, Status, Step};
+use crate::launch::wire_format;
+use crate::report::{End, Spent};
+
+/// Largest number of ready launchers. A call needs one, so more would be idle.
+pub(crate) const MOST: usize = 2;
+/// Time after which an idle launcher is released.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time for a launcher to report that it is ready.
+const START: Duration = Duration::from_secs(5);
+/// Longest time for a launcher to end with everything below it. Longer than the launcher's own timeouts.
+const TIME_TO_END: Duration = Duration::from_secs(8);
+
+/// Longest failure message; its longest part is a path.
+const LONGEST_PROBLEM: usize = 16 * 1024;
+
+/// A launcher that reported that it is ready.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    /// Socket to the child that becomes the program, which closes it with the exec. A blocking socket, so
+    /// that the close wakes no task here: waking one would take a processor from the program, and most
+    /// callers do not need it.
+    pub(crate) setup: StdStream,
+    /// Socket to the watcher.
+    pub(crate) control: UnixStream,
+    /// Reaped by the runtime when dropped. The process ends when its sockets close.
+    pub(crate) process: Child,
+    /// Processes it had started when it became ready, to wait for in case the launcher itself is killed.
+    below: Below,
+}
+
+impl Launcher {
+    /// Starts a launcher and waits until it is ready.
+    pub(crate) async fn start(tier: SandboxTier) -> Result<Launcher, SandboxError> {
+        let (mut setup, control, process) = spawn(tier).map_err(SandboxError::Launcher)?;
+        let said = tokio::time::timeout(START, hear(&mut setup)).await;
+        match said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(Status::Ready(_)) => {
+                let setup = setup.into_std().map_err(SandboxError::Launcher)?;
+                let below = process.id().map(Below::of).unwrap_or_default();
+                Ok(Launcher { setup, control, process, below })
+            }
+            Ok(Status::Failed(problem)) => Err(problem.into()),
+            Ok(Status::Ended(..)) => {
+                Err(SandboxError::Launcher(io::Error::other("the launcher sent an unexpected status")))
+            }
+            Err(error) => Err(SandboxError::Launcher(error)),
+        }
+    }
+
+    /// Ends the launcher and waits until nothing of what it started is left.
+    pub(crate) async fn end(self) {
+        let Launcher { setup, control, mut process, below } = self;
+        // A launcher ends when its sockets close. One that hangs is killed.
+        drop((setup, control));
+        if tokio::time::timeout(TIME_TO_END, process.wait()).await.is_err() {
+            let _ = process.kill().await;
+        }
+        let _ = tokio::task::spawn_blocking(move || below.await_end(TIME_TO_END)).await;
+    }
+
+    /// Waits until the program runs.
+    pub(crate) async fn started(&mut self) -> Result<(), SandboxError> {
+        let mut bytes = vec![0; LONGEST_PROBLEM];
+        let read = self.setup_awaited().map_err(SandboxError::Launcher)?.read(&mut bytes).await;
+        bytes.truncate(read.map_err(|_| SandboxError::Lost)?);
+        match problem_of(&bytes) {
+            Some(problem) => Err(problem.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the program has ended; returns how it ended and its resource usage.
+    pub(crate) async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
+        let said = hear(&mut self.control).await;
+        if let Some(problem) = self.problem() {
+            return Err(problem.into());
+        }
+        match said {
+            Ok(Status::Ended(end, spent)) => Ok((end, spent)),
+            Ok(Status::Failed(problem)) => Err(problem.into()),
+            Ok(Status::Ready(_)) | Err(_) => Err(SandboxError::Lost),
+        }
+    }
+
+    /// Returns the set-up socket for asynchronous use.
+    pub(crate) fn setup_awaited(&self) -> io::Result<UnixStream> {
+        UnixStream::from_std(self.setup.try_clone()?)
+    }
+
+    /// Returns the reason why the program did not start, if it was reported.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let mut bytes = [0; LONGEST_PROBLEM];
+        let (read, _) = recv(self.setup.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+        problem_of(bytes.get(..read)?)
+    }
+
+    /// Returns true if the launcher still waits: one that has ended has closed its socket or sent a status.
+    pub(crate) fn is_alive(&self) -> bool {
+        let mut byte = [0; 1];
+        let read = recv(self.control.as_fd(), &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        matches!(read, Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+/// Parses a failure message; no bytes mean no failure.
+fn problem_of(bytes: &[u8]) -> Option<Problem> {
+    if bytes.is_empty() {
+        return None;
+    }
+    match bytes.get(wire_format::HEAD..).map(Status::read) {
+        Some(Ok(Status::Failed(problem))) => Some(problem),
+        _ => Some(Problem::new(Step::Message, "status", &io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// Reads the next message from a socket.
+async fn hear(socket: &mut UnixStream) -> io::Result<Status> {
+    let mut head = [0; wire_format::HEAD];
+    socket.read_exact(&mut head).await?;
+    let mut body = vec![0; wire_format::length(head)?];
+    socket.read_exact(&mut body).await?;
+    Status::read(&body)
+}
+
+/// Starts a launcher process, which has not reported yet; returns the set-up socket, the control socket and
+/// the process.
+fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
+    if !launcher::is_available() {
+        return Err(io::Error::other("this program did not call `sandbox::enter`, so it has no launcher"));
+    }
+    let (control, setup) = (StdStream::pair()?, StdStream::pair()?);
+    let ours = |socket: StdStream| {
+        socket.set_nonblocking(true)?;
+        UnixStream::from_std(socket)
+    };
+    let theirs = |socket: StdStream| Stdio::from(OwnedFd::from(socket));
+    let mut command = Command::new(own_program()?);
+    command.arg0(NAME).arg(tier.as_str()).arg(backend::group_for_launcher()).env_clear();
+    #[cfg(test)]
+    command.arg(crate::layers::word());
+    command.stdin(theirs(control.1)).stdout(theirs(setup.1)).stderr(Stdio::null());
+    let process = command.spawn()?;
+    Ok((ours(setup.0)?, ours(control.0)?, process))
+}
+
+/// Returns the file this program runs from, even if another file has taken its path since.
+fn own_program() -> io::Result<std::path::PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
+/// Ready launchers of one tier.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    tier: SandboxTier,
+    /// Time after which an idle launcher is released.
+    patience: Duration,
+    shelf: Mutex<Shelf>,
+}
+
+/// Guarded by one lock: otherwise calls that end at the same time would each start as many launchers as one
+/// of them needs.
+#[derive(Debug, Default)]
+struct Shelf {
+    ready: VecDeque<(u64, Launcher)>,
+    /// Number of launchers that are starting.
+    starting: usize,
+}
+
+impl Shelf {
+    fn standing(&self) -> usize {
+        self.ready.len() + self.starting
+    }
+}
+
+/// Slot of a launcher that is starting. Dropping it without a launcher frees the slot.
+struct Starting {
+    pool: Arc<Pool>,
+    is_filled: bool,
+}
+
+impl Starting {
+    /// Puts the launcher into its slot.
+    fn fill(mut self, launcher: Launcher) -> Option<u64> {
+        let name = u64::from(launcher.process.id()?);
+        self.is_filled = true;
+        let mut shelf = self.pool.shelf();
+        shelf.starting = shelf.starting.saturating_sub(1);
+        shelf.ready.push_back((name, launcher));
+        Some(name)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if !self.is_filled {
+            let mut shelf = self.pool.shelf();
+            shelf.starting = shelf.starting.saturating_sub(1);
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(tier: SandboxTier) -> Self {
+        Pool::with_patience(tier, PATIENCE)
+    }
+
+    pub(crate) fn with_patience(tier: SandboxTier, patience: Duration) -> Self {
+        Pool { tier, patience, shelf: Mutex::default() }
+    }
+
+    /// Returns a ready launcher, or starts a new one.
+    pub(crate) async fn take(&self) -> Result<Launcher, SandboxError> {
+        while let Some((_, launcher)) = { self.shelf().ready.pop_front() } {
+            if launcher.is_alive() {
+                return Ok(launcher);
+            }
+        }
+        Launcher::start(self.tier).await
+    }
+
+    /// Starts launchers for later calls. Called after a call, so that it delays none.
+    pub(crate) fn refill(self: &Arc<Self>) {
+        while let Some((number, place)) = self.reserve() {
+            tokio::spawn(async move {
+                let pool = Arc::clone(&place.pool);
+                let started = Launcher::start(pool.tier).await;
+                let Some(name) = started.ok().and_then(|launcher| place.fill(launcher)) else { return };
+                // Staggered, so that not all are released at once.
+                tokio::time::sleep(pool.patience + Duration::from_secs(number as u64).min(pool.patience))
+                    .await;
+                pool.shelf().ready.retain(|(other, _)| *other != name);
+            });
+        }
+    }
+
+    /// Reserves a slot, if one is free; also returns its index.
+    fn reserve(self: &Arc<Self>) -> Option<(usize, Starting)> {
+        let mut shelf = self.shelf();
+        let number = shelf.standing();
+        (number < MOST).then(|| {
+            shelf.starting += 1;
+            (number, Starting { pool: Arc::clone(self), is_filled: false })
+        })
+    }
+
+    /// Returns the number of launchers that are ready or starting.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the unit tests start none; the `sandboxed` test program does")]
+    pub(crate) fn standing(&self) -> usize {
+        self.shelf().standing()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,52 @@
+//! Pidfds of the processes below a launcher, to wait for their end; unlike process ids they are never reused.
+//! When a launcher is killed, its children receive the parent death signal from the kernel and end a little
+//! later than the launcher.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::launch::launcher::NAME;
+
+/// Direct children of a process, as pidfds.
+#[derive(Debug, Default)]
+pub(crate) struct Below {
+    handles: Vec<OwnedFd>,
+}
+
+impl Below {
+    pub(crate) fn of(process: u32) -> Below {
+        let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+        let children = children.unwrap_or_default();
+        let ids = children.split_whitespace().filter_map(|word| word.parse().ok());
+        Below { handles: ids.filter_map(handle).collect() }
+    }
+
+    /// Waits until each child is gone, at most this long for each one. The init process of a namespace goes
+    /// after all other processes in it.
+    pub(crate) fn await_end(&self, longest: Duration) {
+        self.handles.iter().for_each(|handle| await_one(handle, longest));
+    }
+}
+
+fn await_one(handle: &OwnedFd, longest: Duration) {
+    let longest = Timespec { tv_sec: i64::try_from(longest.as_secs()).unwrap_or(1), tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&longest));
+}
+
+fn handle(process: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()
+}
+
+/// Waits for a launcher of an earlier daemon, if a launcher with this process id still exists. Its daemon is
+/// gone, so it ends.
+pub(crate) fn await_launcher(process: u32, longest: Duration) {
+    let Some(handle) = i32::try_from(process).ok().and_then(handle) else { return };
+    let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    if words.split(|byte| *byte == 0).next() != Some(NAME.as_bytes()) {
+        return;
+    }
+    await_one(&handle, longest);
+}

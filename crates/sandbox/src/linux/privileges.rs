@@ -1,0 +1,97 @@
+//! Privileges that a process of a run gives up permanently.
+
+use std::io;
+
+use governance::Network;
+use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use tool::SandboxTier;
+
+use crate::launch::status::{Problem, Step};
+use crate::layers::{self, Guard};
+use crate::linux::landlock_rules;
+use crate::linux::seccomp;
+
+/// Has the kernel kill this process when its parent dies.
+pub(crate) fn end_with_parent() -> Result<(), Problem> {
+    if !layers::stands(Guard::ParentDeath) {
+        return Ok(());
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|cause| Problem::new(Step::Limits, "parent death signal", &cause.into()))
+}
+
+/// Makes this process non-dumpable until the next exec, so that no other process can inspect it.
+pub(crate) fn hide() -> Result<(), Problem> {
+    if !layers::stands(Guard::Undumpable) {
+        return Ok(());
+    }
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|cause| Problem::new(Step::Limits, "dumpable", &cause.into()))
+}
+
+/// Clears the capability bounding set, so that no program started from here gains a capability. This process
+/// keeps its own.
+pub(crate) fn for_programs() -> Result<(), Problem> {
+    if layers::stands(Guard::Capabilities) {
+        clear_bounding_set().map_err(|cause| lost(&cause))
+    } else {
+        Ok(())
+    }
+}
+
+fn clear_bounding_set() -> io::Result<()> {
+    if !rustix::thread::capabilities(None)?.permitted.contains(CapabilitySet::SETPCAP) {
+        return Ok(());
+    }
+    for bit in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << bit);
+        match rustix::thread::remove_capability_from_bounding_set(one) {
+            Ok(()) => {}
+            // Past the last capability that this kernel knows.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rustix::thread::clear_ambient_capability_set()?)
+}
+
+/// Drops all capabilities over the namespaces and sets `no_new_privs`.
+pub(crate) fn of_this_process() -> Result<(), Problem> {
+    if layers::stands(Guard::Capabilities) {
+        drop_capabilities().map_err(|cause| lost(&cause))?;
+    }
+    if layers::stands(Guard::NoNewPrivileges) {
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|cause| Problem::new(Step::Capabilities, "no_new_privs", &cause.into()))?;
+    }
+    Ok(())
+}
+
+/// Drops all capabilities and verifies that none is left.
+fn drop_capabilities() -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
+    let left = rustix::thread::capabilities(None)?;
+    match left.effective.is_empty() && left.permitted.is_empty() && left.inheritable.is_empty() {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EPERM)),
+    }
+}
+
+/// Drops everything in the init process, which from then on opens, connects to and starts nothing.
+pub(crate) fn give_up_all() -> Result<(), Problem> {
+    for_programs()?;
+    of_this_process()?;
+    if layers::stands(Guard::Landlock) {
+        landlock_rules::restrict_to_nothing()?;
+    }
+    seccomp::install(SandboxTier::Full, Network::Off)
+}
+
+fn lost(cause: &io::Error) -> Problem {
+    Problem::new(Step::Capabilities, "capabilities", cause)
+}

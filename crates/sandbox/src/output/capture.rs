@@ -1,0 +1,144 @@
+//! Bounded capture of an output of any length: its head, its tail, and the number of bytes between them.
+
+use std::collections::VecDeque;
+
+use crate::output::spill::{Spill, Spilled, Spills};
+
+/// Captured output, as unchanged bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// Beginning of the output.
+    pub head: Vec<u8>,
+    /// End of the output, if bytes were omitted before it.
+    pub tail: Vec<u8>,
+    /// Number of bytes between the two.
+    pub omitted: u64,
+    /// Complete output in the spill store, if bytes were omitted and a store is set.
+    pub spilled: Option<Spilled>,
+}
+
+impl Captured {
+    /// Returns the size of the whole output.
+    pub fn total(&self) -> u64 {
+        self.head.len() as u64 + self.omitted + self.tail.len() as u64
+    }
+}
+
+/// Output being captured. It never holds more than its capacity.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    seen: u64,
+    head_room: usize,
+    tail_room: usize,
+    /// Store for the complete output if it does not fit.
+    spills: Option<Spills>,
+    spill: Option<Spill>,
+}
+
+impl Capture {
+    /// Captures this many bytes, half from each end, and writes the complete output to the store if it does
+    /// not fit.
+    pub(crate) fn keeping(bytes: usize, spills: Option<Spills>) -> Self {
+        let head_room = bytes / 2;
+        Capture {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            seen: 0,
+            head_room,
+            tail_room: bytes.saturating_sub(head_room),
+            spills,
+            spill: None,
+        }
+    }
+
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        self.seen += bytes.len() as u64;
+        if self.seen > (self.head_room + self.tail_room) as u64 {
+            self.spill_over(bytes);
+        }
+        let room = self.head_room.saturating_sub(self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        let rest = rest.get(rest.len().saturating_sub(self.tail_room)..).unwrap_or_default();
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_room);
+        self.tail.drain(..surplus.min(self.tail.len()));
+        self.tail.extend(rest);
+    }
+
+    /// Writes bytes to the store; the first time, also everything captured so far, which is still complete.
+    fn spill_over(&mut self, bytes: &[u8]) {
+        if let Some(spills) = self.spills.take() {
+            self.spill = spills.begin().ok();
+            if let Some(spill) = &mut self.spill {
+                spill.take(&self.head);
+                spill.take(self.tail.make_contiguous());
+            }
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.take(bytes);
+        }
+    }
+
+    pub(crate) fn finish(self) -> Captured {
+        let spilled = self.spill.map(Spill::finish);
+        let (mut head, tail) = (self.head, Vec::from(self.tail));
+        let omitted = self.seen - head.len() as u64 - tail.len() as u64;
+        match omitted {
+            0 => {
+                head.extend_from_slice(&tail);
+                Captured { head, tail: Vec::new(), omitted, spilled }
+            }
+            _ => Captured { head, tail, omitted, spilled },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(room: usize, writes: &[&str], head: &str, tail: &str, omitted: u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let spills = Spills::at(folder.path());
+        let mut capture = Capture::keeping(room, Some(spills.clone()));
+        for write in writes {
+            capture.take(write.as_bytes());
+            assert!(capture.head.len() + capture.tail.len() <= room);
+        }
+        let captured = capture.finish();
+        let kept =
+            captured.spilled.as_ref().map(|kept| spills.page(&kept.id, 0, 100).unwrap().unwrap().bytes);
+        let whole = (omitted > 0).then(|| writes.concat().into_bytes());
+        assert_eq!(kept, whole, "{writes:?}: the complete output is stored if the capture is not complete");
+        let spilled = captured.spilled.clone();
+        assert_eq!(
+            captured,
+            Captured { head: head.into(), tail: tail.into(), omitted, spilled },
+            "{writes:?}"
+        );
+        assert_eq!(captured.total(), writes.iter().map(|write| write.len() as u64).sum::<u64>());
+    }
+
+    #[test]
+    fn head_and_tail_are_kept_and_the_middle_is_counted() {
+        check(10, &[], "", "", 0);
+        check(10, &["abc"], "abc", "", 0);
+        check(10, &["0123456789"], "0123456789", "", 0);
+        check(10, &["0123456789a"], "01234", "6789a", 1);
+        check(10, &["01", "23456", "789ab"], "01234", "789ab", 2);
+        check(4, &["0123456789"], "01", "89", 6);
+        check(4, &["0", "1", "2", "3", "4", "5"], "01", "45", 2);
+        check(0, &["abc"], "", "", 3);
+        check(1, &["abc"], "", "c", 2);
+    }
+
+    #[test]
+    fn non_text_bytes_are_unchanged() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut capture = Capture::keeping(1024, None);
+        capture.take(&bytes);
+        assert_eq!(capture.finish().head, bytes);
+    }
+}

@@ -1,0 +1,121 @@
+//! Fingerprint of a sandbox, to decide if a process started earlier still has the sandbox that it would get
+//! now.
+//!
+//! A hidden file is hidden by a mount on it. Replacing the file under the same path removes the mount
+//! together with the old file, and a process that is still running sees the new one. So a sandbox is
+//! unchanged only while the same files are at the hidden paths. The path alone does not show that, and
+//! neither does the inode number, which the file system reuses: an editor gets the same one again with its
+//! second next save.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tool::canonical;
+
+use crate::launch::spec::{Limits, Spec};
+use crate::scan::file_identity;
+
+/// Access that the sandbox of a read-only program allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enclosure {
+    grants: String,
+    hidden: String,
+}
+
+impl Enclosure {
+    /// Computes the fingerprint of a program that is not started yet. Blocks on the disk.
+    pub(crate) fn of(spec: &Spec) -> Enclosure {
+        let mut hidden = Sha256::new();
+        for held in &spec.hidden {
+            hidden.update(held.path.as_os_str().as_bytes());
+            hidden.update(b"\0");
+            hidden.update(stamp(&held.path));
+        }
+        let limits = Limits { time: Duration::ZERO, ..spec.limits };
+        // Protected and pinned paths matter only to programs that could change them.
+        let grants = Spec {
+            tier: spec.tier,
+            network: spec.network,
+            words: vec!["".into()],
+            folder: spec.folder.clone(),
+            writable: spec.writable.clone(),
+            readable: spec.readable.clone(),
+            limits,
+            ..Spec::empty()
+        };
+        Enclosure {
+            grants: canonical::hex(&Sha256::digest(grants.framed())),
+            hidden: canonical::hex(&hidden.finalize()),
+        }
+    }
+
+    /// Returns true if `now` has the same grants but other files to hide.
+    pub fn is_outdated_by(&self, now: &Enclosure) -> bool {
+        self.grants == now.grants && self.hidden != now.hidden
+    }
+}
+
+/// Returns bytes that identify the file at this path, now and later. A missing file has a value too.
+fn stamp(path: &Path) -> [u8; 32] {
+    let mut stamp = [0; 32];
+    if let Ok(facts) = file_identity::facts_of(path) {
+        let numbers = [facts.file.0, facts.file.1, facts.made.0, facts.made.1];
+        stamp
+            .chunks_exact_mut(8)
+            .zip(numbers)
+            .for_each(|(part, number)| part.copy_from_slice(&number.to_le_bytes()));
+    }
+    stamp
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::scan::file_identity::Held;
+
+    fn enclosure(hidden: &[&Path]) -> Enclosure {
+        let held = |path: &&Path| Held { path: path.to_path_buf(), file: (0, 0) };
+        Enclosure::of(&Spec {
+            hidden: hidden.iter().map(held).collect(),
+            ..crate::launch::spec::tests::spec()
+        })
+    }
+
+    #[test]
+    fn replaced_file_changes_the_fingerprint() {
+        let folder = tempfile::tempdir().unwrap();
+        let (secret, draft) = (folder.path().join(".env"), folder.path().join("draft"));
+        let save = |text: &str| {
+            let before = stamp(&secret);
+            // File timestamps advance in steps. Until the next step, a reused inode number would have the
+            // same timestamp.
+            loop {
+                fs::write(&draft, text).unwrap();
+                if stamp(&draft)[16..] != before[16..] {
+                    break;
+                }
+                fs::remove_file(&draft).unwrap();
+            }
+            fs::rename(&draft, &secret).unwrap();
+        };
+        save("one");
+        let first = enclosure(&[&secret]);
+        assert_eq!(enclosure(&[&secret]), first, "same file");
+        let mut seen = vec![first.clone()];
+        // The inode number of the first file is free again after the second save.
+        for text in ["two", "three", "four"] {
+            save(text);
+            let now = enclosure(&[&secret]);
+            assert!(!seen.contains(&now), "{text}");
+            assert!(first.is_outdated_by(&now), "{text}");
+            seen.push(now);
+        }
+        let more = enclosure(&[&secret, folder.path()]);
+        assert!(first.is_outdated_by(&more), "another hidden path");
+        assert!(!first.is_outdated_by(&first.clone()));
+    }
+}

@@ -1,0 +1,194 @@
+//! Paths in the granted folders that a confined program must not see or must not change. Mounts need existing
+//! paths, so the folders are scanned before each run, and again after it for new ones.
+//!
+//! Partial results are kept: a folder that cannot be listed, or a bound that was reached, is part of the
+//! result. The scan itself is in `scan`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::error::SandboxError;
+use crate::scan::bounds::{MOST_NAME_BYTES, MOST_NAMES};
+use crate::scan::file_identity::{Held, Number};
+
+/// Result of a scan of the granted folders.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    /// Paths that may not be read.
+    pub(crate) hidden: Vec<Held>,
+    /// Protected paths, which may be read but not changed.
+    pub(crate) kept: BTreeMap<PathBuf, Kept>,
+    /// Folders that git would take for repositories, whatever their names.
+    pub(crate) repositories: BTreeSet<PathBuf>,
+    /// Folders that cannot be listed. A program that knows the names inside can still reach them.
+    pub(crate) closed: Vec<Held>,
+    /// Folders whose paths are too long, but which can be reached step by step.
+    pub(crate) deep: Vec<Held>,
+    /// Reason why the result is incomplete.
+    pub(crate) problem: Option<SandboxError>,
+}
+
+/// A protected path, with the identity of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) file: Number,
+    /// Creation time, because inode numbers are reused.
+    pub(crate) made: (u64, u64),
+    pub(crate) folder: Number,
+    pub(crate) is_link: bool,
+    /// True if it is protected only because its folder is a repository.
+    pub(crate) is_of_repository: bool,
+}
+
+impl Inventory {
+    /// Returns the protected paths that a mount can protect, which excludes symbolic links.
+    pub(crate) fn mountable(&self) -> impl Iterator<Item = Held> {
+        let files = self.kept.iter().filter(|(_, kept)| !kept.is_link);
+        files.map(|(path, kept)| Held { path: path.clone(), file: kept.file })
+    }
+
+    /// Returns the paths that must not be visible. Folders that cannot be scanned are hidden as a whole.
+    pub(crate) fn out_of_sight(&self) -> impl Iterator<Item = &Held> {
+        self.hidden.iter().chain(&self.closed).chain(&self.deep)
+    }
+
+    /// Returns the number of paths.
+    pub(crate) fn count(&self) -> usize {
+        let out_of_sight = self.hidden.len() + self.closed.len() + self.deep.len();
+        out_of_sight + self.kept.len() + self.repositories.len()
+    }
+
+    /// Returns all paths.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
+        let held = self.out_of_sight().map(|held| held.path.as_path());
+        held.chain(self.kept.keys().chain(&self.repositories).map(PathBuf::as_path))
+    }
+
+    /// Adds the result of another folder.
+    pub(crate) fn extend(&mut self, other: Inventory) {
+        self.hidden.extend(other.hidden);
+        self.kept.extend(other.kept);
+        self.repositories.extend(other.repositories);
+        self.closed.extend(other.closed);
+        self.deep.extend(other.deep);
+        self.problem = self.problem.take().or(other.problem);
+    }
+
+    /// Hides these paths too, even if they were protected.
+    pub(crate) fn hide(&mut self, names: Vec<Held>) {
+        for held in &names {
+            self.kept.remove(&held.path);
+        }
+        self.hidden.extend(names);
+    }
+
+    /// Returns the result, or an error if it is incomplete.
+    pub(crate) fn whole(mut self) -> Result<Inventory, SandboxError> {
+        match self.problem.take() {
+            Some(problem) => Err(problem),
+            None => Ok(self),
+        }
+    }
+
+    /// Returns the folders that must not be renamed, because the path of a hidden, protected or granted file
+    /// leads through them: after a rename, another run would know it under a path that no longer exists.
+    /// Confined programs cannot rename anything outside the writable folders.
+    pub(crate) fn pinned(&self, writable: &[PathBuf], readable: &[PathBuf]) -> BTreeSet<PathBuf> {
+        let is_inside =
+            |path: &Path| writable.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));
+        let held = self.out_of_sight().map(|held| held.path.as_path());
+        let held = held.chain(self.kept.keys().map(PathBuf::as_path));
+        let granted = writable.iter().chain(readable).map(PathBuf::as_path);
+        let mut pinned = BTreeSet::new();
+        for path in held.chain(granted) {
+            for folder in path.ancestors().skip(1).take_while(|above| is_inside(above)) {
+                if !pinned.insert(folder.to_owned()) {
+                    break;
+                }
+            }
+        }
+        // Each granted folder is a mount, which cannot be renamed anyway.
+        for root in writable.iter().chain(readable) {
+            pinned.remove(root);
+        }
+        pinned
+    }
+}
+
+/// Fails if there are too many paths to mount, naming the folder with most of them.
+pub(crate) fn refuse_too_many<'a>(
+    names: impl Iterator<Item = &'a Path>,
+    roots: &[&Path],
+) -> Result<(), SandboxError> {
+    let (mut count, mut bytes) = (0_usize, 0_usize);
+    let names: Vec<&Path> =
+        names.inspect(|name| (count, bytes) = (count + 1, bytes + name.as_os_str().len())).collect();
+    match count > MOST_NAMES || bytes > MOST_NAME_BYTES {
+        true => Err(too_many(names.into_iter(), roots)),
+        false => Ok(()),
+    }
+}
+
+/// Returns the error for too many paths, with the folder that contains most of them.
+pub(crate) fn too_many<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path]) -> SandboxError {
+    let mut places = BTreeMap::<PathBuf, usize>::new();
+    for name in names {
+        *places.entry(place_of(name, roots)).or_default() += 1;
+    }
+    let count = places.values().sum();
+    let most = places.into_iter().max_by_key(|(_, count)| *count);
+    SandboxError::TooManyNames { count, most_in: most.map(|(place, _)| place).unwrap_or_default() }
+}
+
+/// Returns the top-level folder of a path within its granted folder, or the granted folder itself.
+fn place_of(name: &Path, roots: &[&Path]) -> PathBuf {
+    let root = roots.iter().find(|root| name.starts_with(root)).copied().unwrap_or(Path::new("/"));
+    let above = name.parent().unwrap_or(root);
+    let first = above.strip_prefix(root).ok().and_then(|rest| rest.components().next());
+    first.map_or_else(|| root.to_owned(), |first| root.join(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(path: &str) -> Held {
+        Held { path: path.into(), file: (1, 2) }
+    }
+
+    #[test]
+    fn parent_folders_of_known_paths_are_pinned() {
+        let kept =
+            Kept { file: (1, 2), made: (3, 4), folder: (5, 6), is_link: false, is_of_repository: false };
+        let found = Inventory {
+            hidden: vec![held("/w/a/b/secret"), held("/w/a/.env"), held("/etc/secret")],
+            closed: vec![held("/w/shut/d")],
+            deep: vec![held("/w/deep/d")],
+            kept: [("/w/repo/.git/config".into(), kept), ("/w/.bashrc".into(), kept)].into(),
+            ..Inventory::default()
+        };
+        let check = |writable: &[&str], readable: &[&str], expect: &[&str]| {
+            let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
+            let pinned: Vec<PathBuf> = found.pinned(&paths(writable), &paths(readable)).into_iter().collect();
+            assert_eq!(pinned, paths(expect));
+        };
+        let all = ["/w/a", "/w/a/b", "/w/deep", "/w/repo", "/w/repo/.git", "/w/shut"];
+        check(&["/w"], &[], &all);
+        check(&["/w/a"], &[], &["/w/a/b"]);
+        check(&[], &["/w"], &[]);
+        // A folder granted differently from the folder that contains it cannot be renamed either.
+        check(&["/w/x"], &["/w/x/y/z"], &["/w/x/y"]);
+        check(&["/w", "/w/a"], &[], &["/w/a/b", "/w/deep", "/w/repo", "/w/repo/.git", "/w/shut"]);
+    }
+
+    #[test]
+    fn too_many_paths_are_refused_naming_the_largest_folder() {
+        let names: Vec<PathBuf> = (0..=MOST_NAMES).map(|n| format!("/w/many/{n}/.env").into()).collect();
+        let names = || names.iter().map(PathBuf::as_path);
+        let roots = [Path::new("/w")];
+        assert!(refuse_too_many(names().skip(1), &roots).is_ok());
+        let few = [Path::new("/w/.bashrc"), Path::new("/w/few/.env")];
+        let refused = refuse_too_many(names().chain(few), &roots).unwrap_err();
+        assert!(refused.to_string().contains("`/w/many`"), "{refused}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Opens folders by path without following symbolic links: a program that still runs could replace a folder
+//! by a link, and have Sinew list or rename the files behind it. Also gives temporary access to folders that a
+//! run made inaccessible to their owner.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, fstat};
+use rustix::process::geteuid;
+
+use crate::scan::file_identity::{self, Number};
+
+/// Flags of a descriptor that only leads to entries and does not list them.
+#[cfg(target_os = "linux")]
+pub(crate) const HANDLE: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const HANDLE: OFlags = OFlags::RDONLY;
+
+/// Opens a folder to list its entries, or to rename them.
+#[cfg(target_os = "linux")]
+pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
+    use rustix::fs::{CWD, ResolveFlags, openat2};
+    let flags = what_for | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(CWD, folder, flags, Mode::empty(), resolve)?)
+}
+
+/// Like the Linux version, but checks only the last component of the path for a link.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
+    let flags = what_for | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, Mode::empty())?)
+}
+
+/// Folder with full owner permissions until this is dropped. Only folders of this user are changed, because a
+/// run can change no others. It is remembered by path and identity and not
+/// kept open: a run can close more folders than a process may have open files.
+#[derive(Debug)]
+pub(crate) struct Loosened {
+    path: PathBuf,
+    file: Number,
+    mode: Option<Mode>,
+}
+
+impl Loosened {
+    /// Adds owner permissions to a folder; `None` if it belongs to another user or already has them.
+    pub(crate) fn of(path: &Path) -> io::Result<Option<Loosened>> {
+        let folder = open(path, HANDLE)?;
+        let facts = fstat(&folder)?;
+        let mode = Mode::from_raw_mode(facts.st_mode);
+        if facts.st_uid != geteuid().as_raw() || mode.contains(Mode::RWXU) {
+            return Ok(None);
+        }
+        set_mode(folder.as_fd(), mode | Mode::RWXU)?;
+        Ok(Some(Loosened { path: path.to_owned(), file: file_identity::number(&facts), mode: Some(mode) }))
+    }
+
+    /// Keeps the permissions.
+    pub(crate) fn stays(mut self) {
+        self.mode = None;
+    }
+
+    /// Restores the original mode, if the path still leads to the same folder.
+    fn close(&self, mode: Mode) -> io::Result<()> {
+        let folder = open(&self.path, HANDLE)?;
+        if file_identity::of_open(&folder)? != self.file {
+            return Err(io::Error::other("another folder is at this path now"));
+        }
+        set_mode(folder.as_fd(), mode)
+    }
+}
+
+impl Drop for Loosened {
+    fn drop(&mut self) {
+        if let Some(mode) = self.mode
+            && let Err(error) = self.close(mode)
+        {
+            let path = &self.path;
+            tracing::warn!(%error, ?path, "could not restore the permissions of a scanned folder");
+        }
+    }
+}
+
+/// Sets the mode of an open folder, even if it was opened with `O_PATH`.
+#[cfg(target_os = "linux")]
+fn set_mode(folder: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)?)
+}
+
+/// Like the Linux version.
+#[cfg(not(target_os = "linux"))]
+fn set_mode(folder: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(folder, mode)?)
+}

@@ -1,0 +1,193 @@
+//! Tests of the directory scan: what it finds, which folders it makes accessible and restores, and where it
+//! stops.
+
+use std::time::Duration;
+
+use super::*;
+use crate::scan::cancellation::Until;
+use crate::scan::test_folder::World;
+
+impl World {
+    /// Scans with temporary access to inaccessible folders.
+    fn opened(&self) -> Inventory {
+        let mut found = Inventory::default();
+        let problem = each(&self.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
+            found.extend(part);
+            Ok(())
+        });
+        assert!(problem.is_none(), "{problem:?}");
+        found
+    }
+
+    fn taken(&self) -> Inventory {
+        let shows = |path: &Path| !path.ends_with(".env") && !path.ends_with("secret");
+        take(&self.root, &Bounds::after(), shows)
+    }
+}
+
+#[test]
+fn hidden_and_protected_paths_are_found_anywhere() {
+    let world = World::with(
+        &[".git/hooks/deep/.vscode", "src", "secret/.vscode", "bare/objects", "bare/refs", "bare/hooks"],
+        &[
+            ".git/config",
+            ".git/HEAD",
+            ".git/hooks/deep/.env",
+            "bare/HEAD",
+            "bare/hooks/.env",
+            "src/.env",
+            "src/main.rs",
+            "secret/key",
+        ],
+    );
+    let root = &world.root;
+    std::os::unix::fs::symlink("/etc/profile", root.join(".profile")).unwrap();
+    let found = world.taken().whole().unwrap();
+    let mut hidden: Vec<_> = found.hidden.iter().map(|held| held.path.clone()).collect();
+    hidden.sort();
+    let expect = [".git/hooks/deep/.env", "bare/hooks/.env", "secret", "src/.env"];
+    assert_eq!(hidden, expect.map(|name| root.join(name)));
+    let kept: Vec<_> = found.mountable().map(|held| held.path).collect();
+    let expect = [".git/config", ".git/hooks", "bare/hooks"];
+    assert_eq!(kept, expect.map(|name| root.join(name)), "protected contents are not listed again");
+    assert!(found.kept.contains_key(&root.join(".profile")), "a link is listed, though no mount protects it");
+
+    std::fs::write(root.join("src/.git"), "gitdir: ../elsewhere").unwrap();
+    assert!(world.taken().kept.contains_key(&root.join("src/.git")), "it redirects git to another folder");
+}
+
+#[test]
+fn too_deep_folders_are_reported_and_the_rest_is_found() {
+    let world = World::with(&["a", "z/.vscode"], &[]);
+    let name = "d".repeat(200);
+    let mut folder = open_folder::open(&world.root.join("a"), OFlags::RDONLY).unwrap();
+    for _ in 0..40 {
+        rustix::fs::mkdirat(&folder, &name, rustix::fs::Mode::RWXU).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        folder = rustix::fs::openat(&folder, &name, flags, rustix::fs::Mode::empty()).unwrap();
+    }
+    let found = world.taken().whole().unwrap();
+    assert_eq!(found.deep.len(), 1, "one folder, and nothing below it");
+    assert!(found.deep[0].path.starts_with(world.root.join("a")) && found.deep[0].path.is_dir());
+    assert!(found.kept.contains_key(&world.root.join("z/.vscode")));
+}
+
+#[test]
+fn results_before_a_bound_are_kept() {
+    let world = World::with(&["many", ".vscode"], &[]);
+    (0..20).for_each(|number| std::fs::write(world.root.join(format!("many/{number}")), "").unwrap());
+    let up_to = |entries| take(&world.root, &Bounds { entries, ..Bounds::after() }, |_| true);
+    assert!(up_to(22).whole().is_ok());
+    let found = up_to(21);
+    assert!(found.kept.contains_key(&world.root.join(".vscode")), "{found:?}");
+    assert!(matches!(found.whole(), Err(SandboxError::TooLarge { limit: 21, .. })));
+}
+
+#[test]
+fn unlistable_folders_are_reported_or_temporarily_opened() {
+    use std::os::unix::fs::PermissionsExt;
+    ::tests::give_up_root_for_good();
+    for mode in [0o444, 0o311, 0o000] {
+        let world = World::with(&["d/e/.vscode"], &["d/.envrc"]);
+        let folder = world.root.join("d");
+        let set = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        set(mode);
+        let told = world.taken().whole().unwrap();
+        assert_eq!(told.closed.iter().map(|held| &held.path).collect::<Vec<_>>(), [&folder], "{mode:o}");
+        assert!(told.kept.is_empty());
+        let opened = world.opened();
+        assert_eq!(opened.kept.len(), 2, "{mode:o}: {opened:?}");
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, mode);
+        set(0o755);
+    }
+    let world = World::with(&[".vscode"], &[]);
+    std::fs::set_permissions(&world.root, std::fs::Permissions::from_mode(0o311)).unwrap();
+    assert!(world.taken().whole().is_err(), "its contents cannot be granted");
+    assert_eq!(world.opened().kept.len(), 1);
+    assert!(world.taken().whole().is_ok(), "it stays accessible");
+}
+
+/// Returns the number of entries with full owner permissions.
+fn open_in(folder: &Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().metadata().unwrap().mode() & 0o700 == 0o700).count()
+}
+
+#[test]
+fn inaccessible_folders_are_opened_one_at_a_time() {
+    ::tests::give_up_root_for_good();
+    let names: Vec<String> = (0..9).map(|number| format!("c/{number}/.vscode")).collect();
+    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let closed = world.root.join("c");
+    for number in 0..9 {
+        world.set_mode(&format!("c/{number}"), 0o000);
+    }
+    let mut open = Vec::new();
+    let problem = each(&world.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |_| {
+        open.push(open_in(&closed));
+        Ok(())
+    });
+    assert!(problem.is_none(), "{problem:?}");
+    assert_eq!(open, [1; 9], "only the folder whose results are passed on is accessible");
+    assert_eq!(open_in(&closed), 0);
+    (0..9).for_each(|number| world.set_mode(&format!("c/{number}"), 0o755));
+}
+
+#[test]
+fn nested_folders_are_restored_when_the_scan_stops_early() {
+    ::tests::give_up_root_for_good();
+    let world = World::with(&["a/b/c/.vscode"], &[]);
+    let nested = ["a", "a/b", "a/b/c"];
+    nested.iter().rev().for_each(|name| world.set_mode(name, 0o000));
+    let stopped = each(&world.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
+        Err(too_many(part.names(), &[&world.root]))
+    });
+    assert!(matches!(stopped, Some(SandboxError::TooManyNames { count: 1, .. })), "{stopped:?}");
+    for name in nested {
+        assert_eq!(world.mode(name), 0o000, "{name}");
+        world.set_mode(name, 0o755);
+    }
+}
+
+#[test]
+fn scan_stops_at_the_name_limit() {
+    let names: Vec<String> = (0..50).map(|number| format!("{number}/.vscode")).collect();
+    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| true);
+    assert_eq!(found.count(), 4);
+    assert!(matches!(found.whole(), Err(SandboxError::TooManyNames { count: 4, .. })));
+    let name_bytes = 2 * world.root.as_os_str().len();
+    let found = take(&world.root, &Bounds { name_bytes, ..Bounds::after() }, |_| true);
+    assert_eq!(found.count(), 2);
+
+    let many: Vec<String> = (0..MOST_AT_ONCE * 2).map(|number| format!("{number}.env")).collect();
+    let world = World::with(&[], &many.iter().map(String::as_str).collect::<Vec<_>>());
+    let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| false);
+    assert_eq!(found.count(), MOST_AT_ONCE, "within one folder too");
+}
+
+#[test]
+fn scan_stops_at_the_deadline_and_at_the_queue_limit() {
+    let names: Vec<String> = (0..20).map(|number| format!("{number}/.vscode")).collect();
+    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let late =
+        take(&world.root, &Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() }, |_| true);
+    assert_eq!(late.count(), 0);
+    assert!(matches!(late.whole(), Err(SandboxError::OutOfTime(_))));
+    let heavy = take(&world.root, &Bounds { waiting: 500, ..Bounds::after() }, |_| true);
+    assert!(matches!(heavy.whole(), Err(SandboxError::TooLarge { limit: 1..20, .. })));
+    assert!(world.taken().whole().is_ok());
+}
+
+#[test]
+fn bare_repository_is_recognised_by_its_contents() {
+    let world = World::with(
+        &["a/objects", "a/refs", "a/hooks", "a/rebase-merge", "b/objects", "b/hooks", "c"],
+        &["a/HEAD", "a/config", "b/HEAD", "b/config", "c/HEAD", "c/commondir"],
+    );
+    let found = world.taken().whole().unwrap();
+    let expect = ["a/config", "a/hooks", "a/rebase-merge", "c/commondir"].map(|name| world.root.join(name));
+    assert_eq!(found.kept.keys().cloned().collect::<Vec<_>>(), expect);
+    assert_eq!(found.repositories.len(), 2);
+}
