@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::error::OutboundError;

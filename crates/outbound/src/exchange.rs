@@ -1,39 +1,33 @@
 //! One request and its response over one connection, which is then closed. HTTP/1.1 only, so that there is
 //! only one framing to handle.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    RETRY_AFTER,
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use url::Url;
+use reqwest::{Client, Request, Response};
+use rustls::ClientConfig;
 
 use crate::answer::Answer;
-use crate::connect::Connection;
 use crate::error::OutboundError;
 use crate::question::{Method, Question};
 use crate::stream::Stream;
 use crate::vet::Place;
 
 const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// Maximum number and total size of response headers.
+/// Maximum number of response headers. Their total size is limited by the buffer of hyper (408 KiB).
 const MOST_HEADERS: usize = 128;
-const MOST_HEADER_BYTES: usize = 128 * 1024;
-/// Maximum number of interim responses, such as `100 Continue`.
-const MOST_ANNOUNCED: usize = 32;
 /// Maximum number of content encodings. With more of them, the body is not decoded.
 const MOST_CODINGS: usize = 4;
 /// Maximum length of a header value that is returned.
 const LONGEST_HEADER: usize = 8 * 1024;
+/// Maximum number of addresses that are tried per host.
+const MOST_ADDRESSES: usize = 4;
+/// Time limit for connecting. The client divides it among the addresses of the host.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(16);
 
 /// Called with each part of a body. Returns true if the rest of the body is not needed.
 pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
@@ -41,119 +35,96 @@ pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
 /// Sends a request and reads the response up to the limit.
 pub(crate) async fn exchange(
     place: &Place,
-    connection: Connection,
+    tls: &ClientConfig,
     question: &Question,
     (most, is_enough): (u64, &mut Enough<'_>),
 ) -> Result<Answer, OutboundError> {
-    let (response, _driving) = send(place, connection, question, Afterwards::Closed).await?;
+    let response = send(place, tls, question).await?;
     Ok(read(place, response, (most, is_enough)).await)
 }
 
 /// Sends a request and returns the response as a stream.
 pub(crate) async fn listen(
     place: &Place,
-    connection: Connection,
+    tls: &ClientConfig,
     question: &Question,
 ) -> Result<Stream, OutboundError> {
-    let (response, driving) = send(place, connection, question, Afterwards::Closed).await?;
-    let (head, body) = response.into_parts();
-    let (status, content_type) = (head.status.as_u16(), header(&head.headers, &CONTENT_TYPE));
-    Ok(Stream { status, content_type, host: place.host.clone(), body, _driving: driving })
+    let response = send(place, tls, question).await?;
+    let (status, content_type) = (response.status().as_u16(), header(response.headers(), &CONTENT_TYPE));
+    Ok(Stream { status, content_type, host: place.host.clone(), response })
 }
 
-/// Task that drives a connection. It ends when this is dropped.
-pub(crate) type Driving = JoinSet<Result<(), hyper::Error>>;
-
-/// Use of a connection after its response.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Afterwards {
-    /// The connection is closed.
-    Closed,
-    /// The connection is upgraded, if the response says so.
-    Handed,
-}
-
-/// Sends a request and returns the head of the response.
+/// Sends a request over a new connection to a vetted address, and returns the head of the response.
 pub(crate) async fn send(
     place: &Place,
-    connection: Connection,
+    tls: &ClientConfig,
     question: &Question,
-    afterwards: Afterwards,
-) -> Result<(Response<Incoming>, Driving), OutboundError> {
-    let garbled = |cause| OutboundError::Garbled { host: place.host.clone(), cause };
-    let mut builder = http1::Builder::new();
-    builder.max_headers(MOST_HEADERS).max_buf_size(MOST_HEADER_BYTES);
-    let (mut sender, driver) = builder.handshake(TokioIo::new(connection)).await.map_err(garbled)?;
-    let mut driving = JoinSet::new();
-    match afterwards {
-        Afterwards::Closed => driving.spawn(driver),
-        Afterwards::Handed => driving.spawn(driver.with_upgrades()),
-    };
-    let mut request = request(&place.url, question)?;
-    if let Some(credential) = &question.credential {
-        let (name, value) = credential.for_place(place)?;
-        request.headers_mut().insert(name, value);
-    }
-    let announcing = announcements(&mut request);
-    tokio::select! {
-        response = sender.send_request(request) => Ok((response.map_err(garbled)?, driving)),
-        () = announcing.notified() => Err(OutboundError::NoAnswer { host: place.host.clone() }),
-    }
-}
-
-/// Returns a signal that fires after too many interim responses. Each is small, and a server could send them
-/// without end.
-fn announcements(request: &mut Request<Full<Bytes>>) -> Arc<Notify> {
-    let (enough, count) = (Arc::new(Notify::new()), AtomicUsize::new(0));
-    let notifier = Arc::clone(&enough);
-    hyper::ext::on_informational(request, move |_| {
-        if count.fetch_add(1, Ordering::Relaxed) >= MOST_ANNOUNCED {
-            notifier.notify_one();
-        }
-    });
-    enough
-}
-
-fn request(url: &Url, question: &Question) -> Result<Request<Full<Bytes>>, OutboundError> {
-    let target = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    };
+) -> Result<Response, OutboundError> {
+    let failed = |error| OutboundError::from_client(&place.url, &error);
     let method = match question.method {
-        Method::Get => hyper::Method::GET,
-        Method::Post => hyper::Method::POST,
+        Method::Get => reqwest::Method::GET,
+        Method::Post => reqwest::Method::POST,
     };
-    let uri = target.parse::<hyper::Uri>().map_err(|_| OutboundError::Header("request target"))?;
-    let mut request = Request::new(Full::new(Bytes::from(question.body.clone())));
-    (*request.method_mut(), *request.uri_mut()) = (method, uri);
-    let host = url.host_str().unwrap_or_default();
-    let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    let headers = request.headers_mut();
-    headers.insert(HOST, value("host", &authority)?);
+    let mut request = Request::new(method, place.url.clone());
+    *request.headers_mut() = headers(place, question)?;
+    *request.body_mut() = Some(question.body.clone().into());
+    client(place, tls).map_err(failed)?.execute(request).await.map_err(failed)
+}
+
+/// Returns a client that can connect only to the vetted addresses. Everything that reqwest would do by itself
+/// is disabled, even if another crate enables the feature for it.
+fn client(place: &Place, tls: &ClientConfig) -> reqwest::Result<Client> {
+    let addresses = place.vetted.addresses().iter().copied().take(MOST_ADDRESSES).collect();
+    Client::builder()
+        .tls_backend_preconfigured(tls.clone())
+        .dns_resolver(Pinned(addresses))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http1_only()
+        .http1_max_headers(MOST_HEADERS)
+        .pool_max_idle_per_host(0)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .build()
+}
+
+/// Resolver that returns the vetted addresses for every name. The client has no other resolver, so it cannot
+/// look up a name a second time.
+struct Pinned(Vec<SocketAddr>);
+
+impl Resolve for Pinned {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+fn headers(place: &Place, question: &Question) -> Result<HeaderMap, OutboundError> {
+    let mut headers = HeaderMap::new();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     for (name, text) in &question.headers {
-        headers.insert(HeaderName::from_static(name), value(name, text)?);
+        let value = HeaderValue::from_str(text).map_err(|_| OutboundError::Header(name))?;
+        headers.insert(HeaderName::from_static(name), value);
     }
-    Ok(request)
+    if let Some(credential) = &question.credential {
+        let (name, value) = credential.for_place(place)?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
-fn value(name: &'static str, text: &str) -> Result<HeaderValue, OutboundError> {
-    HeaderValue::from_str(text).map_err(|_| OutboundError::Header(name))
-}
-
-async fn read(
-    place: &Place,
-    response: Response<Incoming>,
-    (most, is_enough): (u64, &mut Enough<'_>),
-) -> Answer {
-    let (head, mut body) = response.into_parts();
+async fn read(place: &Place, mut response: Response, (most, is_enough): (u64, &mut Enough<'_>)) -> Answer {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let (mut bytes, mut is_cut) = (Vec::new(), false);
     while !is_cut {
-        match body.frame().await {
-            None => break,
-            Some(Ok(frame)) => {
-                let part = frame.into_data().unwrap_or_default();
+        match response.chunk().await {
+            Ok(None) => break,
+            Ok(Some(part)) => {
                 let room = most - bytes.len();
                 is_cut = part.len() > room;
                 let part = part.get(..room.min(part.len())).unwrap_or_default();
@@ -164,17 +135,18 @@ async fn read(
             }
             // The connection broke, or the body was shorter than announced: the received part is returned and
             // marked as truncated.
-            Some(Err(_)) => is_cut = true,
+            Err(_) => is_cut = true,
         }
     }
+    let headers = response.headers();
     Answer {
         url: place.url.clone(),
-        status: head.status.as_u16(),
-        content_type: header(&head.headers, &CONTENT_TYPE),
-        codings: codings(&head.headers),
-        retry_after: header(&head.headers, &RETRY_AFTER),
-        location: header(&head.headers, &LOCATION),
-        mcp_session: header(&head.headers, &MCP_SESSION),
+        status: response.status().as_u16(),
+        content_type: header(headers, &CONTENT_TYPE),
+        codings: codings(headers),
+        retry_after: header(headers, &RETRY_AFTER),
+        location: header(headers, &LOCATION),
+        mcp_session: header(headers, &MCP_SESSION),
         body: bytes,
         is_cut,
         led_by: Vec::new(),

@@ -1,6 +1,5 @@
 //! Gateway for outbound requests. It vets every hop of a request.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
@@ -8,7 +7,6 @@ use rustls::ClientConfig;
 use url::Url;
 
 use crate::answer::Answer;
-use crate::connect::connect;
 use crate::error::OutboundError;
 use crate::exchange::{self, Enough, exchange};
 use crate::question::{Caps, Question};
@@ -25,7 +23,7 @@ pub const MOST_HOPS: usize = 5;
 /// Opens every connection that a call makes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gatekeeper {
-    tls: Arc<ClientConfig>,
+    tls: ClientConfig,
     resolver: Resolver,
 }
 
@@ -40,7 +38,7 @@ impl Gatekeeper {
     }
 
     #[cfg(test)]
-    pub(crate) fn asking(self, script: Arc<crate::tests::Script>) -> Self {
+    pub(crate) fn asking(self, script: std::sync::Arc<crate::tests::Script>) -> Self {
         Gatekeeper { resolver: Resolver::Scripted(script), ..self }
     }
 
@@ -103,8 +101,7 @@ impl Gatekeeper {
     ) -> Result<Stream, OutboundError> {
         let listening = async {
             let place = self.place(permit, question, &question.url, NamedBy::Manifest).await?;
-            let connection = connect(&place, &self.tls).await?;
-            exchange::listen(&place, connection, question).await
+            exchange::listen(&place, &self.tls, question).await
         };
         in_time(listening, question, deadline).await
     }
@@ -122,8 +119,7 @@ impl Gatekeeper {
         let opening = async {
             let url = of_the_web(&question.url)?;
             let place = self.place(permit, question, &url, NamedBy::Manifest).await?;
-            let connection = connect(&place, &self.tls).await?;
-            socket::open(&place, connection, question, (protocol, caps.body_bytes)).await
+            socket::open(&place, &self.tls, question, (protocol, caps.body_bytes)).await
         };
         in_time(opening, question, caps.deadline).await
     }
@@ -152,8 +148,7 @@ impl Gatekeeper {
     ) -> Result<Answer, OutboundError> {
         let asking = async {
             let place = self.place(permit, question, &question.url, named_by).await?;
-            let connection = connect(&place, &self.tls).await?;
-            exchange(&place, connection, question, (caps.body_bytes, is_enough)).await
+            exchange(&place, &self.tls, question, (caps.body_bytes, is_enough)).await
         };
         in_time(asking, question, caps.deadline).await
     }

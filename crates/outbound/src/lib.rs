@@ -10,7 +10,6 @@
 //! No other crate opens a connection for a call.
 
 mod answer;
-mod connect;
 mod credential;
 mod error;
 mod exchange;

@@ -10,14 +10,13 @@ mod metered;
 use std::io;
 
 use futures_util::{SinkExt, StreamExt};
-use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, error::ProtocolError};
 
-use crate::connect::Connection;
 use crate::error::OutboundError;
-use crate::exchange::{self, Afterwards, Driving};
+use crate::exchange::send;
 use crate::question::Question;
 use crate::vet::Place;
 use handshake::Handshake;
@@ -33,33 +32,29 @@ pub struct Socket {
     host: String,
     frames: WebSocketStream<Metered>,
     most: u64,
-    _driving: Driving,
 }
 
 /// Opens a WebSocket with this subprotocol. No message may have more than `most` bytes.
 pub(crate) async fn open(
     place: &Place,
-    connection: Connection,
+    tls: &ClientConfig,
     question: &Question,
     (protocol, most): (&'static str, u64),
 ) -> Result<Socket, OutboundError> {
     let refused = |why: String| OutboundError::NoSocket { host: place.host.clone(), why };
     let handshake = Handshake::new(protocol);
-    let question = handshake.ask(question.clone());
-    let sent = exchange::send(place, connection, &question, Afterwards::Handed).await;
-    let (mut response, driving) = sent?;
+    let response = send(place, tls, &handshake.ask(question.clone())).await?;
     handshake.check(&response).map_err(refused)?;
-    let upgraded = hyper::upgrade::on(&mut response).await;
-    let upgraded = upgraded.map_err(|_| refused("it closed the connection".to_owned()))?;
+    let upgraded = response.upgrade().await.map_err(|_| refused("it closed the connection".to_owned()))?;
     let longest = usize::try_from(most).unwrap_or(usize::MAX);
     let settings = WebSocketConfig::default()
         .read_buffer_size(BUFFER)
         .write_buffer_size(0)
         .max_message_size(Some(longest))
         .max_frame_size(Some(longest));
-    let connection = Metered::new(TokioIo::new(upgraded));
+    let connection = Metered::new(upgraded);
     let frames = WebSocketStream::from_raw_socket(connection, Role::Client, Some(settings)).await;
-    let mut socket = Socket { host: place.host.clone(), frames, most, _driving: driving };
+    let mut socket = Socket { host: place.host.clone(), frames, most };
     socket.await_at_most(most);
     Ok(socket)
 }

@@ -5,19 +5,18 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
+use reqwest::Upgraded;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Connection with the number of bytes that may still be received.
 pub(super) struct Metered {
-    connection: TokioIo<Upgraded>,
+    connection: Upgraded,
     left: u64,
 }
 
 impl Metered {
     /// Wraps a connection with a limit of zero bytes.
-    pub(super) fn new(connection: TokioIo<Upgraded>) -> Self {
+    pub(super) fn new(connection: Upgraded) -> Self {
         Metered { connection, left: 0 }
     }
 
