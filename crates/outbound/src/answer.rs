@@ -5,7 +5,7 @@ use url::Url;
 
 /// HTTP response with an undecoded body.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// URL of the response, after all redirects.
     pub url: Url,
     /// Status code.

@@ -11,9 +11,9 @@ use reqwest::header::{
 use reqwest::{Client, Request, Response};
 use rustls::ClientConfig;
 
-use crate::answer::Answer;
+use crate::answer::HttpResponse;
 use crate::error::OutboundError;
-use crate::question::{Method, Question};
+use crate::question::{HttpRequest, Method};
 use crate::stream::Stream;
 use crate::vet::Place;
 
@@ -36,9 +36,9 @@ pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
 pub(crate) async fn exchange(
     place: &Place,
     tls: &ClientConfig,
-    question: &Question,
+    question: &HttpRequest,
     (most, is_enough): (u64, &mut Enough<'_>),
-) -> Result<Answer, OutboundError> {
+) -> Result<HttpResponse, OutboundError> {
     let response = send(place, tls, question).await?;
     Ok(read(place, response, (most, is_enough)).await)
 }
@@ -47,7 +47,7 @@ pub(crate) async fn exchange(
 pub(crate) async fn listen(
     place: &Place,
     tls: &ClientConfig,
-    question: &Question,
+    question: &HttpRequest,
 ) -> Result<Stream, OutboundError> {
     let response = send(place, tls, question).await?;
     let (status, content_type) = (response.status().as_u16(), header(response.headers(), &CONTENT_TYPE));
@@ -58,7 +58,7 @@ pub(crate) async fn listen(
 pub(crate) async fn send(
     place: &Place,
     tls: &ClientConfig,
-    question: &Question,
+    question: &HttpRequest,
 ) -> Result<Response, OutboundError> {
     let failed = |error| OutboundError::from_client(&place.url, &error);
     let method = match question.method {
@@ -104,7 +104,7 @@ impl Resolve for Pinned {
     }
 }
 
-fn headers(place: &Place, question: &Question) -> Result<HeaderMap, OutboundError> {
+fn headers(place: &Place, question: &HttpRequest) -> Result<HeaderMap, OutboundError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     for (name, text) in &question.headers {
@@ -118,7 +118,11 @@ fn headers(place: &Place, question: &Question) -> Result<HeaderMap, OutboundErro
     Ok(headers)
 }
 
-async fn read(place: &Place, mut response: Response, (most, is_enough): (u64, &mut Enough<'_>)) -> Answer {
+async fn read(
+    place: &Place,
+    mut response: Response,
+    (most, is_enough): (u64, &mut Enough<'_>),
+) -> HttpResponse {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let (mut bytes, mut is_cut) = (Vec::new(), false);
     while !is_cut {
@@ -139,7 +143,7 @@ async fn read(place: &Place, mut response: Response, (most, is_enough): (u64, &m
         }
     }
     let headers = response.headers();
-    Answer {
+    HttpResponse {
         url: place.url.clone(),
         status: response.status().as_u16(),
         content_type: header(headers, &CONTENT_TYPE),

@@ -6,10 +6,10 @@ use governance::Permit;
 use rustls::ClientConfig;
 use url::Url;
 
-use crate::answer::Answer;
+use crate::answer::HttpResponse;
 use crate::error::OutboundError;
 use crate::exchange::{self, Enough, exchange};
-use crate::question::{Caps, Question};
+use crate::question::{Caps, HttpRequest};
 use crate::redirect;
 use crate::resolver::Resolver;
 use crate::socket::{self, Socket};
@@ -50,15 +50,15 @@ impl Gatekeeper {
         url: &str,
         headers: &[(&'static str, String)],
         caps: Caps,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         let mut led_by: Vec<Url> = Vec::new();
         let mut next = url.to_owned();
         loop {
-            let question = Question { headers: headers.to_vec(), ..Question::get(next) };
+            let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
             let answer = self.ask_once(permit, &question, NamedBy::Caller, caps, &mut to_the_end).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
             let Some(onward) = redirect::next(&answer, &host)? else {
-                return Ok(Answer { led_by, ..answer });
+                return Ok(HttpResponse { led_by, ..answer });
             };
             led_by.push(answer.url);
             if led_by.len() > MOST_HOPS {
@@ -73,9 +73,9 @@ impl Gatekeeper {
     pub async fn ask(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         caps: Caps,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         self.ask_once(permit, question, NamedBy::Settings, caps, &mut to_the_end).await
     }
 
@@ -84,10 +84,10 @@ impl Gatekeeper {
     pub async fn converse(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         caps: Caps,
         is_enough: &mut Enough<'_>,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         self.ask_once(permit, question, NamedBy::Manifest, caps, is_enough).await
     }
 
@@ -96,7 +96,7 @@ impl Gatekeeper {
     pub async fn listen(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         deadline: Instant,
     ) -> Result<Stream, OutboundError> {
         let listening = async {
@@ -112,7 +112,7 @@ impl Gatekeeper {
     pub async fn open_socket(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         protocol: &'static str,
         caps: Caps,
     ) -> Result<Socket, OutboundError> {
@@ -129,7 +129,7 @@ impl Gatekeeper {
     async fn place(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         url: &str,
         named_by: NamedBy,
     ) -> Result<Place, OutboundError> {
@@ -141,11 +141,11 @@ impl Gatekeeper {
     async fn ask_once(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         named_by: NamedBy,
         caps: Caps,
         is_enough: &mut Enough<'_>,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         let asking = async {
             let place = self.place(permit, question, &question.url, named_by).await?;
             exchange(&place, &self.tls, question, (caps.body_bytes, is_enough)).await
@@ -171,7 +171,7 @@ fn host_of(url: &str) -> String {
 
 async fn in_time<T>(
     asking: impl Future<Output = Result<T, OutboundError>>,
-    question: &Question,
+    question: &HttpRequest,
     deadline: Instant,
 ) -> Result<T, OutboundError> {
     let left = deadline.saturating_duration_since(Instant::now());

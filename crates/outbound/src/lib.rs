@@ -27,12 +27,12 @@ mod vet;
 #[cfg(test)]
 mod tests;
 
-pub use answer::Answer;
+pub use answer::HttpResponse;
 pub use credential::{Credential, may_carry_key};
 pub use error::OutboundError;
 pub use gatekeeper::{Gatekeeper, MOST_HOPS};
 pub use key::{Key, KeyPlaces};
-pub use question::{Caps, Method, Question};
+pub use question::{Caps, HttpRequest, Method};
 pub use socket::Socket;
 pub use stream::Stream;
 pub use tls::Roots;

@@ -3,11 +3,11 @@
 
 use url::Url;
 
-use crate::answer::Answer;
+use crate::answer::HttpResponse;
 use crate::error::OutboundError;
 
 /// Returns the URL of the next hop, or `None` if the response is final.
-pub(crate) fn next(answer: &Answer, host: &str) -> Result<Option<Url>, OutboundError> {
+pub(crate) fn next(answer: &HttpResponse, host: &str) -> Result<Option<Url>, OutboundError> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, error::ProtocolError};
 
 use crate::error::OutboundError;
 use crate::exchange::send;
-use crate::question::Question;
+use crate::question::HttpRequest;
 use crate::vet::Place;
 use handshake::Handshake;
 use metered::Metered;
@@ -38,7 +38,7 @@ pub struct Socket {
 pub(crate) async fn open(
     place: &Place,
     tls: &ClientConfig,
-    question: &Question,
+    question: &HttpRequest,
     (protocol, most): (&'static str, u64),
 ) -> Result<Socket, OutboundError> {
     let refused = |why: String| OutboundError::NoSocket { host: place.host.clone(), why };

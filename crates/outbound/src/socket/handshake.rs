@@ -8,7 +8,7 @@ use reqwest::header::{
 use reqwest::{Response, StatusCode};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
-use crate::question::Question;
+use crate::question::HttpRequest;
 
 /// A handshake in progress.
 pub(super) struct Handshake {
@@ -22,7 +22,7 @@ impl Handshake {
     }
 
     /// Adds the headers of a WebSocket handshake to a request.
-    pub(super) fn ask(&self, question: Question) -> Question {
+    pub(super) fn ask(&self, question: HttpRequest) -> HttpRequest {
         question
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
