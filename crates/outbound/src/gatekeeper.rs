@@ -6,16 +6,13 @@ use governance::Permit;
 use rustls::ClientConfig;
 use url::Url;
 
-use crate::answer::HttpResponse;
+use crate::client::send;
 use crate::error::OutboundError;
-use crate::exchange::{self, Enough, exchange};
-use crate::question::{Caps, HttpRequest};
-use crate::redirect;
-use crate::resolver::Resolver;
+use crate::request::{Caps, HttpRequest};
+use crate::response::{Enough, HttpResponse, Stream};
 use crate::socket::{self, Socket};
-use crate::stream::Stream;
 use crate::tls::Roots;
-use crate::vet::{NamedBy, Place, vet};
+use crate::vet::{NamedBy, Place, Resolver, vet};
 
 /// Maximum number of redirects that are followed.
 pub const MOST_HOPS: usize = 5;
@@ -57,7 +54,7 @@ impl Gatekeeper {
             let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
             let answer = self.ask_once(permit, &question, NamedBy::Caller, caps, &mut to_the_end).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
-            let Some(onward) = redirect::next(&answer, &host)? else {
+            let Some(onward) = answer.redirect_target(&host)? else {
                 return Ok(HttpResponse { led_by, ..answer });
             };
             led_by.push(answer.url);
@@ -101,7 +98,7 @@ impl Gatekeeper {
     ) -> Result<Stream, OutboundError> {
         let listening = async {
             let place = self.place(permit, question, &question.url, NamedBy::Manifest).await?;
-            exchange::listen(&place, &self.tls, question).await
+            Ok(Stream::new(&place, send(&place, &self.tls, question).await?))
         };
         in_time(listening, question, deadline).await
     }
@@ -148,7 +145,8 @@ impl Gatekeeper {
     ) -> Result<HttpResponse, OutboundError> {
         let asking = async {
             let place = self.place(permit, question, &question.url, named_by).await?;
-            exchange(&place, &self.tls, question, (caps.body_bytes, is_enough)).await
+            let response = send(&place, &self.tls, question).await?;
+            Ok(HttpResponse::read(&place, response, caps.body_bytes, is_enough).await)
         };
         in_time(asking, question, caps.deadline).await
     }

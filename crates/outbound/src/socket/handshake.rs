@@ -8,7 +8,7 @@ use reqwest::header::{
 use reqwest::{Response, StatusCode};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
-use crate::question::HttpRequest;
+use crate::request::HttpRequest;
 
 /// A handshake in progress.
 pub(super) struct Handshake {

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use super::permits::{OPEN, SHIPPED, permit};
 use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word};
-use crate::resolver::Resolver;
-use crate::vet::{NamedBy, vet};
+use crate::vet::{NamedBy, Resolver, vet};
 
 /// Every spelling of a private address is refused, and no connection arrives.
 #[tokio::test]
@@ -161,7 +160,7 @@ async fn name_with_changing_addresses_is_pinned() {
     for _ in 0..10_000 {
         match vet(&permit, &resolver, "http://flip.example.org/", NamedBy::Caller).await {
             Ok(place) => {
-                assert!(place.vetted.addresses().iter().all(|address| !address.ip().is_loopback()));
+                assert!(place.addresses().iter().all(|address| !address.ip().is_loopback()));
                 good += 1;
             }
             Err(error) => {
