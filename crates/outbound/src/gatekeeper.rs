@@ -1,5 +1,6 @@
 //! Gateway for outbound requests. It vets every hop of a request.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
@@ -20,7 +21,7 @@ pub const MOST_HOPS: usize = 5;
 /// Opens every connection that a call makes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gatekeeper {
-    tls: ClientConfig,
+    tls: Arc<ClientConfig>,
     resolver: Resolver,
 }
 
@@ -31,11 +32,11 @@ impl Gatekeeper {
             file: "the built-in list".to_owned(),
             cause: error.to_string(),
         })?;
-        Ok(Gatekeeper { tls, resolver: Resolver::System })
+        Ok(Gatekeeper { tls: Arc::new(tls), resolver: Resolver::System })
     }
 
     #[cfg(test)]
-    pub(crate) fn asking(self, script: std::sync::Arc<crate::tests::Script>) -> Self {
+    pub(crate) fn asking(self, script: Arc<crate::tests::Script>) -> Self {
         Gatekeeper { resolver: Resolver::Scripted(script), ..self }
     }
 
