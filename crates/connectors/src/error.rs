@@ -75,7 +75,6 @@ impl McpError {
             McpError::Outbound(error) => matches!(
                 **error,
                 OutboundError::Garbled { .. }
-                    | OutboundError::NoAnswer { .. }
                     | OutboundError::BadFrame { .. }
                     | OutboundError::TooMuch { .. }
                     | OutboundError::TimedOut { .. }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guardrail::{Form, Lore, Mistake, Quirk, Requirement, Rule};
+use guardrail::{Lore, Mistake, Quirk, Requirement, Rule};
 use knowledge::{Function, Kind};
 use manifest::{ApiComplexity, Check, Command, FieldMapping, KnowledgeStrategy, Manifest};
 
@@ -23,12 +23,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn of(manifest: &Manifest) -> Shared {
-        let helpers: Vec<manifest::Function> = manifest.helpers().collect();
-        let texts: Arc<[_]> =
-            helpers.iter().map(|one| (one.id.as_str().into(), one.source.as_str().into())).collect();
+        let texts: Arc<[(Arc<str>, Arc<str>)]> =
+            manifest.helpers().map(|(id, source)| (id.into(), source.into())).collect();
         let helper_functions: Vec<Function> =
-            helpers.iter().map(|one| function(Kind::Helper, one, &texts)).collect();
-        let processors = manifest.processors().map(|one| function(Kind::Processor, &one, &texts)).collect();
+            manifest.helpers().map(|(id, source)| function(Kind::Helper, id, source, &texts)).collect();
+        let processors =
+            manifest.processors().map(|(id, source)| function(Kind::Processor, id, source, &texts)).collect();
         let fields = manifest.api().mappings().into_iter().map(|mapping| {
             let helper = mapping.extraction.as_deref().and_then(|id| named(&helper_functions, id));
             (mapping, helper)
@@ -71,9 +71,8 @@ fn named(functions: &[Function], id: &str) -> Option<Function> {
 }
 
 /// Converts a function of a manifest into one that a worker can run.
-fn function(kind: Kind, function: &manifest::Function, helpers: &Arc<[(Arc<str>, Arc<str>)]>) -> Function {
-    let (id, source) = (function.id.as_str().into(), function.source.as_str().into());
-    Function { kind, id, source, helpers: Arc::clone(helpers) }
+fn function(kind: Kind, id: &str, source: &str, helpers: &Arc<[(Arc<str>, Arc<str>)]>) -> Function {
+    Function { kind, id: id.into(), source: source.into(), helpers: Arc::clone(helpers) }
 }
 
 /// Returns the validators of a command. Besides those of the manifest, they refuse a value that a program
@@ -81,7 +80,7 @@ fn function(kind: Kind, function: &manifest::Function, helpers: &Arc<[(Arc<str>,
 pub(crate) fn rules(manifest: &Manifest, command: &Command, shared: &Shared) -> Vec<Rule> {
     let stated = manifest.validators(&command.name).map(|validator| Rule {
         requirements: validator.checks.iter().flat_map(requirements).collect(),
-        function: Some(function(Kind::Validator, &validator.function, &shared.helpers)),
+        function: Some(function(Kind::Validator, &validator.id, &validator.function, &shared.helpers)),
     });
     let exposed = argv::before_the_end_of_options(&command.argv);
     let options = Rule { requirements: vec![Requirement::NoOption(exposed)], function: None };
@@ -95,8 +94,7 @@ pub(crate) fn rules(manifest: &Manifest, command: &Command, shared: &Shared) -> 
 fn requirements(check: &Check) -> Vec<Requirement> {
     let present =
         (!check.required_fields.is_empty()).then(|| Requirement::Present(check.required_fields.clone()));
-    let form = check.format.and_then(|format| Form::named(format.as_str()));
-    let form = form.map(|form| Requirement::Form(check.field.clone(), form));
+    let form = check.format.map(|format| Requirement::Form(check.field.clone(), format));
     present.into_iter().chain(form).collect()
 }
 

@@ -9,12 +9,12 @@ mod tools;
 use std::collections::HashMap;
 use std::path::Path;
 
-use strict_yaml::{Document, DocumentError};
-use tool::{ToolName, canonical};
+use serde_json::Value;
+use strict_yaml::{Document, DocumentError, Located};
+use tool::{Problem, RuleRef, ToolDefinition, ToolName, canonical};
 
 use crate::curated_file::GuardrailsFile;
-use crate::entry::Entry;
-use crate::name;
+use crate::{name, problem};
 
 pub use changes::{CuratedChange, Demands};
 
@@ -44,7 +44,7 @@ impl Curated {
         let file = folder.join(EMBEDDED.0);
         let document = Document::read_trusted(&file).map_err(|error| {
             let error = if file.exists() { error } else { error.suggest("run `sinew init` to create it") };
-            CuratedError::new(vec![error])
+            CuratedError { problems: vec![error] }
         })?;
         Self::of(document)
     }
@@ -52,12 +52,13 @@ impl Curated {
     /// Loads the map that ships with Sinew.
     pub fn embedded() -> Result<Self, CuratedError> {
         let document = Document::from_text(&format!("config/governance/{}", EMBEDDED.0), TEXT);
-        Self::of(document.map_err(|error| CuratedError::new(vec![error]))?)
+        Self::of(document.map_err(|error| CuratedError { problems: vec![error] })?)
     }
 
     pub(crate) fn of(document: Document) -> Result<Self, CuratedError> {
-        let file: GuardrailsFile = document.parse().map_err(|error| CuratedError::new(vec![error]))?;
-        let entries = inspection::entries(&document, file).map_err(CuratedError::new)?;
+        let file: GuardrailsFile =
+            document.parse().map_err(|error| CuratedError { problems: vec![error] })?;
+        let entries = inspection::entries(&document, file).map_err(|problems| CuratedError { problems })?;
         let hash = canonical::sha256_hex(document.text().as_bytes());
         Ok(Curated { entries, document: Some(document), hash })
     }
@@ -85,6 +86,50 @@ impl Curated {
     }
 }
 
+/// Requirements of the curated map for the calls of one tool name.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Name as written in the file, with its position.
+    pub(crate) key: Located<String>,
+    pub(crate) rule: RuleRef,
+    pub(crate) required: Vec<Located<String>>,
+    /// Groups of arguments of which at least one must be present.
+    pub(crate) groups: Vec<Vec<Located<String>>>,
+    pub(crate) least: Vec<(Located<String>, u32)>,
+    /// Argument that holds nested calls.
+    pub(crate) calls: Option<Located<String>>,
+    pub(crate) example: Option<Located<Value>>,
+    pub(crate) deprecated: Option<String>,
+}
+
+impl Entry {
+    /// Iterates over every argument the entry names.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &Located<String>> {
+        let lengths = self.least.iter().map(|(field, _)| field);
+        self.required.iter().chain(self.groups.iter().flatten()).chain(lengths).chain(&self.calls)
+    }
+
+    /// Returns the problems of these arguments. A value that is not an object has no arguments.
+    pub(crate) fn problems(&self, arguments: &Value, definition: Option<&ToolDefinition>) -> Vec<Problem> {
+        let given = |field: &str| arguments.get(field).filter(|value| !problem::is_absent(Some(value)));
+        let missing = self.required.iter().filter(|field| given(field).is_none());
+        let missing = missing.map(|field| {
+            let kind = definition.map_or(problem::A_VALUE, |known| problem::kind_of(field, known));
+            match arguments.get(field.as_str()) {
+                None => problem::missing("", field, kind),
+                Some(_) => problem::empty(field, kind),
+            }
+        });
+        let unmet = self.groups.iter().filter(|group| group.iter().all(|field| given(field).is_none()));
+        let unmet = unmet.map(|group| problem::none_of(group.iter().map(|field| field.as_str())));
+        let short = self.least.iter().filter_map(|(field, least)| {
+            let length = given(field)?.as_str()?.chars().count();
+            (length < *least as usize).then(|| problem::too_short(field, *least, length))
+        });
+        missing.chain(unmet).chain(short).collect()
+    }
+}
+
 /// Error of a map that does not load, with every problem found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
@@ -93,10 +138,6 @@ pub struct CuratedError {
 }
 
 impl CuratedError {
-    fn new(problems: Vec<DocumentError>) -> Self {
-        CuratedError { problems }
-    }
-
     /// Problems, each with its line and column.
     pub fn problems(&self) -> &[DocumentError] {
         &self.problems

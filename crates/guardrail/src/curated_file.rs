@@ -28,12 +28,9 @@ pub struct CuratedEntry {
     #[serde(default)]
     pub min_length: Table<Located<u32>>,
     /// Argument that holds calls of other tools, as a list of {tool_slug, arguments}.
-    #[serde(default)]
     pub calls: Option<Located<String>>,
     /// Arguments of a valid call, shown when a call is refused.
-    #[serde(default)]
     pub example: Option<Located<Arguments>>,
     /// Replacement to suggest, for a deprecated name that callers may still use.
-    #[serde(default)]
     pub deprecated: Option<Located<String>>,
 }

@@ -1,9 +1,10 @@
-//! Collected problems of a call: counted completely, listed within bounds.
+//! Collected problems of a malformed call, counted completely and listed within bounds, and the refusal that
+//! states them.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
-use tool::{Problem, ToolDefinition};
+use tool::{Problem, Refusal, RefusalCode, ToolDefinition};
 
 use crate::guard::Known;
 use crate::problem;
@@ -33,6 +34,10 @@ impl Findings {
     /// is listed once.
     pub(crate) fn of(known: Known<'_>, arguments: &Value, stated: Vec<Problem>) -> Self {
         let (definition, validator) = (known.definition, known.schema.validator());
+        if !arguments.is_object() {
+            let shape = problem::not_an_object(definition, arguments);
+            return Self::stated(shape.into_iter().chain(stated).collect());
+        }
         if places_exceed(arguments, MOST_PLACES) {
             let unlisted = (!validator.is_valid(arguments)).then(|| problem::too_large(definition));
             return Self::stated(stated.into_iter().chain(unlisted).collect());
@@ -67,6 +72,47 @@ impl Findings {
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
+}
+
+/// Builds the refusal of a call to `tool`. The guardrail has checked that the example, if any, is accepted.
+pub(crate) fn refusal(tool: &str, findings: Findings, example: Option<Value>) -> Refusal {
+    let Findings { problems, count, examples } = findings;
+    let missing = problem::missing_fields(&problems);
+    let mut reason = format!("⚠️ Invalid {} call.", tool.escape_debug());
+    if !missing.is_empty() {
+        reason.push_str(&format!(" Missing required fields: {}.", missing.join(", ")));
+    }
+    for problem in problems.iter().filter(|problem| !problem.is_missing()) {
+        reason.push_str(&format!(" {}.", problem.message.trim_end_matches('?')));
+    }
+    if count > problems.len() {
+        reason.push_str(&format!(" And {} more.", counted(count - problems.len())));
+    }
+    for inner in examples {
+        reason.push_str(&format!(" {inner}."));
+    }
+    let detail = if missing.is_empty() { "invalid_value" } else { "missing_field" };
+    let mut hint = format!("send the call again with the {} corrected", corrected(count));
+    if let Some(example) = &example {
+        reason.push_str(&format!(" Example: {example}"));
+        hint.push_str("; `example` is accepted");
+    }
+
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    let schema_error = messages.join("; ");
+    let mut refusal = Refusal::new(tool, RefusalCode::InvalidArguments, reason).detail(detail).hint(hint);
+    refusal.example = example;
+    refusal.problems = problems;
+    refusal.schema_error = Some(schema_error);
+    refusal
+}
+
+fn corrected(problems: usize) -> String {
+    if problems == 1 { "problem".into() } else { counted(problems) }
+}
+
+fn counted(problems: usize) -> String {
+    if problems == 1 { "1 problem".into() } else { format!("{problems} problems") }
 }
 
 /// Problem from the curated map or from the schema.

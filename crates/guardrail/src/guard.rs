@@ -7,11 +7,9 @@ use serde_json::Value;
 use tool::{LONGEST_WORD, Refusal, ToolDefinition, shorten};
 
 use crate::check::Filled;
-use crate::curated::Curated;
-use crate::entry::Entry;
-use crate::findings::Findings;
+use crate::curated::{Curated, Entry};
+use crate::findings::{Findings, refusal};
 use crate::nested::Nested;
-use crate::refusal::refusal;
 use crate::repair::{self, Proposal};
 use crate::schema::InputSchema;
 use crate::{Fitting, example, problem};
@@ -103,12 +101,7 @@ impl<'a> Guard<'a> {
             filled
         };
         let stated = mapped.into_iter().chain(nested.problems).chain(session).collect();
-        let findings = if filled.arguments.is_object() {
-            Findings::of(known, &filled.arguments, stated)
-        } else {
-            let shape = problem::not_an_object(known.definition, &filled.arguments);
-            Findings::stated(shape.into_iter().chain(stated).collect())
-        };
+        let findings = Findings::of(known, &filled.arguments, stated);
         let count = findings.count + nested.unlisted;
         let findings = Findings { examples: nested.examples, count, ..findings };
         Err(Box::new(Unfit { findings, arguments: filled.without_defaults(), by_map }))

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tool::{LONGEST_WORD, Problem, json_kind, shorten};
 
 use crate::check::Filled;
-use crate::entry::Entry;
+use crate::curated::Entry;
 use crate::findings::Findings;
 use crate::guard::{Guard, Known};
 use crate::problem;
@@ -160,10 +160,5 @@ fn findings_of(known: Option<Known<'_>>, entry: Option<&Entry>, arguments: &Valu
     };
     let filled = Filled::new(known.definition, arguments.clone()).arguments;
     let stated = entry.map(|entry| entry.problems(&filled, Some(known.definition))).unwrap_or_default();
-    if filled.is_object() {
-        Findings::of(known, &filled, stated)
-    } else {
-        let shape = problem::not_an_object(known.definition, &filled);
-        Findings::stated(shape.into_iter().chain(stated).collect())
-    }
+    Findings::of(known, &filled, stated)
 }

@@ -119,6 +119,15 @@ pub(crate) fn too_short(field: &str, least: u32, length: usize) -> Problem {
     Problem::new(pointer, expected, got, message)
 }
 
+/// Returns true if a value counts as missing: null and "" do; 0, false, [] and {} do not.
+pub(crate) fn is_absent(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    }
+}
+
 /// Prefix of the expectation of an unmet group. No other missing field has it.
 const ONE_OF: &str = "one of: ";
 /// Expectation for a field of unknown type.

@@ -4,9 +4,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
-use tool::{Arguments, Problem, ToolDefinition};
+use tool::{Arguments, Problem, TextFormat, ToolDefinition};
 
-use crate::validators::is_absent;
+use crate::problem::is_absent;
 
 /// Declarative check of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,39 +15,12 @@ pub enum Requirement {
     Present(Vec<String>),
     /// This argument has this format; without a name, every argument that is named after the format or
     /// declares it.
-    Form(Option<String>, Form),
+    Form(Option<String>, TextFormat),
     /// None of these values begins with `-`, because a program would read it as an option.
     NoOption(Vec<String>),
     /// No object inside the arguments has this key, because the code that runs the call would interpret it.
     NoKey(&'static str),
 }
-
-/// String format, named as in JSON Schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of JSON Schema")]
-pub enum Form {
-    Email,
-    Uri,
-    Date,
-    Time,
-    DateTime,
-    Uuid,
-    Ipv4,
-    Ipv6,
-    Hostname,
-}
-
-const FORMS: [(&str, Form); 9] = [
-    ("email", Form::Email),
-    ("uri", Form::Uri),
-    ("date", Form::Date),
-    ("time", Form::Time),
-    ("date-time", Form::DateTime),
-    ("uuid", Form::Uuid),
-    ("ipv4", Form::Ipv4),
-    ("ipv6", Form::Ipv6),
-    ("hostname", Form::Hostname),
-];
 
 impl Requirement {
     pub(crate) fn problems(&self, definition: &ToolDefinition, arguments: &Arguments) -> Vec<Problem> {
@@ -64,7 +37,7 @@ impl Requirement {
                 absent.map(missing).collect()
             }
             Requirement::Form(Some(field), form) => {
-                form.problem(field, arguments.get(field)).into_iter().collect()
+                format_problem(*form, field, arguments.get(field)).into_iter().collect()
             }
             Requirement::NoOption(fields) => {
                 let given = fields.iter().filter_map(|field| Some((field, arguments.get(field)?)));
@@ -84,9 +57,10 @@ impl Requirement {
                 arguments.iter().filter(|(_, value)| has_key(value, key)).map(refused).collect()
             }
             Requirement::Form(None, form) => {
-                let of_form = |name: &&String| form.names(name) || declares(definition, name, *form);
+                let of_form =
+                    |name: &&String| is_named_after(name, *form) || declares(definition, name, *form);
                 let named = arguments.keys().filter(of_form);
-                named.filter_map(|name| form.problem(name, arguments.get(name))).collect()
+                named.filter_map(|name| format_problem(*form, name, arguments.get(name))).collect()
             }
         }
     }
@@ -110,57 +84,41 @@ fn has_key(value: &Value, key: &str) -> bool {
     }
 }
 
-fn declares(definition: &ToolDefinition, name: &str, form: Form) -> bool {
+fn declares(definition: &ToolDefinition, name: &str, form: TextFormat) -> bool {
     let parameter = definition.parameters().iter().find(|parameter| parameter.name == name);
     parameter.is_some_and(|parameter| parameter.format.as_deref() == Some(form.as_str()))
 }
 
-impl Form {
-    /// Returns the format of this name.
-    pub fn named(word: &str) -> Option<Form> {
-        FORMS.iter().find(|(known, _)| *known == word).map(|(_, form)| *form)
-    }
+/// Returns true if an argument of this name is expected to have the format: `email`, `recipient_email`.
+fn is_named_after(name: &str, format: TextFormat) -> bool {
+    let (name, word) = (name.to_ascii_lowercase().replace('-', "_"), format.as_str().replace('-', "_"));
+    name == word || name.strip_suffix(&word).is_some_and(|before| before.ends_with('_'))
+}
 
-    fn as_str(self) -> &'static str {
-        FORMS.iter().find(|(_, form)| *form == self).map_or("", |(word, _)| word)
+/// Returns the problem of a value that lacks the format. An absent value is not a problem here; `Present` checks
+/// that.
+fn format_problem(format: TextFormat, name: &str, value: Option<&Value>) -> Option<Problem> {
+    if is_absent(value) || value.and_then(Value::as_str).is_some_and(|text| matches_format(format, text)) {
+        return None;
     }
+    let word = format.as_str();
+    let message = format!("Field '{name}' is not a valid {word}");
+    Some(Problem::new(format!("/{name}"), word, "something else", message))
+}
 
-    /// Returns true if an argument of this name is expected to have the format: `email`, `recipient_email`.
-    fn names(self, name: &str) -> bool {
-        let (name, word) = (name.to_ascii_lowercase().replace('-', "_"), self.as_str().replace('-', "_"));
-        name == word || name.strip_suffix(&word).is_some_and(|before| before.ends_with('_'))
-    }
-
-    /// Returns the problem of a value that lacks the format. An absent value is not a problem here; `Present`
-    /// checks that.
-    fn problem(self, name: &str, value: Option<&Value>) -> Option<Problem> {
-        if is_absent(value) || value.and_then(Value::as_str).is_some_and(|text| self.admits(text)) {
-            return None;
+fn matches_format(format: TextFormat, text: &str) -> bool {
+    match format {
+        TextFormat::Email => is_email(text),
+        TextFormat::Uri => is_uri(text),
+        TextFormat::Date => is_date(text),
+        TextFormat::Time => is_time(text),
+        TextFormat::DateTime => {
+            text.split_once(['T', 't']).is_some_and(|(date, time)| is_date(date) && is_time(time))
         }
-        let word = self.as_str();
-        Some(Problem::new(
-            format!("/{name}"),
-            word,
-            "something else",
-            format!("Field '{name}' is not a valid {word}"),
-        ))
-    }
-
-    /// Returns true if a text has the format.
-    pub fn admits(self, text: &str) -> bool {
-        match self {
-            Form::Email => is_email(text),
-            Form::Uri => is_uri(text),
-            Form::Date => is_date(text),
-            Form::Time => is_time(text),
-            Form::DateTime => {
-                text.split_once(['T', 't']).is_some_and(|(date, time)| is_date(date) && is_time(time))
-            }
-            Form::Uuid => is_uuid(text),
-            Form::Ipv4 => text.parse::<Ipv4Addr>().is_ok(),
-            Form::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
-            Form::Hostname => is_hostname(text),
-        }
+        TextFormat::Uuid => is_uuid(text),
+        TextFormat::Ipv4 => text.parse::<Ipv4Addr>().is_ok(),
+        TextFormat::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
+        TextFormat::Hostname => is_hostname(text),
     }
 }
 
@@ -251,9 +209,9 @@ mod tests {
     #[test]
     fn formats_accept_only_matching_text() {
         let check = |word: &str, good: &[&str], bad: &[&str]| {
-            let form = Form::named(word).unwrap();
-            good.iter().for_each(|text| assert!(form.admits(text), "{word}: {text}"));
-            bad.iter().for_each(|text| assert!(!form.admits(text), "{word}: {text}"));
+            let form: TextFormat = serde_json::from_value(json!(word)).unwrap();
+            good.iter().for_each(|text| assert!(matches_format(form, text), "{word}: {text}"));
+            bad.iter().for_each(|text| assert!(!matches_format(form, text), "{word}: {text}"));
         };
         check(
             "email",
@@ -310,7 +268,7 @@ mod tests {
         check("ipv4", &["127.0.0.1"], &["127.0.0", "256.0.0.1", "127.0.0.01"]);
         check("ipv6", &["::1", "fe80::1"], &["127.0.0.1", ":::1"]);
         check("hostname", &["example.org", "localhost"], &["-a.org", "a..b", "a_b"]);
-        assert_eq!(Form::named("zip"), None);
+        assert!(serde_json::from_value::<TextFormat>(json!("zip")).is_err());
         // Maximum lengths, and one character more.
         let label = "a".repeat(63);
         let host = |last: usize| format!("{label}.{label}.{label}.{}", "a".repeat(last));
@@ -328,10 +286,10 @@ mod tests {
             ("emails", false),
             ("email_body", false),
         ] {
-            assert_eq!(Form::Email.names(name), named, "{name}");
+            assert_eq!(is_named_after(name, TextFormat::Email), named, "{name}");
         }
-        assert!(Form::Date.names("due_date") && !Form::Date.names("update"));
-        assert!(Form::DateTime.names("start_date_time"));
+        assert!(is_named_after("due_date", TextFormat::Date) && !is_named_after("update", TextFormat::Date));
+        assert!(is_named_after("start_date_time", TextFormat::DateTime));
     }
 
     #[test]
@@ -356,12 +314,12 @@ mod tests {
         let definition = spec.check().unwrap();
         let arguments: Arguments =
             ["other", "contact", "home"].map(|name| (name.to_owned(), json!("?"))).into_iter().collect();
-        let check = |form: Form, expect: &str| {
+        let check = |form: TextFormat, expect: &str| {
             let problems = Requirement::Form(None, form).problems(&definition, &arguments);
             let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
             assert_eq!(messages, [expect]);
         };
-        check(Form::Email, "Field 'contact' is not a valid email");
-        check(Form::Uri, "Field 'home' is not a valid uri");
+        check(TextFormat::Email, "Field 'contact' is not a valid email");
+        check(TextFormat::Uri, "Field 'home' is not a valid uri");
     }
 }

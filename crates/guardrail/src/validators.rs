@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use knowledge::{Function, KnowledgeError, Validation, Workers};
-use serde_json::Value;
 use tool::{Arguments, Problem, Refusal, RefusalCode, ToolDefinition, visible_line};
 
+use crate::findings::MOST_PROBLEMS;
 use crate::lore::Lore;
 use crate::requirement::Requirement;
-
-/// Maximum number of listed problems; the rest is counted.
-const MOST_PROBLEMS: usize = 16;
 
 /// One validator of a tool.
 #[derive(Clone, Debug)]
@@ -109,21 +106,8 @@ impl Validators {
 }
 
 fn told(function: &Function, error: &str) -> Problem {
-    Problem::new(
-        "",
-        format!("arguments that `{}` accepts", function.id),
-        "something else",
-        visible_line(error),
-    )
-}
-
-/// Returns true if a value counts as missing.
-pub(crate) fn is_absent(value: Option<&Value>) -> bool {
-    match value {
-        None | Some(Value::Null) => true,
-        Some(Value::String(text)) => text.is_empty(),
-        Some(_) => false,
-    }
+    let expected = format!("arguments that `{}` accepts", function.id);
+    Problem::new("", expected, "something else", visible_line(error))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! process is killed from outside. Nothing is ever loaded as compiled code: each run parses its source text.
 
 use std::cell::Cell;
+use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use rquickjs::{Context, Ctx, Error, Exception, Function, Module, Object, Persist
 
 use crate::function::MEMORY;
 use crate::heap::{Heap, Image};
-use crate::wire::{Reply, Request, Task};
+use crate::wire::{self, Reply, Request, Task};
 
 const STACK: usize = 256 * 1024;
 /// Maximum number of reported errors. Further ones are dropped, and longer ones are cut.
@@ -99,6 +100,26 @@ impl Engine {
         // dropped when the run ended.
         unsafe { self.heap.put_back(&self.untouched) }
     }
+}
+
+/// Answers requests until the peer closes the connection. The worker process has one thread, no async runtime and
+/// no files. For each request it sends a reply and then discards all effects of the function.
+pub fn serve(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut engine = Engine::new();
+    wire::write(&mut to, &Reply::Ready)?;
+    while let Some(request) = wire::read::<Request<'_>>(&mut from)? {
+        let reply = match &mut engine {
+            Ok(engine) => engine.run(&request),
+            Err(message) => Reply::Broken(message.clone()),
+        };
+        wire::write(&mut to, &reply)?;
+        // Restoring after the reply is sent, and before the next request is read, keeps it off the caller's
+        // time.
+        if let Ok(engine) = &mut engine {
+            engine.forget();
+        }
+    }
+    Ok(())
 }
 
 /// Runs the harness script in an unused context, and returns the object through which the engine works.

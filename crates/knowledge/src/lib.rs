@@ -14,9 +14,8 @@ mod function;
 mod heap;
 mod pool;
 mod wire;
-mod worker;
 
+pub use engine::serve;
 pub use error::KnowledgeError;
 pub use function::{Function, Kind, Validation};
 pub use pool::{Start, Started, Starting, Workers};
-pub use worker::serve;

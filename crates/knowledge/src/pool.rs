@@ -158,13 +158,12 @@ impl Workers {
     ) -> Result<(Reply, Duration), KnowledgeError> {
         let time = function.kind.time();
         let helpers = if function.source.contains("helpers") { &*function.helpers } else { &[] };
-        let borrowed = |text: &'_ Arc<str>| Cow::Owned(text.to_string());
         let request = Request {
             task,
             time_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
             source: Cow::Borrowed(&function.source),
             argument: Cow::Borrowed(argument),
-            helpers: helpers.iter().map(|(id, source)| (borrowed(id), borrowed(source))).collect(),
+            helpers: helpers.iter().map(|(id, source)| ((&**id).into(), (&**source).into())).collect(),
         };
         let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
         let request = wire::framed(&request).map_err(unavailable)?;

@@ -8,31 +8,11 @@ use tool::{Category, DefinitionError, RiskLevel, ToolDefinition, ToolSpec};
 
 use crate::detect::SchemaVersion;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::knowledge_file::{AntiPattern, ApiComplexity, Check, Example};
+use crate::knowledge_file::{AntiPattern, ApiComplexity, Example, ValidatorFile};
 use crate::manifest_file::{
     CliSection, Command, KnowledgeStrategy, LocalSection, McpSection, MetaSection, ToolFile, ToolType,
     Transport,
 };
-
-/// JavaScript function of a manifest.
-#[derive(Clone, Debug)]
-pub struct Function {
-    /// Id of the function.
-    pub id: String,
-    /// Source text.
-    pub source: String,
-}
-
-/// Validator that can refuse a call before it runs.
-#[derive(Clone, Debug)]
-pub struct Validator {
-    /// Checks that need no function.
-    pub checks: Vec<Check>,
-    /// Function that performs further checks.
-    pub function: Function,
-    /// Command whose calls it validates.
-    pub validates: String,
-}
 
 /// Positions of values that other manifests may conflict with.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +31,6 @@ pub struct Manifest {
     version: SchemaVersion,
     file: ToolFile,
     commands: Vec<Command>,
-    validators: Vec<Validator>,
     definitions: Vec<ToolDefinition>,
 }
 
@@ -69,13 +48,8 @@ impl Manifest {
         for (index, command) in commands.iter().enumerate() {
             definitions.push(spec(&file, command).check().map_err(|error| (index, error))?);
         }
-        let validators = std::mem::take(&mut file.executable_knowledge.validators).into_iter().map(|raw| {
-            let function = Function { id: raw.id, source: raw.function };
-            Validator { checks: raw.checks, function, validates: raw.validates }
-        });
-        let validators = validators.collect();
         let document = document.clone();
-        Ok(Manifest { document, places, version, file, commands, validators, definitions })
+        Ok(Manifest { document, places, version, file, commands, definitions })
     }
 
     /// Returns the path of the file.
@@ -158,21 +132,22 @@ impl Manifest {
         spec(&self.file, command)
     }
 
-    /// Returns the helper functions, which other sections refer to.
-    pub fn helpers(&self) -> impl Iterator<Item = Function> {
+    /// Returns the id and source of each helper function, which other sections refer to.
+    pub fn helpers(&self) -> impl Iterator<Item = (&str, &str)> {
         let helpers = self.file.executable_knowledge.helpers.iter();
-        helpers.map(|helper| Function { id: helper.id.clone(), source: helper.function.clone() })
+        helpers.map(|helper| (helper.id.as_str(), helper.function.as_str()))
     }
 
-    /// Returns the functions that transform input or output.
-    pub fn processors(&self) -> impl Iterator<Item = Function> {
+    /// Returns the id and source of each function that transforms input or output.
+    pub fn processors(&self) -> impl Iterator<Item = (&str, &str)> {
         let processors = self.file.executable_knowledge.processors.iter();
-        processors.map(|one| Function { id: one.id.clone(), source: one.function.clone() })
+        processors.map(|processor| (processor.id.as_str(), processor.function.as_str()))
     }
 
-    /// Returns the validators of a command.
-    pub fn validators(&self, command: &str) -> impl Iterator<Item = &Validator> {
-        self.validators.iter().filter(move |validator| validator.validates == command)
+    /// Returns the validators of a command, which can refuse a call before it runs.
+    pub fn validators(&self, command: &str) -> impl Iterator<Item = &ValidatorFile> {
+        let validators = self.file.executable_knowledge.validators.iter();
+        validators.filter(move |validator| validator.validates == command)
     }
 
     /// Returns the description of the API behind the tool.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tool::TextFormat;
 
 /// JavaScript functions. Each runs separately in a sandbox, with access to its argument only.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -50,7 +51,6 @@ pub(crate) struct HelperFile {
     #[schemars(length(min = 1))]
     pub(crate) function: String,
     /// Purpose of the function.
-    #[serde(default)]
     pub(crate) description: Option<String>,
 }
 
@@ -64,39 +64,36 @@ pub(crate) struct ProcessorFile {
     /// `javascript`.
     pub(crate) language: Language,
     /// `isolated_vm`.
-    #[serde(default)]
     pub(crate) runtime: Option<Runtime>,
     /// A function assigned to `module.exports`, or an immediately invoked function.
     #[schemars(length(min = 1))]
     pub(crate) function: String,
     /// Purpose of the function.
-    #[serde(default)]
     pub(crate) description: Option<String>,
 }
 
+/// Function that can refuse a call before it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
-pub(crate) struct ValidatorFile {
+pub struct ValidatorFile {
     /// Unique id in kebab-case.
     #[schemars(length(min = 1))]
-    pub(crate) id: String,
+    pub id: String,
     /// Command whose calls it validates.
     #[schemars(length(min = 1))]
-    pub(crate) validates: String,
+    pub validates: String,
     /// `javascript`.
     pub(crate) language: Language,
     /// `isolated_vm`.
-    #[serde(default)]
     pub(crate) runtime: Option<Runtime>,
     /// Checks that need no function.
     #[serde(default)]
-    pub(crate) checks: Vec<Check>,
+    pub checks: Vec<Check>,
     /// A function that returns `{valid: boolean, errors: string[]}`.
     #[schemars(length(min = 1))]
-    pub(crate) function: String,
+    pub function: String,
     /// Purpose of the function.
-    #[serde(default)]
     pub(crate) description: Option<String>,
 }
 
@@ -108,44 +105,9 @@ pub struct Check {
     #[serde(default)]
     pub required_fields: Vec<String>,
     /// Format of `field`; without `field`, of every argument that is named after the format.
-    #[serde(default)]
-    pub format: Option<Format>,
+    pub format: Option<TextFormat>,
     /// Argument that must have the format.
-    #[serde(default)]
     pub field: Option<String>,
-}
-
-/// Text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "the words are those of JSON Schema")]
-pub enum Format {
-    Email,
-    Uri,
-    Date,
-    Time,
-    DateTime,
-    Uuid,
-    Ipv4,
-    Ipv6,
-    Hostname,
-}
-
-impl Format {
-    /// Returns the word used in the file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Format::Email => "email",
-            Format::Uri => "uri",
-            Format::Date => "date",
-            Format::Time => "time",
-            Format::DateTime => "date-time",
-            Format::Uuid => "uuid",
-            Format::Ipv4 => "ipv4",
-            Format::Ipv6 => "ipv6",
-            Format::Hostname => "hostname",
-        }
-    }
 }
 
 /// Peculiarities of the API behind a tool.
@@ -190,7 +152,6 @@ pub struct Quirk {
     #[schemars(length(min = 1))]
     pub description: String,
     /// Consequences.
-    #[serde(default)]
     pub impact: Option<String>,
     /// Way to deal with it.
     #[schemars(length(min = 1))]
@@ -208,7 +169,6 @@ pub struct AntiPattern {
     #[schemars(length(min = 1))]
     pub description: String,
     /// Kind of the mistake.
-    #[serde(default)]
     pub category: Option<MistakeKind>,
     /// Wrong usage.
     #[schemars(length(min = 1))]
@@ -217,7 +177,6 @@ pub struct AntiPattern {
     #[schemars(length(min = 1))]
     pub correct: String,
     /// Reason.
-    #[serde(default)]
     pub rationale: Option<String>,
 }
 
@@ -243,18 +202,14 @@ pub struct Example {
     #[schemars(length(min = 1))]
     pub scenario: String,
     /// Purpose of the example.
-    #[serde(default)]
     pub description: Option<String>,
     /// Arguments of the call.
     pub input: Map<String, Value>,
     /// Output of a successful call.
-    #[serde(default)]
     pub output: Option<Value>,
     /// Error of a failed call.
-    #[serde(default)]
     pub error: Option<ExampleError>,
     /// Way to deal with the error.
-    #[serde(default)]
     pub mitigation: Option<String>,
 }
 
@@ -262,9 +217,7 @@ pub struct Example {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ExampleError {
     /// Error code for programs.
-    #[serde(default)]
     pub code: Option<String>,
     /// Error message.
-    #[serde(default)]
     pub message: Option<String>,
 }

@@ -5,33 +5,30 @@
 //! does not affect others. This crate runs no script or program: the caller supplies the syntax check for
 //! functions.
 
+mod api;
 mod checked;
 mod detect;
-mod detection;
 mod diagnostic;
 mod findings;
 mod folder;
 mod knowledge_file;
 mod load;
 mod manifest_file;
-mod mapping;
 mod rules;
 mod script;
 mod shape;
-mod spread;
 
-pub use checked::{Function, Manifest, Validator};
+pub use api::FieldMapping;
+pub use checked::Manifest;
 pub use detect::SchemaVersion;
 pub use diagnostic::{Code, Diagnostic, Severity};
-pub use folder::{Loaded, load_all};
-pub use knowledge_file::{AntiPattern, ApiComplexity, Check, Example, Format, PayloadSchema, Quirk};
+pub use folder::{Loaded, load_all, spread};
+pub use knowledge_file::{AntiPattern, ApiComplexity, Check, Example, PayloadSchema, Quirk, ValidatorFile};
 pub use load::{CheckSyntax, SyntaxProblem, load};
 pub use manifest_file::{
     ArgvPart, CliSection, Command, CommandEntry, Health, HealthMethod, KeyWish, KnowledgeStrategy,
     LocalRuntime, LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
 };
-pub use mapping::FieldMapping;
-pub use spread::spread;
 
 #[cfg(test)]
 mod tests;

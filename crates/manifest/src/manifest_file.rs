@@ -59,16 +59,12 @@ pub(crate) struct ToolFile {
     #[serde(default)]
     pub(crate) examples: Examples,
     /// Section for `type: mcp`.
-    #[serde(default)]
     pub(crate) mcp_specific: Option<McpSection>,
     /// Section for `type: cli`.
-    #[serde(default)]
     pub(crate) cli_specific: Option<CliSection>,
     /// Section for `type: local`.
-    #[serde(default)]
     pub(crate) local_specific: Option<LocalSection>,
     /// Section for `type: meta`.
-    #[serde(default)]
     pub(crate) meta_specific: Option<MetaSection>,
 }
 
@@ -141,17 +137,15 @@ pub enum CommandEntry {
 
 /// Command declaration. All settings are requests: policy decides, and a manifest can only restrict itself
 /// further.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
     /// Name in snake_case or kebab-case.
     #[schemars(length(min = 1))]
     pub name: String,
     /// Description of the command; defaults to that of the tool.
-    #[serde(default)]
     pub description: Option<String>,
     /// Parameters. If absent, they are inferred from the examples.
-    #[serde(default)]
     pub parameters: Option<Vec<ToolParameter>>,
     /// For `type: cli`: the arguments of the program. `{name}` is replaced by one whole argument; a list is
     /// omitted if its argument is absent.
@@ -161,16 +155,12 @@ pub struct Command {
     #[serde(default)]
     pub output: OutputForm,
     /// Schema of the output.
-    #[serde(default)]
     pub output_schema: Option<Map<String, Value>>,
     /// Governance category.
-    #[serde(default)]
     pub category: Option<Category>,
     /// Level of harm the command can do.
-    #[serde(default)]
     pub risk_level: Option<RiskLevel>,
     /// Modes the command may run in.
-    #[serde(default)]
     pub allowed_modes: Option<Vec<Mode>>,
     /// True if every call needs operator approval.
     #[serde(default)]
@@ -180,16 +170,12 @@ pub struct Command {
     #[serde(default)]
     pub wants_session: bool,
     /// Maximum run time in seconds.
-    #[serde(default)]
     pub timeout_seconds: Option<u64>,
     /// Maximum number of runs per sliding hour.
-    #[serde(default)]
     pub rate_limit_per_hour: Option<u32>,
     /// Id of the processor that transforms the arguments before the command runs.
-    #[serde(default)]
     pub process_input: Option<String>,
     /// Id of the processor that transforms the output.
-    #[serde(default)]
     pub process_output: Option<String>,
     /// Hints for MCP clients.
     #[serde(default)]
@@ -232,24 +218,7 @@ impl CommandEntry {
     pub(crate) fn into_command(self) -> Command {
         match self {
             CommandEntry::Full(command) => *command,
-            CommandEntry::Name(name) => Command {
-                name,
-                description: None,
-                parameters: None,
-                argv: Vec::new(),
-                output: OutputForm::Text,
-                output_schema: None,
-                category: None,
-                risk_level: None,
-                allowed_modes: None,
-                requires_approval: false,
-                wants_session: false,
-                timeout_seconds: None,
-                rate_limit_per_hour: None,
-                process_input: None,
-                process_output: None,
-                annotations: Annotations::default(),
-            },
+            CommandEntry::Name(name) => Command { name, ..Command::default() },
         }
     }
 }
@@ -259,19 +228,15 @@ impl CommandEntry {
 #[serde(deny_unknown_fields)]
 pub struct McpSection {
     /// Command that starts the server, split at spaces; no shell is used.
-    #[serde(default)]
     pub server_command: Option<String>,
     /// Transport.
     #[serde(default)]
     pub transport: Transport,
     /// Address, for a network transport.
-    #[serde(default)]
     pub url: Option<String>,
     /// Key that the server requires, for a network transport. The manifest never contains the key itself.
-    #[serde(default)]
     pub key: Option<KeyWish>,
     /// Health check.
-    #[serde(default)]
     pub health_check: Option<Health>,
 }
 
@@ -283,7 +248,6 @@ pub struct KeyWish {
     #[schemars(length(min = 1))]
     pub name: String,
     /// Header that contains only the key. If absent, the key is sent as `Authorization: Bearer KEY`.
-    #[serde(default)]
     #[schemars(length(min = 1))]
     pub header: Option<String>,
 }
@@ -310,10 +274,8 @@ pub struct Health {
     /// Method of the check.
     pub method: HealthMethod,
     /// Command to call.
-    #[serde(default)]
     pub command: Option<String>,
     /// Part of the response that must be present.
-    #[serde(default)]
     pub expected_response: Option<Map<String, Value>>,
 }
 
@@ -337,10 +299,8 @@ pub struct CliSection {
     #[schemars(length(min = 1))]
     pub executable: String,
     /// Command that succeeds if the program is installed.
-    #[serde(default)]
     pub install_check: Option<String>,
     /// Installation instructions.
-    #[serde(default)]
     pub install_guide: Option<String>,
 }
 
@@ -388,6 +348,5 @@ pub struct MetaSection {
     /// Tools it may call.
     pub aggregates: Vec<String>,
     /// Helper that decides which tools are called, in which order: `helpers.ID`.
-    #[serde(default)]
     pub orchestration: Option<String>,
 }

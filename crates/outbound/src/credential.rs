@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::error::OutboundError;
@@ -67,7 +67,7 @@ impl Credential {
             return Err(OutboundError::KeyAstray { host: host() });
         }
         // Decided by the connected addresses, not by the host name.
-        let stays_here = || place.vetted.addresses().iter().all(|at| at.ip().to_canonical().is_loopback());
+        let stays_here = || place.addresses().iter().all(|at| at.ip().to_canonical().is_loopback());
         if place.url.scheme() != "https" && !stays_here() {
             return Err(OutboundError::KeyInTheOpen { host: host() });
         }

@@ -1,10 +1,12 @@
 //! Errors of outbound requests. They name only the host of a URL: a query often contains a credential, and
 //! errors are stored.
 
+use std::error::Error;
 use std::io;
 
 use governance::Denial;
 use tool::{Failure, FailureKind, Refusal};
+use url::Url;
 
 /// Reason why an outbound request failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +36,7 @@ pub enum OutboundError {
         /// The host.
         host: String,
         /// Error of the last address.
-        cause: io::Error,
+        cause: String,
     },
     /// The TLS connection failed: the certificate is not valid for this host, or the server does not support
     /// TLS 1.2.
@@ -43,7 +45,7 @@ pub enum OutboundError {
         /// The host.
         host: String,
         /// Error of the TLS library.
-        cause: io::Error,
+        cause: String,
     },
     /// The response is not HTTP, or its headers exceed the limits.
     #[error("`{host}` did not send a valid HTTP response: {cause}")]
@@ -51,13 +53,7 @@ pub enum OutboundError {
         /// The host.
         host: String,
         /// Error of the HTTP library.
-        cause: hyper::Error,
-    },
-    /// The server sent too many interim responses and no final one.
-    #[error("`{host}` sent too many interim responses and no final one")]
-    NoAnswer {
-        /// The host.
-        host: String,
+        cause: String,
     },
     /// The limit of redirects was exceeded.
     #[error("too many redirects: `{host}` sent number {hops}")]
@@ -131,6 +127,42 @@ pub enum OutboundError {
     },
 }
 
+impl OutboundError {
+    /// Classifies an error of the HTTP client. Its own message contains the URL, so only its causes are kept.
+    pub(crate) fn from_client(url: &Url, error: &reqwest::Error) -> Self {
+        let host = url.host_str().unwrap_or_default().to_owned();
+        if error.is_builder() {
+            return OutboundError::Header("request target");
+        }
+        if !error.is_connect() && !error.is_timeout() {
+            return OutboundError::garbled(&host, error);
+        }
+        // An error of the TCP connection has the number of the operating system. The TLS client wraps its
+        // errors, so that a reset during the handshake has none.
+        let is_tcp = error.is_timeout()
+            || causes(error)
+                .filter_map(|cause| cause.downcast_ref::<io::Error>())
+                .any(|cause| cause.raw_os_error().is_some());
+        match url.scheme() == "https" && !is_tcp {
+            true => OutboundError::Untrusted { host, cause: root_cause(error) },
+            false => OutboundError::Unreachable { host, cause: root_cause(error) },
+        }
+    }
+
+    /// Returns the error for a response that is not valid HTTP.
+    pub(crate) fn garbled(host: &str, error: &reqwest::Error) -> Self {
+        OutboundError::Garbled { host: host.to_owned(), cause: root_cause(error) }
+    }
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
+fn root_cause(error: &reqwest::Error) -> String {
+    causes(error).last().map_or_else(|| "the connection failed".to_owned(), ToString::to_string)
+}
+
 impl From<Denial> for OutboundError {
     fn from(denial: Denial) -> Self {
         OutboundError::Denied(denial.into())
@@ -148,7 +180,7 @@ impl From<OutboundError> for Failure {
                 FailureKind::Unreadable,
                 "this check cannot be disabled; to trust a private CA, set `web.ca_file` in sinew.yaml",
             ),
-            OutboundError::Garbled { .. } | OutboundError::NoAnswer { .. } => {
+            OutboundError::Garbled { .. } => {
                 (FailureKind::Unreadable, "the host is not a working web server")
             }
             OutboundError::TooManyRedirects { .. } | OutboundError::BadRedirect { .. } => {

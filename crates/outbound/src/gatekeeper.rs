@@ -7,17 +7,13 @@ use governance::Permit;
 use rustls::ClientConfig;
 use url::Url;
 
-use crate::answer::Answer;
-use crate::connect::connect;
+use crate::client::send;
 use crate::error::OutboundError;
-use crate::exchange::{self, Enough, exchange};
-use crate::question::{Caps, Question};
-use crate::redirect;
-use crate::resolver::Resolver;
+use crate::request::{Caps, HttpRequest};
+use crate::response::{Enough, HttpResponse, Stream};
 use crate::socket::{self, Socket};
-use crate::stream::Stream;
 use crate::tls::Roots;
-use crate::vet::{NamedBy, Place, vet};
+use crate::vet::{NamedBy, Place, Resolver, vet};
 
 /// Maximum number of redirects that are followed.
 pub const MOST_HOPS: usize = 5;
@@ -36,7 +32,7 @@ impl Gatekeeper {
             file: "the built-in list".to_owned(),
             cause: error.to_string(),
         })?;
-        Ok(Gatekeeper { tls, resolver: Resolver::System })
+        Ok(Gatekeeper { tls: Arc::new(tls), resolver: Resolver::System })
     }
 
     #[cfg(test)]
@@ -52,15 +48,15 @@ impl Gatekeeper {
         url: &str,
         headers: &[(&'static str, String)],
         caps: Caps,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         let mut led_by: Vec<Url> = Vec::new();
         let mut next = url.to_owned();
         loop {
-            let question = Question { headers: headers.to_vec(), ..Question::get(next) };
+            let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
             let answer = self.ask_once(permit, &question, NamedBy::Caller, caps, &mut to_the_end).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
-            let Some(onward) = redirect::next(&answer, &host)? else {
-                return Ok(Answer { led_by, ..answer });
+            let Some(onward) = answer.redirect_target(&host)? else {
+                return Ok(HttpResponse { led_by, ..answer });
             };
             led_by.push(answer.url);
             if led_by.len() > MOST_HOPS {
@@ -75,9 +71,9 @@ impl Gatekeeper {
     pub async fn ask(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         caps: Caps,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         self.ask_once(permit, question, NamedBy::Settings, caps, &mut to_the_end).await
     }
 
@@ -86,10 +82,10 @@ impl Gatekeeper {
     pub async fn converse(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         caps: Caps,
         is_enough: &mut Enough<'_>,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         self.ask_once(permit, question, NamedBy::Manifest, caps, is_enough).await
     }
 
@@ -98,13 +94,12 @@ impl Gatekeeper {
     pub async fn listen(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         deadline: Instant,
     ) -> Result<Stream, OutboundError> {
         let listening = async {
             let place = self.place(permit, question, &question.url, NamedBy::Manifest).await?;
-            let connection = connect(&place, &self.tls).await?;
-            exchange::listen(&place, connection, question).await
+            Ok(Stream::new(&place, send(&place, &self.tls, question).await?))
         };
         in_time(listening, question, deadline).await
     }
@@ -115,15 +110,14 @@ impl Gatekeeper {
     pub async fn open_socket(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         protocol: &'static str,
         caps: Caps,
     ) -> Result<Socket, OutboundError> {
         let opening = async {
             let url = of_the_web(&question.url)?;
             let place = self.place(permit, question, &url, NamedBy::Manifest).await?;
-            let connection = connect(&place, &self.tls).await?;
-            socket::open(&place, connection, question, (protocol, caps.body_bytes)).await
+            socket::open(&place, &self.tls, question, (protocol, caps.body_bytes)).await
         };
         in_time(opening, question, caps.deadline).await
     }
@@ -133,7 +127,7 @@ impl Gatekeeper {
     async fn place(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         url: &str,
         named_by: NamedBy,
     ) -> Result<Place, OutboundError> {
@@ -145,15 +139,15 @@ impl Gatekeeper {
     async fn ask_once(
         &self,
         permit: &Permit,
-        question: &Question,
+        question: &HttpRequest,
         named_by: NamedBy,
         caps: Caps,
         is_enough: &mut Enough<'_>,
-    ) -> Result<Answer, OutboundError> {
+    ) -> Result<HttpResponse, OutboundError> {
         let asking = async {
             let place = self.place(permit, question, &question.url, named_by).await?;
-            let connection = connect(&place, &self.tls).await?;
-            exchange(&place, connection, question, (caps.body_bytes, is_enough)).await
+            let response = send(&place, &self.tls, question).await?;
+            Ok(HttpResponse::read(&place, response, caps.body_bytes, is_enough).await)
         };
         in_time(asking, question, caps.deadline).await
     }
@@ -176,7 +170,7 @@ fn host_of(url: &str) -> String {
 
 async fn in_time<T>(
     asking: impl Future<Output = Result<T, OutboundError>>,
-    question: &Question,
+    question: &HttpRequest,
     deadline: Instant,
 ) -> Result<T, OutboundError> {
     let left = deadline.saturating_duration_since(Instant::now());

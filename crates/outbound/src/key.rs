@@ -1,8 +1,6 @@
 //! API keys, from the keychain, a private file or an environment variable, in this order. A key is read when
 //! it is needed and never printed.
 
-mod keychain;
-
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -53,7 +51,7 @@ impl KeyPlaces {
     /// Returns the key, or a message that lists its possible sources. May block: a keychain can ask its
     /// owner.
     pub fn find(&self) -> Result<Key, String> {
-        if let Some(key) = keychain::find(&self.account).as_deref().and_then(Key::of) {
+        if let Some(key) = find_in_keychain(&self.account).as_deref().and_then(Key::of) {
             return Ok(key);
         }
         if let Some(file) = &self.file {
@@ -74,6 +72,20 @@ impl KeyPlaces {
             format!("no key: put it in {place}`key_file` (mode 0600) or {variable}")
         })
     }
+}
+
+/// Returns the password of the keychain item `sinew` with this account. A locked keychain, or one that cannot ask
+/// its owner, gives none.
+#[cfg(target_os = "macos")]
+fn find_in_keychain(account: &str) -> Option<String> {
+    let password = security_framework::passwords::get_generic_password("sinew", account).ok()?;
+    String::from_utf8(password).ok()
+}
+
+/// Returns none: only macOS has a keychain.
+#[cfg(not(target_os = "macos"))]
+fn find_in_keychain(_account: &str) -> Option<String> {
+    None
 }
 
 /// Reads the key from a file. Refuses a file that other users can read: it is no secret, and using it would

@@ -9,31 +9,25 @@
 //! untrusted bytes, which a sandboxed process parses. It understands only the framing of HTTP and WebSocket.
 //! No other crate opens a connection for a call.
 
-mod answer;
-mod connect;
+mod client;
 mod credential;
 mod error;
-mod exchange;
 mod gatekeeper;
 mod key;
-mod port;
-mod question;
-mod redirect;
-mod resolver;
+mod request;
+mod response;
 mod socket;
-mod stream;
 mod tls;
 mod vet;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::Answer;
 pub use credential::{Credential, may_carry_key};
 pub use error::OutboundError;
 pub use gatekeeper::{Gatekeeper, MOST_HOPS};
 pub use key::{Key, KeyPlaces};
-pub use question::{Caps, Method, Question};
+pub use request::{Caps, HttpRequest, Method};
+pub use response::{HttpResponse, Stream};
 pub use socket::Socket;
-pub use stream::Stream;
 pub use tls::Roots;

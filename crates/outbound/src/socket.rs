@@ -5,23 +5,24 @@
 //! expected, ends the connection.
 
 mod handshake;
-mod metered;
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures_util::{SinkExt, StreamExt};
-use hyper_util::rt::TokioIo;
+use reqwest::Upgraded;
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, error::ProtocolError};
 
-use crate::connect::Connection;
+use crate::client::send;
 use crate::error::OutboundError;
-use crate::exchange::{self, Afterwards, Driving};
-use crate::question::Question;
+use crate::request::HttpRequest;
 use crate::vet::Place;
 use handshake::Handshake;
-use metered::Metered;
 
 /// Size of the read buffer. There is one connection, and most messages are short.
 const BUFFER: usize = 16 * 1024;
@@ -33,33 +34,29 @@ pub struct Socket {
     host: String,
     frames: WebSocketStream<Metered>,
     most: u64,
-    _driving: Driving,
 }
 
 /// Opens a WebSocket with this subprotocol. No message may have more than `most` bytes.
 pub(crate) async fn open(
     place: &Place,
-    connection: Connection,
-    question: &Question,
+    tls: &ClientConfig,
+    question: &HttpRequest,
     (protocol, most): (&'static str, u64),
 ) -> Result<Socket, OutboundError> {
     let refused = |why: String| OutboundError::NoSocket { host: place.host.clone(), why };
     let handshake = Handshake::new(protocol);
-    let question = handshake.ask(question.clone());
-    let sent = exchange::send(place, connection, &question, Afterwards::Handed).await;
-    let (mut response, driving) = sent?;
+    let response = send(place, tls, &handshake.ask(question.clone())).await?;
     handshake.check(&response).map_err(refused)?;
-    let upgraded = hyper::upgrade::on(&mut response).await;
-    let upgraded = upgraded.map_err(|_| refused("it closed the connection".to_owned()))?;
+    let upgraded = response.upgrade().await.map_err(|_| refused("it closed the connection".to_owned()))?;
     let longest = usize::try_from(most).unwrap_or(usize::MAX);
     let settings = WebSocketConfig::default()
         .read_buffer_size(BUFFER)
         .write_buffer_size(0)
         .max_message_size(Some(longest))
         .max_frame_size(Some(longest));
-    let connection = Metered::new(TokioIo::new(upgraded));
+    let connection = Metered { connection: upgraded, left: 0 };
     let frames = WebSocketStream::from_raw_socket(connection, Role::Client, Some(settings)).await;
-    let mut socket = Socket { host: place.host.clone(), frames, most, _driving: driving };
+    let mut socket = Socket { host: place.host.clone(), frames, most };
     socket.await_at_most(most);
     Ok(socket)
 }
@@ -68,7 +65,7 @@ impl Socket {
     /// Sets the number of bytes that may still be received, over all messages.
     pub fn await_at_most(&mut self, bytes: u64) {
         self.most = bytes;
-        self.frames.get_mut().allow(bytes.saturating_add(FRAMING));
+        self.frames.get_mut().left = bytes.saturating_add(FRAMING);
     }
 
     /// Sends a text message. The caller sets the timeout.
@@ -122,5 +119,40 @@ fn is_end(error: &Error) -> bool {
         Error::Protocol(error) => *error == ProtocolError::ResetWithoutClosingHandshake,
         Error::Io(error) => error.kind() != io::ErrorKind::QuotaExceeded,
         _ => false,
+    }
+}
+
+/// Connection with the number of bytes that may still be received. It also counts frames without content, such
+/// as pings and empty fragments, which the layers above do not see.
+struct Metered {
+    connection: Upgraded,
+    left: u64,
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.left == 0 {
+            return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+        }
+        let before = into.filled().len();
+        let read = Pin::new(&mut this.connection).poll_read(cx, into);
+        let came = u64::try_from(into.filled().len().saturating_sub(before)).unwrap_or(u64::MAX);
+        this.left = this.left.saturating_sub(came);
+        read
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().connection).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().connection).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().connection).poll_shutdown(cx)
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Answer, Caps, Gatekeeper, OutboundError, Roots};
+use crate::{Caps, Gatekeeper, HttpResponse, OutboundError, Roots};
 
 /// Scripted resolver: each lookup of a name returns its next list of addresses, and the last one repeats.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ fn caps(body_bytes: u64) -> Caps {
 }
 
 /// Returns `ok` and the status, the detail word of a denial, or the name of the error variant.
-fn word(end: &Result<Answer, OutboundError>) -> String {
+fn word(end: &Result<HttpResponse, OutboundError>) -> String {
     match end {
         Ok(answer) => format!("ok {}", answer.status),
         Err(_) => word_of(end),

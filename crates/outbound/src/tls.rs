@@ -38,13 +38,13 @@ impl Roots {
     }
 
     /// Returns the TLS client configuration.
-    pub(crate) fn configuration(self) -> Result<Arc<ClientConfig>, rustls::Error> {
+    pub(crate) fn configuration(self) -> Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut configuration = builder.with_root_certificates(self.0).with_no_client_auth();
         configuration.alpn_protocols = vec![b"http/1.1".to_vec()];
         // A session ticket would identify this machine to a server, as a cookie does.
         configuration.resumption = Resumption::disabled();
-        Ok(Arc::new(configuration))
+        Ok(configuration)
     }
 }

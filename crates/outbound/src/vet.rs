@@ -1,14 +1,21 @@
 //! Vetting of a URL: from its text to addresses that may be connected to.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use governance::{Nearness, Permit};
 use url::{Host, Url};
 
 use crate::error::OutboundError;
-use crate::port;
-use crate::resolver::Resolver;
+
+/// Ports that are blocked, because a service other than HTTP could take a request for a command. The list is
+/// that of the Fetch standard, which browsers use.
+const BLOCKED_PORTS: [u16; 83] = [
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
+    104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514,
+    515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723,
+    2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+];
 
 /// Source of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,22 +28,40 @@ pub(crate) enum NamedBy {
     Settings,
 }
 
-/// Addresses that may be connected to. Created only by vetting every address of a host.
-#[derive(Debug)]
-pub(crate) struct Vetted(Vec<SocketAddr>);
-
-impl Vetted {
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.0
-    }
-}
-
-/// A URL that may be requested, with its vetted addresses.
+/// A URL that may be requested, with the addresses that may be connected to. Only `vet` creates one.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) url: Url,
     pub(crate) host: String,
-    pub(crate) vetted: Vetted,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Place {
+    /// Returns the vetted addresses.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+/// Source of name resolution. Nothing is cached: each hop resolves once and uses the result.
+#[derive(Clone, Debug)]
+pub(crate) enum Resolver {
+    /// Resolver of the system.
+    System,
+    /// Results scripted by a test.
+    #[cfg(test)]
+    Scripted(std::sync::Arc<crate::tests::Script>),
+}
+
+impl Resolver {
+    /// Returns all addresses of a name.
+    pub(crate) async fn look_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        match self {
+            Resolver::System => Ok(tokio::net::lookup_host((name, port)).await?.collect()),
+            #[cfg(test)]
+            Resolver::Scripted(script) => script.look_up(name, port),
+        }
+    }
 }
 
 /// Judges a URL, resolves its host once and vets all its addresses. One denied address denies the host: a
@@ -61,7 +86,7 @@ pub(crate) async fn vet(
         return Err(unreadable());
     };
     let name = host.to_string();
-    if port::is_closed(port) {
+    if BLOCKED_PORTS.contains(&port) {
         return Err(OutboundError::Port { host: name, port });
     }
     let addresses = match &host {
@@ -76,8 +101,8 @@ pub(crate) async fn vet(
         let cause = io::Error::from(io::ErrorKind::NotFound);
         return Err(OutboundError::Unresolved { host: name, cause });
     }
-    let vetted = Vetted(vetted(permit, addresses, nearness)?);
-    Ok(Place { url, host: name, vetted })
+    let addresses = vetted(permit, addresses, nearness)?;
+    Ok(Place { url, host: name, addresses })
 }
 
 /// Returns the addresses that may be connected to. A host that is local by its name often has a link-local
@@ -89,7 +114,8 @@ fn vetted(
 ) -> Result<Vec<SocketAddr>, OutboundError> {
     let (mut open, mut closed) = (Vec::new(), None);
     for address in addresses {
-        match permit.may_connect(plain(address.ip()), nearness) {
+        // An IPv4-mapped IPv6 address is judged as the IPv4 address that the kernel connects to.
+        match permit.may_connect(address.ip().to_canonical(), nearness) {
             Ok(()) => open.push(address),
             Err(denial) => closed = Some(denial),
         }
@@ -99,10 +125,4 @@ fn vetted(
         (Some(_), Nearness::Near) if !open.is_empty() => Ok(open),
         (Some(denial), _) => Err(denial.into()),
     }
-}
-
-/// Returns the IPv4 address of an IPv4-mapped IPv6 address, so that the judged address is the one that the
-/// kernel connects to.
-fn plain(address: IpAddr) -> IpAddr {
-    address.to_canonical()
 }

@@ -104,7 +104,7 @@ fn excerpt(text: &str, line: u64, column: u64) -> String {
 fn one_printable(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if is_hidden(c) => '\u{fffd}',
+        c if tool::is_unseen(c) => '\u{fffd}',
         c => c,
     }
 }
@@ -114,16 +114,9 @@ fn one_printable(c: char) -> char {
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if tool::is_unseen(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
-}
-
-/// Returns true for control characters and for characters that reorder others or are invisible.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

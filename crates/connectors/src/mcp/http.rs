@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use governance::Permit;
-use outbound::{Answer, Caps, Credential, Gatekeeper, Method, Question};
+use outbound::{Caps, Credential, Gatekeeper, HttpRequest, HttpResponse, Method};
 use serde_json::Value;
 use tool::{shorten, visible_line};
 
@@ -76,7 +76,7 @@ impl Http {
         message: &Value,
         awaited: Awaited,
         leave: Leave<'_>,
-    ) -> Result<Answer, McpError> {
+    ) -> Result<HttpResponse, McpError> {
         let mut headers = vec![
             ("content-type", "application/json".to_owned()),
             ("accept", "application/json, text/event-stream".to_owned()),
@@ -91,7 +91,7 @@ impl Http {
         headers.extend(self.session.clone().map(|session| ("mcp-session-id", session)));
         let body = message.to_string().into_bytes();
         let credential = leave.credential.cloned();
-        let question = Question { url: self.url.clone(), method: Method::Post, headers, body, credential };
+        let question = HttpRequest { url: self.url.clone(), method: Method::Post, headers, body, credential };
         let most = u64::try_from(awaited.most).unwrap_or(u64::MAX).saturating_add(BESIDES);
         let most = leave.permit.max_response_bytes().unwrap_or(most).min(most);
         let caps = Caps { body_bytes: most, deadline: leave.deadline };
@@ -114,7 +114,7 @@ impl Http {
 }
 
 /// Splits a response body into messages: one JSON document, or server-sent events.
-fn messages(answer: Answer, leave: Leave<'_>) -> Result<Vec<Vec<u8>>, McpError> {
+fn messages(answer: HttpResponse, leave: Leave<'_>) -> Result<Vec<Vec<u8>>, McpError> {
     if !answer.codings.is_empty() {
         return Err(McpError::Garbled("it has a content encoding that was not requested".to_owned()));
     }

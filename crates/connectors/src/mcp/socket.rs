@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use outbound::{Caps, Gatekeeper, Question, Socket};
+use outbound::{Caps, Gatekeeper, HttpRequest, Socket};
 use serde_json::Value;
 
 use super::client::LARGEST_RESULT;
@@ -53,7 +53,7 @@ impl MessageStream for WebSocket {
             None => {
                 let caps = Caps { body_bytes: within(leave, LARGEST), deadline: leave.deadline };
                 let credential = leave.credential.cloned();
-                let question = Question { credential, ..Question::get(&self.url) };
+                let question = HttpRequest { credential, ..HttpRequest::get(&self.url) };
                 self.gatekeeper.open_socket(leave.permit, &question, PROTOCOL, caps).await?
             }
         };

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use outbound::{Caps, Gatekeeper, Method, Question, Stream};
+use outbound::{Caps, Gatekeeper, HttpRequest, Method, Stream};
 use serde_json::Value;
 use url::Url;
 
@@ -49,7 +49,7 @@ impl Sse {
 
     /// Opens the event stream and reads the endpoint for messages.
     async fn listen(&self, leave: Leave<'_>) -> Result<Open, McpError> {
-        let question = Question { credential: leave.credential.cloned(), ..Question::get(&self.url) };
+        let question = HttpRequest { credential: leave.credential.cloned(), ..HttpRequest::get(&self.url) };
         let question = question.header("accept", "text/event-stream");
         let stream = self.gatekeeper.listen(leave.permit, &question, leave.deadline).await?;
         if stream.status != 200 {
@@ -90,7 +90,7 @@ impl MessageStream for Sse {
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
         let (url, credential) = (open.endpoint.clone(), leave.credential.cloned());
-        let question = Question { url, method: Method::Post, headers, body, credential };
+        let question = HttpRequest { url, method: Method::Post, headers, body, credential };
         let caps = Caps { body_bytes: NO_WORDS, deadline: leave.deadline };
         // The status alone shows whether the message was accepted.
         let mut is_enough = |_: &[u8]| true;

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tool::{RuleRef, ToolName};
 
-use super::Curated;
-use crate::entry::Entry;
+use super::{Curated, Entry};
 
 /// Direction of a change in requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

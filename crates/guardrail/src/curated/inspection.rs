@@ -7,8 +7,8 @@ use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
 use tool::{Arguments, LONGEST_WORD, RuleRef, ToolName};
 
+use crate::curated::Entry;
 use crate::curated_file::{CuratedEntry, GuardrailsFile};
-use crate::entry::Entry;
 use crate::example;
 
 /// Returns the checked entries, or every error found in them.

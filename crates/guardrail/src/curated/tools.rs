@@ -5,8 +5,7 @@ use serde_json::Value;
 use strict_yaml::DocumentError;
 use tool::nearest;
 
-use super::{Curated, CuratedError};
-use crate::entry::Entry;
+use super::{Curated, CuratedError, Entry};
 use crate::guard::{Guard, Known};
 
 impl Curated {
@@ -26,7 +25,11 @@ impl Curated {
                 None => report.unknown(entry, &tools),
             }
         }
-        if report.errors.is_empty() { Ok(report.warnings) } else { Err(CuratedError::new(report.errors)) }
+        if report.errors.is_empty() {
+            Ok(report.warnings)
+        } else {
+            Err(CuratedError { problems: report.errors })
+        }
     }
 }
 

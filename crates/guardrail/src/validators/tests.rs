@@ -5,12 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use knowledge::{Kind, Started};
-use serde_json::json;
-use tool::{Category, RiskLevel, ToolSpec};
+use serde_json::{Value, json};
+use tool::{Category, RiskLevel, TextFormat, ToolSpec};
 
 use super::*;
 use crate::lore::{Mistake, Quirk};
-use crate::requirement::Form;
 use crate::{Curated, Guard, InputSchema, Known, Validated};
 
 fn workers() -> Workers {
@@ -153,8 +152,10 @@ fn failing_validator_refuses_the_call() {
 #[test]
 fn declarative_checks_need_no_function() {
     let fine = "({valid: true, errors: []})";
-    let declared =
-        vec![Requirement::Present(vec!["name".into(), "n".into()]), Requirement::Form(None, Form::Email)];
+    let declared = vec![
+        Requirement::Present(vec!["name".into(), "n".into()]),
+        Requirement::Form(None, TextFormat::Email),
+    ];
     let ask = |arguments| call(vec![rule(declared.clone(), fine)], arguments);
     assert_eq!(ask(json!({"name": "x", "n": 0, "email": "ada@example.org"})), None, "0 is there");
     let refusal = ask(json!({"name": "", "email": "nobody"})).unwrap();

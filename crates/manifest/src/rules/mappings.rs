@@ -2,7 +2,7 @@
 
 use strict_yaml::{Node, NodeKind};
 
-use crate::detection::Detection;
+use crate::api::Detection;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 

@@ -1,15 +1,14 @@
 //! WebSocket handshake. A response that selects another subprotocol or an extension is refused, because it
 //! would change the meaning of the frames.
 
-use hyper::body::Incoming;
-use hyper::header::{
+use reqwest::header::{
     CONNECTION, HeaderMap, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
-use hyper::{Response, StatusCode};
+use reqwest::{Response, StatusCode};
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 
-use crate::question::Question;
+use crate::request::HttpRequest;
 
 /// A handshake in progress.
 pub(super) struct Handshake {
@@ -23,7 +22,7 @@ impl Handshake {
     }
 
     /// Adds the headers of a WebSocket handshake to a request.
-    pub(super) fn ask(&self, question: Question) -> Question {
+    pub(super) fn ask(&self, question: HttpRequest) -> HttpRequest {
         question
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
@@ -33,7 +32,7 @@ impl Handshake {
     }
 
     /// Checks that a response completes the handshake. Returns the reason if not.
-    pub(super) fn check(&self, response: &Response<Incoming>) -> Result<(), String> {
+    pub(super) fn check(&self, response: &Response) -> Result<(), String> {
         let (status, headers) = (response.status(), response.headers());
         if status.is_redirection() {
             return Err(format!("it answered with status {}; redirects are not followed", status.as_u16()));

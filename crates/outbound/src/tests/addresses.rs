@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use super::permits::{OPEN, SHIPPED, permit};
 use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word};
-use crate::resolver::Resolver;
-use crate::vet::{NamedBy, vet};
+use crate::vet::{NamedBy, Resolver, vet};
 
 /// Every spelling of a private address is refused, and no connection arrives.
 #[tokio::test]
@@ -124,7 +123,7 @@ async fn link_local_addresses_are_denied_on_an_open_network() {
         let url = format!("http://{host}:{}/", server.port);
         let end = gatekeeper().get(&permit, &url, &[], caps(100)).await;
         assert_eq!(word(&end), "private_address", "{host}");
-        let end = gatekeeper().ask(&permit, &crate::Question::get(url), caps(100)).await;
+        let end = gatekeeper().ask(&permit, &crate::HttpRequest::get(url), caps(100)).await;
         assert_eq!(word(&end), "private_address", "the settings do not allow it: {host}");
     }
     for answer in
@@ -135,7 +134,7 @@ async fn link_local_addresses_are_denied_on_an_open_network() {
         let url = format!("http://metadata.internal:{}/", server.port);
         let end = gatekeeper.get(&permit, &url, &[], caps(100)).await;
         assert_eq!(word(&end), "private_address", "a name that leads there: {answer:?}");
-        let end = gatekeeper.ask(&permit, &crate::Question::get(url), caps(100)).await;
+        let end = gatekeeper.ask(&permit, &crate::HttpRequest::get(url), caps(100)).await;
         assert_eq!(word(&end), "private_address", "{answer:?}");
     }
     let both: &[&str] = &["fe80::1", "127.0.0.1"];
@@ -144,7 +143,7 @@ async fn link_local_addresses_are_denied_on_an_open_network() {
     let url = format!("http://nas.local:{}/", server.port);
     let end = gatekeeper.get(&permit, &url, &[], caps(100)).await;
     assert_eq!(word(&end), "private_address", "one closed address closes what a caller names");
-    let answer = gatekeeper.ask(&permit, &crate::Question::get(url), caps(100)).await.unwrap();
+    let answer = gatekeeper.ask(&permit, &crate::HttpRequest::get(url), caps(100)).await.unwrap();
     assert_eq!(answer.body, b"found", "a service of this network is reached at its other address");
     assert_eq!(server.connections(), 1);
 }
@@ -161,7 +160,7 @@ async fn name_with_changing_addresses_is_pinned() {
     for _ in 0..10_000 {
         match vet(&permit, &resolver, "http://flip.example.org/", NamedBy::Caller).await {
             Ok(place) => {
-                assert!(place.vetted.addresses().iter().all(|address| !address.ip().is_loopback()));
+                assert!(place.addresses().iter().all(|address| !address.ip().is_loopback()));
                 good += 1;
             }
             Err(error) => {
@@ -220,12 +219,12 @@ async fn lookalike_names_are_not_resolved() {
 #[tokio::test]
 async fn configured_service_may_be_local_only_by_its_own_name() {
     let server = Server::saying(response("200 OK", "", "found"));
-    let question = crate::Question::get(server.url("/search"));
+    let question = crate::HttpRequest::get(server.url("/search"));
     let answer = gatekeeper().ask(&permit(SHIPPED), &question, caps(100)).await.unwrap();
     assert_eq!(answer.body, b"found");
 
     let script = Arc::new(Script::of(&[("search.example.org", &[&["127.0.0.1"]])]));
-    let public = crate::Question::get(format!("http://search.example.org:{}/", server.port));
+    let public = crate::HttpRequest::get(format!("http://search.example.org:{}/", server.port));
     let end = gatekeeper().asking(script).ask(&permit(SHIPPED), &public, caps(100)).await;
     assert_eq!(word(&end), "private_address", "a public name must not resolve to a private address");
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::permits::{OPEN, permit};
 use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word, word_of};
-use crate::{Credential, KeyPlaces, Question, may_carry_key};
+use crate::{Credential, HttpRequest, KeyPlaces, may_carry_key};
 
 /// Creates a credential from a key file.
 fn credential(url: &str, header: Option<&str>) -> Credential {
@@ -18,8 +18,8 @@ fn credential(url: &str, header: Option<&str>) -> Credential {
     Credential::new(key, url, header).unwrap()
 }
 
-fn question(url: &str, credential: Credential) -> Question {
-    Question { credential: Some(credential), ..Question::get(url) }
+fn question(url: &str, credential: Credential) -> HttpRequest {
+    HttpRequest { credential: Some(credential), ..HttpRequest::get(url) }
 }
 
 #[tokio::test]

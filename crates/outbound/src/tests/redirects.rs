@@ -99,7 +99,7 @@ async fn key_is_sent_only_to_its_service() {
     let other = Server::saying(response("200 OK", "", "x"));
     let location = format!("Location: {}\r\n", other.url("/"));
     let service = Server::saying(response("307 Temporary", &location, ""));
-    let question = crate::Question::get(service.url("/")).header("authorization", "Bearer key");
+    let question = crate::HttpRequest::get(service.url("/")).header("authorization", "Bearer key");
     let answer = gatekeeper().ask(&permit(OPEN), &question, caps(100)).await.unwrap();
     assert_eq!((answer.status, other.connections()), (307, 0));
     assert!(service.requests()[0].contains("authorization: Bearer key"));

@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::permits::{OPEN, permit};
 use super::{Script, caps, gatekeeper, word, word_of};
-use crate::{Gatekeeper, Question, Roots};
+use crate::{Gatekeeper, HttpRequest, Roots};
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -83,7 +83,7 @@ async fn websocket_checks_the_certificate_too() {
     std::fs::write(&file, issuer.pem()).unwrap();
     let port = server(&issuer, "good.example.org", false);
     let script = Arc::new(Script::of(&[("good.example.org", &[&["127.0.0.1"]])]));
-    let question = Question::get(format!("wss://good.example.org:{port}/"));
+    let question = HttpRequest::get(format!("wss://good.example.org:{port}/"));
     let roots = [Roots::with_file(&file).unwrap(), Roots::of_the_web()];
     for (roots, expect) in roots.into_iter().zip(["NoSocket", "Untrusted"]) {
         let keeper = Gatekeeper::new(roots).unwrap().asking(Arc::clone(&script));

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use super::permits::{OPEN, SHIPPED, permit};
 use super::server::{Server, response};
 use super::{Script, caps, gatekeeper, word_of};
-use crate::{Caps, OutboundError, Question, Socket};
+use crate::{Caps, HttpRequest, OutboundError, Socket};
 
 /// Limit of one message in these tests.
 const MOST: u64 = 1000;
@@ -42,7 +42,7 @@ const TEXT: u8 = 0x81;
 const BINARY: u8 = 0x82;
 
 async fn open(server: &Server) -> Result<Socket, OutboundError> {
-    let question = Question::get(server.url("/").replace("http://", "ws://"));
+    let question = HttpRequest::get(server.url("/").replace("http://", "ws://"));
     gatekeeper().open_socket(&permit(OPEN), &question, "mcp", caps(MOST)).await
 }
 
@@ -189,7 +189,7 @@ async fn websocket_reaches_only_permitted_hosts() {
     let inside = speaking(|_| {});
     let check = async |gateway: &str, url: String, expect: &str| {
         let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
-        let question = Question::get(url.clone());
+        let question = HttpRequest::get(url.clone());
         let (keeper, permit) = (gatekeeper().asking(script), permit(gateway));
         let opened = keeper.open_socket(&permit, &question, "mcp", caps(MOST)).await;
         assert_eq!(word_of(&opened), expect, "{url}");
@@ -214,7 +214,7 @@ async fn handshake_ends_at_the_deadline() {
     let silent = Server::start(|_, stream| {
         let _ = stream.read(&mut [0]);
     });
-    let question = Question::get(silent.url("/").replace("http://", "ws://"));
+    let question = HttpRequest::get(silent.url("/").replace("http://", "ws://"));
     let soon = Caps { body_bytes: MOST, deadline: Instant::now() + Duration::from_millis(400) };
     let end = gatekeeper().open_socket(&permit(OPEN), &question, "mcp", soon).await;
     assert_eq!(word_of(&end), "TimedOut");

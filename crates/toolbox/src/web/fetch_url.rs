@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use outbound::{Answer, Caps, MOST_HOPS};
+use outbound::{Caps, HttpResponse, MOST_HOPS};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
@@ -241,7 +241,7 @@ async fn ask_robots(
         .hint("open it in a browser; `web.robots` in sinew.yaml sets whether robots.txt is respected"))
 }
 
-async fn invites(sandbox: &Sandbox, answer: &Answer, page: &Url, caps: Caps) -> Result<bool, Failure> {
+async fn invites(sandbox: &Sandbox, answer: &HttpResponse, page: &Url, caps: Caps) -> Result<bool, Failure> {
     let path =
         page.query().map_or_else(|| page.path().to_owned(), |query| format!("{}?{query}", page.path()));
     let read =

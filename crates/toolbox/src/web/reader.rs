@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use outbound::Answer;
+use outbound::HttpResponse;
 use sandbox::{End, Sandbox, SandboxError, Spent, Task, Worker};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tool::{Failure, FailureKind, SandboxTier, Usage};
@@ -28,7 +28,7 @@ pub(super) struct Read {
 /// Parses a response within the deadline.
 pub(super) async fn read(
     sandbox: &Sandbox,
-    answer: &Answer,
+    answer: &HttpResponse,
     purpose: Purpose,
     most_bytes: u64,
     deadline: Instant,

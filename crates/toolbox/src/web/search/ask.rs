@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use outbound::{Answer, Caps, Credential, KeyPlaces, Method, OutboundError, Question};
+use outbound::{Caps, Credential, HttpRequest, HttpResponse, KeyPlaces, Method, OutboundError};
 use sandbox::Sandbox;
 use serde_json::json;
 use tool::{Failure, Refusal};
@@ -105,7 +105,7 @@ pub(crate) async fn ask(
 async fn read(
     sandbox: &Sandbox,
     engine: Engine,
-    answer: &Answer,
+    answer: &HttpResponse,
     most: usize,
     caps: Caps,
 ) -> Result<Given, Failure> {
@@ -137,9 +137,9 @@ async fn read(
 }
 
 /// Builds the request in the provider's protocol, with its API key, or returns why there is no key.
-fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result<Question, String> {
+fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result<HttpRequest, String> {
     let url = &provider.url;
-    let base = |question: Question, accept: &str| {
+    let base = |question: HttpRequest, accept: &str| {
         question
             .header("user-agent", user_agent)
             .header("accept", accept)
@@ -157,7 +157,7 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
             }
             let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
             let question =
-                Question { method: Method::Post, body: form.finish().into(), ..Question::get(url) };
+                HttpRequest { method: Method::Post, body: form.finish().into(), ..HttpRequest::get(url) };
             Ok(base(question, "text/html")
                 .header("content-type", "application/x-www-form-urlencoded")
                 .header("referer", format!("{origin}/")))
@@ -176,7 +176,7 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
                     },
                 )
             }));
-            Ok(base(Question::get(with_query(&endpoint, &pairs)), "application/json, text/html;q=0.8"))
+            Ok(base(HttpRequest::get(with_query(&endpoint, &pairs)), "application/json, text/html;q=0.8"))
         }
         Engine::Brave => {
             let count = search.most.to_string();
@@ -184,8 +184,11 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
                 vec![("q", search.query), ("count", count.as_str()), ("text_decorations", "false")];
             let freshness = search.range.map(|range| format!("p{}", letter(range)));
             pairs.extend(freshness.as_deref().map(|freshness| ("freshness", freshness)));
-            let question = base(Question::get(with_query(url, &pairs)), "application/json");
-            Ok(Question { credential: Some(credential(provider, Some("x-subscription-token"))?), ..question })
+            let question = base(HttpRequest::get(with_query(url, &pairs)), "application/json");
+            Ok(HttpRequest {
+                credential: Some(credential(provider, Some("x-subscription-token"))?),
+                ..question
+            })
         }
         Engine::Tavily => {
             let range = search.range.map(|range| match range {
@@ -196,9 +199,9 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
             });
             let body = json!({"query": search.query, "max_results": search.most, "time_range": range});
             let question =
-                Question { method: Method::Post, body: body.to_string().into(), ..Question::get(url) };
+                HttpRequest { method: Method::Post, body: body.to_string().into(), ..HttpRequest::get(url) };
             let question = base(question, "application/json").header("content-type", "application/json");
-            Ok(Question { credential: Some(credential(provider, None)?), ..question })
+            Ok(HttpRequest { credential: Some(credential(provider, None)?), ..question })
         }
     }
 }
@@ -236,7 +239,7 @@ fn without_bangs(query: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(engine: Engine, url: &str) -> Question {
+    fn asked(engine: Engine, url: &str) -> HttpRequest {
         let provider = Provider { url: url.to_owned(), ..Provider::of(engine) };
         let search = Search { query: "a b&c !w x", most: 7, range: Some(Range::Week) };
         question(&provider, search, "agent").unwrap_or_else(|why| panic!("{why}"))

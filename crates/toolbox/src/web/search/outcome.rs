@@ -1,6 +1,6 @@
 //! Outcome of querying a search provider.
 
-use outbound::{Answer, OutboundError};
+use outbound::{HttpResponse, OutboundError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use web_content::Engine;
@@ -60,7 +60,7 @@ impl Outcome {
     }
 
     /// Returns the outcome of an HTTP status, or nothing if the body decides.
-    pub(super) fn of_status(engine: Engine, answer: &Answer) -> Option<(Outcome, String)> {
+    pub(super) fn of_status(engine: Engine, answer: &HttpResponse) -> Option<(Outcome, String)> {
         let status = answer.status;
         let outcome = match (engine, status) {
             // A challenge page comes with status 202 or 200, so the body decides.

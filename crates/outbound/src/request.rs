@@ -15,7 +15,7 @@ pub enum Method {
 
 /// HTTP request. It has no `Debug` output, because headers may carry keys.
 #[derive(Clone)]
-pub struct Question {
+pub struct HttpRequest {
     /// Absolute URL.
     pub url: String,
     /// Method.
@@ -28,11 +28,11 @@ pub struct Question {
     pub credential: Option<Credential>,
 }
 
-impl Question {
+impl HttpRequest {
     /// Creates a `GET` request without headers.
     pub fn get(url: impl Into<String>) -> Self {
         let (url, method) = (url.into(), Method::Get);
-        Question { url, method, headers: Vec::new(), body: Vec::new(), credential: None }
+        HttpRequest { url, method, headers: Vec::new(), body: Vec::new(), credential: None }
     }
 
     /// Adds one header.

@@ -1,0 +1,131 @@
+//! HTTP responses: the body as received, and the few headers that are used. Cookies and all other headers are
+//! dropped.
+
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
+use url::Url;
+
+use crate::error::OutboundError;
+use crate::vet::Place;
+
+const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Maximum number of content encodings. With more of them, the body is not decoded.
+const MOST_CODINGS: usize = 4;
+/// Maximum length of a header value that is returned.
+const LONGEST_HEADER: usize = 8 * 1024;
+
+/// Called with each part of a body. Returns true if the rest of the body is not needed.
+pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
+
+/// HTTP response with an undecoded body.
+#[derive(Clone, Debug)]
+pub struct HttpResponse {
+    /// URL of the response, after all redirects.
+    pub url: Url,
+    /// Status code.
+    pub status: u16,
+    /// `Content-Type`, as sent.
+    pub content_type: Option<String>,
+    /// `Content-Encoding`, in the order the codings were applied.
+    pub codings: Vec<String>,
+    /// `Retry-After`, as sent.
+    pub retry_after: Option<String>,
+    /// `Location`, as sent: a redirect that was not followed.
+    pub location: Option<String>,
+    /// `Mcp-Session-Id`, as sent: session id that later requests to an MCP server must repeat.
+    pub mcp_session: Option<String>,
+    /// Body, up to the limit.
+    pub body: Vec<u8>,
+    /// True if the body was longer than the limit or ended early.
+    pub is_cut: bool,
+    /// URLs of the redirects that led here, in order; empty without redirects.
+    pub led_by: Vec<Url>,
+}
+
+impl HttpResponse {
+    /// Reads the body of a response up to `most` bytes.
+    pub(crate) async fn read(
+        place: &Place,
+        mut response: reqwest::Response,
+        most: u64,
+        is_enough: &mut Enough<'_>,
+    ) -> HttpResponse {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let (mut bytes, mut is_cut) = (Vec::new(), false);
+        while !is_cut {
+            match response.chunk().await {
+                Ok(None) => break,
+                Ok(Some(part)) => {
+                    let room = most - bytes.len();
+                    is_cut = part.len() > room;
+                    let part = part.get(..room.min(part.len())).unwrap_or_default();
+                    bytes.extend_from_slice(part);
+                    if is_enough(part) {
+                        break;
+                    }
+                }
+                // The connection broke, or the body was shorter than announced: the received part is returned
+                // and marked as truncated.
+                Err(_) => is_cut = true,
+            }
+        }
+        let headers = response.headers();
+        HttpResponse {
+            url: place.url.clone(),
+            status: response.status().as_u16(),
+            content_type: header(headers, &CONTENT_TYPE),
+            codings: codings(headers),
+            retry_after: header(headers, &RETRY_AFTER),
+            location: header(headers, &LOCATION),
+            mcp_session: header(headers, &MCP_SESSION),
+            body: bytes,
+            is_cut,
+            led_by: Vec::new(),
+        }
+    }
+
+    /// Returns the URL of the next hop, or `None` if the response is final. Only the standard status codes
+    /// count: a `Refresh` header, or a page that reloads by itself, is returned and not followed.
+    pub(crate) fn redirect_target(&self, host: &str) -> Result<Option<Url>, OutboundError> {
+        if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        let Some(location) = &self.location else { return Ok(None) };
+        let joined = self.url.join(location);
+        joined.map(Some).map_err(|_| OutboundError::BadRedirect { host: host.to_owned() })
+    }
+}
+
+/// Body of a response that is still arriving. The connection is closed on drop.
+pub struct Stream {
+    /// Status code.
+    pub status: u16,
+    /// `Content-Type`, as sent.
+    pub content_type: Option<String>,
+    host: String,
+    response: reqwest::Response,
+}
+
+impl Stream {
+    pub(crate) fn new(place: &Place, response: reqwest::Response) -> Self {
+        let (status, content_type) = (response.status().as_u16(), header(response.headers(), &CONTENT_TYPE));
+        Stream { status, content_type, host: place.host.clone(), response }
+    }
+
+    /// Returns the next part, or `None` at the end. The caller sets the timeout.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, OutboundError> {
+        let part = self.response.chunk().await;
+        part.map(|part| part.map(Vec::from)).map_err(|error| OutboundError::garbled(&self.host, &error))
+    }
+}
+
+fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let bytes = headers.get(name)?.as_bytes();
+    (bytes.len() <= LONGEST_HEADER).then(|| String::from_utf8_lossy(bytes).trim().to_owned())
+}
+
+fn codings(headers: &HeaderMap) -> Vec<String> {
+    let named = headers.get_all(CONTENT_ENCODING).into_iter();
+    let words = named.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let words = words.map(|word| word.trim().to_ascii_lowercase());
+    words.filter(|word| !word.is_empty() && word != "identity").take(MOST_CODINGS + 1).collect()
+}
