@@ -25,24 +25,30 @@ const FOR_A_SHELL: &[char] = &[
 
 /// Command rules of one tool.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandRules {
-    pub(crate) allowed: Option<CommandList>,
-    pub(crate) forbidden: Vec<CommandRule>,
+pub struct CommandRules {
+    /// Commands that may be started; `None` if there is no list.
+    pub allowed: Option<CommandList>,
+    /// Commands that are refused.
+    pub forbidden: Vec<CommandRule>,
     names: FileNames,
 }
 
 /// List of commands and the line in the policy file that it is on.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandList {
-    pub(crate) rules: Vec<CommandRule>,
-    pub(crate) rule: RuleRef,
+pub struct CommandList {
+    /// Entries, in file order.
+    pub rules: Vec<CommandRule>,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 /// Program and the words that follow it. Each word is a choice; a rule without words means any program.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandRule {
-    pub(crate) words: Vec<Vec<String>>,
-    pub(crate) rule: RuleRef,
+pub struct CommandRule {
+    /// Words of the command, each a choice.
+    pub words: Vec<Vec<String>>,
+    /// Location in the policy file.
+    pub rule: RuleRef,
     column: u64,
     /// Command lines, and whether the rule must match each.
     examples: Vec<(String, bool)>,
@@ -110,7 +116,7 @@ impl CommandRules {
     }
 
     /// Returns the rule to name if a tool has command rules; `None` if it has none.
-    pub(crate) fn bind(&self) -> Option<&RuleRef> {
+    pub fn bind(&self) -> Option<&RuleRef> {
         let allowed = self.allowed.as_ref().map(|list| &list.rule);
         allowed.or_else(|| self.forbidden.first().map(|rule| &rule.rule))
     }
@@ -213,7 +219,7 @@ impl CommandRule {
     }
 
     /// Returns true if this rule certainly matches every command that the other rule allows.
-    pub(crate) fn covers(&self, other: &CommandRule) -> bool {
+    pub fn covers(&self, other: &CommandRule) -> bool {
         let each =
             |(mine, theirs): (&Vec<String>, &Vec<String>)| theirs.iter().all(|word| mine.contains(word));
         self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(each)
