@@ -23,7 +23,6 @@ mod facts;
 mod floor;
 mod glob;
 mod grounds;
-mod held_against;
 mod host_rules;
 mod judge;
 mod mode_rules;

@@ -8,7 +8,6 @@ mod condition;
 mod edges;
 mod machine;
 mod metric;
-mod offer;
 #[cfg(test)]
 mod tests;
 
