@@ -47,7 +47,6 @@ pub use calls::{CallStanding, Cancelled, Standing};
 pub use content::redactor;
 pub use explain::{Explanation, Finding, Hearer};
 pub use file_access::{Reversal, Reverted};
-pub use governance::{Difference, Effect};
 pub use host::{
     Advice, Below, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
     JudgedTool, OnPermit, Origin, Silence, UnknownHost, secrets_in,
@@ -56,6 +55,7 @@ pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
 pub use mode::{ModeError, ModeSet};
 pub use offers::Offer;
+pub use policy_tools::{Difference, Effect};
 pub use recorder::Configuration;
 pub use reload::{Acceptance, ReloadReport, Reloaded, between_maps, loosens};
 pub use sessions::{OpenedSession, SessionError, SessionStanding, SessionTerms, TermsError};

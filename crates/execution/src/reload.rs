@@ -8,10 +8,10 @@ mod drift;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use governance::{Difference, Effect};
 use jiff::Timestamp;
 use ledger::Entry;
 use ledger::entry::{Reload, ReloadResult};
+use policy_tools::{Difference, Effect};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::redact;

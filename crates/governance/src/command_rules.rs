@@ -1,25 +1,17 @@
 //! Rules for the programs a tool may start: words of a command compared with words of a rule. No shell
 //! syntax.
 //!
-//! An allowing rule is matched narrowly: the program exactly as written, then the words that must follow it,
-//! each at its position. A forbidding rule is matched widely, in `forbidden_match.rs`. Programs that a
-//! program starts because a file tells it to are not visible here.
-
-mod editor;
-mod escapes;
-mod forbidding;
-mod git;
-mod glue;
-mod quiet;
-mod readings;
+//! A rule is a program and the words that must follow it, each at its position. An allowing rule matches the
+//! program exactly as written, a forbidding rule the program of that name in any folder. Arguments are not
+//! interpreted: an allowed program that starts other programs is limited only by its sandbox.
 
 use strict_yaml::Located;
 use tool::{RefusalCode, RuleRef};
 
-use self::readings::Readings;
 use crate::command_entry::{CommandEntry, CommandPattern, WordEntry};
 use crate::glob::Purpose;
 use crate::grounds::{Grounds, place, shown};
+use crate::name::fold;
 use crate::problems::Inspection;
 use crate::remedy;
 use crate::surroundings::FileNames;
@@ -31,30 +23,32 @@ const FOR_A_SHELL: &[char] = &[
     '#', '\n', '\r', '\t', '\0',
 ];
 
-/// Longest command that is searched for forbidden names. Kernels do not start much longer commands, and a
-/// search blocks the other calls.
-const LONGEST_COMMAND: usize = 256 * 1024;
-
 /// Command rules of one tool.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandRules {
-    pub(crate) allowed: Option<CommandList>,
-    pub(crate) forbidden: Vec<CommandRule>,
+pub struct CommandRules {
+    /// Commands that may be started; `None` if there is no list.
+    pub allowed: Option<CommandList>,
+    /// Commands that are refused.
+    pub forbidden: Vec<CommandRule>,
     names: FileNames,
 }
 
 /// List of commands and the line in the policy file that it is on.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandList {
-    pub(crate) rules: Vec<CommandRule>,
-    pub(crate) rule: RuleRef,
+pub struct CommandList {
+    /// Entries, in file order.
+    pub rules: Vec<CommandRule>,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 /// Program and the words that follow it. Each word is a choice; a rule without words means any program.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandRule {
-    pub(crate) words: Vec<Vec<String>>,
-    pub(crate) rule: RuleRef,
+pub struct CommandRule {
+    /// Words of the command, each a choice.
+    pub words: Vec<Vec<String>>,
+    /// Location in the policy file.
+    pub rule: RuleRef,
     column: u64,
     /// Command lines, and whether the rule must match each.
     examples: Vec<(String, bool)>,
@@ -122,7 +116,7 @@ impl CommandRules {
     }
 
     /// Returns the rule to name if a tool has command rules; `None` if it has none.
-    pub(crate) fn bind(&self) -> Option<&RuleRef> {
+    pub fn bind(&self) -> Option<&RuleRef> {
         let allowed = self.allowed.as_ref().map(|list| &list.rule);
         allowed.or_else(|| self.forbidden.first().map(|rule| &rule.rule))
     }
@@ -135,9 +129,7 @@ impl CommandRules {
             for (line, expected) in &rule.examples {
                 let found = match (Command::from_line(line), purpose) {
                     (Command::Words(words), Purpose::Allow) => rule.allows(&words),
-                    (Command::Words(words), Purpose::Forbid) => {
-                        rule.forbids(&Readings::of(&words, self.names))
-                    }
+                    (Command::Words(words), Purpose::Forbid) => rule.forbids(&words, self.names),
                     (Command::ForAShell(_), _) => false,
                 };
                 if found != *expected {
@@ -165,12 +157,7 @@ impl CommandRules {
                 return Err(self.denied(command, "needs_a_shell", hint));
             }
         };
-        if !self.forbidden.is_empty() && words.iter().map(String::len).sum::<usize>() > LONGEST_COMMAND {
-            let hint =
-                format!("with `forbidden_commands`, a command may have at most {LONGEST_COMMAND} bytes");
-            return Err(self.denied(command, "too_long_to_judge", &hint));
-        }
-        let found = self.forbids(words);
+        let found = self.forbidden.iter().position(|rule| rule.forbids(words, self.names));
         let before = self.forbidden.iter().take(found.unwrap_or(self.forbidden.len()));
         notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
         if let Some(rule) = found.and_then(|at| self.forbidden.get(at)) {
@@ -197,15 +184,6 @@ impl CommandRules {
                 Err(self.denied(command, "not_listed", &hint))
             }
         }
-    }
-
-    /// Returns the index of the first rule that forbids the command.
-    fn forbids(&self, words: &[String]) -> Option<usize> {
-        if self.forbidden.is_empty() {
-            return None;
-        }
-        let said = Readings::of(words, self.names);
-        self.forbidden.iter().position(|rule| rule.forbids(&said))
     }
 
     fn denied(&self, command: &Command, detail: &str, hint: &str) -> Grounds {
@@ -241,7 +219,7 @@ impl CommandRule {
     }
 
     /// Returns true if this rule certainly matches every command that the other rule allows.
-    pub(crate) fn covers(&self, other: &CommandRule) -> bool {
+    pub fn covers(&self, other: &CommandRule) -> bool {
         let each =
             |(mine, theirs): (&Vec<String>, &Vec<String>)| theirs.iter().all(|word| mine.contains(word));
         self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(each)
@@ -251,6 +229,24 @@ impl CommandRule {
     pub(crate) fn allows(&self, command: &[String]) -> bool {
         command.len() >= self.words.len()
             && self.words.iter().zip(command).all(|(choice, word)| choice.contains(word))
+    }
+
+    /// Returns true if the command starts a program of the rule's name, in any folder, with the words of the
+    /// rule at its beginning.
+    fn forbids(&self, command: &[String], names: FileNames) -> bool {
+        let Some((programs, words)) = self.words.split_first() else { return true };
+        let Some((program, arguments)) = command.split_first() else { return false };
+        let file_name = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            match names {
+                FileNames::CaseSensitive => name.to_owned(),
+                FileNames::CaseInsensitive => fold(name),
+            }
+        };
+        let name = file_name(program);
+        programs.iter().any(|known| file_name(known) == name)
+            && arguments.len() >= words.len()
+            && words.iter().zip(arguments).all(|(choice, word)| choice.contains(word))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::surroundings::Surroundings;
 use crate::tools_file::{ToolEntry, ToolsFile};
 
 /// Key of the list, and id of its rules.
-pub(crate) const COMMON: &str = "forbidden_paths";
+pub const COMMON: &str = "forbidden_paths";
 
 /// The list, as it is written and compiled.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl CommonPaths {
 }
 
 /// The part of a tool's forbidden paths that its own entry states: those come first.
-pub(crate) fn own_part(forbidden: &PathGlobs) -> &[Written] {
+pub fn own_part(forbidden: &PathGlobs) -> &[Written] {
     let written = forbidden.written();
     let own = written.iter().take_while(|one| &*one.rule.id != COMMON).count();
     written.get(..own).unwrap_or(written)

@@ -11,11 +11,15 @@ use crate::tools_file::{ExampleEntry, Expectation};
 
 /// Example call and its expected verdict.
 #[derive(Clone, Debug)]
-pub(crate) struct Example {
-    pub(crate) arguments: Arguments,
-    pub(crate) mode: Mode,
-    pub(crate) expect: Expectation,
-    pub(crate) place: Located<()>,
+pub struct Example {
+    /// Arguments of the call.
+    pub arguments: Arguments,
+    /// Mode in which it is judged.
+    pub mode: Mode,
+    /// Expected verdict.
+    pub expect: Expectation,
+    /// Location in the policy file.
+    pub place: Located<()>,
 }
 
 /// Parses a list of examples, and expands a variable such as `$HOME` at the start of a text.
@@ -44,7 +48,7 @@ pub(crate) fn read(
 }
 
 /// Returns a value in which each text that starts with a variable or `~` is expanded.
-pub(crate) fn expanded(value: &Value, variables: &Variables) -> Result<Value, pattern::BadPattern> {
+pub fn expanded(value: &Value, variables: &Variables) -> Result<Value, pattern::BadPattern> {
     Ok(match value {
         Value::String(text) if text.starts_with(['$', '~']) => {
             Value::String(pattern::expand_plainly(text, variables)?)

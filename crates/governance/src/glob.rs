@@ -23,7 +23,7 @@ use crate::surroundings::FileNames;
 
 /// Compiled list of path patterns.
 #[derive(Debug)]
-pub(crate) struct PathGlobs {
+pub struct PathGlobs {
     /// Every form of each pattern, with the index of the pattern in the list.
     tree: Tree,
     /// Patterns as written, in file order.
@@ -35,18 +35,21 @@ pub(crate) struct PathGlobs {
 
 /// Pattern as written, and its rule.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
-    pub(crate) text: String,
-    pub(crate) pattern: Pattern,
-    pub(crate) rule: RuleRef,
+pub struct Written {
+    /// Text in the policy file.
+    pub text: String,
+    /// Pattern with its variables expanded.
+    pub pattern: Pattern,
+    /// Location in the policy file.
+    pub rule: RuleRef,
     /// Part of the pattern before its first wildcard, with links resolved as its list does. All matches are
     /// below it.
-    pub(crate) plain_part: PathBuf,
+    pub plain_part: PathBuf,
 }
 
 impl Written {
     /// Returns the pattern with the links in its literal prefix resolved; `None` if that does not change it.
-    pub(crate) fn as_it_leads(&self) -> Option<Pattern> {
+    pub fn as_it_leads(&self) -> Option<Pattern> {
         let (literal, rest) = self.pattern.literal_part();
         (self.plain_part != literal).then(|| self.pattern.moved_to(&self.plain_part, rest))
     }
@@ -61,7 +64,7 @@ enum Case {
 
 /// Purpose of a list of patterns, which decides how widely each pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Matched narrowly.
     Allow,
     /// Matched widely.
@@ -178,8 +181,13 @@ impl PathGlobs {
         self.written.get(self.tree.first(name.as_os_str().as_bytes())?)
     }
 
+    /// Returns true if a pattern matches the path; false for a path that is not canonical.
+    pub fn matches(&self, path: &Path) -> bool {
+        Name::canonical(path).is_some_and(|name| self.find(&name).is_some())
+    }
+
     /// Returns the patterns as written, in file order.
-    pub(crate) fn written(&self) -> &[Written] {
+    pub fn written(&self) -> &[Written] {
         &self.written
     }
 

@@ -23,40 +23,54 @@ const GATEWAY: &str = "outbound_gateway";
 
 /// Entry in a list of hosts: `example.org`, `*.example.org` or `*`.
 #[derive(Clone, Debug)]
-pub(crate) struct HostRule {
-    pub(crate) pattern: HostPattern,
-    pub(crate) rule: RuleRef,
+pub struct HostRule {
+    /// Hosts that it matches.
+    pub pattern: HostPattern,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 /// Pattern for host names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HostPattern {
+pub enum HostPattern {
+    /// Every host.
     Any,
+    /// This host.
     Exactly(String),
+    /// Hosts below this name.
     Below(String),
 }
 
 /// List of hosts and the line in the policy file that it is on.
 #[derive(Clone, Debug)]
-pub(crate) struct HostList {
-    pub(crate) hosts: Vec<HostRule>,
-    pub(crate) rule: RuleRef,
+pub struct HostList {
+    /// Entries, in file order.
+    pub hosts: Vec<HostRule>,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 /// Rules of the outbound gateway, which apply to every tool.
 #[derive(Clone, Debug)]
-pub(crate) struct Gateway {
-    pub(crate) allowed: HostList,
-    pub(crate) blocked: Vec<HostRule>,
-    pub(crate) private: Private,
-    pub(crate) asks: Option<RuleRef>,
-    pub(crate) max_response_bytes: Option<u64>,
+pub struct Gateway {
+    /// Hosts that tools may reach.
+    pub allowed: HostList,
+    /// Hosts that no tool may reach.
+    pub blocked: Vec<HostRule>,
+    /// Rule for private addresses.
+    pub private: Private,
+    /// Rule that requires approval for outbound calls.
+    pub asks: Option<RuleRef>,
+    /// Largest response.
+    pub max_response_bytes: Option<u64>,
 }
 
 /// Rule for addresses of this machine and of private networks.
 #[derive(Clone, Debug)]
-pub(crate) enum Private {
+pub enum Private {
+    /// They may be reached.
     Allowed,
+    /// They are denied by this rule.
     Denied(RuleRef),
 }
 
@@ -201,7 +215,7 @@ impl HostPattern {
     }
 
     /// Returns true if this pattern blocks every host that the other pattern allows.
-    pub(crate) fn blocks_all_of(&self, other: &HostPattern) -> bool {
+    pub fn blocks_all_of(&self, other: &HostPattern) -> bool {
         match other {
             HostPattern::Any => *self == HostPattern::Any,
             HostPattern::Exactly(name) | HostPattern::Below(name) => self.blocks(name),
@@ -209,7 +223,7 @@ impl HostPattern {
     }
 
     /// Returns true if both patterns may allow the same host.
-    pub(crate) fn meets(&self, other: &HostPattern) -> bool {
+    pub fn meets(&self, other: &HostPattern) -> bool {
         match (self, other) {
             (HostPattern::Any, _) | (_, HostPattern::Any) => true,
             (HostPattern::Exactly(name), other) => other.allows(name),
@@ -219,7 +233,7 @@ impl HostPattern {
     }
 
     /// Returns the narrower of two patterns if one contains the other.
-    pub(crate) fn narrower<'p>(&'p self, other: &'p HostPattern) -> Option<&'p HostPattern> {
+    pub fn narrower<'p>(&'p self, other: &'p HostPattern) -> Option<&'p HostPattern> {
         match (self, other) {
             _ if !self.meets(other) => None,
             (HostPattern::Any, _) | (_, HostPattern::Exactly(_)) => Some(other),

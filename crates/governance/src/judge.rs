@@ -2,7 +2,7 @@
 //!
 //! `precheck` decides before anything is opened, `judge` on what was opened. `judge` repeats the checks of
 //! `precheck` on the call and on every name in it, so that a change of mode or policy in between takes
-//! effect. It skips only the match of the same typed names against the same lists.
+//! effect.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use crate::cleared::Cleared;
 use crate::errands::Errands;
 use crate::facts::Seen;
 use crate::grounds::Grounds;
-use crate::held_against::HeldAgainst;
 use crate::path_rules;
 use crate::policy::Policy;
 use crate::reached::Reached;
@@ -69,7 +68,6 @@ pub fn judge_traced(
     let named = opened.call().named();
     let facts = Facts {
         requests: &named.requests,
-        held_against: Some(&named.held_against),
         reached: &reached,
         errands: &named.errands,
         content_bytes: path_rules::content_bytes(arguments),
@@ -98,8 +96,6 @@ pub fn judge_traced(
 pub(crate) struct Facts<'a> {
     /// Paths that the call names.
     pub(crate) requests: &'a [PathRequest],
-    /// Lists that all typed names already passed, if the pre-check recorded them.
-    pub(crate) held_against: Option<&'a HeldAgainst>,
     /// Objects that the paths lead to, in the same order.
     pub(crate) reached: &'a [Reached],
     /// Programs and hosts that the call names.
@@ -113,7 +109,6 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Named {
     pub(crate) requests: Vec<PathRequest>,
     pub(crate) errands: Errands,
-    pub(crate) held_against: HeldAgainst,
 }
 
 /// Decision on a call that no rule denies.
@@ -139,7 +134,7 @@ pub(crate) fn admit_typed(
     for request in &requests {
         path_rules::admit_typed(standing, situation.workspaces, request, notes)?;
     }
-    Ok(Named { requests, errands, held_against: HeldAgainst::under(standing) })
+    Ok(Named { requests, errands })
 }
 
 /// Decides on a call from facts alone.
@@ -166,12 +161,8 @@ fn admit(
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     standing.admit(situation, notes)?;
-    // A trace must contain every step, so the cached match is not used if one is recorded.
-    let is_known = !notes.are_read() && facts.held_against.is_some_and(|lists| lists.is_under(standing));
     for (reached, request) in facts.reached.iter().zip(facts.requests) {
-        if !is_known {
-            path_rules::refuse_typed(standing, request, notes)?;
-        }
+        path_rules::refuse_typed(standing, request, notes)?;
         path_rules::admit_reached(standing, situation, reached, request, notes)?;
     }
     standing.admit_outward(facts.errands, notes)?;

@@ -10,24 +10,21 @@
 //! cannot be evaluated for is refused.
 
 pub mod files;
+pub mod rules;
 
 mod address;
-mod amend;
 mod cleared;
 mod command_entry;
 mod command_rules;
 mod common_paths;
-mod compare;
 mod errands;
 mod example;
 mod facts;
 mod floor;
 mod glob;
 mod grounds;
-mod held_against;
 mod host_rules;
 mod judge;
-mod lint;
 mod mode_rules;
 mod modes_file;
 mod name;
@@ -39,7 +36,6 @@ mod policy;
 mod problems;
 mod program_folders;
 mod rates;
-mod reach;
 mod reached;
 mod rehearse;
 mod remedy;
@@ -55,7 +51,6 @@ mod tool_rules;
 mod tools_file;
 mod trail;
 mod transitions;
-mod trial;
 mod verdict;
 mod walls;
 
@@ -63,7 +58,6 @@ mod walls;
 use judge::tests::machine as judge_tests;
 
 pub use cleared::Cleared;
-pub use compare::{Difference, Effect, compare};
 pub use facts::Sighting;
 pub use floor::{Stands, runs_by_itself};
 pub use host_rules::Nearness;
@@ -72,7 +66,6 @@ pub use offer::SecretRule;
 pub use policy::{EMBEDDED, Policy};
 pub use problems::PolicyError;
 pub use rates::RateLimits;
-pub use reach::Reach;
 pub use rehearse::{REHEARSED_WORKSPACE, Rehearsal, rehearse, rehearsed_workspaces};
 pub use remedy::{Act, Change, Edit, PolicyFile};
 pub use sight::Sight;
@@ -85,6 +78,5 @@ pub use transitions::{
     ChangedBy, MOST_COUNTED, Machine, Move, Need, Reading, Transition, Transitions, a_human_may_lead,
     ways_out,
 };
-pub use trial::{Trials, TrialsFile, Tried};
 pub use verdict::{Denial, Permit, Question, Verdict};
 pub use walls::SYSTEM_FOLDERS;

@@ -6,8 +6,9 @@ use tool::{Category, Mode, RiskLevel, RuleRef};
 use crate::modes_file::{ModeEntry, ModesFile, RunningCalls};
 use crate::problems::Inspection;
 
+/// One value for each mode.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PerMode<T> {
+pub struct PerMode<T> {
     normal: T,
     alert: T,
     degraded: T,
@@ -16,7 +17,8 @@ pub(crate) struct PerMode<T> {
 }
 
 impl<T> PerMode<T> {
-    pub(crate) fn get(&self, mode: Mode) -> &T {
+    /// Returns the value of a mode.
+    pub fn get(&self, mode: Mode) -> &T {
         match mode {
             Mode::Normal => &self.normal,
             Mode::Alert => &self.alert,
@@ -37,25 +39,33 @@ impl<T> PerMode<T> {
     }
 }
 
+/// Rules of one mode.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ModeRules {
-    pub(crate) max_concurrent: Option<(u32, RuleRef)>,
-    /// Empty means all categories.
-    pub(crate) categories: Vec<(Category, RuleRef)>,
-    pub(crate) approvals: Vec<(ApprovalFor, RuleRef)>,
+pub struct ModeRules {
+    /// Most concurrent calls.
+    pub max_concurrent: Option<(u32, RuleRef)>,
+    /// Allowed categories; empty means all.
+    pub categories: Vec<(Category, RuleRef)>,
+    /// Calls that require approval.
+    pub approvals: Vec<(ApprovalFor, RuleRef)>,
     /// Action on entering the mode for running calls that it forbids.
-    pub(crate) running: RunningCalls,
+    pub running: RunningCalls,
     /// True if processor, memory and disk are monitored.
-    pub(crate) watched: bool,
+    pub watched: bool,
 }
 
 /// Calls that require approval in a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ApprovalFor {
+pub enum ApprovalFor {
+    /// Calls of high risk.
     HighRisk,
+    /// Calls that may change something.
     Writes,
+    /// Outbound calls.
     Network,
+    /// All calls.
     Everything,
+    /// Calls of tools of this category.
     Category(Category),
     /// Word that is none of the above; `check_tools` checks it against the registry.
     Tool(String),

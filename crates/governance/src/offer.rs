@@ -1,13 +1,17 @@
-//! Queries on a policy that need no call: which tools may run, and which secrets are filtered.
+//! Queries on a policy that need no call: which tools may run, which secrets are filtered, and the rules for
+//! the mode monitor and the call counters.
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tool::{Mode, RuleRef, ToolDefinition};
+use tool::{Mode, RiskLevel, RuleRef, ToolDefinition};
 
-use crate::files::SecretAction;
+use crate::files::{RunningCalls, SecretAction};
 use crate::policy::Policy;
-use crate::rates::Rates;
+use crate::rates::{RateLimits, Rates};
 use crate::situation::Counts;
 use crate::standing::Standing;
+use crate::transitions::Transitions;
 
 /// Secret pattern from `safety.yaml`.
 #[derive(Clone, Debug)]
@@ -52,5 +56,30 @@ impl Policy {
                 id: format!("content_filtering.secret_patterns.{}", secret.name).into(),
             },
         })
+    }
+
+    /// Returns the rules that change the mode.
+    pub fn transitions(&self) -> Arc<Transitions> {
+        Arc::clone(&self.transitions)
+    }
+
+    /// Returns the action on entering this mode for running calls that it forbids.
+    pub fn running_calls(&self, mode: Mode) -> RunningCalls {
+        self.modes.get(mode).running
+    }
+
+    /// Returns true if processor, memory and disk are monitored in this mode.
+    pub fn watches(&self, mode: Mode) -> bool {
+        self.modes.get(mode).watched
+    }
+
+    /// Returns the risk level of a tool, by its definition and its category.
+    pub fn risk(&self, definition: &ToolDefinition) -> RiskLevel {
+        Standing::of(self, definition).risk
+    }
+
+    /// Returns the rate limits of a tool and of this mode.
+    pub fn rate_limits(&self, definition: &ToolDefinition, mode: Mode) -> RateLimits {
+        Standing::of(self, definition).rates(mode).limits()
     }
 }

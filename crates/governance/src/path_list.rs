@@ -12,13 +12,15 @@ use crate::surroundings::Surroundings;
 
 /// List of allowed paths and its location, which denials of unlisted paths cite.
 #[derive(Debug)]
-pub(crate) struct PathList {
-    pub(crate) globs: PathGlobs,
-    pub(crate) rule: RuleRef,
+pub struct PathList {
+    /// Compiled patterns.
+    pub globs: PathGlobs,
+    /// Location in the policy file.
+    pub rule: RuleRef,
     /// Folders listed without a wildcard, which does not cover their contents: a likely mistake.
-    pub(crate) bare: Vec<PathBuf>,
+    pub bare: Vec<PathBuf>,
     /// Folders listed with all their contents.
-    pub(crate) folders: Vec<PathBuf>,
+    pub folders: Vec<PathBuf>,
 }
 
 /// Permission for a pattern to match every path of the machine.

@@ -10,15 +10,17 @@ use crate::surroundings::Variables;
 /// Pattern that can be compiled: starts with `/`, has no empty, `.` or `..` parts, and uses `**` only as a
 /// whole part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     text: String,
 }
 
 /// Error in a pattern, and a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadPattern {
-    pub(crate) message: String,
-    pub(crate) suggestion: Option<String>,
+pub struct BadPattern {
+    /// Description of the error.
+    pub message: String,
+    /// Suggested correction.
+    pub suggestion: Option<String>,
 }
 
 impl Pattern {
@@ -80,7 +82,7 @@ impl Pattern {
 
     /// Returns true if this pattern certainly matches everything that `other` matches. The check is lexical,
     /// so `false` proves nothing.
-    pub(crate) fn covers(&self, other: &Pattern, purpose: Purpose) -> bool {
+    pub fn covers(&self, other: &Pattern, purpose: Purpose) -> bool {
         let (wide, narrow) = (self.text.as_str(), other.text.as_str());
         let below = |folder: &str| narrow == folder || narrow.starts_with(&format!("{folder}/"));
         let name = wide.strip_prefix("/**/").filter(|name| !name.contains('/') && !is_wild(name));
@@ -97,7 +99,7 @@ impl Pattern {
 
     /// Returns a path that the pattern may match: each wildcard replaced by a letter, each choice by its
     /// first option.
-    pub(crate) fn example(&self) -> PathBuf {
+    pub fn example(&self) -> PathBuf {
         let (mut name, mut chars) = (String::new(), self.text.chars());
         while let Some(c) = chars.next() {
             match c {
@@ -118,7 +120,7 @@ impl Pattern {
     }
 
     /// Returns the path before the first wildcard, and the rest.
-    pub(crate) fn literal_part(&self) -> (PathBuf, &str) {
+    pub fn literal_part(&self) -> (PathBuf, &str) {
         let mut end = self.text.len();
         let mut start = 0;
         for part in self.text.split('/') {

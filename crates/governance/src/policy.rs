@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strict_yaml::{Document, DocumentError};
-use tool::{Category, Mode, SharedText, ToolName, canonical};
+use tool::{Category, Mode, RuleRef, SharedText, ToolName, canonical};
 
 use crate::common_paths::CommonPaths;
 use crate::floor::{BUILT_IN_FLOOR, Floor};
+use crate::glob::PathGlobs;
 use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
 use crate::problems::{Inspection, PolicyError};
@@ -107,6 +108,51 @@ impl Policy {
     /// none, which denies every call that must run sandboxed.
     pub fn on_machine_with(self, isolation: Option<Isolation>) -> Self {
         Policy { isolation, ..self }
+    }
+
+    /// Returns these rules with the isolation level of another policy.
+    pub fn on_the_machine_of(self, other: &Policy) -> Self {
+        self.on_machine_with(other.isolation)
+    }
+
+    /// Returns the text of a policy file.
+    pub fn text(&self, file: PolicyFile) -> &str {
+        self.files.documents.get(file).text()
+    }
+
+    /// Loads the same files with a new text for one of them, for the same machine.
+    pub fn with_text(
+        &self,
+        file: PolicyFile,
+        text: &str,
+        around: &Surroundings,
+    ) -> Result<Policy, PolicyError> {
+        let changed = Policy::from_documents(self.files.documents.with(file, text)?, around)?;
+        Ok(changed.on_the_machine_of(self))
+    }
+
+    /// Returns an error at the location of a rule.
+    pub fn error_at(&self, rule: &RuleRef, message: &str) -> DocumentError {
+        let documents = PolicyFile::ALL.map(|file| self.files.documents.get(file));
+        match documents.into_iter().find(|document| document.name() == &*rule.file) {
+            Some(document) => document.error_at(rule.line, 1, message),
+            None => DocumentError { line: rule.line, ..DocumentError::unplaced(&rule.file, message) },
+        }
+    }
+
+    /// Returns the rules of a mode.
+    pub fn mode_rules(&self, mode: Mode) -> &ModeRules {
+        self.modes.get(mode)
+    }
+
+    /// Returns the rules of `safety.yaml`.
+    pub fn safety_rules(&self) -> &SafetyRules {
+        &self.safety
+    }
+
+    /// Returns the paths that are forbidden to every tool.
+    pub fn common_paths(&self) -> &Arc<PathGlobs> {
+        self.common.globs()
     }
 
     /// Returns the SHA-256 digest that identifies the policy files in the ledger.

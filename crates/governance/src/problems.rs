@@ -13,7 +13,8 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    pub(crate) fn new(problems: Vec<DocumentError>) -> Self {
+    /// Creates the error from its problems.
+    pub fn new(problems: Vec<DocumentError>) -> Self {
         PolicyError { problems }
     }
 

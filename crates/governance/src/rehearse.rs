@@ -53,7 +53,7 @@ pub fn rehearse(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) ->
         let reached: Vec<Reached> = named.requests.iter().map(Reached::by_name).collect();
         let content_bytes = path_rules::content_bytes(call.arguments());
         let (requests, errands) = (&named.requests, &named.errands);
-        let facts = Facts { requests, held_against: None, reached: &reached, errands, content_bytes };
+        let facts = Facts { requests, reached: &reached, errands, content_bytes };
         decide(&standing, situation, &facts, &mut notes)
     });
     rehearsal(&standing, judged, notes).with(trail)

@@ -227,7 +227,7 @@ pub(crate) fn keys_in_tools(tool: &str, key: &str) -> Vec<String> {
 }
 
 /// Quotes a word for a YAML list where it could otherwise be read as something else.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '/' | '.' | '-');
     let begins = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
     let means_else = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];

@@ -47,7 +47,7 @@ impl Policy {
         let errands = Errands { commands: commands(facts)?, targets: targets(facts)? };
         let content_bytes = facts.get("content_bytes").and_then(Value::as_u64);
         let (requests, reached, errands) = (&requests, &reached, &errands);
-        let facts = Facts { requests, held_against: None, reached, errands, content_bytes };
+        let facts = Facts { requests, reached, errands, content_bytes };
         let standing = Standing::of(self, definition);
         let situation = Situation { mode, workspaces, counts };
         let mut trail = Trail::on();

@@ -21,21 +21,27 @@ const LARGEST_PATTERN: usize = 1 << 20;
 
 /// Limits and safeguards that apply to all tools.
 #[derive(Clone, Debug)]
-pub(crate) struct SafetyRules {
-    pub(crate) calls_per_minute: PerMode<Option<(u32, RuleRef)>>,
-    pub(crate) outbound_per_hour: PerMode<Option<(u32, RuleRef)>>,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) approvals: Vec<ApprovalRule>,
-    pub(crate) approval_timeout: Duration,
+pub struct SafetyRules {
+    /// Limit of all calls in a mode.
+    pub calls_per_minute: PerMode<Option<(u32, RuleRef)>>,
+    /// Limit of outbound calls in a mode.
+    pub outbound_per_hour: PerMode<Option<(u32, RuleRef)>>,
+    /// Rules of the outbound gateway.
+    pub gateway: Arc<Gateway>,
+    /// Calls that require approval by risk and category.
+    pub approvals: Vec<ApprovalRule>,
+    /// Time after which an unanswered approval request expires.
+    pub approval_timeout: Duration,
 }
 
 /// Rule that requires approval by risk and category.
 #[derive(Clone, Debug)]
-pub(crate) struct ApprovalRule {
+pub struct ApprovalRule {
     risk: Option<RiskLevel>,
     category: Option<Category>,
     modes: Vec<Mode>,
-    pub(crate) rule: RuleRef,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 impl ApprovalRule {

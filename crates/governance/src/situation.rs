@@ -71,7 +71,7 @@ impl Workspace {
     }
 
     /// Creates a workspace that need not exist, for dry runs.
-    pub(crate) fn supposed(root: &str, access: WorkspaceAccess) -> Self {
+    pub fn supposed(root: &str, access: WorkspaceAccess) -> Self {
         Workspace { root: PathBuf::from(root), access }
     }
 

@@ -20,24 +20,29 @@ use crate::situation::Situation;
 use crate::tool_rules::{CategoryRules, ToolRules, WayOut};
 use crate::trail::Notes;
 
-pub(crate) use asking::Attendance;
+pub use asking::{Access, Attendance};
 
 /// File name in a rule that comes from the tool's definition.
 const DEFINITION: &str = "tool definition";
 
 /// Tool and the rules that apply to it.
-pub(crate) struct Standing<'a> {
-    pub(crate) policy: &'a Policy,
-    pub(crate) definition: &'a ToolDefinition,
-    pub(crate) rules: Option<&'a ToolRules>,
+pub struct Standing<'a> {
+    /// Policy.
+    pub policy: &'a Policy,
+    /// Definition of the tool.
+    pub definition: &'a ToolDefinition,
+    /// Entry of the tool in `tools.yaml`, if it has one.
+    pub rules: Option<&'a ToolRules>,
     category: &'a Category,
     category_rules: Option<&'a CategoryRules>,
-    pub(crate) risk: RiskLevel,
+    /// Risk level, by its definition and its category.
+    pub risk: RiskLevel,
     goes_out: bool,
 }
 
 impl<'a> Standing<'a> {
-    pub(crate) fn of(policy: &'a Policy, definition: &'a ToolDefinition) -> Self {
+    /// Returns the effective policy of a tool.
+    pub fn of(policy: &'a Policy, definition: &'a ToolDefinition) -> Self {
         let rules = policy.tools.get(definition.name());
         let category = rules.and_then(|rules| rules.category.as_ref()).unwrap_or(definition.category());
         let category_rules = policy.categories.get(category);
@@ -50,13 +55,13 @@ impl<'a> Standing<'a> {
     }
 
     /// Returns true if its calls are outbound, by its declared arguments or its category.
-    pub(crate) fn goes_out(&self) -> bool {
+    pub fn goes_out(&self) -> bool {
         self.goes_out
     }
 
     /// Returns true if it may change what it reaches: it writes to a path, or starts a program, which may do
     /// anything.
-    pub(crate) fn changes_things(&self) -> bool {
+    pub fn changes_things(&self) -> bool {
         let (paths, outward) = (self.definition.path_arguments(), self.definition.outward_arguments());
         *self.category == Category::SYSTEM_WRITE
             || paths.iter().any(|path| path.access.changes())
@@ -78,7 +83,7 @@ impl<'a> Standing<'a> {
     }
 
     /// Paths forbidden to the tool: by its own entry and by the list for every tool.
-    pub(crate) fn forbidden_paths(&self) -> &'a Arc<PathGlobs> {
+    pub fn forbidden_paths(&self) -> &'a Arc<PathGlobs> {
         self.rules.map_or(self.policy.common.globs(), |rules| &rules.forbidden_paths)
     }
 

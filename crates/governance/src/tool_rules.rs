@@ -80,39 +80,60 @@ impl Confinement {
     }
 }
 
+/// Checked entry of one tool in `tools.yaml`.
 #[derive(Debug)]
-pub(crate) struct ToolRules {
-    pub(crate) category: Option<Category>,
-    pub(crate) allowed_modes: Option<ModeList>,
-    pub(crate) approval_modes: Vec<(Mode, RuleRef)>,
-    pub(crate) forbidden_modes: Vec<(Mode, RuleRef)>,
-    pub(crate) allowed_paths: Option<PathList>,
-    pub(crate) forbidden_paths: Arc<PathGlobs>,
-    pub(crate) max_file_bytes: Option<(u64, RuleRef)>,
-    pub(crate) approval: Option<RuleRef>,
+pub struct ToolRules {
+    /// Category that replaces the one of the definition.
+    pub category: Option<Category>,
+    /// Modes in which it may run.
+    pub allowed_modes: Option<ModeList>,
+    /// Modes in which it requires approval.
+    pub approval_modes: Vec<(Mode, RuleRef)>,
+    /// Modes in which it may not run.
+    pub forbidden_modes: Vec<(Mode, RuleRef)>,
+    /// Paths that it may access; `None` means the workspaces.
+    pub allowed_paths: Option<PathList>,
+    /// Paths that it may not access, including those forbidden to every tool.
+    pub forbidden_paths: Arc<PathGlobs>,
+    /// Largest file that it may read or write.
+    pub max_file_bytes: Option<(u64, RuleRef)>,
+    /// Rule that requires approval in every mode.
+    pub approval: Option<RuleRef>,
     /// Paths on which approvals required by this file are waived.
-    pub(crate) unattended: Arc<PathGlobs>,
-    pub(crate) sandbox: Option<RuleRef>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) rate: Option<(u32, RuleRef)>,
-    pub(crate) hard_links: HardLinks,
-    pub(crate) max_output_bytes: Option<u64>,
+    pub unattended: Arc<PathGlobs>,
+    /// Rule that requires the sandbox.
+    pub sandbox: Option<RuleRef>,
+    /// Timeout of a call.
+    pub timeout: Option<Duration>,
+    /// Calls per hour.
+    pub rate: Option<(u32, RuleRef)>,
+    /// Handling of files with several hard links.
+    pub hard_links: HardLinks,
+    /// Largest output.
+    pub max_output_bytes: Option<u64>,
     /// Cost of one call in the budget of a worker session.
-    pub(crate) cost: f64,
-    pub(crate) commands: CommandRules,
-    pub(crate) program_folders: Vec<(PathBuf, RuleRef)>,
-    pub(crate) hosts: Option<Arc<HostList>>,
-    pub(crate) confinement: Confinement,
+    pub cost: f64,
+    /// Programs that it may start.
+    pub commands: CommandRules,
+    /// Folders whose programs it may start by name.
+    pub program_folders: Vec<(PathBuf, RuleRef)>,
+    /// Hosts that it may reach; `None` means those of the gateway.
+    pub hosts: Option<Arc<HostList>>,
+    /// Limits of its sandbox.
+    pub confinement: Confinement,
     /// Rules as written, if they are only recorded. The other fields then contain nothing that denies.
-    pub(crate) shadow: Option<Box<ToolRules>>,
-    pub(crate) examples: Vec<Example>,
+    pub shadow: Option<Box<ToolRules>>,
+    /// Examples, which must hold.
+    pub examples: Vec<Example>,
 }
 
 /// List of modes and its location, which denials of unlisted modes cite.
 #[derive(Clone, Debug)]
-pub(crate) struct ModeList {
-    pub(crate) modes: Vec<(Mode, RuleRef)>,
-    pub(crate) rule: RuleRef,
+pub struct ModeList {
+    /// Modes, in file order.
+    pub modes: Vec<(Mode, RuleRef)>,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 pub(crate) fn check_category(

@@ -104,7 +104,8 @@ pub struct ToolEntry {
     /// Commands that it may start, `*` for any; absent means none. Applies to arguments that are commands.
     #[serde(default)]
     pub allowed_commands: Option<Located<Vec<Located<CommandEntry>>>>,
-    /// Commands that it may never start; overrides every rule that allows them.
+    /// Commands that are refused even if `allowed_commands` has them: a program in any folder, and its first
+    /// arguments. Programs that an allowed program starts are not matched.
     #[serde(default)]
     pub forbidden_commands: Option<Located<Vec<Located<CommandEntry>>>>,
     /// Folders whose programs a sandboxed tool may start by name, before those of the system: from `bin` in

@@ -8,7 +8,6 @@ mod condition;
 mod edges;
 mod machine;
 mod metric;
-mod offer;
 #[cfg(test)]
 mod tests;
 
@@ -29,16 +28,23 @@ pub struct Transitions {
     pub(crate) rules: Vec<Rule>,
 }
 
+impl Transitions {
+    /// Returns the rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
 /// Rule that changes the mode.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rule {
+pub struct Rule {
     pub(crate) from: Mode,
     pub(crate) to: Mode,
     pub(crate) logic: Logic,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) gate: Gate,
     /// Location in the file.
-    pub(crate) place: RuleRef,
+    pub place: RuleRef,
 }
 
 /// Approval that a transition needs.
@@ -53,7 +59,7 @@ pub(crate) enum Gate {
 impl Rule {
     /// Returns true if the rule leads to NORMAL or RECOVERY. Loosening waits for a minimum stay in the mode;
     /// tightening does not.
-    pub(crate) fn loosens(&self) -> bool {
+    pub fn loosens(&self) -> bool {
         matches!(self.to, Mode::Normal | Mode::Recovery)
     }
 }

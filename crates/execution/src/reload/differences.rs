@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use governance::{Difference, Effect, Workspace, WorkspaceAccess, compare};
+use governance::{Workspace, WorkspaceAccess};
 use guardrail::{Curated, CuratedChange, Demands};
+use policy_tools::{Difference, Effect, compare};
 use tool::{ToolDefinition, canonical, shorten, visible_line};
 
 use super::drift;

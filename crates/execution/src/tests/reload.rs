@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::{Difference, EMBEDDED, Effect, FileNames, Policy, Protected, Surroundings, Variables};
+use governance::{EMBEDDED, FileNames, Policy, Protected, Surroundings, Variables};
+use policy_tools::{Difference, Effect};
 use registry::ToolRegistry;
 use serde_json::json;
 use telemetry::redact;

@@ -67,20 +67,17 @@ fn allowing_rule_is_matched_narrowly() {
 }
 
 #[test]
-fn forbidding_rule_is_matched_widely() {
+fn forbidding_rule_matches_argv_prefix_in_any_folder() {
     let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}, {argv: [rm, [-rf, -fr]]}]\n";
     let lines = [
         ("sudo", "forbidden_command"),
         ("/usr/bin/sudo ls", "forbidden_command"),
         ("../sudo", "forbidden_command"),
-        ("env A=1 sudo ls", "forbidden_command"),
-        ("nice /usr/bin/sudo", "forbidden_command"),
-        ("find . -exec sudo", "forbidden_command"),
         ("git push", "forbidden_command"),
-        ("git -c a=b push origin", "forbidden_command"),
-        ("git --git-dir /x push", "forbidden_command"),
-        ("rm x -rf", "forbidden_command"),
-        ("env git push", "forbidden_command"),
+        ("/usr/bin/git push origin", "forbidden_command"),
+        ("rm -rf x", "forbidden_command"),
+        ("rm -fr x", "forbidden_command"),
+        ("git", "allowed"),
         ("git status", "allowed"),
         ("git commit -m sudo", "allowed"),
         ("rm x", "allowed"),
@@ -88,71 +85,24 @@ fn forbidding_rule_is_matched_widely() {
         ("SUDO", "allowed"),
     ];
     check(lists, FileNames::CaseSensitive, &lines);
-    let folded =
-        [("SUDO", "forbidden_command"), ("Git push", "forbidden_command"), ("ENV sudo", "forbidden_command")];
+    let folded = [
+        ("SUDO", "forbidden_command"),
+        ("/BIN/Sudo", "forbidden_command"),
+        ("Git push", "forbidden_command"),
+        ("git PUSH", "allowed"),
+    ];
     check(lists, FileNames::CaseInsensitive, &folded);
-    let (rules, _) = compile(lists, FileNames::CaseSensitive);
-    let said = ["git", "commit", "-m", "push it"].map(str::to_owned).to_vec();
-    rules
-        .admit(&Command::Words(said), &mut Notes::on(&mut Trail::off()))
-        .expect("words within a word are data");
-    for script in ["sudo ls", "true;sudo ls", "x=$(sudo ls)", "ls|sudo tee"] {
-        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let mut trail = Trail::off();
-        let refused = rules.admit(&Command::Words(words), &mut Notes::on(&mut trail)).unwrap_err();
-        assert_eq!(refused.detail(), "forbidden_command", "{script}");
-    }
+    let by_path = "allowed: [\"*\"]\nforbidden: [/usr/bin/sudo]\n";
+    let lines = [("/usr/bin/sudo", "forbidden_command"), ("sudo", "forbidden_command")];
+    check(by_path, FileNames::CaseSensitive, &lines);
 }
 
-/// Covers aliases, config options that define an alias or name a program, and commands that run their words.
+/// Documents the limit of a denylist: an allowed program can start any other (decision 36).
 #[test]
-fn forbidden_git_command_is_found_in_every_form() {
+fn forbidding_rule_does_not_interpret_arguments() {
     let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}]\n";
-    let (rules, _) = compile(lists, FileNames::CaseSensitive);
-    let check = |words: &[&str], expect: &str| {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let mut trail = Trail::off();
-        let verdict = rules.admit(&Command::Words(words.clone()), &mut Notes::on(&mut trail));
-        assert_eq!(verdict.as_ref().map_or_else(Grounds::detail, |()| "allowed"), expect, "{words:?}");
-    };
-    for forbidden in [
-        &["git", "p"][..],
-        &["git", "psuh"],
-        &["git", "-C", "status", "p"],
-        &["git", "-c", "alias.status2=push", "status2"],
-        &["git", "-c", "alias.x=!sudo ls", "status"],
-        &["git", "-c", "core.pager=sudo ls", "-p", "log"],
-        &["git", "-c", "core.sshCommand=sudo", "fetch"],
-        &["git", "--config-env=core.pager=sudo", "log"],
-        &["git", "--exec-path=/x", "sudo"],
-        &["git", "clone", "--upload-pack=sudo", "x"],
-        &["git", "fetch", "ext::sudo ls"],
-        &["git", "rebase", "--exec", "sudo ls", "main"],
-        &["git", "bisect", "run", "sudo"],
-        &["git", "submodule", "foreach", "git push"],
-        &["/usr/lib/git-core/git-push", "origin"],
-        &["git-rebase", "-x", "sudo ls"],
-        &["env", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=alias.x", "GIT_CONFIG_VALUE_0=push", "git", "x"],
-        &["env", "GIT_PAGER=sudo", "git", "log"],
-    ] {
-        check(forbidden, "forbidden_command");
-    }
-    for allowed in [
-        &["git", "status"][..],
-        &["git", "-c", "core.quotePath=off", "status"],
-        &["git", "commit", "-m", "push sudo=x"],
-        &["git", "log", "--grep=sudo"],
-        &["git", "--version"],
-        &["git-lfs", "pull"],
-        &["gitk"],
-    ] {
-        check(allowed, "allowed");
-    }
-    // Without a rule about git, aliases are allowed: the program that an alias runs is not in the command
-    // line.
-    let (rules, _) = compile("allowed: [git]\nforbidden: [sudo]\n", FileNames::CaseSensitive);
-    let alias = ["git", "p"].map(str::to_owned).to_vec();
-    rules.admit(&Command::Words(alias), &mut Notes::on(&mut Trail::off())).unwrap();
+    let lines = ["env sudo ls", "sh -c sudo", "git -C x push", "git p", "git-push origin", "make push"];
+    check(lists, FileNames::CaseSensitive, &lines.map(|line| (line, "allowed")));
 }
 
 #[test]
@@ -200,9 +150,6 @@ fn rule_that_contradicts_its_example_does_not_load() {
     ];
     assert_eq!(compile(bad, FileNames::CaseSensitive).1, expect);
     let forbidden =
-        "forbidden:\n  - {argv: [git, push], match: [\"git -f push\"], not_match: [\"git pull\"]}\n";
+        "forbidden:\n  - {argv: [git, push], match: [\"git push -f\"], not_match: [\"git pull\"]}\n";
     assert_eq!(compile(forbidden, FileNames::CaseSensitive).1, [""; 0]);
 }
-
-mod spellings;
-mod ways;

@@ -4,7 +4,7 @@ use tool::{Mode, Outward, RefusalCode, RuleRef};
 
 use super::Standing;
 use crate::grounds::{Grounds, place};
-use crate::situation::Situation;
+use crate::situation::{Counts, Situation};
 use crate::tools_file::Isolation;
 use crate::trail::{Notes, Trail};
 
@@ -15,6 +15,20 @@ impl<'a> Standing<'a> {
         self.admit_without_rates(situation.mode, notes)?;
         let rates = self.rates(situation.mode);
         rates.check(situation.counts, notes)
+    }
+
+    /// Returns the rules that admit the tool in a mode if no call has been counted; `None` if it is denied.
+    pub fn admitting_rules(&self, mode: Mode) -> Option<Vec<RuleRef>> {
+        let mut trail = Trail::off();
+        let mut notes = Notes::on(&mut trail);
+        self.admit_without_rates(mode, &mut notes).ok()?;
+        self.rates(mode).check(Counts::default(), &mut notes).ok()?;
+        Some(notes.passed)
+    }
+
+    /// Returns true if the mode allows the category of the tool.
+    pub fn is_category_allowed_in(&self, mode: Mode) -> bool {
+        self.admit_category(mode, &mut Notes::on(&mut Trail::off())).is_ok()
     }
 
     /// Like `admit`, without the rate limits.
@@ -109,7 +123,7 @@ impl<'a> Standing<'a> {
         }
     }
 
-    pub(crate) fn admit_category(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+    fn admit_category(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let rules = self.policy.modes.get(mode);
         notes.asks(|| self.category.to_string());
         if let Some((0, rule)) = &rules.max_concurrent {

@@ -7,18 +7,42 @@ use crate::glob::Written;
 use crate::mode_rules::Subject;
 use crate::name::Name;
 use crate::reached::Reached;
-use crate::trail::Notes;
+use crate::trail::{Notes, Trail};
 
 /// State of the approvals that `tools.yaml` requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attendance {
+pub enum Attendance {
     /// They are required.
     Asked,
     /// They are waived: every path of the call is in `unattended_paths`.
     LeftOut,
 }
 
+/// Access of a tool in a mode, the strictest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Every call is denied.
+    Denied,
+    /// Calls require approval.
+    Asks,
+    /// Calls run without approval.
+    Runs,
+}
+
 impl<'a> Standing<'a> {
+    /// Returns the access of the tool in a mode, without its rates and arguments, and the rule that decides.
+    pub fn access(&self, mode: Mode, attendance: Attendance) -> (Access, Option<RuleRef>) {
+        let mut trail = Trail::off();
+        let mut notes = Notes::on(&mut trail);
+        match self.admit_without_rates(mode, &mut notes) {
+            Err(grounds) => (Access::Denied, grounds.rule().cloned()),
+            Ok(()) => match self.approvals(mode, attendance, &mut notes).into_iter().next() {
+                Some(rule) => (Access::Asks, Some(rule)),
+                None => (Access::Runs, notes.passed.first().cloned()),
+            },
+        }
+    }
+
     /// Returns `Waived` if every path of the call, with symbolic links resolved, is in `unattended_paths`.
     pub(crate) fn attendance(&self, reached: &[Reached], notes: &mut Notes<'_>) -> Attendance {
         let Some(rules) = self.rules.filter(|rules| !rules.unattended.written().is_empty()) else {

@@ -33,22 +33,23 @@ impl Standing<'_> {
     }
 
     /// Returns the calls per hour that the tool itself is allowed.
-    pub(crate) fn per_hour(&self) -> Option<u32> {
+    pub fn per_hour(&self) -> Option<u32> {
         let own = self.rules.and_then(|rules| rules.rate.as_ref()).map(|(limit, _)| *limit);
         own.or(self.definition.rate_limit_per_hour())
     }
 
-    pub(crate) fn timeout(&self) -> Duration {
+    /// Returns the timeout of a call.
+    pub fn timeout(&self) -> Duration {
         self.rules.and_then(|rules| rules.timeout).unwrap_or(self.definition.timeout())
     }
 
     /// Returns the largest file that it may read or write.
-    pub(crate) fn max_file_bytes(&self) -> Option<u64> {
+    pub fn max_file_bytes(&self) -> Option<u64> {
         self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most)
     }
 
     /// Returns the output limit.
-    pub(crate) fn max_output_bytes(&self) -> u64 {
+    pub fn max_output_bytes(&self) -> u64 {
         self.rules.and_then(|rules| rules.max_output_bytes).unwrap_or(USUAL_OUTPUT_BYTES)
     }
 

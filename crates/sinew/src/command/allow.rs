@@ -259,7 +259,8 @@ impl Refused {
     }
 
     fn amended(&self, policy: &Policy, edit: &Edit, around: &Surroundings) -> Result<Policy, Problem> {
-        let changed = policy.amended(edit, around).map_err(|error| self.broken(&error.to_string()))?;
+        let changed =
+            policy_tools::amended(policy, edit, around).map_err(|error| self.broken(&error.to_string()))?;
         changed.ok_or_else(|| {
             let (file, keys) = (edit.file.name(), edit.keys.join("."));
             let problem =

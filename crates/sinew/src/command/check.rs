@@ -122,9 +122,9 @@ impl Report {
             Ok(warnings) => self.warnings.extend(warnings),
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
-        self.warnings.extend(policy.lint(definitions.iter().copied()));
+        self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied()));
         let all = definitions.into_iter().chain(from_manifests.iter().copied());
-        self.warnings.extend(policy.lint_between(all, workspaces));
+        self.warnings.extend(policy_tools::lint_between(policy, all, workspaces));
     }
 
     fn program_folders(&mut self, policy: &Policy, workspaces: &Workspaces) {

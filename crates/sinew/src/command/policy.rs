@@ -6,7 +6,8 @@ mod replay;
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::{Reach, Trials, Workspace, WorkspaceAccess};
+use governance::{Workspace, WorkspaceAccess};
+use policy_tools::{Reach, Trials};
 use serde_json::json;
 use tool::{Mode, ToolDefinition};
 
@@ -56,8 +57,10 @@ fn reach(setting: &Setting, mode: Option<Mode>, output: JsonArgs) -> Result<Exit
     let snapshot = compose::world(setting, &setting.settings()?, Folders::Configured)?;
     let definitions: Vec<&ToolDefinition> = snapshot.registry.definitions().map(AsRef::as_ref).collect();
     let modes = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
-    let found: Vec<Reach> =
-        modes.iter().flat_map(|mode| snapshot.policy.reach(definitions.iter().copied(), *mode)).collect();
+    let found: Vec<Reach> = modes
+        .iter()
+        .flat_map(|mode| policy_tools::reach(&snapshot.policy, definitions.iter().copied(), *mode))
+        .collect();
     let workspaces = || snapshot.workspaces.iter();
     if output.json {
         let roots: Vec<String> = workspaces().map(|folder| folder.root().display().to_string()).collect();

@@ -158,8 +158,8 @@ impl Case {
             let requests: &[PathRequest] = &named.requests;
             assert_eq!(requests.len(), self.reached.len());
             let content_bytes = self.plan.content.map(|bytes| bytes as u64);
-            let (held_against, reached) = (Some(&named.held_against), &self.reached);
-            let facts = Facts { requests, held_against, reached, errands: &named.errands, content_bytes };
+            let (reached, errands) = (&self.reached, &named.errands);
+            let facts = Facts { requests, reached, errands, content_bytes };
             decide(&standing, &situation, &facts, &mut notes)
         });
         match judged {

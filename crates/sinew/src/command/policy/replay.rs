@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use execution::{Host, World};
-use governance::{Difference, Effect, Policy, compare};
+use governance::Policy;
 use guardrail::Curated;
 use jiff::Timestamp;
 use ledger::{Entry, Filter, Reader, Record};
+use policy_tools::{Difference, Effect, compare};
 use serde_json::{Value, json};
 use tool::{RefusalCode, ToolDefinition};
 

@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::glob::{Purpose, Written};
-use crate::pattern::Pattern;
+use governance::rules::{Pattern, Purpose, Written};
 
 /// Patterns of a list, indexed by their texts.
 pub(super) struct Wider<'w> {

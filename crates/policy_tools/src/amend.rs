@@ -6,30 +6,21 @@
 mod flow;
 mod lines;
 
-use crate::policy::Policy;
-use crate::problems::PolicyError;
-use crate::remedy::{Act, Edit, PolicyFile};
-use crate::surroundings::Surroundings;
+use governance::{Act, Edit, Policy, PolicyError, Surroundings};
 
 use lines::{Entry, Found};
 
-impl Policy {
-    /// Returns the policy with one edit applied to its files, or `None` where the file is written in a form
-    /// that only a person should edit.
-    pub fn amended(&self, edit: &Edit, around: &Surroundings) -> Result<Option<Policy>, PolicyError> {
-        let Some(text) = amend(self.text(edit.file), edit) else { return Ok(None) };
-        let changed = Policy::from_documents(self.files().documents.with(edit.file, &text)?, around)?;
-        Ok(Some(changed.on_the_machine_of(self)))
-    }
-
-    /// Returns the text of one of the policy files.
-    pub fn text(&self, file: PolicyFile) -> &str {
-        self.files().documents.get(file).text()
+/// Returns the policy with one edit applied to its files, or `None` where the file is written in a form
+/// that only a person should edit.
+pub fn amended(policy: &Policy, edit: &Edit, around: &Surroundings) -> Result<Option<Policy>, PolicyError> {
+    match amend(policy.text(edit.file), edit) {
+        Some(text) => policy.with_text(edit.file, &text, around).map(Some),
+        None => Ok(None),
     }
 }
 
 /// Returns the text after the edit, or `None` where it cannot be applied line by line.
-pub(crate) fn amend(text: &str, edit: &Edit) -> Option<String> {
+fn amend(text: &str, edit: &Edit) -> Option<String> {
     if text.contains('\r') {
         return None;
     }

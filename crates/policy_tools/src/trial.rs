@@ -3,19 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use governance::files::Expectation;
+use governance::rules::expanded;
+use governance::{
+    Policy, PolicyError, Variables, Workspace, WorkspaceAccess, Workspaces, rehearsed_workspaces,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use strict_yaml::{Document, Located};
+use strict_yaml::{Document, DocumentError, Located};
 use tool::{Arguments, Mode, RefusalCode, ToolDefinition, nearest};
-
-use crate::example::expanded;
-use crate::policy::Policy;
-use crate::problems::{Inspection, PolicyError};
-use crate::rehearse::rehearsed_workspaces;
-use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
-use crate::surroundings::Variables;
-use crate::tools_file::Expectation;
 
 /// File of policy tests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -78,19 +75,18 @@ impl Trials {
         let alone = |error| PolicyError::new(vec![error]);
         let document = Document::read(path).map_err(alone)?;
         let file: TrialsFile = document.parse().map_err(alone)?;
-        let mut inspection = Inspection::of(&document);
-        let mut list = Vec::new();
+        let (mut list, mut errors) = (Vec::new(), Vec::new());
         for folder in &file.workspaces {
             match expanded(&Value::String(folder.value.clone()), variables) {
                 Ok(Value::String(folder)) if folder.starts_with('/') => {
                     list.push(Workspace::supposed(&folder, WorkspaceAccess::ReadWrite));
                 }
-                Ok(_) => inspection.error(folder, "a workspace is an absolute path", None),
-                Err(bad) => inspection.error(folder, &bad.message, bad.suggestion),
+                Ok(_) => errors.push(error(&document, folder, "a workspace is an absolute path", None)),
+                Err(bad) => errors.push(error(&document, folder, &bad.message, bad.suggestion)),
             }
         }
-        if !inspection.errors.is_empty() {
-            return Err(PolicyError::new(inspection.errors));
+        if !errors.is_empty() {
+            return Err(PolicyError::new(errors));
         }
         let workspaces = if list.is_empty() { rehearsed_workspaces() } else { Workspaces::new(list) };
         Ok(Trials { document, file, workspaces, variables: variables.clone() })
@@ -98,15 +94,16 @@ impl Trials {
 
     /// Runs every test case. Fails if a case names an unknown tool or is not a valid call.
     pub fn run(&self, policy: &Policy, tools: &[Arc<ToolDefinition>]) -> Result<Vec<Tried>, PolicyError> {
-        let mut inspection = Inspection::of(&self.document);
-        let mut tried = Vec::new();
+        let (mut tried, mut errors) = (Vec::new(), Vec::new());
         for entry in &self.file.cases {
             match self.try_one(entry, policy, tools) {
                 Ok(one) => tried.push(one),
-                Err((message, suggestion)) => inspection.error(entry, &message, suggestion),
+                Err((message, suggestion)) => {
+                    errors.push(error(&self.document, entry, &message, suggestion));
+                }
             }
         }
-        if inspection.errors.is_empty() { Ok(tried) } else { Err(PolicyError::new(inspection.errors)) }
+        if errors.is_empty() { Ok(tried) } else { Err(PolicyError::new(errors)) }
     }
 
     fn try_one(
@@ -135,4 +132,13 @@ impl Trials {
         let found = format!("{}{code}", found.summary());
         Ok(Tried { line: entry.line, call, expect: entry.expect, found, holds })
     }
+}
+
+fn error<T>(
+    document: &Document,
+    at: &Located<T>,
+    message: &str,
+    suggestion: Option<String>,
+) -> DocumentError {
+    DocumentError { suggestion, ..document.error_at(at.line, at.column, message) }
 }

@@ -3,27 +3,14 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
+use governance::Confinement;
+use governance::files::{HardLinks, Isolation, Network};
+use governance::rules::{
+    Access, Attendance, CommandRule, CommandRules, PathGlobs, PathList, Standing, ToolRules, Written, quoted,
+};
 use tool::{Mode, RiskLevel, RuleRef};
 
 use super::{Difference, Effect, Entries, Step, Wide, entries, hosts, lists, numbers, push, steps};
-use crate::command_rules::{CommandRule, CommandRules};
-use crate::files::{HardLinks, Network};
-use crate::glob::{PathGlobs, Written};
-use crate::path_list::PathList;
-use crate::remedy;
-use crate::standing::{Attendance, Standing};
-use crate::tool_rules::{Confinement, ToolRules};
-use crate::tools_file::Isolation;
-use crate::trail::{Notes, Trail};
-
-/// Access of a tool in a mode, the strictest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Denied,
-    Asks,
-    Runs,
-}
-
 /// Compares the access of the tool in each mode, with approval and on paths where its own approval is waived.
 pub(super) fn compare_modes(before: &Standing<'_>, after: &Standing<'_>, found: &mut Vec<Difference>) {
     compare_levels(before, after, Attendance::Asked, found);
@@ -43,11 +30,11 @@ fn compare_levels(
         Attendance::LeftOut => " on unattended paths",
     };
     for mode in Mode::ALL {
-        let ((old, _), (new, rule)) = (level(before, mode, attendance), level(after, mode, attendance));
-        let words = |level| match level {
-            Level::Denied => "is denied",
-            Level::Asks => "requires approval",
-            Level::Runs => "runs without approval",
+        let ((old, _), (new, rule)) = (before.access(mode, attendance), after.access(mode, attendance));
+        let words = |access| match access {
+            Access::Denied => "is denied",
+            Access::Asks => "requires approval",
+            Access::Runs => "runs without approval",
         };
         let effect = match new.cmp(&old) {
             Ordering::Less => Effect::Tightens,
@@ -57,18 +44,6 @@ fn compare_levels(
         let name = after.definition.name();
         let what = format!("{name} in {mode}{place}: {} (before: {})", words(new), words(old));
         push(found, effect, what, rule);
-    }
-}
-
-fn level(standing: &Standing<'_>, mode: Mode, attendance: Attendance) -> (Level, Option<RuleRef>) {
-    let mut trail = Trail::off();
-    let mut notes = Notes::on(&mut trail);
-    match standing.admit_without_rates(mode, &mut notes) {
-        Err(grounds) => (Level::Denied, grounds.rule().cloned()),
-        Ok(()) => match standing.approvals(mode, attendance, &mut notes).into_iter().next() {
-            Some(rule) => (Level::Asks, Some(rule)),
-            None => (Level::Runs, notes.passed.first().cloned()),
-        },
     }
 }
 
@@ -221,7 +196,7 @@ fn paths(globs: &PathGlobs) -> Entries<String> {
 fn words<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> Entries<Vec<Vec<String>>> {
     let shown = |rule: &CommandRule| {
         let word = |choice: &Vec<String>| {
-            let quoted: Vec<String> = choice.iter().map(|word| remedy::quoted(word)).collect();
+            let quoted: Vec<String> = choice.iter().map(|word| quoted(word)).collect();
             quoted.join("|")
         };
         match rule.words.as_slice() {

@@ -4,17 +4,13 @@
 mod between;
 mod wider;
 
+use governance::Policy;
+use governance::rules::{CommandRule, HostPattern, Purpose, Standing, ToolRules, Written, own_part};
 use strict_yaml::DocumentError;
 use tool::{Mode, Outward, RuleRef, ToolDefinition};
 
+pub use self::between::lint_between;
 use self::wider::Wider;
-use crate::common_paths;
-use crate::glob::{Purpose, Written};
-use crate::host_rules::HostPattern;
-use crate::policy::Policy;
-use crate::standing::Standing;
-use crate::tool_rules::ToolRules;
-use crate::trail::{Notes, Trail};
 
 /// Lint findings of a policy, each with file and line.
 struct Findings<'a> {
@@ -22,45 +18,39 @@ struct Findings<'a> {
     found: Vec<DocumentError>,
 }
 
-impl Policy {
-    /// Returns every rule that can never match, is covered by another rule, or does not apply to its tool.
-    pub fn lint<'a>(&self, definitions: impl IntoIterator<Item = &'a ToolDefinition>) -> Vec<DocumentError> {
-        let mut findings = Findings { policy: self, found: Vec::new() };
-        for mode in Mode::ALL {
-            findings.approvals(mode);
-        }
-        for definition in definitions {
-            let standing = Standing::of(self, definition);
-            let Some(rules) = standing.rules else { continue };
-            let rules = rules.shadow.as_deref().unwrap_or(rules);
-            findings.modes(&standing, rules);
-            findings.paths(definition, rules);
-            findings.commands(definition, rules);
-            findings.hosts(&standing, rules);
-            if let Some((0, rule)) = &rules.rate {
-                findings.add(
-                    rule,
-                    "a limit of 0 means that the tool can never run",
-                    "remove the line, or forbid the tool's modes",
-                );
-            }
-        }
-        findings.found.sort_by(|a, b| (&a.file, a.line, &a.message).cmp(&(&b.file, b.line, &b.message)));
-        findings.found.dedup();
-        findings.found
+/// Returns every rule that can never match, is covered by another rule, or does not apply to its tool.
+pub fn lint<'a>(
+    policy: &Policy,
+    definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+) -> Vec<DocumentError> {
+    let mut findings = Findings { policy, found: Vec::new() };
+    for mode in Mode::ALL {
+        findings.approvals(mode);
     }
+    for definition in definitions {
+        let standing = Standing::of(policy, definition);
+        let Some(rules) = standing.rules else { continue };
+        let rules = rules.shadow.as_deref().unwrap_or(rules);
+        findings.modes(&standing, rules);
+        findings.paths(definition, rules);
+        findings.commands(definition, rules);
+        findings.hosts(&standing, rules);
+        if let Some((0, rule)) = &rules.rate {
+            findings.add(
+                rule,
+                "a limit of 0 means that the tool can never run",
+                "remove the line, or forbid the tool's modes",
+            );
+        }
+    }
+    findings.found.sort_by(|a, b| (&a.file, a.line, &a.message).cmp(&(&b.file, b.line, &b.message)));
+    findings.found.dedup();
+    findings.found
 }
 
 impl Findings<'_> {
     fn add(&mut self, rule: &RuleRef, message: &str, fix: &str) {
-        let documents = &self.policy.files().documents;
-        let all = [&documents.modes, &documents.tools, &documents.safety];
-        let message = format!("`{}`: {message}", rule.id);
-        let error = match all.into_iter().find(|document| document.name() == &*rule.file) {
-            Some(document) => document.error_at(rule.line, 1, &message),
-            // A rule of a built-in list, which no file here states.
-            None => DocumentError { line: rule.line, ..DocumentError::unplaced(&rule.file, &message) },
-        };
+        let error = self.policy.error_at(rule, &format!("`{}`: {message}", rule.id));
         self.found.push(DocumentError { suggestion: Some(fix.to_owned()), ..error });
     }
 
@@ -75,7 +65,7 @@ impl Findings<'_> {
     }
 
     fn approvals(&mut self, mode: Mode) {
-        let approvals = &self.policy.modes.get(mode).approvals;
+        let approvals = &self.policy.mode_rules(mode).approvals;
         let all = approvals.iter().find(|(what, _)| what.to_string() == "all_actions");
         let Some((_, by)) = all.cloned() else { return };
         for (what, rule) in approvals.clone().iter().filter(|(what, _)| what.to_string() != "all_actions") {
@@ -91,8 +81,7 @@ impl Findings<'_> {
             if let Some((_, by)) = rules.forbidden_modes.iter().find(|(other, _)| other == mode) {
                 self.never(rule, mode.as_str(), by);
             }
-            let mut trail = Trail::off();
-            if standing.admit_category(*mode, &mut Notes::on(&mut trail)).is_err() {
+            if !standing.is_category_allowed_in(*mode) {
                 let message =
                     format!("`{mode}` never matches: modes.yaml allows no tool of its category there");
                 self.add(
@@ -110,7 +99,7 @@ impl Findings<'_> {
     }
 
     fn paths(&mut self, definition: &ToolDefinition, rules: &ToolRules) {
-        let own_forbidden = common_paths::own_part(&rules.forbidden_paths);
+        let own_forbidden = own_part(&rules.forbidden_paths);
         if definition.path_arguments().is_empty() {
             let allowed = rules.allowed_paths.iter().flat_map(|list| list.globs.written());
             let mut written = allowed.chain(own_forbidden).chain(rules.unattended.written());
@@ -154,7 +143,7 @@ impl Findings<'_> {
             if let Some(by) = rules.commands.forbidden.iter().find(|by| by.covers(rule)) {
                 self.never(&rule.rule, &rule.to_string(), &by.rule);
             }
-            let wider = |(other, by): &(usize, &&crate::command_rules::CommandRule)| {
+            let wider = |(other, by): &(usize, &&CommandRule)| {
                 *other != at && by.covers(rule) && (!rule.covers(by) || *other < at)
             };
             if let Some((_, by)) = allowed.iter().enumerate().find(wider) {
@@ -176,7 +165,7 @@ impl Findings<'_> {
             let message = "the tool makes no outbound calls, so every call is refused";
             return self.add(&own.rule, message, "remove the list");
         }
-        let gateway = &self.policy.safety.gateway;
+        let gateway = &self.policy.safety_rules().gateway;
         for host in &own.hosts {
             let text = host.pattern.to_string();
             if let Some(by) = gateway.blocked.iter().find(|by| by.pattern.blocks_all_of(&host.pattern)) {

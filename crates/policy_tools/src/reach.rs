@@ -2,17 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use governance::Policy;
+use governance::rules::{Access, Attendance, CommandRule, HostPattern, PathGlobs, Private, Standing};
 use serde::Serialize;
 use serde_json::Value;
 use tool::{Mode, Outward, RuleRef, ToolDefinition};
-
-use crate::command_rules::CommandRule;
-use crate::glob::PathGlobs;
-use crate::host_rules::{HostPattern, Private};
-use crate::policy::Policy;
-use crate::situation::{Counts, Situation, Workspaces};
-use crate::standing::{Attendance, Standing};
-use crate::trail::{Notes, Trail};
 
 /// Access of a tool in a mode without approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,87 +37,80 @@ pub struct Reach {
     pub rules: Vec<RuleRef>,
 }
 
-impl Policy {
-    /// Returns the access of every tool that can run in a mode without approval.
-    pub fn reach<'a>(
-        &self,
-        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
-        mode: Mode,
-    ) -> Vec<Reach> {
-        definitions.into_iter().filter_map(|definition| self.reach_of(definition, mode)).collect()
-    }
+/// Returns the access of every tool that can run in a mode without approval.
+pub fn reach<'a>(
+    policy: &Policy,
+    definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+    mode: Mode,
+) -> Vec<Reach> {
+    definitions.into_iter().filter_map(|definition| reach_of(policy, definition, mode)).collect()
+}
 
-    fn reach_of(&self, definition: &ToolDefinition, mode: Mode) -> Option<Reach> {
-        let standing = Standing::of(self, definition);
-        let workspaces = Workspaces::default();
-        let situation = Situation { mode, workspaces: &workspaces, counts: Counts::default() };
-        let mut trail = Trail::off();
-        let mut notes = Notes::on(&mut trail);
-        standing.admit(&situation, &mut notes).ok()?;
-        let rules = standing.rules;
-        let asked =
-            |attendance| !standing.approvals(mode, attendance, &mut Notes::on(&mut Trail::off())).is_empty();
-        let unattended = match asked(Attendance::Asked) {
-            false => None,
-            // The tool runs without approval only on its unattended paths, and only if no rule outside
-            // `tools.yaml` requires approval there.
-            true => Some(rules.map(|rules| &*rules.unattended).filter(|list| !list.written().is_empty())?),
-        };
-        if unattended.is_some() && asked(Attendance::LeftOut) {
-            return None;
-        }
-        let has_paths = !definition.path_arguments().is_empty();
-        let allowed = match rules.and_then(|rules| rules.allowed_paths.as_ref()) {
-            Some(list) => texts(&list.globs),
-            None => vec!["workspaces".to_owned()],
-        };
-        let (paths, within) = match unattended {
-            _ if !has_paths => (Vec::new(), Vec::new()),
-            Some(list) => (texts(list), allowed),
-            None => (allowed, Vec::new()),
-        };
-        let (commands, except_commands) = commands_of(&standing);
-        let (hosts, except_hosts) =
-            if standing.goes_out() { self.hosts_of(&standing) } else { Default::default() };
-        if commands.is_empty() && must_be_given(definition, Outward::Command)
-            || hosts.is_empty() && must_be_given(definition, Outward::Url)
-        {
-            return None;
-        }
-        Some(Reach {
-            tool: definition.name().to_string(),
-            mode,
-            writes: standing.changes_things(),
-            paths,
-            within,
-            except: if has_paths { texts(standing.forbidden_paths()) } else { Vec::new() },
-            commands,
-            except_commands,
-            hosts,
-            except_hosts,
-            per_hour: standing.per_hour(),
-            rules: notes.passed,
-        })
+fn reach_of(policy: &Policy, definition: &ToolDefinition, mode: Mode) -> Option<Reach> {
+    let standing = Standing::of(policy, definition);
+    let admitted_by = standing.admitting_rules(mode)?;
+    let rules = standing.rules;
+    let asked = |attendance| standing.access(mode, attendance).0 == Access::Asks;
+    let unattended = match asked(Attendance::Asked) {
+        false => None,
+        // The tool runs without approval only on its unattended paths, and only if no rule outside
+        // `tools.yaml` requires approval there.
+        true => Some(rules.map(|rules| &*rules.unattended).filter(|list| !list.written().is_empty())?),
+    };
+    if unattended.is_some() && asked(Attendance::LeftOut) {
+        return None;
     }
+    let has_paths = !definition.path_arguments().is_empty();
+    let allowed = match rules.and_then(|rules| rules.allowed_paths.as_ref()) {
+        Some(list) => texts(&list.globs),
+        None => vec!["workspaces".to_owned()],
+    };
+    let (paths, within) = match unattended {
+        _ if !has_paths => (Vec::new(), Vec::new()),
+        Some(list) => (texts(list), allowed),
+        None => (allowed, Vec::new()),
+    };
+    let (commands, except_commands) = commands_of(&standing);
+    let (hosts, except_hosts) =
+        if standing.goes_out() { hosts_of(policy, &standing) } else { Default::default() };
+    if commands.is_empty() && must_be_given(definition, Outward::Command)
+        || hosts.is_empty() && must_be_given(definition, Outward::Url)
+    {
+        return None;
+    }
+    Some(Reach {
+        tool: definition.name().to_string(),
+        mode,
+        writes: standing.changes_things(),
+        paths,
+        within,
+        except: if has_paths { texts(standing.forbidden_paths()) } else { Vec::new() },
+        commands,
+        except_commands,
+        hosts,
+        except_hosts,
+        per_hour: standing.per_hour(),
+        rules: admitted_by,
+    })
+}
 
-    /// Returns the hosts that a tool may reach, and the blocked hosts.
-    fn hosts_of(&self, standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
-        let gateway = &self.safety.gateway;
-        let everybody = &gateway.allowed.hosts;
-        let own = standing.rules.and_then(|rules| rules.hosts.as_deref()).map_or(everybody, |own| &own.hosts);
-        // Both lists must allow a host, so each pair contributes its narrower pattern.
-        let pairs =
-            own.iter().flat_map(|own| everybody.iter().map(move |of_all| (&own.pattern, &of_all.pattern)));
-        let narrower = pairs.filter_map(|(one, other)| one.narrower(other));
-        let is_open = |host: &&HostPattern| !gateway.blocked.iter().any(|by| by.pattern.blocks_all_of(host));
-        let hosts: BTreeSet<String> = narrower.filter(is_open).map(ToString::to_string).collect();
-        let local = match gateway.private {
-            Private::Allowed if !hosts.is_empty() => Some("the local network".to_owned()),
-            Private::Allowed | Private::Denied(_) => None,
-        };
-        let blocked = gateway.blocked.iter().map(|host| host.pattern.to_string());
-        (hosts.into_iter().chain(local).collect(), blocked.collect())
-    }
+/// Returns the hosts that a tool may reach, and the blocked hosts.
+fn hosts_of(policy: &Policy, standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
+    let gateway = &policy.safety_rules().gateway;
+    let everybody = &gateway.allowed.hosts;
+    let own = standing.rules.and_then(|rules| rules.hosts.as_deref()).map_or(everybody, |own| &own.hosts);
+    // Both lists must allow a host, so each pair contributes its narrower pattern.
+    let pairs =
+        own.iter().flat_map(|own| everybody.iter().map(move |of_all| (&own.pattern, &of_all.pattern)));
+    let narrower = pairs.filter_map(|(one, other)| one.narrower(other));
+    let is_open = |host: &&HostPattern| !gateway.blocked.iter().any(|by| by.pattern.blocks_all_of(host));
+    let hosts: BTreeSet<String> = narrower.filter(is_open).map(ToString::to_string).collect();
+    let local = match gateway.private {
+        Private::Allowed if !hosts.is_empty() => Some("the local network".to_owned()),
+        Private::Allowed | Private::Denied(_) => None,
+    };
+    let blocked = gateway.blocked.iter().map(|host| host.pattern.to_string());
+    (hosts.into_iter().chain(local).collect(), blocked.collect())
 }
 
 fn texts(globs: &PathGlobs) -> Vec<String> {
@@ -157,7 +144,7 @@ mod tests {
         let policy = machine("tools: {run: {category: self_check, allowed_commands: [ls]}}\n").policy();
         for (tool, changes) in [("run", true), ("write_file", true), ("read_file", false), ("search", false)]
         {
-            let found = policy.reach(&[definition(tool)], Mode::Normal);
+            let found = reach(&policy, &[definition(tool)], Mode::Normal);
             assert_eq!(found.iter().map(|one| one.writes).collect::<Vec<_>>(), [changes], "{tool}");
         }
     }
@@ -165,7 +152,7 @@ mod tests {
     /// Returns the lists of one tool as one line.
     fn told(tools: &str, safety: &str, tool: &str) -> Option<String> {
         let policy = machine(tools).safety(safety).policy();
-        let found = policy.reach(&[definition(tool)], Mode::Normal).pop()?;
+        let found = reach(&policy, &[definition(tool)], Mode::Normal).pop()?;
         let Reach { paths, within, except, commands, except_commands, hosts, except_hosts, .. } = found;
         let lists = [paths, within, except, commands, except_commands, hosts, except_hosts];
         Some(lists.map(|list| list.join(",")).join("|"))

@@ -7,15 +7,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use governance::Policy;
+use governance::files::{RunningCalls, SecretAction};
+use governance::rules::{Gateway, HostRule, ModeRules, Private, SafetyRules, Standing};
 use serde::Serialize;
 use tool::{Mode, RuleRef, ToolDefinition};
-
-use crate::files::{RunningCalls, SecretAction};
-use crate::host_rules::{Gateway, HostRule, Private};
-use crate::mode_rules::ModeRules;
-use crate::policy::Policy;
-use crate::safety_rules::SafetyRules;
-use crate::standing::Standing;
 
 mod one_tool;
 
@@ -70,29 +66,20 @@ pub fn compare<'a>(
     found
 }
 
-impl Policy {
-    /// Returns these rules with the isolation level of another policy, so that a comparison shows rule
-    /// changes only.
-    pub fn on_the_machine_of(self, other: &Policy) -> Self {
-        let isolation = other.isolation;
-        self.on_machine_with(isolation)
-    }
-}
-
 /// Compares the settings of a mode, except those that `compare_modes` covers for each tool.
 fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<Difference>) {
     let limit = |number: &Option<(u32, RuleRef)>| number.as_ref().map(|(most, _)| u64::from(*most));
     // Destructured without `..`, so that a new field cannot be forgotten here.
     let stated = |policy: &Policy| {
         let ModeRules { max_concurrent, categories: _, approvals: _, running, watched } =
-            policy.modes.get(mode);
+            policy.mode_rules(mode);
         let SafetyRules {
             calls_per_minute,
             outbound_per_hour,
             gateway: _,
             approvals: _,
             approval_timeout: _,
-        } = &policy.safety;
+        } = policy.safety_rules();
         let numbers = [
             ("concurrent calls", limit(max_concurrent)),
             ("calls per minute", limit(calls_per_minute.get(mode))),
@@ -121,8 +108,8 @@ fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let seconds = |policy: &Policy| Some(policy.approval_timeout().as_secs());
     numbers("approval timeout in seconds", seconds(old), seconds(new), found);
     // `asks` is compared by `compare_modes`, as part of the access of each tool.
-    let Gateway { allowed, blocked, private, asks: _, max_response_bytes } = &*old.safety.gateway;
-    let after = &new.safety.gateway;
+    let Gateway { allowed, blocked, private, asks: _, max_response_bytes } = &*old.safety_rules().gateway;
+    let after = &new.safety_rules().gateway;
     lists("gateway: allowed host", &hosts(&allowed.hosts), &hosts(&after.allowed.hosts), Wide::Adds, found);
     lists("gateway: blocked host", &hosts(blocked), &hosts(&after.blocked), Wide::Removes, found);
     let open = |private: &Private| {
@@ -153,7 +140,8 @@ fn compare_secrets(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
 
 fn compare_transitions(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let of = |policy: &Policy, loosening: bool| {
-        let rules = policy.transitions.rules.iter().filter(|rule| rule.loosens() == loosening);
+        let transitions = policy.transitions();
+        let rules = transitions.rules().iter().filter(|rule| rule.loosens() == loosening);
         entries(rules.map(|rule| (rule.to_string(), rule.place.clone())))
     };
     lists("transition to a less strict mode", &of(old, true), &of(new, true), Wide::Adds, found);

@@ -5,20 +5,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use governance::rules::{
+    Access, Attendance, COMMON, PathGlobs, Pattern, Purpose, Standing, ToolRules, Written, own_part,
+};
+use governance::{Policy, Workspaces};
 use strict_yaml::DocumentError;
 use tool::{Mode, ToolDefinition};
 
 use super::Findings;
 use super::wider::Wider;
-use crate::common_paths::{self, COMMON};
-use crate::glob::{PathGlobs, Purpose, Written};
-use crate::name::Name;
-use crate::pattern::Pattern;
-use crate::policy::Policy;
-use crate::situation::Workspaces;
-use crate::standing::Standing;
-use crate::tool_rules::ToolRules;
-use crate::trail::{Notes, Trail};
 
 /// Tool whose forbidden paths must not be readable by any tool.
 const READER: &str = "read_file";
@@ -27,30 +22,28 @@ const WRITER: &str = "write_file";
 /// Tools that take paths and show names only, never contents.
 const SHOW_NAMES_ALONE: &[&str] = &["list_directory"];
 
-impl Policy {
-    /// Returns every path that is forbidden to all tools, or to the tool that reads or writes files, but not to
-    /// another tool that shows or changes them. Only reachable paths count: those in the tool's own list, or
-    /// else the workspaces.
-    pub fn lint_between<'a>(
-        &self,
-        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
-        workspaces: &Workspaces,
-    ) -> Vec<DocumentError> {
-        let tools: Vec<Standing<'_>> = definitions.into_iter().map(|tool| Standing::of(self, tool)).collect();
-        let mut findings = Findings { policy: self, found: Vec::new() };
-        let shows = |tool: &ToolDefinition| !SHOW_NAMES_ALONE.contains(&tool.name().as_str());
-        let common = self.common.globs();
-        let list_of = |name: &str| {
-            let found = tools.iter().find(|tool| tool.definition.name().as_str() == name);
-            found.map_or(common, Standing::forbidden_paths)
-        };
-        let read = common_paths::own_part(list_of(READER)).iter().chain(common.written());
-        findings.open_elsewhere("read", read, &tools, workspaces, shows);
-        let written = common_paths::own_part(list_of(WRITER)).iter();
-        findings.open_elsewhere("change", written, &tools, workspaces, changes);
-        findings.found.sort_by_key(|found| found.line);
-        findings.found
-    }
+/// Returns every path that is forbidden to all tools, or to the tool that reads or writes files, but not to
+/// another tool that shows or changes them. Only reachable paths count: those in the tool's own list, or
+/// else the workspaces.
+pub fn lint_between<'a>(
+    policy: &Policy,
+    definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+    workspaces: &Workspaces,
+) -> Vec<DocumentError> {
+    let tools: Vec<Standing<'_>> = definitions.into_iter().map(|tool| Standing::of(policy, tool)).collect();
+    let mut findings = Findings { policy, found: Vec::new() };
+    let shows = |tool: &ToolDefinition| !SHOW_NAMES_ALONE.contains(&tool.name().as_str());
+    let common = policy.common_paths();
+    let list_of = |name: &str| {
+        let found = tools.iter().find(|tool| tool.definition.name().as_str() == name);
+        found.map_or(common, Standing::forbidden_paths)
+    };
+    let read = own_part(list_of(READER)).iter().chain(common.written());
+    findings.open_elsewhere("read", read, &tools, workspaces, shows);
+    let written = own_part(list_of(WRITER)).iter();
+    findings.open_elsewhere("change", written, &tools, workspaces, changes);
+    findings.found.sort_by_key(|found| found.line);
+    findings.found
 }
 
 impl Findings<'_> {
@@ -104,8 +97,7 @@ fn changes(tool: &ToolDefinition) -> bool {
 }
 
 fn runs_somewhere(tool: &Standing<'_>) -> bool {
-    let mut trail = Trail::off();
-    Mode::ALL.into_iter().any(|mode| tool.admit_without_rates(mode, &mut Notes::on(&mut trail)).is_ok())
+    Mode::ALL.into_iter().any(|mode| tool.access(mode, Attendance::Asked).0 != Access::Denied)
 }
 
 /// Another tool, with an index of its forbidden paths.
@@ -139,9 +131,7 @@ impl<'t, 'p> Other<'t, 'p> {
     }
 
     fn forbids(&self, pattern: &Pattern) -> bool {
-        let example = Name::canonical(&pattern.example());
-        let is_matched = example.as_ref().is_some_and(|name| self.forbidden.first_match(name).is_some());
-        is_matched || self.forbidding.covering(pattern).next().is_some()
+        self.forbidden.matches(&pattern.example()) || self.forbidding.covering(pattern).next().is_some()
     }
 }
 
@@ -149,7 +139,7 @@ impl<'t, 'p> Other<'t, 'p> {
 mod tests {
     use super::*;
     use crate::judge_tests::{definition, machine};
-    use crate::situation::{Workspace, WorkspaceAccess};
+    use governance::{Workspace, WorkspaceAccess};
 
     /// Checks the findings as line and names of the tools that can still reach the path.
     #[track_caller]
@@ -157,7 +147,7 @@ mod tests {
         let policy = machine(tools).policy();
         let definitions = [first, "copy_file", "read_many", "fetch"].map(definition);
         let workspaces = Workspaces::new(vec![Workspace::supposed("/w", WorkspaceAccess::ReadWrite)]);
-        let found = policy.lint_between(&definitions, &workspaces);
+        let found = lint_between(&policy, &definitions, &workspaces);
         let found: Vec<(u64, &str)> =
             found.iter().map(|one| (one.line, one.message.split_once("open to ").unwrap().1)).collect();
         assert_eq!(found, expect, "{tools}");

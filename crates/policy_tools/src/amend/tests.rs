@@ -1,7 +1,7 @@
 //! Edits of hand-written policy files.
 
 use super::amend;
-use crate::remedy::{Act, Edit, PolicyFile};
+use governance::{Act, Edit, PolicyFile};
 
 fn check(text: &str, keys: &str, act: Act, expect: Option<&str>) {
     let keys = keys.split('.').map(str::to_owned).collect();

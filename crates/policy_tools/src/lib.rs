@@ -1,0 +1,29 @@
+//! Help for people who write policies: compares two policies, lints one, lists what each tool may do without
+//! approval, edits policy files and runs policy tests.
+//!
+//! This crate reads the compiled rules of `governance`. It decides on no call and changes no loaded policy: an
+//! edit gives a new one.
+
+mod amend;
+mod compare;
+mod lint;
+mod reach;
+mod trial;
+
+#[cfg(test)]
+#[path = "../../governance/src/judge/tests/machine.rs"]
+#[allow(dead_code, reason = "the fixture is shared with the tests of the judge, which use all of it")]
+mod judge_tests;
+
+// Names that the shared fixture imports from its crate.
+#[cfg(test)]
+use governance::{
+    Counts, FileNames, Policy, Protected, Situation, Surroundings, Trail, Variables, Verdict, Workspace,
+    WorkspaceAccess, Workspaces, clear_traced, judge_traced,
+};
+
+pub use amend::amended;
+pub use compare::{Difference, Effect, compare};
+pub use lint::{lint, lint_between};
+pub use reach::{Reach, reach};
+pub use trial::{Trials, TrialsFile, Tried};
