@@ -269,9 +269,9 @@ impl Ledger {
         crate::verify(&self.shared.folder, &options)
     }
 
-    /// Returns a reader of this folder that reads only what the writer has written.
+    /// Returns a reader of this folder.
     pub fn reader(&self) -> Reader {
-        Reader::beside(&self.shared)
+        Reader::new(&self.shared.folder)
     }
 
     /// Makes all records durable and accepts no further ones. Blocking. Dropping the ledger does this too.

@@ -37,7 +37,6 @@ mod remains;
 mod resume;
 mod retention;
 mod reverse;
-mod room;
 #[cfg(test)]
 mod samples;
 mod segment;

@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take},
 };
 
-use crate::{private_file, room::Extent, segment::Segment};
+use crate::{private_file, segment::Segment};
 
 /// Maximum length of a line; it bounds memory for a file without newlines.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -13,7 +13,6 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Lines of one segment, up to its length when it was opened.
 pub(crate) struct Lines {
     reader: BufReader<Take<File>>,
-    extent: Extent,
     offset: u64,
     number: u64,
     buffer: Vec<u8>,
@@ -45,25 +44,14 @@ impl Lines {
     /// Opens at an offset where a line starts; line numbers count from there.
     pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<Lines> {
         let mut file = private_file::open_to_read(&segment.path)?;
-        let extent = segment.extent(&file)?;
+        let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(offset))?;
         Ok(Lines {
-            reader: BufReader::with_capacity(256 * 1024, file.take(extent.records.saturating_sub(offset))),
-            extent,
+            reader: BufReader::with_capacity(256 * 1024, file.take(length.saturating_sub(offset))),
             offset,
             number: 0,
             buffer: Vec::new(),
         })
-    }
-
-    /// Returns the lengths of the records and of the file.
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
-    }
-
-    /// Returns the number of lines read.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     /// Returns the next line, complete or not.

@@ -11,8 +11,7 @@ use crate::{
     key::Key,
     lines::Lines,
     record::{Passage, Record},
-    remains::{self, Left, Rest},
-    room::{self, Extent},
+    remains::{self, Rest},
     segment::{self, Segment},
     tracker::Tracker,
 };
@@ -65,13 +64,12 @@ pub(crate) fn recover(
         writer: first.map(|anchor| anchor.writer),
         unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
     };
-    let left = if found.writer == Some(WriterState::Closed) { Left::Closed } else { Left::Open };
     let mut segments = segments(folder, remains)?;
     while let Some(segment) = segments.pop() {
         let scan =
             scan(&segment, key, &good, excused_from).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
-            let torn = scan.take_off(folder, &segment, left);
+            let torn = remains::take_off(folder, &segment, scan.end, scan.rest);
             found.torn.extend(
                 torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
             );
@@ -88,9 +86,6 @@ pub(crate) fn recover(
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
     }
-    if remains == Remains::TakenOff {
-        remains::take_rooms_off(&segments)?;
-    }
     found.missing = missing(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
     Ok(found)
@@ -106,25 +101,19 @@ pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, 
 }
 
 /// Content of one segment.
+#[derive(Default)]
 struct Scan {
     /// Position after the last authentic line, if there is one.
     chain: Option<Chain>,
     /// End of that line.
     end: u64,
-    /// Lengths of the records and of the file.
-    extent: Extent,
-    /// Bytes between that line and the end of the records.
+    /// Bytes after that line.
     rest: Rest,
     tracker: Tracker,
     damage: Vec<String>,
 }
 
 impl Scan {
-    fn new(extent: Extent) -> Scan {
-        let (tracker, damage) = (Tracker::default(), Vec::new());
-        Scan { chain: None, end: 0, extent, rest: Rest::Nothing, tracker, damage }
-    }
-
     /// Applies an authentic line to the tracked state.
     fn track(&mut self, kind: &str, text: &[u8]) {
         if !Tracker::cares_for(kind) {
@@ -136,17 +125,13 @@ impl Scan {
             self.tracker.note(&record.entry, record.time);
         }
     }
-
-    fn take_off(&self, folder: &Path, segment: &Segment, left: Left) -> io::Result<Option<Torn>> {
-        remains::take_off(folder, segment, self.end, (self.extent, self.rest, left))
-    }
 }
 
 /// `excused_from`: first sequence number from which a bad line counts as lost in a power failure.
 fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<u64>) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
     let mut follower = Follower::new(segment.first, None);
-    let mut scan = Scan::new(lines.extent());
+    let mut scan = Scan::default();
     // Damage that no authentic line follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
@@ -162,7 +147,9 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
             pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
         }
         let Some(parts) = parts else {
-            let is_begun = line.whole().is_none() && !line.bytes.contains(&room::BLANK);
+            // No record contains a control character. Zero bytes come from a page that was not written before
+            // a power failure, so a later page may contain more than the rest of this line.
+            let is_begun = line.whole().is_none() && !line.bytes.iter().any(u8::is_ascii_control);
             let is_all = scan.rest == Rest::Nothing && is_begun;
             scan.rest = if is_all { Rest::UnfinishedLine } else { Rest::More };
             continue;

@@ -49,8 +49,8 @@ impl Reverse {
 
 impl Current {
     fn open(segment: Segment) -> Result<Option<Current>, LedgerError> {
-        let opened = private_file::open_to_read(&segment.path)
-            .and_then(|file| Ok((segment.extent(&file)?.records, file)));
+        let opened =
+            private_file::open_to_read(&segment.path).and_then(|file| Ok((file.metadata()?.len(), file)));
         match opened {
             Ok((start, file)) => {
                 let mut current = Current { segment, file, start, bytes: Vec::new() };

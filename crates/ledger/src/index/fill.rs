@@ -16,7 +16,13 @@ use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
 use super::{BLOCK, Reached, fits, niceness, open_to_fill, packed, reached, signed};
 use crate::{
-    LedgerError, facets::Facets, health::State, line, lines::Lines, segment::Segment, shared::Shared,
+    LedgerError,
+    facets::Facets,
+    health::State,
+    line,
+    lines::Lines,
+    segment::{self, Segment},
+    shared::Shared,
 };
 
 /// Rows per transaction. Trace ids are random, so small transactions would rewrite most pages of their table
@@ -130,7 +136,7 @@ impl Filler {
 
     /// Indexes new records, up to one batch, and returns their number.
     fn fill_batch(&mut self, shared: &Shared) -> Result<u64, LedgerError> {
-        let (segments, closing) = (shared.segments()?, &shared.closing);
+        let (segments, closing) = (segment::list(&shared.folder)?, &shared.closing);
         let mut batch = Batch {
             transaction: self.connection.transaction()?,
             words: &mut self.words,
