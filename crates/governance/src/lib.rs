@@ -64,7 +64,6 @@ use judge::tests::machine as judge_tests;
 
 pub use cleared::Cleared;
 pub use compare::{Difference, Effect, compare};
-pub use facts::Sighting;
 pub use floor::{Stands, runs_by_itself};
 pub use host_rules::Nearness;
 pub use judge::{clear, clear_traced, judge, judge_traced};

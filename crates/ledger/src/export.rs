@@ -159,7 +159,7 @@ fn cell(value: Option<&Value>) -> String {
 }
 
 fn visible(c: char) -> Vec<char> {
-    if crate::line::is_hidden(c) { c.escape_unicode().collect() } else { vec![c] }
+    if tool::escaped_json::is_hidden(c) { c.escape_unicode().collect() } else { vec![c] }
 }
 
 #[cfg(test)]

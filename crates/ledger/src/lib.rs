@@ -44,7 +44,6 @@ mod shared;
 mod shrink;
 #[cfg(test)]
 mod tests;
-mod time_text;
 mod tracker;
 mod verify;
 mod walk;

@@ -113,7 +113,7 @@ pub(crate) fn begin(
     let (mut after, mut lines) = (chain, Vec::new());
     for body in entries {
         let line = body.sealed(key, after.next, Timestamp::now(), &after.prev);
-        lines.extend_from_slice(line.bytes());
+        lines.extend_from_slice(&line.bytes);
         after.advance(line.hash);
     }
     if let Err(error) = disk::write_all(disk, &file, &lines) {

@@ -98,7 +98,7 @@ impl Writer {
         }
         let (seq, time) = (self.chain.next, Timestamp::now());
         let line = body.sealed(&self.key, seq, time, &self.chain.prev);
-        if let Err(error) = self.active.write(&*self.disk, line.bytes()) {
+        if let Err(error) = self.active.write(&*self.disk, &line.bytes) {
             return Err(self.write_failed(&error, purpose));
         }
         self.chain.advance(line.hash);

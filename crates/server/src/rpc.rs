@@ -17,7 +17,6 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
-use tool::json_text::{self, Texts};
 use tool::strict_json;
 
 use self::envelope::Envelope;
@@ -108,7 +107,7 @@ fn read_envelope<'a>(id: Option<&Id>, envelope: Envelope<'a>) -> Result<(Cow<'a,
 /// Encodes the result of a request.
 pub(crate) fn answer(result: &impl Serialize) -> Reply {
     let mut json = Vec::with_capacity(USUAL_BYTES);
-    json_text::append(&mut json, result, Texts::Plain).map_err(|error| unwritable(&error))?;
+    serde_json::to_writer(&mut json, result).map_err(|error| unwritable(&error))?;
     Ok(Json(json))
 }
 

@@ -37,7 +37,7 @@ mod visible;
 mod workspace_access;
 
 pub mod canonical;
-pub mod json_text;
+pub mod escaped_json;
 pub mod strict_json;
 
 pub use caller::{Caller, Door, Side, shortened};

@@ -165,7 +165,7 @@ async fn an_enormous_entry_is_shortened_and_marked() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     let mut decision = samples::decision("write_file", Effect::Changes);
-    decision.facts = crate::entry::Facts::Read(serde_json::json!({"content": "x".repeat(2_000_000)}));
+    decision.facts = serde_json::json!({"content": "x".repeat(2_000_000)});
     let intent = ledger.intend(decision.clone(), ()).await.unwrap();
     let record = ledger.tail(1).unwrap().pop().unwrap();
     assert!(record.line().len() < 140_000);
