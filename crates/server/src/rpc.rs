@@ -206,8 +206,6 @@ mod tests {
         check(nested, -32700, "duplicate_key", "`path`", "null");
         let nul = r#"{"jsonrpc":"2.0","id":1,"method":"a\u0000"}"#;
         check(nul, -32700, "nul", "NUL", "null");
-        let raw = r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"$serde_json::private::RawValue":"{}"}}"#;
-        check(raw, -32700, "reserved_key", "RawValue", "null");
         let deep = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":{}{}}}}}"#,
             "[".repeat(1000),

@@ -34,7 +34,6 @@ mod spelling;
 mod trace;
 mod unseen;
 mod visible;
-mod workspace_access;
 
 pub mod canonical;
 pub mod escaped_json;
@@ -72,7 +71,6 @@ pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
 pub use trace::TraceContext;
 pub use unseen::is_unseen;
 pub use visible::{visible, visible_line};
-pub use workspace_access::WorkspaceAccess;
 
 /// Arguments of a call: a JSON object that keeps the order of its keys.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

@@ -22,7 +22,7 @@ impl Given {
     pub(super) fn read<'de, A: MapAccess<'de>>(mut entries: A) -> Result<Self, A::Error> {
         let mut given = Given::default();
         while let Some(key) = entries.next_key::<String>()? {
-            Strict.check_key(&key)?;
+            Strict.check_text(&key)?;
             if given.has(&key) {
                 return Err(strict_json::duplicate(&key));
             }
