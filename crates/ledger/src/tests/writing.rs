@@ -102,7 +102,7 @@ fn concurrent_writes_have_consecutive_numbers() {
     acknowledged.sort_unstable();
     assert_eq!(acknowledged, (2..2 + 2 * TASKS).collect::<Vec<_>>());
     drop(ledger);
-    assert_eq!(super::assert_intact(folder.path()).1 + 2 * TASKS);
+    assert_eq!(super::assert_intact(folder.path()).records, 1 + 2 * TASKS);
 }
 
 #[tokio::test]
