@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering, mpsc::SyncSender},
     time::{Duration, Instant},
 };
 
@@ -32,7 +32,8 @@ pub(crate) struct Committer {
     pub(crate) witness: Option<AnchorFile>,
     pub(crate) anchors_synced: Instant,
     pub(crate) retained: Instant,
-    pub(crate) after_pass: Box<dyn Fn() + Send>,
+    /// Wakes the index thread after every pass.
+    pub(crate) index_bell: SyncSender<()>,
 }
 
 enum Stop {
@@ -70,7 +71,8 @@ impl Committer {
             self.shared.settle();
             self.let_go();
             self.write_witness();
-            (self.after_pass)();
+            // A full channel is enough: one message covers any number of passes.
+            let _ = self.index_bell.try_send(());
             if let Stop::Yes = stop {
                 self.close();
                 return;

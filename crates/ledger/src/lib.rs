@@ -33,10 +33,8 @@ mod query;
 mod reader;
 mod record;
 mod recover;
-mod remains;
 mod resume;
 mod retention;
-mod reverse;
 #[cfg(test)]
 mod samples;
 mod segment;

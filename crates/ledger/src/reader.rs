@@ -13,8 +13,8 @@ use crate::{
     Filter, LedgerError, Record,
     facets::Facets,
     index::search::{Place, Snapshot},
+    lines::Reverse,
     private_file,
-    reverse::Reverse,
     segment::{self, Segment},
 };
 

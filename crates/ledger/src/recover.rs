@@ -1,7 +1,13 @@
 //! Recovery at start: finds the end of the chain, torn and missing records, and calls that were running. It
 //! reads only the last segment, so that the duration of a start does not depend on the size of the ledger.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use sha2::{Digest, Sha256};
 
 use crate::{
     LedgerError,
@@ -10,8 +16,8 @@ use crate::{
     entry::{Missing, MissingCause, Torn},
     key::Key,
     lines::Lines,
+    private_file,
     record::{Passage, Record},
-    remains::{self, Rest},
     segment::{self, Segment},
     tracker::Tracker,
 };
@@ -69,7 +75,7 @@ pub(crate) fn recover(
         let scan =
             scan(&segment, key, &good, excused_from).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
-            let torn = remains::take_off(folder, &segment, scan.end, scan.rest);
+            let torn = take_off(folder, &segment, scan.end, scan.rest);
             found.torn.extend(
                 torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
             );
@@ -98,6 +104,16 @@ pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, 
         return Ok(Vec::new());
     }
     segment::list(folder)
+}
+
+/// Bytes after the last record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Rest {
+    #[default]
+    Nothing,
+    /// Unfinished line, as a writer that died leaves it.
+    UnfinishedLine,
+    More,
 }
 
 /// Content of one segment.
@@ -165,6 +181,42 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
         scan.track(parts.kind, text);
     }
     Ok(scan)
+}
+
+/// Truncates the segment to `end`, the end of its last record.
+fn take_off(folder: &Path, segment: &Segment, end: u64, rest: Rest) -> io::Result<Option<Torn>> {
+    if rest == Rest::Nothing {
+        return Ok(None);
+    }
+    let mut file = private_file::open_to_append(&segment.path)?;
+    let torn = keep(folder, segment, end, rest, &mut file)?;
+    file.set_len(end)?;
+    file.sync_all()?;
+    Ok(Some(torn))
+}
+
+/// Describes the torn bytes, and saves them in a separate file if they are more than one unfinished line.
+fn keep(folder: &Path, segment: &Segment, offset: u64, rest: Rest, file: &mut File) -> io::Result<Torn> {
+    let saved_as = (rest == Rest::More).then(|| format!("cut-{}-{offset}.bin", segment.name()));
+    let mut copy = match &saved_as {
+        None => None,
+        Some(name) => Some(private_file::open_to_overwrite(&folder.join(name))?),
+    };
+    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 64 * 1024]);
+    file.seek(SeekFrom::Start(offset))?;
+    loop {
+        let count = file.read(&mut block)?;
+        let read = block.get(..count).unwrap_or_default();
+        if read.is_empty() {
+            break;
+        }
+        hash.update(read);
+        bytes += u64::try_from(count).unwrap_or_default();
+        copy.iter_mut().try_for_each(|copy| copy.write_all(read))?;
+    }
+    copy.iter().try_for_each(File::sync_all)?;
+    let sha256 = tool::canonical::hex(&hash.finalize());
+    Ok(Torn { segment: segment.name(), offset, bytes, sha256, saved_as })
 }
 
 /// Describes defects of the anchors.

@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
-use super::{BLOCK, Reached, fits, niceness, open_to_fill, packed, reached, signed};
+use super::{BLOCK, Reached, fits, open_to_fill, packed, reached, signed, step_back};
 use crate::{
     LedgerError,
     facets::Facets,
@@ -31,7 +31,7 @@ const BATCH: u64 = 50_000;
 
 /// Fills the index on every message from the commit thread, until the channel closes.
 pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
-    niceness::step_back();
+    step_back();
     let mut filler: Option<Filler> = None;
     while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
         // On a full disk the remaining space is left to the segments.
