@@ -52,7 +52,7 @@ impl Body {
     }
 
     /// Turns the entry into a sealed line.
-    pub(crate) fn sealed(&self, key: &Key, seq: u64, time: Timestamp, prev: &Hash) -> SealedLine {
+    pub(crate) fn sealed(self, key: &Key, seq: u64, time: Timestamp, prev: &Hash) -> SealedLine {
         let mut bytes = format!(r#"{{"seq":{seq},"time":"{time:.3}","#).into_bytes();
         bytes.extend_from_slice(self.members());
         bytes.extend_from_slice(PREV);
