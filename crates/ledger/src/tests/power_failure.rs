@@ -44,6 +44,7 @@ fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut Vec<u8>, &[usize])) -> Hol
     Holed { folder, recovery, behind }
 }
 
+#[allow(clippy::ptr_arg)] // both functions have one type
 fn in_the_middle(bytes: &mut Vec<u8>, ends: &[usize]) {
     bytes[ends[9] + 40..ends[14] + 60].fill(0);
 }
