@@ -175,8 +175,7 @@ impl Home {
         segments.sort();
         let text: String =
             segments.iter().map(|path| std::fs::read_to_string(path).expect("read a segment")).collect();
-        // The open segment is preallocated, so blank padding follows its last record.
-        text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+        text.lines().map(str::to_owned).collect()
     }
 }
 

@@ -173,7 +173,7 @@ impl Call {
             started: request.started,
             deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),
             arguments_digest: ledger.map_or_else(SharedText::default, |ledger| {
-                ledger.keyed_digest(&canonical::bytes_for_now(&request.arguments)).into()
+                ledger.keyed_digest(&canonical::bytes(&request.arguments)).into()
             }),
             world,
             mode,

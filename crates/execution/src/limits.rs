@@ -240,6 +240,7 @@ fn executed(recovery: &Recovery, now: SystemTime) -> impl Iterator<Item = (ToolN
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::approvals::Dice;
 
     #[test]
     fn outbound_calls_are_counted_for_an_hour() {
@@ -305,16 +306,13 @@ mod tests {
         const LIMIT: u32 = 10;
         let (tool, start) = (ToolName::new("out").unwrap(), Instant::now());
         let mut windows = Windows::default();
-        let (mut seed, mut at, mut admitted) = (0x9e37_79b9_u64, Duration::ZERO, Vec::new());
+        let (mut dice, mut at, mut admitted) = (Dice::of(1), Duration::ZERO, Vec::new());
         for _ in 0..20_000 {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
             // Bursts, pauses, and arrivals within nanoseconds of the end of a window.
-            at += match seed % 8 {
-                0..5 => Duration::from_nanos(seed % 3),
-                5 => Duration::from_secs(seed % 600),
-                6 => HOUR - Duration::from_nanos(1 + seed % 2),
+            at += match dice.roll(8) {
+                0..5 => Duration::from_nanos(dice.roll(3) as u64),
+                5 => Duration::from_secs(dice.roll(600) as u64),
+                6 => HOUR - Duration::from_nanos(1 + dice.roll(2) as u64),
                 _ => HOUR / 2,
             };
             if windows.counts(&tool, start + at).tool_last_hour < LIMIT {

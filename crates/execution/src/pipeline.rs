@@ -10,7 +10,7 @@ use guardrail::{Fitting, InputSchema, Known, Rejected, ValidCall, Validated};
 use registry::{Order, Tool};
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition, canonical};
+use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 
 use crate::approvals::{self, Approved, Hand};
 use crate::aside::aside_if_large;
@@ -38,7 +38,7 @@ pub(crate) struct Ran {
 pub(crate) struct Answered {
     pub(crate) output: Output,
     /// Canonical JSON of the value. It is computed once, for the size check and for the digest in the ledger.
-    pub(crate) canonical: canonical::ForNow,
+    pub(crate) canonical: Vec<u8>,
 }
 
 /// Result of the run stage.

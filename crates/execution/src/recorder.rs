@@ -10,14 +10,12 @@ mod refusals;
 mod repeats;
 mod sessions;
 
-use governance::{Permit, Sighting};
-use ledger::entry::{Facts, StageTime};
+use governance::Permit;
+use ledger::entry::StageTime;
 use ledger::{Decision, Effect};
 use registry::Order;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
-use tool::json_text::{self, Written};
 use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::{Call, CuratedMap};
@@ -50,36 +48,13 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
     }
 }
 
-/// Decision facts, with a note if the curated map was skipped.
-fn facts(call: &Call, permit: &Permit) -> Facts {
-    let (sighting, redactor) = (permit.sighting(), redact::shared());
-    // Most calls contain only plain file names. Checking those is much cheaper than scanning the whole
-    // serialised text for secrets.
-    let is_plain = sighting.chosen_texts().is_some_and(|texts| redactor.are_plain(texts));
-    let written = match unasked(call) {
-        None => json_text::write(&sighting),
-        Some(curated_map) => json_text::write(&Unguarded { sighting, curated_map }),
-    };
-    let redacted = written.and_then(|written| if is_plain { Ok(written) } else { redact_written(written) });
-    redacted.map_or_else(|error| unwritten(&error), Facts::Written)
-}
-
-#[derive(Serialize)]
-struct Unguarded<'a> {
-    #[serde(flatten)]
-    sighting: Sighting<'a>,
-    curated_map: &'static str,
-}
-
-fn redact_written(written: Written) -> Result<Written, serde_json::Error> {
-    redact::shared().redact_written(written.into_raw()?).map(Written::from)
-}
-
-/// Placeholder for decision facts that could not be serialised. They consist of strings and numbers, which
-/// always can be, so this indicates a bug.
-fn unwritten(error: &serde_json::Error) -> Facts {
-    tracing::error!(%error, "the decision facts could not be serialised");
-    json_text::write(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
+/// Redacted decision facts, with a note if the curated map was skipped.
+fn facts(call: &Call, permit: &Permit) -> Value {
+    let mut facts = permit.facts();
+    if let (Value::Object(facts), Some(note)) = (&mut facts, unasked(call)) {
+        facts.insert("curated_map".to_owned(), note.into());
+    }
+    redact::shared().redact_owned(facts)
 }
 
 /// Note for the ledger if the curated map was skipped.

@@ -243,7 +243,7 @@ fn within_bounds(order: &Order, end: Result<Output, Failure>) -> Result<Answered
     if let Some(failure) = content::withheld(&output.value) {
         return Err(failure);
     }
-    let canonical = canonical::bytes_for_now(&output.value);
+    let canonical = canonical::bytes(&output.value);
     let bytes = canonical.len() as u64;
     if bytes > most {
         let message = format!("the answer has {bytes} bytes; policy allows {most}");

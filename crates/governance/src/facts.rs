@@ -1,7 +1,5 @@
 //! Facts that a decision was based on, for the ledger: names, sizes and counts, enough to judge the call
-//! again, but never content. `serialize.rs` defines their JSON form.
-
-mod flat;
+//! again, but never content.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -53,7 +51,7 @@ impl Seen {
     }
 
     /// Combines these facts with those of an opened call.
-    pub(crate) fn with<'a>(&'a self, opened: &'a Opened<Cleared>) -> Sighting<'a> {
+    pub(crate) fn with(&self, opened: &Opened<Cleared>) -> Value {
         let (cleared, named) = (opened.call(), opened.call().named());
         let paths = opened.paths().iter().zip(&named.requests);
         let paths = paths.map(|(path, request)| PathSeen::of(path, request));
@@ -82,23 +80,18 @@ impl Seen {
                 base: base_of(text, workspaces.base()),
             })
         });
-        self.shaped(paths.collect(), &Errands::of(definition, arguments), arguments).value()
+        self.shaped(paths.collect(), &Errands::of(definition, arguments), arguments)
     }
 
-    fn shaped<'a>(
-        &'a self,
-        paths: Vec<PathSeen<'a>>,
-        errands: &'a Errands,
-        arguments: &Arguments,
-    ) -> Sighting<'a> {
-        Sighting {
+    fn shaped(&self, paths: Vec<PathSeen<'_>>, errands: &Errands, arguments: &Arguments) -> Value {
+        json!(Sighting {
             moment: self.moment(),
             paths,
             content_bytes: path_rules::content_bytes(arguments),
             commands: errands.commands.iter().map(CommandSeen::of).collect(),
             hosts: errands.targets.iter().map(HostSeen::of).collect(),
             would_deny: self.would_deny(),
-        }
+        })
     }
 
     fn moment(&self) -> Moment<'_> {
@@ -119,34 +112,18 @@ impl Seen {
 }
 
 /// Facts that a decision was based on, in the form that the ledger records.
-///
-/// Typed and borrowed, because every call waits for its ledger record, and building a JSON value first would
-/// take longer than judging.
-#[derive(Debug)]
-pub struct Sighting<'a> {
+#[derive(Debug, Serialize)]
+struct Sighting<'a> {
+    #[serde(flatten)]
     moment: Moment<'a>,
     paths: Vec<PathSeen<'a>>,
     content_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandSeen<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<HostSeen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     would_deny: Option<&'a Refusal>,
-}
-
-impl Sighting<'_> {
-    /// Returns the texts that the caller or the file system chose, if the redactor can check each of them
-    /// separately.
-    ///
-    /// Returns `None` if there are commands, hosts or a refusal: the words of a command have to be checked
-    /// together, and the texts inside a refusal are not known here.
-    pub fn chosen_texts(&self) -> Option<impl Iterator<Item = &str>> {
-        let alone = self.commands.is_empty() && self.hosts.is_empty() && self.would_deny.is_none();
-        alone.then(|| self.paths.iter().flat_map(PathSeen::texts))
-    }
-
-    /// Converts the facts to a JSON value.
-    pub(crate) fn value(&self) -> Value {
-        json!(self)
-    }
 }
 
 /// Mode, policy hash and counts at the time of the decision.
@@ -158,19 +135,25 @@ struct Moment<'a> {
 }
 
 /// Path as typed, and the object it leads to.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct PathSeen<'a> {
     key: &'a str,
     typed: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<Cow<'a, str>>,
     access: &'static str,
     kind: &'static str,
+    #[serde(flatten)]
     object: Option<ObjectSeen>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     other_names: Vec<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_folders: Vec<String>,
     /// Relation of a change to a git directory, in a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
     git_entry: Option<&'static str>,
     /// Folder that a relative name starts in; `None` for an absolute name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Cow<'a, str>>,
 }
 
@@ -182,32 +165,6 @@ struct ObjectSeen {
 }
 
 impl<'a> PathSeen<'a> {
-    /// Returns the texts that the redactor has to check.
-    ///
-    /// The typed name and its base are omitted if the canonical name is their concatenation: a match in a
-    /// part is also a match in the whole. Patterns that are anchored to the start or end of a text are an
-    /// exception, but with such a pattern the redactor treats no text as plain.
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        let parts = [Some(&*self.typed), self.base.as_deref()];
-        let parts = (!self.is_where_it_was_named()).then_some(parts).into_iter().flatten().flatten();
-        let others = self
-            .other_names
-            .iter()
-            .map(|name| &**name)
-            .chain(self.missing_folders.iter().map(String::as_str));
-        [self.key].into_iter().chain(self.canonical.as_deref()).chain(parts).chain(others)
-    }
-
-    /// Returns true if the canonical name is exactly the typed name, below its base if it has one.
-    fn is_where_it_was_named(&self) -> bool {
-        let Some(canonical) = self.canonical.as_deref() else { return false };
-        let below = match &self.base {
-            None => Some(canonical),
-            Some(base) => canonical.strip_prefix(&**base).and_then(|rest| rest.strip_prefix('/')),
-        };
-        below == Some(&*self.typed)
-    }
-
     fn of(path: &'a OpenedPath, request: &'a PathRequest) -> Self {
         let facts = path.metadata();
         PathSeen {
@@ -290,81 +247,67 @@ fn base_of<'a>(typed: &str, base: Option<&'a Path>) -> Option<Cow<'a, str>> {
 
 #[cfg(test)]
 mod tests {
+    use tool::RefusalCode;
+
     use super::*;
 
-    /// Every text of a path that is not a fixed word of Sinew is checked for secrets.
+    #[track_caller]
+    fn check(facts: &Sighting<'_>, expect: &str) {
+        assert_eq!(json!(facts).to_string(), expect);
+        assert_eq!(serde_json::to_string(facts).unwrap(), expect);
+    }
+
+    /// Records of older versions are compared with newer ones, so the form must not change.
     #[test]
-    fn untrusted_texts_include_every_external_text() {
+    fn facts_are_flat_and_omit_empty_members() {
+        let counts = Counts { tool_last_hour: 1, all_last_minute: 2, outbound_last_hour: 3 };
+        let moment = || Moment { mode: Mode::Alert, policy: "p", counts };
         let text = |name: &'static str| Cow::Borrowed(name);
-        let path = PathSeen {
+        let whole = || PathSeen {
             key: "key",
             typed: text("typed"),
-            canonical: Some(text("canonical")),
-            access: "ours",
-            kind: "ours",
-            object: Some(ObjectSeen { size: Some(1), links: Some(1) }),
+            canonical: Some(text("/canonical")),
+            access: "write",
+            kind: "file",
+            object: Some(ObjectSeen { size: Some(7), links: None }),
             other_names: vec![text("one"), text("other")],
             missing_folders: vec!["missing".to_owned()],
-            git_entry: Some("ours"),
-            base: Some(text("base")),
+            git_entry: Some("existing"),
+            base: Some(text("/base")),
         };
-        let written = json!(path);
-        let mut chosen: Vec<&str> = path.texts().collect();
-        let values = written.as_object().into_iter().flat_map(serde_json::Map::values);
-        let lists = values.clone().filter_map(Value::as_array).flatten();
-        let mut found: Vec<&str> = values.chain(lists).filter_map(Value::as_str).collect();
-        found.retain(|text| *text != "ours");
-        chosen.sort_unstable();
-        found.sort_unstable();
-        assert_eq!(chosen, found);
-        assert_eq!(found.len(), 7, "{found:?}");
-    }
-
-    #[test]
-    fn parts_of_the_canonical_name_are_checked_once() {
-        let check = |typed, base: Option<&'static str>, canonical: Option<&'static str>, expect: &[&str]| {
-            let (typed, base) = (Cow::Borrowed(typed), base.map(Cow::Borrowed));
-            let canonical = canonical.map(Cow::Borrowed);
-            let (access, kind, object) = ("read", "file", None);
-            let (other_names, missing_folders) = (Vec::new(), Vec::new());
-            let path = PathSeen {
-                key: "key",
-                typed,
-                canonical,
-                access,
-                kind,
-                object,
-                other_names,
-                missing_folders,
-                git_entry: None,
-                base,
-            };
-            assert_eq!(path.texts().skip(1).collect::<Vec<_>>(), expect);
+        let bare = PathSeen {
+            canonical: None,
+            object: None,
+            other_names: Vec::new(),
+            missing_folders: Vec::new(),
+            git_entry: None,
+            base: None,
+            ..whole()
         };
-        check("/a/b", None, Some("/a/b"), &["/a/b"]);
-        check("b", Some("/a"), Some("/a/b"), &["/a/b"]);
-        // If the name leads elsewhere, the typed name and its base are separate texts.
-        check("/a/b", None, Some("/c"), &["/c", "/a/b"]);
-        check("b", Some("/a"), Some("/c"), &["/c", "b", "/a"]);
-        check("./b", Some("/a"), Some("/a/b"), &["/a/b", "./b", "/a"]);
-        check("b", Some("/a"), Some("/ab"), &["/ab", "b", "/a"]);
-        check("b", Some("/a"), Some("/a/bb"), &["/a/bb", "b", "/a"]);
-        check("b", Some("/a"), None, &["b", "/a"]);
-    }
-
-    #[test]
-    fn commands_hosts_and_refusals_are_checked_as_a_whole() {
-        let moment = || Moment { mode: Mode::Normal, policy: "p", counts: Counts::default() };
-        let refusal = Refusal::new("t", tool::RefusalCode::Busy, "reason");
-        let words = ["sshpass".to_owned()];
-        let check = |commands: Vec<CommandSeen<'_>>, hosts: Vec<HostSeen>, would_deny, expect: bool| {
-            let (paths, content_bytes) = (Vec::new(), None);
-            let sighting = Sighting { moment: moment(), paths, content_bytes, commands, hosts, would_deny };
-            assert_eq!(sighting.chosen_texts().is_some(), expect, "{sighting:?}");
-        };
-        check(Vec::new(), Vec::new(), None, true);
-        check(vec![CommandSeen::Words(&words)], Vec::new(), None, false);
-        check(Vec::new(), vec![HostSeen::Named("a.org".to_owned())], None, false);
-        check(Vec::new(), Vec::new(), Some(&refusal), false);
+        let (words, refusal) = (["ls".to_owned()], Refusal::new("t", RefusalCode::Busy, "reason"));
+        let head = r#""mode":"ALERT","policy":"p","counts":{"tool_last_hour":1,"all_last_minute":2,"outbound_last_hour":3}"#;
+        check(
+            &Sighting {
+                moment: moment(),
+                paths: vec![whole(), bare],
+                content_bytes: Some(3),
+                commands: vec![CommandSeen::Words(&words), CommandSeen::ForAShell("a | b")],
+                hosts: vec![HostSeen::Named("a.org".to_owned()), HostSeen::Unusable { unusable: "bad" }],
+                would_deny: Some(&refusal),
+            },
+            &format!(
+                r#"{{{head},"paths":[{},{}],"content_bytes":3,"commands":{},"hosts":{},"would_deny":{}}}"#,
+                r#"{"key":"key","typed":"typed","canonical":"/canonical","access":"write","kind":"file","size":7,"links":null,"other_names":["one","other"],"missing_folders":["missing"],"git_entry":"existing","base":"/base"}"#,
+                r#"{"key":"key","typed":"typed","access":"write","kind":"file"}"#,
+                r#"[["ls"],"a | b"]"#,
+                r#"["a.org",{"unusable":"bad"}]"#,
+                serde_json::to_string(&refusal).unwrap(),
+            ),
+        );
+        let (paths, commands, hosts) = (Vec::new(), Vec::new(), Vec::new());
+        check(
+            &Sighting { moment: moment(), paths, content_bytes: None, commands, hosts, would_deny: None },
+            &format!(r#"{{{head},"paths":[],"content_bytes":null}}"#),
+        );
     }
 }

@@ -76,7 +76,7 @@ pub fn judge_traced(
     match decide(&standing, situation, &facts, &mut notes) {
         Err(grounds) => {
             let seen = Seen::by(policy, situation, None);
-            let facts = seen.for_denial(seen.with(&opened).value());
+            let facts = seen.for_denial(seen.with(&opened));
             Verdict::Denial(denial(&standing, grounds, notes).seeing(facts))
         }
         Ok(Decision { asked_by, would_deny }) => {

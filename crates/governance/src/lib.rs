@@ -58,7 +58,6 @@ mod walls;
 use judge::tests::machine as judge_tests;
 
 pub use cleared::Cleared;
-pub use facts::Sighting;
 pub use floor::{Stands, runs_by_itself};
 pub use host_rules::Nearness;
 pub use judge::{clear, clear_traced, judge, judge_traced};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tool::{Arguments, PathAccess, Refusal, RefusalCode, RuleRef};
 
 use crate::cleared::Cleared;
-use crate::facts::{Seen, Sighting};
+use crate::facts::Seen;
 use crate::files::HardLinks;
 use crate::grounds::Grounds;
 use crate::host_rules::{Nearness, Outbound, Target};
@@ -224,13 +224,8 @@ impl Permit {
 
     /// Returns the facts of the decision for the ledger, without content. Built on request, because building
     /// them costs more than the decision itself.
-    pub fn sighting(&self) -> Sighting<'_> {
-        self.seen.with(&self.opened)
-    }
-
-    /// Returns the facts of the decision as a JSON value.
     pub fn facts(&self) -> Value {
-        self.sighting().value()
+        self.seen.with(&self.opened)
     }
 
     /// Checks the rate limits again with these counts, for the component that counts and reserves in one
@@ -241,7 +236,7 @@ impl Permit {
         let checked = self.limits.rates.check(counts, &mut Notes::on(&mut trail));
         checked.map_err(|grounds| {
             let seen = self.seen.after(counts);
-            let facts = seen.for_denial(seen.with(&self.opened).value());
+            let facts = seen.for_denial(seen.with(&self.opened));
             Denial::new(tool, grounds, self.rules.clone()).seeing(facts)
         })
     }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::entry::{EndFacts, Facts, StageTime};
+use ledger::entry::{EndFacts, StageTime};
 use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
 use tool::{CallId, Caller, Door, Mode, RiskLevel, RuleRef, TraceContext};
 
@@ -86,9 +86,7 @@ fn decision(n: u64) -> Decision {
         request_digest: None,
         approval_id: None,
         rules: rules(),
-        facts: Facts::Read(
-            serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
-        ),
+        facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
     }
 }
 

@@ -12,9 +12,7 @@ use std::{
     path::Path,
 };
 
-use serde::{Deserialize, Deserializer, de::Error as _};
-
-use tool::json_text::write_number;
+use serde::{Deserialize, Serialize};
 
 use crate::{hash::Hash, key::Key, private_file};
 
@@ -22,7 +20,7 @@ use crate::{hash::Hash, key::Key, private_file};
 const SIZE: usize = 512;
 
 /// Intention of the writer when it wrote the anchor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WriterState {
     Open,
@@ -32,14 +30,11 @@ pub(crate) enum WriterState {
 }
 
 /// Recorded end of the ledger.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Anchor {
     /// Sequence number of the last record.
     pub(crate) seq: u64,
-    /// Seal of the last record.
-    #[serde(deserialize_with = "read_hash")]
-    pub(crate) hash: Hash,
     /// First sequence number of the segment that contains it.
     pub(crate) segment: u64,
     /// End of the record in that segment.
@@ -48,12 +43,14 @@ pub(crate) struct Anchor {
     pub(crate) synced: u64,
     /// Allowed read-only calls whose records are still deferred. A crash loses the records but not their
     /// number.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) owed: u64,
     /// State of the writer.
     pub(crate) writer: WriterState,
     /// Boot id of the machine when the anchor was written; empty if the system has none.
     pub(crate) boot: String,
+    /// Seal of the last record.
+    pub(crate) hash: Hash,
 }
 
 /// Reason why an anchor cannot be used.
@@ -64,36 +61,14 @@ pub(crate) enum AnchorFlaw {
 }
 
 impl Anchor {
-    /// Renders the sealed, padded line. It is written after every record, so it is built without a
-    /// `serde_json::Value`.
+    /// Renders the sealed, padded line.
     pub(crate) fn render(&self, key: &Key) -> Vec<u8> {
-        let Anchor { seq, hash, segment, end, synced, owed, writer, boot } = self;
-        let mut line = Vec::with_capacity(SIZE);
-        let mut number = |name: &[u8], number| {
-            line.extend_from_slice(name);
-            write_number(&mut line, number);
-        };
-        number(br#"{"seq":"#, *seq);
-        number(br#","segment":"#, *segment);
-        number(br#","end":"#, *end);
-        number(br#","synced":"#, *synced);
-        if *owed > 0 {
-            number(br#","owed":"#, *owed);
-        }
-        line.extend_from_slice(match writer {
-            WriterState::Open => br#","writer":"open","boot":""#,
-            WriterState::Halted => br#","writer":"halted","boot":""#,
-            WriterState::Closed => br#","writer":"closed","boot":""#,
-        });
-        // `boot_id` returns only hexadecimal digits and hyphens, so it needs no escaping.
-        line.extend_from_slice(boot.as_bytes());
-        line.extend_from_slice(br#"","hash":""#);
-        hash.write(&mut line);
-        line.push(b'"');
+        // An anchor consists of numbers and strings, so it can always be serialised.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        // The closing brace is added again after the seal.
+        line.pop();
         let seal = key.seal_anchor(&line);
-        line.extend_from_slice(br#","mac":""#);
-        seal.write(&mut line);
-        line.extend_from_slice(b"\"}");
+        line.extend_from_slice(format!(r#","mac":"{seal}"}}"#).as_bytes());
         line.resize(SIZE - 1, b' ');
         line.push(b'\n');
         line
@@ -131,9 +106,8 @@ impl Anchor {
     }
 }
 
-fn read_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
-    let text = String::deserialize(from)?;
-    Hash::parse(text.as_bytes()).ok_or_else(|| D::Error::custom("not a seal"))
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Open file of an anchor that the writer updates.

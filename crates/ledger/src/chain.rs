@@ -154,7 +154,7 @@ mod tests {
             let body = Body::new(&json!({"kind": "note", "n": seq}), key).unwrap();
             let line = body.sealed(key, seq, Timestamp::UNIX_EPOCH, &chain.prev);
             chain.advance(line.hash);
-            line.bytes().strip_suffix(b"\n").unwrap().to_vec()
+            line.bytes.strip_suffix(b"\n").unwrap().to_vec()
         };
         (1..=count).map(one).collect()
     }
@@ -186,7 +186,7 @@ mod tests {
         check(&Key::derive(&[2; 32]).unwrap(), &[a], &[Flaw::Seal { seq: 1 }], 0);
         // A line with the right number and the right key, but with another predecessor.
         let body = Body::new(&json!({"kind": "note"}), &key).unwrap();
-        let mut forked = body.sealed(&key, 2, Timestamp::UNIX_EPOCH, &Hash([9; 32])).bytes().to_vec();
+        let mut forked = body.sealed(&key, 2, Timestamp::UNIX_EPOCH, &Hash([9; 32])).bytes;
         forked.pop();
         check(&key, &[a, &forked], &[Flaw::Link { seq: 2 }], 2);
     }

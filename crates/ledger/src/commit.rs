@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering, mpsc::SyncSender},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     health::Pressure,
     resume, retention,
     shared::{Queue, RETRY_EVERY, Shared, lock},
-    writer::{Halt, HaltKind, Purpose, Writer},
+    writer::{Halt, HaltKind, Purpose},
 };
 
 /// Interval of syncing the anchors; in between they are only in the kernel.
@@ -32,7 +32,8 @@ pub(crate) struct Committer {
     pub(crate) witness: Option<AnchorFile>,
     pub(crate) anchors_synced: Instant,
     pub(crate) retained: Instant,
-    pub(crate) after_pass: Box<dyn Fn() + Send>,
+    /// Wakes the index thread after every pass.
+    pub(crate) index_bell: SyncSender<()>,
 }
 
 enum Stop {
@@ -70,7 +71,8 @@ impl Committer {
             self.shared.settle();
             self.let_go();
             self.write_witness();
-            (self.after_pass)();
+            // A full channel is enough: one message covers any number of passes.
+            let _ = self.index_bell.try_send(());
             if let Stop::Yes = stop {
                 self.close();
                 return;
@@ -241,16 +243,6 @@ impl Committer {
         }
     }
 
-    /// Truncates the open segment to its records, durably. Returns true on success: a ledger with padding
-    /// counts as not closed.
-    fn end_segment(&self, writer: &mut Writer) -> bool {
-        let disk = Arc::clone(&writer.disk);
-        let ended = writer.active.cut(&*disk).and_then(|()| disk.sync(&writer.active.file));
-        ended
-            .inspect_err(|error| tracing::warn!(%error, "the room behind the ledger's records stays"))
-            .is_ok()
-    }
-
     /// Runs the last pass; the ledger accepts nothing after it.
     fn close(&mut self) {
         lock(&self.shared.writer).owed.iter_mut().for_each(|owed| owed.due = Instant::now());
@@ -259,7 +251,7 @@ impl Committer {
             self.sync();
         }
         let mut writer = lock(&self.shared.writer);
-        let in_good_order = writer.halt.is_none() && self.end_segment(&mut writer);
+        let in_good_order = writer.halt.is_none();
         if !writer.owed.is_empty() {
             tracing::error!(
                 records = writer.owed.len(),

@@ -1,18 +1,21 @@
 //! Disk operations of the writer, as a trait: tests replace the real implementation with one that fails on
 //! demand.
 
-use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
 
-use crate::{private_file, room};
+use crate::private_file;
 
 /// Operations that can fail while a record is made durable.
 pub(crate) trait Disk: Send + Sync + fmt::Debug {
-    /// Creates a file that must not exist yet.
+    /// Creates a file for appending that must not exist yet.
     fn create(&self, path: &Path) -> io::Result<File>;
-    /// Performs one `pwrite(2)` at offset `at`; it may write fewer bytes than requested.
-    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize>;
-    /// Extends the file from `from` to `to` with preallocated padding.
-    fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()>;
+    /// Appends with one `write(2)`; it may write fewer bytes than requested.
+    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize>;
     /// Makes written data durable. On Apple systems this uses `F_FULLFSYNC`, which flushes the drive's cache.
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Truncates the file to `length`.
@@ -30,12 +33,8 @@ impl Disk for Real {
         private_file::create(path)
     }
 
-    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize> {
-        file.write_at(bytes, at)
-    }
-
-    fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()> {
-        room::fill(file, from, to)
+    fn write(&self, mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+        file.write(bytes)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
@@ -54,16 +53,13 @@ impl Disk for Real {
 /// Number of retries of a write that would block.
 const PATIENCE: u32 = 1000;
 
-/// Writes all bytes at an offset, continuing after partial writes.
-pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+/// Appends all bytes, continuing after partial writes.
+pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8]) -> io::Result<()> {
     let mut refused = 0;
     while !bytes.is_empty() {
-        match disk.write(file, bytes, at) {
+        match disk.write(file, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                bytes = bytes.get(count..).unwrap_or_default();
-                at += u64::try_from(count).unwrap_or_default();
-            }
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && refused < PATIENCE => {
                 refused += 1;

@@ -5,8 +5,6 @@
 
 mod call;
 mod event;
-mod facts;
-mod flat;
 mod housekeeping;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +13,6 @@ pub use call::{Call, Concluded, Decision, Effect, EndFacts, Outcome, Refused, St
 pub use event::{
     Approval, ApprovalEvent, ModeChange, Note, Reload, ReloadResult, Session, SessionEvent, Start, Stop, Undo,
 };
-pub use facts::Facts;
 pub use housekeeping::{
     Checkpoint, Executed, Missing, MissingCause, Recovered, Removals, Resumed, Retention, Sealed, Torn,
 };

@@ -4,7 +4,7 @@ use std::{borrow::Cow, io::Write, ops::ControlFlow};
 
 use serde_json::Value;
 
-use crate::{Filter, LedgerError, Reader, facets::Facets, line, lines::Lines};
+use crate::{Filter, LedgerError, Reader, facets::Facets, line, lines::Lines, segment};
 
 /// Export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Reader {
         mut take: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, LedgerError>,
     ) -> Result<(), LedgerError> {
         let (first, last) = filter.range();
-        let segments = self.segments()?;
+        let segments = segment::list(&self.folder)?;
         for (n, segment) in segments.iter().enumerate() {
             if segments.get(n + 1).is_some_and(|next| next.first <= first) || segment.first > last {
                 continue;
@@ -159,7 +159,7 @@ fn cell(value: Option<&Value>) -> String {
 }
 
 fn visible(c: char) -> Vec<char> {
-    if crate::line::is_hidden(c) { c.escape_unicode().collect() } else { vec![c] }
+    if tool::escaped_json::is_hidden(c) { c.escape_unicode().collect() } else { vec![c] }
 }
 
 #[cfg(test)]

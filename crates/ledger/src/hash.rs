@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use tool::canonical::hex_digits;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use tool::canonical::hex;
 
 /// Hash of 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,19 +15,9 @@ impl Hash {
     /// Number of digits of the text form.
     pub(crate) const DIGITS: usize = 64;
 
-    /// Returns the text form.
-    pub(crate) fn text(&self) -> [u8; Hash::DIGITS] {
-        let mut digits = [0; Hash::DIGITS];
-        let (pairs, _) = digits.as_chunks_mut();
-        for (pair, byte) in pairs.iter_mut().zip(self.0) {
-            *pair = hex_digits(byte);
-        }
-        digits
-    }
-
     /// Appends the text form.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.text());
+        out.extend_from_slice(self.to_string().as_bytes());
     }
 
     /// Parses the text form. Upper case is rejected, so that each seal has exactly one spelling.
@@ -45,13 +36,26 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+        f.write_str(&hex(&self.0))
     }
 }
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Hash({self})")
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Hash::parse(text.as_bytes()).ok_or_else(|| D::Error::custom("not a seal"))
     }
 }
 

@@ -6,7 +6,6 @@
 //! results are not detected. One decision depends on it: detecting a repeated call by its idempotency key.
 
 pub(crate) mod fill;
-mod niceness;
 pub(crate) mod search;
 
 use std::{
@@ -146,9 +145,43 @@ fn packed(id: &str) -> Vec<u8> {
     if digits == 32 { bytes.to_vec() } else { id.as_bytes().to_vec() }
 }
 
+/// Nice value of the thread: a thread of default priority gets about ten times as much processor time.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
+/// Lowers the priority of the calling thread: no call waits for the index, because queries read the segments for
+/// records that are not indexed yet. On failure the thread keeps its priority.
+#[cfg(target_os = "linux")]
+fn step_back() {
+    // On Linux, this affects only the calling thread. A daemon that already runs at a lower priority keeps
+    // it.
+    let now = rustix::process::getpriority_process(None);
+    let stepped = now.and_then(|now| rustix::process::setpriority_process(None, now.max(NICENESS)));
+    if let Err(error) = stepped {
+        tracing::debug!(%error, "the index is filled as eagerly as calls are answered");
+    }
+}
+
+/// Other systems can only lower the priority of the whole process, so this does nothing.
+#[cfg(not(target_os = "linux"))]
+fn step_back() {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_the_calling_thread_lowers_its_priority() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let before = niceness();
+        let stepped = std::thread::spawn(move || {
+            step_back();
+            niceness()
+        });
+        assert_eq!(stepped.join().unwrap(), before.max(NICENESS));
+        assert_eq!(niceness(), before);
+    }
 
     #[test]
     fn ids_are_packed_one_to_one() {

@@ -99,16 +99,13 @@ impl Ledger {
             pressure: watch::Sender::new(Pressure::default()),
             closing: AtomicBool::new(false),
         });
-        // A channel of capacity 1 is enough: one message covers any number of passes.
-        let (ring, rings) = std::sync::mpsc::sync_channel(1);
+        let (index_bell, rings) = std::sync::mpsc::sync_channel(1);
         let committer = Committer {
             shared: Arc::clone(&shared),
             witness,
             anchors_synced: Instant::now(),
             retained: Instant::now(),
-            after_pass: Box::new(move || {
-                let _ = ring.try_send(());
-            }),
+            index_bell,
         };
         let filled = Arc::clone(&shared);
         // The first pass checks for expired segments and for records missing from the index.
@@ -142,7 +139,7 @@ impl Ledger {
             armed: true,
         };
         let recorded = match care {
-            Care::OnDisk => self.record_durably(&entry).await,
+            Care::OnDisk => self.record_durably(&entry, Purpose::Work).await,
             Care::InKernel | Care::MayBeOwed => self.record(&entry).await,
         };
         let receipt = match (recorded, entry) {
@@ -195,20 +192,13 @@ impl Ledger {
 
     /// Records an entry. It is on disk when this returns.
     pub async fn append_durably(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        self.record_durably(entry).await.map(|seq| Receipt::Written { seq })
+        self.record_durably(entry, Purpose::Work).await.map(|seq| Receipt::Written { seq })
     }
 
     /// Records an entry that must not be lost even when the ledger accepts no other entries: on a full disk
     /// it uses the reserved space. It is on disk when this returns.
     pub async fn append_last(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        let ticket = match self.shared.write_and_queue(entry, Purpose::LastWords) {
-            Err(LedgerError::Unavailable { .. }) => {
-                self.shared.one_try().await;
-                self.shared.write_and_queue(entry, Purpose::LastWords)
-            }
-            written => written,
-        };
-        ticket?.durable().await.map(|seq| Receipt::Written { seq })
+        self.record_durably(entry, Purpose::LastWords).await.map(|seq| Receipt::Written { seq })
     }
 
     /// Returns a keyed digest of content that must not appear in the ledger. Equal content has equal digests
@@ -269,9 +259,9 @@ impl Ledger {
         crate::verify(&self.shared.folder, &options)
     }
 
-    /// Returns a reader of this folder that reads only what the writer has written.
+    /// Returns a reader of this folder.
     pub fn reader(&self) -> Reader {
-        Reader::beside(&self.shared)
+        Reader::new(&self.shared.folder)
     }
 
     /// Makes all records durable and accepts no further ones. Blocking. Dropping the ledger does this too.
@@ -297,11 +287,11 @@ impl Ledger {
         }
     }
 
-    async fn record_durably(&self, entry: &Entry) -> Result<u64, LedgerError> {
-        let ticket = match self.shared.write_and_queue(entry, Purpose::Work) {
+    async fn record_durably(&self, entry: &Entry, purpose: Purpose) -> Result<u64, LedgerError> {
+        let ticket = match self.shared.write_and_queue(entry, purpose) {
             Err(LedgerError::Unavailable { .. }) => {
                 self.shared.one_try().await;
-                self.shared.write_and_queue(entry, Purpose::Work)
+                self.shared.write_and_queue(entry, purpose)
             }
             written => written,
         };

@@ -33,11 +33,8 @@ mod query;
 mod reader;
 mod record;
 mod recover;
-mod remains;
 mod resume;
 mod retention;
-mod reverse;
-mod room;
 #[cfg(test)]
 mod samples;
 mod segment;
@@ -45,7 +42,6 @@ mod shared;
 mod shrink;
 #[cfg(test)]
 mod tests;
-mod time_text;
 mod tracker;
 mod verify;
 mod walk;

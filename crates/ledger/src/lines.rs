@@ -1,11 +1,13 @@
-//! Forward reading of a segment, line by line, with the position of each line.
+//! Reading of segments line by line: forward within one segment, with the position of each line, and backward
+//! across segments from the end of the ledger, possibly beside a writer.
 
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take},
+    os::unix::fs::FileExt,
 };
 
-use crate::{private_file, room::Extent, segment::Segment};
+use crate::{LedgerError, private_file, segment::Segment};
 
 /// Maximum length of a line; it bounds memory for a file without newlines.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -13,7 +15,6 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Lines of one segment, up to its length when it was opened.
 pub(crate) struct Lines {
     reader: BufReader<Take<File>>,
-    extent: Extent,
     offset: u64,
     number: u64,
     buffer: Vec<u8>,
@@ -45,25 +46,14 @@ impl Lines {
     /// Opens at an offset where a line starts; line numbers count from there.
     pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<Lines> {
         let mut file = private_file::open_to_read(&segment.path)?;
-        let extent = segment.extent(&file)?;
+        let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(offset))?;
         Ok(Lines {
-            reader: BufReader::with_capacity(256 * 1024, file.take(extent.records.saturating_sub(offset))),
-            extent,
+            reader: BufReader::with_capacity(256 * 1024, file.take(length.saturating_sub(offset))),
             offset,
             number: 0,
             buffer: Vec::new(),
         })
-    }
-
-    /// Returns the lengths of the records and of the file.
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
-    }
-
-    /// Returns the number of lines read.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     /// Returns the next line, complete or not.
@@ -77,5 +67,159 @@ impl Lines {
         self.offset += u64::try_from(count).unwrap_or_default();
         self.number += 1;
         Ok(Some(Line { offset, number: self.number, bytes: &self.buffer }))
+    }
+}
+
+/// Bytes read at a time.
+const BLOCK: u64 = 64 * 1024;
+
+/// Iterator over complete lines from the last to the first. An unfinished last line belongs to a write in
+/// progress and is skipped.
+pub(crate) struct Reverse {
+    /// Segments not yet opened, oldest first.
+    segments: Vec<Segment>,
+    current: Option<Current>,
+}
+
+/// Segment being read.
+struct Current {
+    segment: Segment,
+    file: File,
+    /// Offset before which nothing has been read yet.
+    start: u64,
+    /// Bytes from `start` on that were read and not yet returned.
+    bytes: Vec<u8>,
+}
+
+impl Reverse {
+    pub(crate) fn new(segments: Vec<Segment>) -> Reverse {
+        Reverse { segments, current: None }
+    }
+
+    /// Returns the line before the last one returned.
+    pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
+        loop {
+            let Some(current) = &mut self.current else {
+                let Some(segment) = self.segments.pop() else { return Ok(None) };
+                self.current = Current::open(segment)?;
+                continue;
+            };
+            let path = current.segment.path.clone();
+            if let Some(found) = current.next_line().map_err(LedgerError::io("read", path))? {
+                return Ok(Some(found));
+            }
+            self.current = None;
+        }
+    }
+}
+
+impl Current {
+    fn open(segment: Segment) -> Result<Option<Current>, LedgerError> {
+        let opened =
+            private_file::open_to_read(&segment.path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        match opened {
+            Ok((start, file)) => {
+                let mut current = Current { segment, file, start, bytes: Vec::new() };
+                let path = current.segment.path.clone();
+                current.skip_unfinished().map_err(LedgerError::io("read", path))?;
+                Ok(Some(current))
+            }
+            // Retention removed the segment between listing and opening.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(LedgerError::io("open", segment.path)(error)),
+        }
+    }
+
+    fn skip_unfinished(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(newline) = self.bytes.iter().rposition(|byte| *byte == b'\n') {
+                self.bytes.truncate(newline + 1);
+                return Ok(());
+            }
+            if !self.read_more()? {
+                self.bytes.clear();
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let Some(text) = self.bytes.strip_suffix(b"\n") else { return Ok(None) };
+            let begin = match text.iter().rposition(|byte| *byte == b'\n') {
+                Some(newline) => newline + 1,
+                None if self.start == 0 => 0,
+                None => {
+                    self.read_more()?;
+                    continue;
+                }
+            };
+            let line = text.get(begin..).unwrap_or_default().to_vec();
+            self.bytes.truncate(begin);
+            return Ok(Some(line));
+        }
+    }
+
+    /// Reads the preceding block. The block size grows with long lines, so that they are not copied
+    /// repeatedly.
+    fn read_more(&mut self) -> io::Result<bool> {
+        let held = u64::try_from(self.bytes.len()).unwrap_or_default();
+        let count = BLOCK.max(held).min(self.start);
+        if count == 0 {
+            return Ok(false);
+        }
+        let mut block = vec![0; usize::try_from(count).unwrap_or_default()];
+        self.file.read_exact_at(&mut block, self.start - count)?;
+        self.start -= count;
+        block.append(&mut self.bytes);
+        self.bytes = block;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn check(files: &[&str]) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut segments = Vec::new();
+        for (content, first) in files.iter().zip(1..) {
+            let segment = Segment::new(folder.path(), first);
+            fs::write(&segment.path, content).unwrap();
+            segments.push(segment);
+        }
+        let mut expected = Vec::new();
+        for content in files {
+            let whole = content.rfind('\n').map_or("", |end| &content[..=end]);
+            expected.extend(whole.split_inclusive('\n').map(|line| line.trim_end_matches('\n').to_owned()));
+        }
+        expected.reverse();
+        let mut reverse = Reverse::new(segments);
+        let mut found = Vec::new();
+        while let Some(line) = reverse.next_line().unwrap() {
+            found.push(String::from_utf8(line).unwrap());
+        }
+        assert!(found == expected, "{} lines instead of {}", found.len(), expected.len());
+    }
+
+    #[test]
+    fn backward_reading_returns_the_same_lines() {
+        check(&[]);
+        check(&["", "a\n", "", "b\nc\n"]);
+        check(&["a\nb\nunfinished"]);
+        check(&["unfinished only"]);
+        check(&["\n\n\n"]);
+        let long = "x".repeat(300_000);
+        let exact = "y".repeat(65_535);
+        check(&[
+            &format!("a\n{long}\n{exact}\n{long}\nb\n"),
+            &format!("{long}\n{long}"),
+            &format!("{exact}\n"),
+        ]);
+        let many: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
+        check(&[&many, &many]);
     }
 }

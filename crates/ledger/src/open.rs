@@ -203,9 +203,9 @@ fn build(
     // A segment whose writer halted is never appended to, because its content is uncertain.
     let (active, names_changed) = match found.last {
         Some((segment, length)) if !halted => {
-            let file =
-                private_file::open_to_write(&segment.path).map_err(LedgerError::io("open", &segment.path))?;
-            (Active::new(segment, file, length), false)
+            let file = private_file::open_to_append(&segment.path)
+                .map_err(LedgerError::io("open", &segment.path))?;
+            (Active { segment, file: Arc::new(file), length }, false)
         }
         Some(_) | None => {
             let checkpoint = Body::whole(&Entry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;

@@ -12,14 +12,14 @@ use rustix::fs::OFlags;
 
 use crate::LedgerError;
 
-/// Creates a file that must not exist yet.
+/// Creates a file for appending that must not exist yet.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    options().write(true).read(true).create_new(true).open(path)
+    options().append(true).read(true).create_new(true).open(path)
 }
 
-/// Opens an existing file for writing.
-pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
-    regular(options().write(true).read(true).open(path)?)
+/// Opens an existing file for appending, also if it is marked append-only (`chattr +a`).
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+    regular(options().append(true).read(true).open(path)?)
 }
 
 /// Opens a file for writing in place, and creates it if needed.
@@ -86,9 +86,19 @@ mod tests {
         assert!(create(&file).is_err(), "an existing file is never taken for a new one");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        for opened in [open_to_write(&link), open_to_overwrite(&link), open_to_read(&link)] {
+        for opened in [open_to_append(&link), open_to_overwrite(&link), open_to_read(&link)] {
             assert!(opened.is_err());
         }
         assert!(open_to_read(&inner).is_err(), "a folder is not a file");
+    }
+
+    /// `chattr +a` allows only writes through a descriptor in append mode.
+    #[test]
+    fn segments_are_opened_in_append_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for file in [create(&path).unwrap(), open_to_append(&path).unwrap()] {
+            assert!(rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::APPEND));
+        }
     }
 }

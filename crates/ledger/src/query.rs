@@ -89,7 +89,7 @@ mod tests {
         let key = Key::derive(&[1; 32]).unwrap();
         let time = Timestamp::from_second(1000).unwrap();
         let line = Body::new(entry, &key).unwrap().sealed(&key, 5, time, &crate::hash::Hash::NONE);
-        let text = line.bytes().to_vec();
+        let text = line.bytes;
         Facets::parse(text.leak().strip_suffix(b"\n").unwrap()).unwrap()
     }
 

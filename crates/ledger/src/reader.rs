@@ -5,7 +5,6 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use tool::CallId;
@@ -14,40 +13,22 @@ use crate::{
     Filter, LedgerError, Record,
     facets::Facets,
     index::search::{Place, Snapshot},
+    lines::Reverse,
     private_file,
-    reverse::Reverse,
     segment::{self, Segment},
-    shared::Shared,
 };
 
-/// Reader of one ledger folder. It changes nothing, and all its methods are blocking. The daemon's own reader
-/// stops at the last written byte of the open segment; a reader in another process takes no lock and reads
-/// everything that has the form of a record.
-#[derive(Clone)]
+/// Reader of one ledger folder. It changes nothing, takes no lock, and reads everything that has the form of
+/// a record. All its methods are blocking.
+#[derive(Clone, Debug)]
 pub struct Reader {
-    folder: PathBuf,
-    writer: Option<Arc<Shared>>,
-}
-
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("folder", &self.folder).finish_non_exhaustive()
-    }
+    pub(crate) folder: PathBuf,
 }
 
 impl Reader {
     /// Creates a reader of the ledger in `folder`.
     pub fn new(folder: &Path) -> Reader {
-        Reader { folder: folder.to_owned(), writer: None }
-    }
-
-    /// Creates a reader in the process of the writer.
-    pub(crate) fn beside(writer: &Arc<Shared>) -> Reader {
-        Reader { folder: writer.folder.clone(), writer: Some(Arc::clone(writer)) }
-    }
-
-    pub(crate) fn segments(&self) -> Result<Vec<Segment>, LedgerError> {
-        self.writer.as_ref().map_or_else(|| segment::list(&self.folder), |writer| writer.segments())
+        Reader { folder: folder.to_owned() }
     }
 
     /// Returns the last `count` records, oldest first.
@@ -85,7 +66,7 @@ impl Reader {
 
     /// Reads backwards from the end down to sequence number `floor` (exclusive).
     fn scan(&self, filter: &Filter, floor: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
-        let mut reverse = Reverse::new(self.segments()?);
+        let mut reverse = Reverse::new(segment::list(&self.folder)?);
         let floor = floor.max(filter.range().0.saturating_sub(1));
         let mut records = Vec::new();
         while records.len() < limit {

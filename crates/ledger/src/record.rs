@@ -118,7 +118,7 @@ mod tests {
             (Key::derive(&[1; 32]).unwrap(), Tracker::default(), Tracker::default());
         for entry in &entries {
             let body = line::Body::new(entry, &key).unwrap();
-            let out = body.sealed(&key, 1, Timestamp::UNIX_EPOCH, &Hash::NONE).bytes().to_vec();
+            let out = body.sealed(&key, 1, Timestamp::UNIX_EPOCH, &Hash::NONE).bytes;
             let text = out.strip_suffix(b"\n").unwrap();
             let Passage { time, call, step } = Passage::parse(text).unwrap();
             skimmed.step(&call, step, time);

@@ -1,7 +1,13 @@
 //! Recovery at start: finds the end of the chain, torn and missing records, and calls that were running. It
 //! reads only the last segment, so that the duration of a start does not depend on the size of the ledger.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use sha2::{Digest, Sha256};
 
 use crate::{
     LedgerError,
@@ -10,9 +16,8 @@ use crate::{
     entry::{Missing, MissingCause, Torn},
     key::Key,
     lines::Lines,
+    private_file,
     record::{Passage, Record},
-    remains::{self, Left, Rest},
-    room::{self, Extent},
     segment::{self, Segment},
     tracker::Tracker,
 };
@@ -65,13 +70,12 @@ pub(crate) fn recover(
         writer: first.map(|anchor| anchor.writer),
         unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
     };
-    let left = if found.writer == Some(WriterState::Closed) { Left::Closed } else { Left::Open };
     let mut segments = segments(folder, remains)?;
     while let Some(segment) = segments.pop() {
         let scan =
             scan(&segment, key, &good, excused_from).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
-            let torn = scan.take_off(folder, &segment, left);
+            let torn = take_off(folder, &segment, scan.end, scan.rest);
             found.torn.extend(
                 torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
             );
@@ -88,9 +92,6 @@ pub(crate) fn recover(
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
     }
-    if remains == Remains::TakenOff {
-        remains::take_rooms_off(&segments)?;
-    }
     found.missing = missing(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
     Ok(found)
@@ -105,26 +106,30 @@ pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, 
     segment::list(folder)
 }
 
+/// Bytes after the last record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Rest {
+    #[default]
+    Nothing,
+    /// Unfinished line, as a writer that died leaves it.
+    UnfinishedLine,
+    More,
+}
+
 /// Content of one segment.
+#[derive(Default)]
 struct Scan {
     /// Position after the last authentic line, if there is one.
     chain: Option<Chain>,
     /// End of that line.
     end: u64,
-    /// Lengths of the records and of the file.
-    extent: Extent,
-    /// Bytes between that line and the end of the records.
+    /// Bytes after that line.
     rest: Rest,
     tracker: Tracker,
     damage: Vec<String>,
 }
 
 impl Scan {
-    fn new(extent: Extent) -> Scan {
-        let (tracker, damage) = (Tracker::default(), Vec::new());
-        Scan { chain: None, end: 0, extent, rest: Rest::Nothing, tracker, damage }
-    }
-
     /// Applies an authentic line to the tracked state.
     fn track(&mut self, kind: &str, text: &[u8]) {
         if !Tracker::cares_for(kind) {
@@ -136,17 +141,13 @@ impl Scan {
             self.tracker.note(&record.entry, record.time);
         }
     }
-
-    fn take_off(&self, folder: &Path, segment: &Segment, left: Left) -> io::Result<Option<Torn>> {
-        remains::take_off(folder, segment, self.end, (self.extent, self.rest, left))
-    }
 }
 
 /// `excused_from`: first sequence number from which a bad line counts as lost in a power failure.
 fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<u64>) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
     let mut follower = Follower::new(segment.first, None);
-    let mut scan = Scan::new(lines.extent());
+    let mut scan = Scan::default();
     // Damage that no authentic line follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
@@ -162,7 +163,9 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
             pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
         }
         let Some(parts) = parts else {
-            let is_begun = line.whole().is_none() && !line.bytes.contains(&room::BLANK);
+            // No record contains a control character. Zero bytes come from a page that was not written before
+            // a power failure, so a later page may contain more than the rest of this line.
+            let is_begun = line.whole().is_none() && !line.bytes.iter().any(u8::is_ascii_control);
             let is_all = scan.rest == Rest::Nothing && is_begun;
             scan.rest = if is_all { Rest::UnfinishedLine } else { Rest::More };
             continue;
@@ -178,6 +181,42 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
         scan.track(parts.kind, text);
     }
     Ok(scan)
+}
+
+/// Truncates the segment to `end`, the end of its last record.
+fn take_off(folder: &Path, segment: &Segment, end: u64, rest: Rest) -> io::Result<Option<Torn>> {
+    if rest == Rest::Nothing {
+        return Ok(None);
+    }
+    let mut file = private_file::open_to_append(&segment.path)?;
+    let torn = keep(folder, segment, end, rest, &mut file)?;
+    file.set_len(end)?;
+    file.sync_all()?;
+    Ok(Some(torn))
+}
+
+/// Describes the torn bytes, and saves them in a separate file if they are more than one unfinished line.
+fn keep(folder: &Path, segment: &Segment, offset: u64, rest: Rest, file: &mut File) -> io::Result<Torn> {
+    let saved_as = (rest == Rest::More).then(|| format!("cut-{}-{offset}.bin", segment.name()));
+    let mut copy = match &saved_as {
+        None => None,
+        Some(name) => Some(private_file::open_to_overwrite(&folder.join(name))?),
+    };
+    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 64 * 1024]);
+    file.seek(SeekFrom::Start(offset))?;
+    loop {
+        let count = file.read(&mut block)?;
+        let read = block.get(..count).unwrap_or_default();
+        if read.is_empty() {
+            break;
+        }
+        hash.update(read);
+        bytes += u64::try_from(count).unwrap_or_default();
+        copy.iter_mut().try_for_each(|copy| copy.write_all(read))?;
+    }
+    copy.iter().try_for_each(File::sync_all)?;
+    let sha256 = tool::canonical::hex(&hash.finalize());
+    Ok(Torn { segment: segment.name(), offset, bytes, sha256, saved_as })
 }
 
 /// Describes defects of the anchors.

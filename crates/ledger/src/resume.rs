@@ -23,12 +23,6 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
     if halt.kind == HaltKind::Closed {
         return Ok(());
     }
-    if halt.kind == HaltKind::Full {
-        // The segment is complete and is not written again. If its padding cannot be removed, the `Resumed`
-        // entry declares it.
-        let disk = Arc::clone(&writer.disk);
-        let _ = writer.active.cut(&*disk);
-    }
     // From here on no other thread writes a line, so the end of the chain cannot change without the lock.
     writer.halt = Some(Halt { kind: HaltKind::Resuming, ..halt.clone() });
     let plan = Plan::new(&writer, &halt);

@@ -38,8 +38,7 @@ pub(crate) struct Survey {
     pub(crate) plan: Option<Plan>,
 }
 
-/// Selects the segments to remove, without removing them. Padding is not counted, because it is removed when
-/// the segment ends.
+/// Selects the segments to remove, without removing them.
 pub(crate) fn survey(
     folder: &Path,
     open: Open,

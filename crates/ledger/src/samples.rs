@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tool::{CallId, Caller, Door, Mode, RefusalCode, RiskLevel, TraceContext};
 
 use crate::entry::{
-    Approval, ApprovalEvent, Call, Concluded, Decision, Effect, Entry, Facts, ModeChange, Note, Outcome,
-    Refused, Status,
+    Approval, ApprovalEvent, Call, Concluded, Decision, Effect, Entry, ModeChange, Note, Outcome, Refused,
+    Status,
 };
 
 pub(crate) fn call(tool: &str) -> Arc<Call> {
@@ -45,9 +45,7 @@ pub(crate) fn decided(call: &Arc<Call>) -> Decision {
         request_digest: None,
         approval_id: None,
         rules: Vec::new(),
-        facts: Facts::Read(
-            json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
-        ),
+        facts: json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
     }
 }
 

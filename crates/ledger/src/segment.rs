@@ -15,7 +15,6 @@ use crate::{
     disk::{self, Disk},
     key::Key,
     line::Body,
-    room::{self, Extent},
 };
 
 const PREFIX: &str = "segment-";
@@ -26,22 +25,11 @@ const SUFFIX: &str = ".ndjson";
 pub(crate) struct Segment {
     pub(crate) first: u64,
     pub(crate) path: PathBuf,
-    /// End of the records according to the writer in this process. Readers ignore bytes that another process
-    /// put behind it.
-    pub(crate) written: Option<u64>,
 }
 
 impl Segment {
     pub(crate) fn new(folder: &Path, first: u64) -> Segment {
-        Segment { first, path: folder.join(name(first)), written: None }
-    }
-
-    /// Returns the lengths of the records and of the file.
-    pub(crate) fn extent(&self, file: &File) -> io::Result<Extent> {
-        match self.written {
-            Some(records) => Ok(Extent { records, file: file.metadata()?.len().max(records) }),
-            None => room::extent(file),
-        }
+        Segment { first, path: folder.join(name(first)) }
     }
 
     /// Returns the file name.
@@ -99,54 +87,15 @@ pub(crate) fn list_all(folder: &Path) -> Result<Listed, LedgerError> {
 pub(crate) struct Active {
     pub(crate) segment: Segment,
     pub(crate) file: Arc<File>,
-    /// Bytes of the file that are records.
+    /// Length of the file, all of it records.
     pub(crate) length: u64,
-    /// Length of the file: the end of its records, or of the padding behind them.
-    pub(crate) end: u64,
 }
 
 impl Active {
-    /// Creates the state of a segment whose file ends with its records.
-    pub(crate) fn new(segment: Segment, file: File, length: u64) -> Active {
-        Active { segment, file: Arc::new(file), length, end: length }
-    }
-
-    /// Appends records, and preallocates padding behind them when none is left.
+    /// Appends complete lines.
     pub(crate) fn write(&mut self, disk: &dyn Disk, lines: &[u8]) -> io::Result<()> {
-        disk::write_all(disk, &self.file, lines, self.length)?;
+        disk::write_all(disk, &self.file, lines)?;
         self.length += u64::try_from(lines.len()).unwrap_or_default();
-        if self.length > self.end {
-            self.end = self.length;
-            self.make_room(disk);
-        }
-        Ok(())
-    }
-
-    /// Preallocates padding for the next records. On failure the records are written without it: partly
-    /// written padding is cut off, and if that fails too, later records overwrite it.
-    fn make_room(&mut self, disk: &dyn Disk) {
-        let end = room::end_for(self.length);
-        match disk.make_room(&self.file, self.length, end) {
-            Ok(()) => self.end = end,
-            Err(error) => {
-                tracing::debug!(%error, segment = self.segment.name(), "no room ahead of the records");
-                if self.cut(disk).is_err() {
-                    self.end = self.file.metadata().map_or(end, |found| found.len());
-                }
-            }
-        }
-    }
-
-    /// Returns true if the padding contains only blank bytes. Only this writer may replace them, with
-    /// records.
-    pub(crate) fn has_blank_room(&self) -> io::Result<bool> {
-        room::is_blank(&self.file, self.length, self.end)
-    }
-
-    /// Truncates the file to its records.
-    pub(crate) fn cut(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        disk.cut(&self.file, self.length)?;
-        self.end = self.length;
         Ok(())
     }
 }
@@ -164,16 +113,16 @@ pub(crate) fn begin(
     let (mut after, mut lines) = (chain, Vec::new());
     for body in entries {
         let line = body.sealed(key, after.next, Timestamp::now(), &after.prev);
-        lines.extend_from_slice(line.bytes());
+        lines.extend_from_slice(&line.bytes);
         after.advance(line.hash);
     }
-    if let Err(error) = disk::write_all(disk, &file, &lines, 0) {
+    if let Err(error) = disk::write_all(disk, &file, &lines) {
         // The file is new and contains nothing that was acknowledged.
         let _ = fs::remove_file(&segment.path);
         return Err(error);
     }
     let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
-    Ok((Active::new(segment, file, length), after))
+    Ok((Active { segment, file: Arc::new(file), length }, after))
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use crate::{
     health::{Pressure, State},
     key::Key,
     line::Body,
-    segment::{self, Segment},
     writer::{HaltKind, Purpose, Writer},
 };
 
@@ -111,18 +110,6 @@ impl Shared {
             lock(&self.queue).look_within(SYNC_WITHIN);
             self.bell.notify_one();
         }
-    }
-
-    /// Lists the segments in order, with the written length of the open one.
-    pub(crate) fn segments(&self) -> Result<Vec<Segment>, LedgerError> {
-        let mut segments = segment::list(&self.folder)?;
-        // The lock is taken after listing: a listed segment that is not open now does not change any more.
-        let writer = lock(&self.writer);
-        let open = segments.iter_mut().find(|segment| segment.first == writer.active.segment.first);
-        if let Some(open) = open {
-            open.written = Some(writer.active.length);
-        }
-        Ok(segments)
     }
 
     /// Notifies subscribers when the size limit starts or stops having an effect.

@@ -3,13 +3,11 @@
 mod crash;
 mod faults;
 mod faulty;
-mod foreign_room;
 mod full_disk;
 mod owing;
 mod power_failure;
 mod reading;
 mod retaining;
-mod room;
 mod sweep;
 mod tamper;
 mod writing;
@@ -43,13 +41,6 @@ fn assert_intact(folder: &Path) -> VerifyReport {
 /// Returns the paths of the segments in order.
 fn segments(folder: &Path) -> Vec<PathBuf> {
     crate::segment::list(folder).unwrap().into_iter().map(|segment| segment.path).collect()
-}
-
-/// Returns the content of a segment without its padding.
-fn records(path: &Path) -> Vec<u8> {
-    let mut bytes = fs::read(path).unwrap();
-    bytes.truncate(bytes.iter().rposition(|byte| *byte != b'\t').map_or(0, |last| last + 1));
-    bytes
 }
 
 /// Copies a ledger in use, as a crash would leave it. A temporary file that the ledger removes meanwhile is

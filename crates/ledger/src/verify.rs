@@ -8,12 +8,11 @@ use serde::Serialize;
 
 use crate::{
     LedgerError, Options,
-    anchor::{Anchor, AnchorFlaw, WriterState},
+    anchor::{Anchor, AnchorFlaw},
     entry::Removals,
     key::Key,
     lines::Lines,
     open, private_file,
-    room::Amount,
     segment::{self, Segment},
     walk::{Walk, Walked},
 };
@@ -54,7 +53,7 @@ pub struct VerifyReport {
     pub head: u64,
     /// Number of segments.
     pub segments: u64,
-    /// Bytes of the segment files, including padding.
+    /// Bytes of the segment files.
     pub bytes: u64,
     /// Time of the oldest record.
     pub oldest: Option<Timestamp>,
@@ -73,8 +72,8 @@ impl VerifyReport {
     }
 }
 
-/// Number of attempts before a problem is reported while a writer is active: a rotation, a retention pass, an
-/// unfinished line or unfinished padding can look like a problem for a moment.
+/// Number of attempts before a problem is reported while a writer is active: a rotation, a retention pass or
+/// an unfinished line can look like a problem for a moment.
 const LOOKS: u32 = 3;
 
 /// Verifies every byte. `options` locates the key and the second anchor.
@@ -115,22 +114,10 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
         }
     }
     let mut walked = walk.finish();
-    let closed =
-        anchors.iter().flat_map(|(_, anchor)| anchor).any(|anchor| is_closed_at(anchor, walked.report.head));
-    match walked.room.take() {
-        // A writer removes the padding when it closes the ledger.
-        Some(room) if closed => walked.report.problems.push(room.finding),
-        Some(room) if room.amount == Amount::Begun => walked.report.notices.push(room.finding),
-        Some(_) | None => {}
-    }
     for (file, anchor) in anchors {
         check_anchor(&mut walked, file, anchor.as_ref());
     }
     Ok(walked.report)
-}
-
-fn is_closed_at(anchor: &Anchor, head: u64) -> bool {
-    anchor.writer == WriterState::Closed && anchor.seq == head
 }
 
 fn read(walk: &mut Walk<'_>, segment: &Segment) -> io::Result<()> {
@@ -139,12 +126,11 @@ fn read(walk: &mut Walk<'_>, segment: &Segment) -> io::Result<()> {
     while let Some(line) = lines.next_line()? {
         walk.line(&line);
     }
-    walk.leave(lines.extent(), lines.number());
     Ok(())
 }
 
 fn check_anchor(walked: &mut Walked, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
-    let Walked { report, marks, reach, .. } = walked;
+    let Walked { report, marks, reach } = walked;
     let what = match anchor {
         Err(AnchorFlaw::Missing) if report.records == 0 => return,
         Err(AnchorFlaw::Missing) => "the anchor is missing: a cut end could not be seen".to_owned(),

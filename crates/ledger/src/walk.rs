@@ -9,7 +9,6 @@ use crate::{
     line::Parts,
     lines::Line,
     record::time_of,
-    room::{Amount, Extent},
     segment::Segment,
 };
 
@@ -24,10 +23,6 @@ pub(crate) struct Walk<'a> {
     segment: String,
     /// Problems of the previous segment that the next one may explain.
     undecided: Vec<Finding>,
-    /// Padding of this segment, which is valid while the segment is being written.
-    room: Option<Room>,
-    /// Padding of the previous segment, which is valid if that segment was abandoned.
-    room_before: Option<Finding>,
     /// Number of the first record, and the previous hash that it contains.
     base: Option<(u64, Hash)>,
     /// First sequence numbers and previous hashes declared by retention entries.
@@ -45,8 +40,6 @@ impl<'a> Walk<'a> {
             follower: Follower::new(0, None),
             segment: String::new(),
             undecided: Vec::new(),
-            room: None,
-            room_before: None,
             base: None,
             declared: Vec::new(),
             wanted: wanted.collect(),
@@ -64,8 +57,6 @@ impl<'a> Walk<'a> {
     pub(crate) fn enter(&mut self, segment: &Segment) {
         self.segment = segment.name();
         self.report.segments += 1;
-        let unexplained = std::mem::replace(&mut self.room_before, self.room.take().map(|room| room.finding));
-        unexplained.into_iter().for_each(|finding| push(&mut self.undecided, finding));
         let next = self.follower.next();
         if self.report.segments > 1 && next != segment.first {
             let what = if next < segment.first {
@@ -78,30 +69,6 @@ impl<'a> Walk<'a> {
         }
         if next != segment.first {
             self.follower = Follower::new(segment.first, None);
-        }
-    }
-
-    /// Checks the padding after the last line of the segment.
-    pub(crate) fn leave(&mut self, extent: Extent, last_line: u64) {
-        let bytes = extent.room();
-        self.report.bytes += bytes;
-        let amount = extent.amount();
-        let what = match amount {
-            Amount::None => return,
-            Amount::Begun => {
-                format!("{bytes} blank bytes are behind the records: their writer was interrupted")
-            }
-            Amount::Whole => format!("{bytes} blank bytes are behind records that nobody writes any more"),
-            Amount::TooMuch => {
-                format!("{bytes} blank bytes are behind the records, more than a writer leaves")
-            }
-        };
-        let (file, line) = (self.segment.clone(), Some(last_line + 1));
-        let finding =
-            Finding { file, line, offset: Some(extent.records), seq: Some(self.follower.next()), what };
-        match amount {
-            Amount::TooMuch => push(&mut self.undecided, finding),
-            Amount::None | Amount::Begun | Amount::Whole => self.room = Some(Room { finding, amount }),
         }
     }
 
@@ -230,13 +197,11 @@ impl<'a> Walk<'a> {
         for finding in self.undecided.extract_if(.., |finding| rest(finding)).collect::<Vec<_>>() {
             push(&mut self.report.notices, finding);
         }
-        // The writer abandoned the segment with its padding, which the next start removes.
-        self.room_before.take_if(|finding| rest(finding));
     }
 
     /// Reports the undecided findings as problems, because nothing can explain them any more.
     fn decide(&mut self) {
-        for finding in std::mem::take(&mut self.undecided).into_iter().chain(self.room_before.take()) {
+        for finding in std::mem::take(&mut self.undecided) {
             push(&mut self.report.problems, finding);
         }
     }
@@ -257,7 +222,7 @@ impl<'a> Walk<'a> {
             }
         }
         let reach = if self.report.segments == 0 { 0 } else { self.follower.reach() };
-        Walked { report: self.report, marks: self.marks, reach, room: self.room }
+        Walked { report: self.report, marks: self.marks, reach }
     }
 }
 
@@ -268,14 +233,6 @@ pub(crate) struct Walked {
     pub(crate) marks: Vec<(u64, Hash)>,
     /// Highest sequence number that a line accounts for, damaged or not.
     pub(crate) reach: u64,
-    /// Padding of the last segment, which is valid only while it is being written.
-    pub(crate) room: Option<Room>,
-}
-
-/// Padding of a segment, with its finding.
-pub(crate) struct Room {
-    pub(crate) finding: Finding,
-    pub(crate) amount: Amount,
 }
 
 fn push(list: &mut Vec<Finding>, finding: Finding) {

@@ -1,6 +1,5 @@
 //! Writer of the ledger: the only place where lines are numbered, sealed and written. It is always used under
-//! one lock on the caller's thread, with one `pwrite(2)` per line and a second one when padding has to be
-//! preallocated. The `commit` module makes lines durable.
+//! one lock on the caller's thread, with one `write(2)` per line. The `commit` module makes lines durable.
 
 use std::{
     fs::{self, File},
@@ -99,7 +98,7 @@ impl Writer {
         }
         let (seq, time) = (self.chain.next, Timestamp::now());
         let line = body.sealed(&self.key, seq, time, &self.chain.prev);
-        if let Err(error) = self.active.write(&*self.disk, line.bytes()) {
+        if let Err(error) = self.active.write(&*self.disk, &line.bytes) {
             return Err(self.write_failed(&error, purpose));
         }
         self.chain.advance(line.hash);
@@ -132,7 +131,7 @@ impl Writer {
     /// Removes a partly written line, so that the segment stays complete.
     fn write_failed(&mut self, error: &io::Error, purpose: Purpose) -> LedgerError {
         let reason = format!("cannot write {}: {error}", self.active.segment.name());
-        let whole = self.active.cut(&*self.disk).is_ok();
+        let whole = self.disk.cut(&self.active.file, self.active.length).is_ok();
         if !whole || !disk::is_full(error) {
             self.stop(HaltKind::Broken, &reason);
         } else if self.halt.is_none() {
@@ -182,12 +181,6 @@ impl Writer {
     pub(crate) fn rotate(&mut self) {
         let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
             .map_err(io::Error::other)
-            // Padding is removed before the next segment exists, because only the last segment may have
-            // padding. Foreign bytes in the padding are not removed here, so that the next sync detects them.
-            .and_then(|body| {
-                if self.active.has_blank_room()? { Ok(body) } else { Err(io::ErrorKind::InvalidData.into()) }
-            })
-            .and_then(|body| self.active.cut(&*self.disk).map(|()| body))
             .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, [body]));
         match begun {
             Ok((active, chain)) => {
@@ -248,18 +241,11 @@ impl Writer {
     pub(crate) fn tampering(&self) -> Option<String> {
         let name = self.active.segment.name();
         let ours = self.active.file.metadata().ok()?;
-        if ours.len() != self.active.end {
-            let (found, length) = (ours.len(), self.active.end);
+        if ours.len() != self.active.length {
+            let (found, length) = (ours.len(), self.active.length);
             return Some(format!(
                 "{name} has {found} bytes where {length} were written: somebody else changed it"
             ));
-        }
-        match self.active.has_blank_room() {
-            Ok(true) => {}
-            Ok(false) => {
-                return Some(format!("there is something in the room of {name}: somebody else wrote it"));
-            }
-            Err(error) => return Some(format!("the room of {name} cannot be read: {error}")),
         }
         match fs::symlink_metadata(&self.active.segment.path) {
             Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => None,

@@ -23,31 +23,15 @@ pub(crate) const STRUCTURED: [&str; 3] = ["arguments", "missing", "sensors"];
 
 static CAPTURE_CONTENT: AtomicBool = AtomicBool::new(false);
 
-/// Setting that decides if redacted arguments are written next to their digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentCapture {
-    Off,
-    On,
-}
-
-impl ContentCapture {
-    pub(crate) fn of(settings: &TelemetrySettings) -> Self {
-        if settings.capture_content { ContentCapture::On } else { ContentCapture::Off }
-    }
-}
-
-pub(crate) fn set_content_capture(capture: ContentCapture) {
-    CAPTURE_CONTENT.store(capture == ContentCapture::On, Ordering::Relaxed);
-}
-
-pub(crate) fn content_capture() -> ContentCapture {
-    if CAPTURE_CONTENT.load(Ordering::Relaxed) { ContentCapture::On } else { ContentCapture::Off }
+/// Applies the setting that decides if redacted arguments are written next to their digest.
+pub(crate) fn set_content_capture(settings: &TelemetrySettings) {
+    CAPTURE_CONTENT.store(settings.capture_content, Ordering::Relaxed);
 }
 
 /// Returns true if redacted arguments and results may be written to events and spans. Callers that would have
 /// to copy them check this first.
 pub fn captures_content() -> bool {
-    content_capture() == ContentCapture::On
+    CAPTURE_CONTENT.load(Ordering::Relaxed)
 }
 
 /// Identity of the call that an event or span is about.

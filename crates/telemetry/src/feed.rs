@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::Value;
 use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
 
 /// Number of events that a subscriber may fall behind.
@@ -18,7 +18,7 @@ pub struct Happened {
     /// Stable name of the event.
     pub event: &'static str,
     /// JSON object.
-    pub record: Arc<RawValue>,
+    pub record: Arc<Value>,
 }
 
 /// Item that a subscriber receives.
@@ -65,7 +65,7 @@ fn publish_to(events: &broadcast::Sender<Happened>, event: &'static str, record:
     if events.receiver_count() == 0 {
         return;
     }
-    if let Ok(record) = to_raw_value(record) {
+    if let Ok(record) = serde_json::to_value(record) {
         // An error means that the last subscriber has just disconnected.
         let _ = events.send(Happened { event, record: record.into() });
     }
@@ -90,10 +90,7 @@ mod tests {
         assert_eq!(missed, 92);
         for n in missed..100 {
             let Seen::Event(event) = watch.next().await else { panic!("{n} is missing") };
-            assert_eq!(
-                (event.event, event.record.get()),
-                ("tool_call_started", &*json!({"n": n}).to_string())
-            );
+            assert_eq!((event.event, &*event.record), ("tool_call_started", &json!({"n": n})));
         }
     }
 }

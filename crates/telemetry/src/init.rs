@@ -10,7 +10,7 @@ use tracing_subscriber::filter::{EnvFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, reload};
 
-use crate::event::{self, ContentCapture};
+use crate::event;
 use crate::log::{Colour, Limits, LineWriter, LogLayer, RotatingFile, Stderr};
 use crate::otel::{self, ExportHealth, Pipelines};
 use crate::panic::{self, StderrLog};
@@ -81,7 +81,7 @@ fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard,
         LogTarget::Directory(_) => StderrLog::Absent,
         LogTarget::Stderr | LogTarget::DirectoryAndStderr(_) => StderrLog::Present,
     });
-    event::set_content_capture(ContentCapture::of(settings));
+    event::set_content_capture(settings);
     // Compiles the patterns now rather than during the first call that logs.
     let _ = redact::shared().redact_text("");
     for warning in &guard.exports.warnings {
@@ -144,7 +144,7 @@ impl Guard {
             let failed = |cause: reload::Error| TelemetryError::Filter { text, cause: cause.to_string() };
             self.filter.reload(filter).map_err(failed)?;
         }
-        event::set_content_capture(ContentCapture::of(settings));
+        event::set_content_capture(settings);
         let changed = [
             ("log.max_bytes", settings.log.max_bytes != self.settings.log.max_bytes),
             ("log.files", settings.log.files != self.settings.log.files),

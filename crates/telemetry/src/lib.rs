@@ -12,7 +12,6 @@ mod otel;
 mod panic;
 mod settings;
 mod span;
-mod within;
 
 pub mod conventions;
 pub mod logs;
@@ -23,9 +22,9 @@ pub use error::TelemetryError;
 pub use event::{ApprovalDecision, Event, Subject, captures_content, emit};
 pub use feed::{Happened, Seen, Watch, watch};
 pub use init::{Flushed, Guard, LogTarget, init};
+pub use log::within_call;
 pub use otel::ExportHealth;
 pub use settings::{
     Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings, VARIABLES, Variable,
 };
 pub use span::{CallSpan, Note, Outcome, Stage, StageSpan, StageTiming};
-pub use within::within_call;

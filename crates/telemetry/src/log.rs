@@ -6,7 +6,6 @@
 
 mod heard;
 mod human;
-mod json;
 mod record;
 mod rotate;
 mod stderr;
@@ -19,7 +18,10 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use heard::{Heard, Pending};
 
-pub(crate) use human::{Colour, line as human_line};
+pub use heard::within_call;
+
+pub use human::Colour;
+pub(crate) use human::line as human_line;
 pub(crate) use record::Record;
 pub(crate) use rotate::{Limits, RotatingFile, path as log_path};
 pub(crate) use stderr::Stderr;

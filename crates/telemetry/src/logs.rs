@@ -14,8 +14,10 @@ use serde_json::{Map, Value};
 use tracing::Level;
 
 use crate::TelemetryError;
-use crate::log::{Colour, human_line};
+use crate::log::human_line;
 use files::Files;
+
+pub use crate::log::Colour;
 
 /// Filter for log lines.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +53,7 @@ impl Line {
     }
 
     /// Formats the line for a person, with control characters escaped and without a newline.
-    pub fn human(&self, paint: Paint) -> String {
-        let colour = match paint {
-            Paint::Plain => Colour::Never,
-            Paint::Ansi => Colour::Ansi,
-        };
+    pub fn human(&self, colour: Colour) -> String {
         let mut line = human_line(&self.record, colour);
         line.truncate(line.trim_end_matches('\n').len());
         line
@@ -79,15 +77,6 @@ impl Line {
         };
         recent && level.is_some_and(|level| level <= query.level)
     }
-}
-
-/// Style of a formatted line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paint {
-    /// Plain text.
-    Plain,
-    /// Text with ANSI escape sequences.
-    Ansi,
 }
 
 /// Iterator over the log from its oldest line. It yields `None` at the end; a later call yields the lines

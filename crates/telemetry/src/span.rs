@@ -13,7 +13,7 @@ use serde_json::Value;
 use tool::{FailureKind, Mode, RefusalCode, RuleRef, TraceContext};
 
 use crate::conventions::{EXECUTE_TOOL, attribute};
-use crate::event::{ContentCapture, content_capture, rule_place};
+use crate::event::{captures_content, rule_place};
 use crate::otel::{self, FinishedCall, Pipelines};
 use crate::{Subject, metrics, redact};
 
@@ -228,9 +228,8 @@ impl Exported {
     }
 
     fn note(&self, note: Note<'_>) {
-        let captured = |name, value: &Value| match content_capture() {
-            ContentCapture::Off => None,
-            ContentCapture::On => Some(KeyValue::new(name, redact::shared().redact_value(value).to_string())),
+        let captured = |name, value: &Value| {
+            captures_content().then(|| KeyValue::new(name, redact::shared().redact_value(value).to_string()))
         };
         let attribute = match note {
             Note::Mode(mode) => Some(KeyValue::new(attribute::MODE, mode.as_str())),

@@ -35,10 +35,9 @@ mod text_format;
 mod trace;
 mod unseen;
 mod visible;
-mod workspace_access;
 
 pub mod canonical;
-pub mod json_text;
+pub mod escaped_json;
 pub mod strict_json;
 
 pub use caller::{Caller, Door, Side, shortened};
@@ -74,7 +73,6 @@ pub use text_format::TextFormat;
 pub use trace::TraceContext;
 pub use unseen::is_unseen;
 pub use visible::{visible, visible_line};
-pub use workspace_access::WorkspaceAccess;
 
 /// Arguments of a call: a JSON object that keeps the order of its keys.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

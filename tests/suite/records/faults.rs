@@ -103,7 +103,7 @@ impl Scene {
         };
         let call = match at {
             At::EverySync => "fdatasync",
-            At::SegmentWrites => "pwrite64",
+            At::SegmentWrites => "write",
         };
         Strace::inject(self.daemon.pid(), call, error, &only)
     }

@@ -17,9 +17,6 @@ const DECISION: [u8; 1400] = [b'd'; 1400];
 const END: [u8; 1000] = [b'e'; 1000];
 const ANCHOR: [u8; 400] = [b'a'; 400];
 
-/// Padding that is preallocated ahead of the records, as much at a time as the ledger preallocates.
-static ROOM: [u8; 64 * 1024] = [b'\t'; 64 * 1024];
-
 /// Answers each line with `reply` bytes after the system calls of a read of `file`.
 pub(crate) fn answer(reply: usize, file: &Path, folder: &Path) -> Result<()> {
     let mut reads = Reads::begin(file, folder)?;
@@ -30,29 +27,15 @@ pub(crate) fn answer(reply: usize, file: &Path, folder: &Path) -> Result<()> {
 struct Reads<'a> {
     file: &'a Path,
     segment: File,
-    /// Offset of the next record; the padding ends at `end`.
-    next: u64,
-    end: u64,
     anchor: File,
     table: File,
 }
 
 impl<'a> Reads<'a> {
     fn begin(file: &'a Path, folder: &Path) -> Result<Self> {
-        let segment = File::create(folder.join("record"))?;
+        let segment = File::options().append(true).create(true).open(folder.join("record"))?;
         let anchor = File::create(folder.join("anchor"))?;
-        Ok(Reads { file, segment, next: 0, end: 0, anchor, table: File::open("/proc/self/fd")? })
-    }
-
-    fn record(&mut self, bytes: &[u8]) -> Result<()> {
-        self.segment.write_all_at(bytes, self.next)?;
-        self.next += bytes.len() as u64;
-        if self.next > self.end {
-            self.end = self.next.next_multiple_of(ROOM.len() as u64);
-            let room = ROOM.get(..(self.end - self.next) as usize).unwrap_or_default();
-            self.segment.write_all_at(room, self.next)?;
-        }
-        Ok(())
+        Ok(Reads { file, segment, anchor, table: File::open("/proc/self/fd")? })
     }
 
     /// Makes the system calls of one read, in the order of the pipeline.
@@ -64,14 +47,14 @@ impl<'a> Reads<'a> {
         rustix::fs::statx(&handle, "", how, StatxFlags::BASIC_STATS)?;
         let number = handle.as_raw_fd().to_string();
         rustix::fs::readlinkat(self.table.as_fd(), &*number, Vec::new())?;
-        self.record(&DECISION)?;
+        self.segment.write_all(&DECISION)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let content = rustix::fs::openat(self.table.as_fd(), &*number, flags, Mode::empty())?;
         let mut bytes = [0; 1025];
         let mut parts = [std::io::IoSliceMut::new(&mut bytes)];
         rustix::io::preadv2(&content, &mut parts, 0, ReadWriteFlags::NOWAIT)?;
         drop((content, handle));
-        self.record(&END)?;
+        self.segment.write_all(&END)?;
         Ok(self.anchor.write_all_at(&ANCHOR, 0)?)
     }
 }
@@ -109,9 +92,7 @@ mod tests {
         assert_eq!(String::from_utf8(written).unwrap(), "onexx\ntwoxx\n");
         let recorded = std::fs::read(folder.path().join("record")).unwrap();
         let written = [&DECISION[..], &END, &DECISION, &END].concat();
-        let (records, room) = recorded.split_at(written.len());
-        assert_eq!((records, recorded.len()), (&*written, ROOM.len()));
-        assert!(room.iter().all(|byte| *byte == b'\t'), "the rest is room");
+        assert_eq!(recorded, written);
         assert_eq!(std::fs::read(folder.path().join("anchor")).unwrap(), ANCHOR);
     }
 }

@@ -34,7 +34,7 @@ impl Definitions {
         let mut has_room = |parts: &Value| {
             let text = canonical::bytes(parts);
             bytes += text.len();
-            values += parsed::values(&text);
+            values += tool::strict_json::count_values(&text);
             bytes <= LARGEST && values <= parsed::MOST_VALUES
         };
         let mut fits = self.0.values().all(&mut has_room);

@@ -2,9 +2,10 @@
 //! and a result is parsed into a value only if it is within the limits.
 
 use std::borrow::Cow;
+use std::fmt;
 
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error::McpError;
@@ -21,7 +22,7 @@ pub(crate) enum Message {
     Other,
 }
 
-/// Pending request: its id and the size limit of its result.
+/// Pending request: its id and the size limit of the message with its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
     pub(crate) id: u64,
@@ -30,7 +31,7 @@ pub(crate) struct Awaited {
 
 /// Length limit of an error message in a failure.
 const LONGEST_WORDS: usize = 600;
-/// Size limit of an error object. A larger one is not parsed.
+/// Size limit of a message with an error. A larger one is not parsed.
 const LONGEST_ERROR: usize = 64 * 1024;
 /// Length limit of a request id. A request with a longer one is ignored.
 const LONGEST_ID: usize = 256;
@@ -40,19 +41,68 @@ const AT_ONCE: usize = 64 * 1024;
 /// Message with unparsed members.
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
+    #[serde(default)]
+    id: Option<Id>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "as_it_is")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "as_it_is")]
-    error: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "present")]
+    result: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "present")]
+    error: Option<IgnoredAny>,
 }
 
 /// Keeps a `null` member as present: `null` is a valid result.
-fn as_it_is<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IgnoredAny>, D::Error> {
+    IgnoredAny::deserialize(from).map(Some)
+}
+
+/// Id of a message. A list or an object is not an id and is read as `null`, whatever its size.
+struct Id(Value);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor).map(Id)
+    }
+}
+
+struct IdVisitor;
+
+impl<'de> Visitor<'de> for IdVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(if text.len() <= LONGEST_ID { text.into() } else { Value::Null })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
 }
 
 impl Message {
@@ -67,17 +117,17 @@ impl Message {
 
     pub(crate) fn parse(bytes: &[u8], awaited: Awaited) -> Result<Message, McpError> {
         let envelope = envelope(bytes)?;
-        let number = envelope.id.map(|id| (id, id.get().parse::<u64>().ok()));
+        let number = envelope.id.map(|Id(id)| (id.as_u64(), id));
         Ok(match (envelope.method, number, envelope.result, envelope.error) {
-            (Some(method), Some((id, _)), ..) => request(id, method),
+            (Some(method), Some((_, id)), ..) => request(id, method),
             (Some(_), None, ..) => Message::Other,
-            (None, Some((_, Some(number))), Some(result), None) if number == awaited.id => {
-                Message::Answer(Ok(value(result, awaited.most)?))
+            (None, Some((Some(number), _)), Some(_), None) if number == awaited.id => {
+                Message::Answer(Ok(result(bytes, awaited.most)?))
             }
-            (None, Some((_, Some(number))), None, Some(error)) if number == awaited.id => {
-                Message::Answer(Err(words_of(error)))
+            (None, Some((Some(number), _)), None, Some(_)) if number == awaited.id => {
+                Message::Answer(Err(words_of_error(bytes)))
             }
-            (None, Some((_, Some(_))), Some(_), None) | (None, Some((_, Some(_))), None, Some(_)) => {
+            (None, Some((Some(_), _)), Some(_), None) | (None, Some((Some(_), _)), None, Some(_)) => {
                 Message::Other
             }
             _ => return Err(garbled("neither a response nor a request")),
@@ -88,7 +138,7 @@ impl Message {
 /// Returns true if a message is the response to this request.
 pub(crate) fn answers(bytes: &[u8], id: u64) -> bool {
     envelope(bytes).is_ok_and(|one| {
-        let is_its = one.id.is_some_and(|given| given.get().parse() == Ok(id));
+        let is_its = one.id.is_some_and(|Id(given)| given.as_u64() == Some(id));
         is_its && one.method.is_none() && (one.result.is_some() || one.error.is_some())
     })
 }
@@ -105,27 +155,32 @@ fn garbled(why: &str) -> McpError {
     McpError::Garbled(why.to_owned())
 }
 
-fn request(id: &RawValue, method: Cow<'_, str>) -> Message {
-    let id = (id.get().len() <= LONGEST_ID).then(|| serde_json::from_str(id.get()).ok()).flatten();
+fn request(id: Value, method: Cow<'_, str>) -> Message {
     match id {
-        Some(id @ (Value::String(_) | Value::Number(_))) => Message::Request(id, method.into_owned()),
+        Value::String(_) | Value::Number(_) => Message::Request(id, method.into_owned()),
         _ => Message::Other,
     }
 }
 
-fn value(result: &RawValue, most: usize) -> Result<Value, McpError> {
-    if result.get().len() > most {
+/// Parses the result of a message of at most `most` bytes.
+fn result(bytes: &[u8], most: usize) -> Result<Value, McpError> {
+    if bytes.len() > most {
         return Err(McpError::TooLong(most));
     }
-    parsed::value(result.get().as_bytes()).map_err(|unfit| match unfit {
+    member(bytes, "result").map_err(|unfit| match unfit {
         Unfit::TooMany => McpError::TooMany(parsed::MOST_VALUES),
         Unfit::NotJson => garbled("not JSON, or nested too deeply"),
     })
 }
 
-fn words_of(error: &RawValue) -> (i64, String) {
-    let is_short = error.get().len() <= LONGEST_ERROR;
-    let error = is_short.then(|| parsed::value(error.get().as_bytes()).ok()).flatten().unwrap_or_default();
+fn member(bytes: &[u8], name: &str) -> Result<Value, Unfit> {
+    let mut message = parsed::value(bytes)?;
+    Ok(message.get_mut(name).map(Value::take).unwrap_or_default())
+}
+
+fn words_of_error(bytes: &[u8]) -> (i64, String) {
+    let is_short = bytes.len() <= LONGEST_ERROR;
+    let error = is_short.then(|| member(bytes, "error").ok()).flatten().unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
     let message = tool::visible(message).chars().take(LONGEST_WORDS).collect();
     (error.get("code").and_then(Value::as_i64).unwrap_or_default(), message)

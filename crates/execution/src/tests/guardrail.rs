@@ -217,7 +217,7 @@ async fn announced(watch: &mut telemetry::Watch, call: tool::CallId, last: &str)
     let mut events = Vec::new();
     loop {
         let telemetry::Seen::Event(event) = watch.next().await else { panic!("events were missed") };
-        let record: Value = serde_json::from_str(event.record.get()).unwrap();
+        let record = Value::clone(&event.record);
         if record["call_id"] == json!(call) {
             events.push((event.event.to_owned(), record));
             if event.event == last {

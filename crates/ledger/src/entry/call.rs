@@ -1,4 +1,4 @@
-//! Entries about calls: decision, outcome and refusal. The serialisation of the first two is in `flat`.
+//! Entries about calls: decision, outcome and refusal.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,8 +10,6 @@ use tool::{
     CallId, Caller, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, SharedText, TraceContext, Truncation,
     Usage,
 };
-
-use super::Facts;
 
 /// Common fields of every record of a call, so that each line can be found and read on its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +37,7 @@ pub enum Effect {
 }
 
 /// Permitted call, recorded before it runs.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Common fields of the call.
     #[serde(flatten)]
@@ -50,7 +48,7 @@ pub struct Decision {
     pub effect: Effect,
     /// Time of the decision, if it could only be recorded later: the call started before this line was
     /// written. Absent if the record was written first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<Timestamp>,
     /// Hash of the tool definition.
     pub definition_hash: SharedText,
@@ -59,20 +57,20 @@ pub struct Decision {
     /// Keyed digest of the canonical arguments.
     pub arguments_digest: SharedText,
     /// Key by which the caller marks repeats of this call.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Keyed digest of the request sent with that key, before any edit during approval.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_digest: Option<String>,
     /// Id of the approval that the call consumed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
     /// Rules that decided.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleRef>,
     /// Redacted facts that the decision was based on.
-    #[serde(default)]
-    pub facts: Facts,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub facts: Value,
 }
 
 /// Final status of a call.
@@ -102,38 +100,37 @@ impl Status {
 }
 
 /// Outcome of a call, as given to [`Ledger::conclude`](crate::Ledger::conclude).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Final status.
     #[serde(rename = "outcome")]
     pub status: Status,
     /// Kind of the failure.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureKind>,
     /// Redacted message.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Time from the request to the end, in microseconds.
     pub latency_us: u64,
     /// Keyed digest of the tool's output.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_digest: Option<String>,
     /// Canonical names of the changed files.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files_touched: Vec<String>,
     /// Truncation of the output.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
     /// Resources that the call used.
     #[serde(default)]
     pub usage: Usage,
     /// Further facts about the end of the call.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "EndFacts::is_empty")]
     pub facts: EndFacts,
 }
 
-/// Further facts about the end of a call. They are typed, because every call waits for this record and
-/// building JSON values would slow it down.
+/// Further facts about the end of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndFacts {
     /// Time of each pipeline stage.
@@ -145,6 +142,12 @@ pub struct EndFacts {
     /// True if the changes can be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoable: Option<bool>,
+}
+
+impl EndFacts {
+    fn is_empty(&self) -> bool {
+        *self == EndFacts::default()
+    }
 }
 
 /// Duration of one pipeline stage.
@@ -176,7 +179,7 @@ impl Outcome {
 }
 
 /// Outcome with its call.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concluded {
     /// Common fields of the call.
     #[serde(flatten)]
@@ -213,4 +216,76 @@ pub struct Refused {
     /// Redacted facts that the decision was based on.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub facts: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tool::CutUnit;
+
+    use super::*;
+    use crate::{Entry, samples};
+
+    /// Asserts that an entry is written with these members in this order, and that it reads back unchanged.
+    #[track_caller]
+    fn check(entry: &Entry, members: &str) {
+        let text = serde_json::to_string(entry).unwrap();
+        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), *entry, "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let found: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(found.join(" "), members);
+    }
+
+    #[test]
+    fn decision_fields_are_written_in_order_without_empty_ones() {
+        let bare = Decision { facts: Value::Null, ..samples::decided(&samples::call("t")) };
+        check(
+            &Entry::Decision(bare.clone()),
+            "kind call_id tool mode caller trace risk effect definition_hash policy_hash arguments_digest",
+        );
+        let whole = Decision {
+            decided_at: Some(Timestamp::UNIX_EPOCH),
+            idempotency_key: Some("k".into()),
+            request_digest: Some("r".into()),
+            approval_id: Some("a".into()),
+            rules: vec![RuleRef { file: "f".into(), line: 1, id: "i".into() }],
+            facts: json!({"seen": true}),
+            ..bare
+        };
+        check(
+            &Entry::Decision(whole),
+            "kind call_id tool mode caller trace risk effect decided_at definition_hash policy_hash \
+             arguments_digest idempotency_key request_digest approval_id rules facts",
+        );
+    }
+
+    #[test]
+    fn outcome_fields_are_written_in_order_without_empty_ones() {
+        let call = samples::call("t");
+        let bare = Outcome::new(Status::Done, Duration::from_micros(3));
+        let entry = |outcome: Outcome| Entry::Outcome(Concluded { call: call.clone(), outcome });
+        check(&entry(bare.clone()), "kind call_id tool mode caller trace outcome latency_us usage");
+        let stage = StageTime { stage: "run".into(), start_us: 1, duration_us: 2 };
+        let whole = Outcome {
+            failure: Some(FailureKind::Io),
+            message: Some("m".into()),
+            output_digest: Some("o".into()),
+            files_touched: vec!["f".into()],
+            truncated: Some(Truncation {
+                unit: CutUnit::default(),
+                total: 9,
+                returned: 1,
+                how_to_continue: "h".into(),
+            }),
+            facts: EndFacts { stages: vec![stage], ..EndFacts::default() },
+            ..bare
+        };
+        check(
+            &entry(whole),
+            "kind call_id tool mode caller trace outcome failure message latency_us output_digest \
+             files_touched truncated usage facts",
+        );
+    }
 }

@@ -14,9 +14,15 @@ use std::{
 
 use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
-use super::{BLOCK, Reached, fits, niceness, open_to_fill, packed, reached, signed};
+use super::{BLOCK, Reached, fits, open_to_fill, packed, reached, signed, step_back};
 use crate::{
-    LedgerError, facets::Facets, health::State, line, lines::Lines, segment::Segment, shared::Shared,
+    LedgerError,
+    facets::Facets,
+    health::State,
+    line,
+    lines::Lines,
+    segment::{self, Segment},
+    shared::Shared,
 };
 
 /// Rows per transaction. Trace ids are random, so small transactions would rewrite most pages of their table
@@ -25,7 +31,7 @@ const BATCH: u64 = 50_000;
 
 /// Fills the index on every message from the commit thread, until the channel closes.
 pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
-    niceness::step_back();
+    step_back();
     let mut filler: Option<Filler> = None;
     while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
         // On a full disk the remaining space is left to the segments.
@@ -130,7 +136,7 @@ impl Filler {
 
     /// Indexes new records, up to one batch, and returns their number.
     fn fill_batch(&mut self, shared: &Shared) -> Result<u64, LedgerError> {
-        let (segments, closing) = (shared.segments()?, &shared.closing);
+        let (segments, closing) = (segment::list(&shared.folder)?, &shared.closing);
         let mut batch = Batch {
             transaction: self.connection.transaction()?,
             words: &mut self.words,

@@ -9,7 +9,7 @@ use std::{
 use super::{
     all, assert_intact,
     faulty::{EAGAIN, EINTR, EIO, ENOSPC, Faulty, Write},
-    kinds, open_with, records, segments,
+    kinds, open_with, segments,
 };
 use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
 
@@ -36,14 +36,14 @@ async fn check_write_failure(faults: &[Write], reason: &str) {
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
     let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
-    let length = records(&segments(folder.path())[0]).len();
+    let length = fs::metadata(&segments(folder.path())[0]).unwrap().len();
     // The retry for the async caller must fail too, or the entry would not be rejected.
     disk.failing_creations.store(1, Ordering::SeqCst);
     disk.writes.lock().unwrap().extend(faults);
     let refused = ledger.append(&samples::note("lost?"));
     let Err(LedgerError::Unavailable { reason: told }) = refused else { panic!("{refused:?}") };
     assert!(told.contains(reason), "{told}");
-    assert!(records(&segments(folder.path())[0]).len() >= length, "no record was taken back");
+    assert!(fs::metadata(&segments(folder.path())[0]).unwrap().len() >= length, "no record was taken back");
     // The commit thread may have resumed by now; an async caller waits until it has tried.
     let intent = loop {
         match ledger.intend(samples::decision("write_file", Effect::Changes), ()).await {
@@ -202,10 +202,27 @@ async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
 }
 
 #[tokio::test]
+async fn bytes_of_another_process_halt_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &Options::default());
+    ledger.append_durably(&samples::note("x")).await.unwrap();
+    let mut file = fs::OpenOptions::new().append(true).open(&segments(folder.path())[0]).unwrap();
+    std::io::Write::write_all(&mut file, b"foreign\n").unwrap();
+    let refused = ledger.append_durably(&samples::note("y")).await.unwrap_err();
+    assert!(refused.to_string().contains("somebody else changed it"), "{refused}");
+    drop(ledger);
+    let report = super::verify(folder.path());
+    assert!(
+        report.notices.iter().any(|notice| notice.what.contains("somebody else changed it")),
+        "{report:#?}"
+    );
+}
+
+#[tokio::test]
 async fn tampering_with_the_open_segment_is_detected() {
     check_tampering(
         |path| {
-            let length = records(path).len() as u64;
+            let length = fs::metadata(path).unwrap().len();
             fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length - 900).unwrap();
         },
         "somebody else changed it",

@@ -33,11 +33,10 @@ pub(super) const EAGAIN: i32 = if cfg!(target_os = "macos") { 35 } else { 11 };
 #[derive(Debug, Default)]
 pub(super) struct Faulty {
     pub(super) writes: Mutex<VecDeque<Write>>,
-    /// Number of syncs, creations, truncations and preallocations that still fail.
+    /// Number of syncs, creations and truncations that still fail.
     pub(super) failing_syncs: AtomicU32,
     pub(super) failing_creations: AtomicU32,
     pub(super) failing_cuts: AtomicU32,
-    pub(super) failing_rooms: AtomicU32,
     /// Number of the operation, counted from 1, that fails regardless of its kind.
     pub(super) fail_at: AtomicU32,
     pub(super) error: AtomicI32,
@@ -84,21 +83,13 @@ impl Disk for Faulty {
         Real.create(path)
     }
 
-    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize> {
+    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize> {
         self.count()?;
         match self.writes.lock().unwrap().pop_front() {
-            None => Real.write(file, bytes, at),
-            Some(Write::Short(count)) => Real.write(file, &bytes[..count.min(bytes.len())], at),
+            None => Real.write(file, bytes),
+            Some(Write::Short(count)) => Real.write(file, &bytes[..count.min(bytes.len())]),
             Some(Write::Fails(number)) => Err(io::Error::from_raw_os_error(number)),
         }
-    }
-
-    fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()> {
-        self.count()?;
-        // Writes half of the padding, as a full disk does.
-        fails(&self.failing_rooms)
-            .inspect_err(|_| Real.make_room(file, from, from + (to - from) / 2).unwrap())?;
-        Real.make_room(file, from, to)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {

@@ -173,7 +173,7 @@ async fn deferred_records_are_bounded() {
     let mut held = Vec::new();
     let refused = loop {
         let mut large = samples::decision("read_file", Effect::Reads);
-        large.facts = crate::entry::Facts::Read(serde_json::json!({"paths": "x".repeat(120_000)}));
+        large.facts = serde_json::json!({"paths": "x".repeat(120_000)});
         match ledger.intend(large, ()).await {
             Ok(intent) => held.push(intent),
             Err(error) => break error,

@@ -1,9 +1,22 @@
 //! Distinguishes records lost in a power failure from records that were tampered with.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
-use super::{all, assert_intact, open, records, room::crashed, verify};
-use crate::{Recovery, entry::MissingCause, key::Key};
+use super::{all, assert_intact, copy, open, segments, verify};
+use crate::{Recovery, entry::MissingCause, key::Key, samples};
+
+/// Returns the folder that a crash leaves of a ledger with `notes` notes, and the path of its segment.
+fn crashed(notes: usize) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    for n in 0..notes {
+        ledger.append(&samples::note(&n.to_string())).unwrap();
+    }
+    let left = tempfile::tempdir().unwrap();
+    copy(folder.path(), left.path());
+    let segment = segments(left.path())[0].clone();
+    (left, segment)
+}
 
 /// State after recovery from a damaged range.
 struct Holed {
@@ -15,13 +28,13 @@ struct Holed {
 
 /// Recovers a ledger with a damaged range, as a power failure leaves it: unsynced pages reach the disk in no
 /// particular order.
-fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut [u8], &[usize])) -> Holed {
+fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut Vec<u8>, &[usize])) -> Holed {
     let (folder, segment) = crashed(30);
     let mut bytes = fs::read(&segment).unwrap();
     let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
     hole(&mut bytes, &ends);
+    let behind = bytes[ends[9] + 1..].to_vec();
     fs::write(&segment, bytes).unwrap();
-    let behind = records(&segment)[ends[9] + 1..].to_vec();
     let key = Key::load(&folder.path().join("key")).unwrap();
     let anchor = crate::anchor::Anchor::read(&folder.path().join("anchor"), &key).unwrap();
     let anchor = crate::anchor::Anchor { boot: boot.into(), synced, ..anchor };
@@ -31,14 +44,15 @@ fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut [u8], &[usize])) -> Holed 
     Holed { folder, recovery, behind }
 }
 
-fn in_the_middle(bytes: &mut [u8], ends: &[usize]) {
-    bytes[ends[9] + 40..ends[14] + 60].fill(b'\t');
+#[allow(clippy::ptr_arg)] // both functions have one type
+fn in_the_middle(bytes: &mut Vec<u8>, ends: &[usize]) {
+    bytes[ends[9] + 40..ends[14] + 60].fill(0);
 }
 
 /// Leaves only part of a line after the damaged range.
-fn up_to_the_last_line(bytes: &mut [u8], ends: &[usize]) {
-    bytes[ends[9] + 40..ends[29] + 60].fill(b'\t');
-    bytes[ends[30] - 5..].fill(b'\t');
+fn up_to_the_last_line(bytes: &mut Vec<u8>, ends: &[usize]) {
+    bytes[ends[9] + 40..ends[29] + 60].fill(0);
+    bytes.truncate(ends[30] - 5);
 }
 
 #[test]

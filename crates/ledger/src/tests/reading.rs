@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use tool::Mode;
 
-use super::{all, assert_intact, open, open_with, records, segments};
+use super::{all, assert_intact, open, open_with, segments};
 use crate::{
     Effect, ExportFormat, Filter, Ledger, Options, Reader, Record, Status, facets::Facets, index, samples,
 };
@@ -140,7 +140,7 @@ async fn exports_contain_every_record_in_both_formats() {
     let (mut ndjson, mut csv) = (Vec::new(), Vec::new());
     let reader = ledger.reader();
     let count = reader.export(&Filter::default(), ExportFormat::Ndjson, &mut ndjson).unwrap();
-    let stored: Vec<u8> = segments(folder.path()).iter().flat_map(|path| records(path)).collect();
+    let stored: Vec<u8> = segments(folder.path()).iter().flat_map(|path| fs::read(path).unwrap()).collect();
     assert!(ndjson == stored, "byte for byte, so that its seals still fit");
     assert_eq!(reader.export(&Filter::default(), ExportFormat::Csv, &mut csv).unwrap(), count);
     let csv = String::from_utf8(csv).unwrap();
@@ -199,4 +199,40 @@ fn a_concurrent_reader_sees_complete_records_only() {
     });
     drop(ledger);
     assert_intact(folder.path());
+}
+
+/// A reader beside a writer sees complete, consecutive records up to some moment.
+#[test]
+fn a_concurrent_reader_sees_no_partial_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let key = crate::key::Key::load(&folder.path().join("key")).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..4_000 {
+                ledger.append(&samples::note(&format!("{n} {}", "x".repeat(n % 900)))).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let reader = Reader::new(folder.path());
+        loop {
+            let (over, head) = (done.load(Ordering::Acquire), ledger.health().head);
+            let mut text = Vec::new();
+            reader.export(&Filter::default(), ExportFormat::Ndjson, &mut text).unwrap();
+            let mut last = 0;
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let parts = crate::line::parts(line).filter(|parts| parts.is_authentic(&key));
+                assert_eq!(parts.map(|parts| parts.seq), Some(last + 1), "{}", String::from_utf8_lossy(line));
+                last += 1;
+            }
+            let tail: Vec<u64> = reader.tail(50).unwrap().iter().map(|record| record.seq).collect();
+            assert!(tail.windows(2).all(|pair| pair[1] == pair[0] + 1), "{tail:?}");
+            assert!(last >= head && tail.last() >= Some(&head), "what was written is there: {head}, {last}");
+            if over {
+                break;
+            }
+        }
+    });
+    assert_eq!(assert_intact(folder.path()).records, 4_001);
 }

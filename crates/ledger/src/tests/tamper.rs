@@ -199,7 +199,7 @@ fn forged_records_and_anchors_are_reported() {
     let key = crate::key::Key::derive(&[3; 32]).unwrap();
     let last = crate::line::parts(victim.lines()[3].strip_suffix(b"\n").unwrap()).unwrap();
     let body = crate::line::Body::new(&samples::note("all is well"), &key).unwrap();
-    let forged = body.sealed(&key, 5, jiff::Timestamp::now(), &last.hash).bytes().to_vec();
+    let forged = body.sealed(&key, 5, jiff::Timestamp::now(), &last.hash).bytes;
     victim.check_line(&[victim.segment(), &forged].concat(), 5, "a forged line");
     // The whole ledger rewritten, including anchors, with another key.
     victim.check_line(other.segment(), 1, "another ledger");

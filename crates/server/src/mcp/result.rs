@@ -1,11 +1,8 @@
 //! Converts a `ToolResult` to MCP's format. A problem that the model can correct is a result with `isError`,
 //! never a protocol error.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 use serde_json::Value;
-use tool::json_text::{self, Written};
 use tool::{FailureReport, Metadata, Refusal, RefusalCode, ToolResult};
 
 use super::era::Seal;
@@ -16,29 +13,27 @@ pub(crate) fn reply(result: ToolResult, seal: Option<Seal>) -> Reply {
     if let Some(refusal) = result.metadata.refusal.as_ref().filter(|it| it.code == RefusalCode::UnknownTool) {
         return Err(RpcError::unknown_tool(&refusal_text(refusal), refusal));
     }
-    // Serialised once, though it appears twice in the reply.
-    let output = json_text::write(&result.output).map_err(|error| rpc::unwritable(&error))?;
-    rpc::answer(&CallResult { seal, ..tell(result, &output) })
+    rpc::answer(&CallResult { seal, ..tell(result) })
 }
 
 /// Result of a call in MCP's format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CallResult<'a> {
+struct CallResult {
     #[serde(flatten)]
     seal: Option<Seal>,
-    content: Vec<Block<'a>>,
+    content: Vec<Block>,
     is_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<&'a Written>,
+    structured_content: Option<Value>,
     #[serde(rename = "_meta")]
     meta: Meta,
 }
 
 #[derive(Serialize)]
-struct Block<'a> {
+struct Block {
     r#type: &'static str,
-    text: Cow<'a, str>,
+    text: String,
 }
 
 /// Fields that a native client gets beside the output, each sent once.
@@ -54,8 +49,8 @@ struct Meta {
     failure: Option<FailureReport>,
 }
 
-fn tell(result: ToolResult, output: &Written) -> CallResult<'_> {
-    let content = content(&result, output);
+fn tell(result: ToolResult) -> CallResult {
+    let content = content(&result);
     let ToolResult { success, output: value, mut metadata, latency_ms, .. } = result;
     let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
     CallResult {
@@ -64,17 +59,17 @@ fn tell(result: ToolResult, output: &Written) -> CallResult<'_> {
         is_error: !success,
         // A partial output may not match the output schema, which structured content must match; and in these
         // revisions structured content must be an object.
-        structured_content: (success && value.is_object() && metadata.repeat.is_none()).then_some(output),
+        structured_content: (success && value.is_object() && metadata.repeat.is_none()).then_some(value),
         meta: Meta { metadata, latency_ms, refusal, failure },
     }
 }
 
-fn content<'a>(result: &ToolResult, output: &'a Written) -> Vec<Block<'a>> {
-    let text = |text: String| Block { r#type: "text", text: text.into() };
+fn content(result: &ToolResult) -> Vec<Block> {
+    let text = |text: String| Block { r#type: "text", text };
     // Tool output for a worker is wrapped in markers that the output cannot contain.
-    let told = |content: Cow<'a, str>| match &result.metadata.session {
+    let told = |content: String| match &result.metadata.session {
         Some(session) => text(session.untrusted.wrap(&content)),
-        None => Block { r#type: "text", text: content },
+        None => text(content),
     };
     if let Some(repeat) = result.metadata.repeat.as_ref().filter(|_| result.success) {
         let ran = format!("This call already ran to completion as call {}.", repeat.of);
@@ -85,14 +80,14 @@ fn content<'a>(result: &ToolResult, output: &'a Written) -> Vec<Block<'a>> {
             let arguments = Value::Object(arguments.clone());
             text(format!("The user edited the arguments before approving; the call ran with: {arguments}"))
         });
-        return [told(output.as_str().into())].into_iter().chain(edited).collect();
+        return [told(result.output.to_string())].into_iter().chain(edited).collect();
     }
     let mut blocks = vec![match &result.metadata.refusal {
         Some(refusal) => text(refusal_text(refusal)),
-        None => told(failure_text(result).into()),
+        None => told(failure_text(result)),
     }];
     if result.output.as_object().is_some_and(|output| !output.is_empty()) {
-        blocks.push(told(format!("Output so far: {}", output.as_str()).into()));
+        blocks.push(told(format!("Output so far: {}", result.output)));
     }
     blocks
 }

@@ -4,19 +4,19 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use tool::strict_json;
 
 /// Id, method and error of a message.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
-    /// Raw JSON text.
-    #[serde(borrow, default)]
-    pub(super) id: Option<&'a RawValue>,
+    #[serde(default)]
+    id: Option<Value>,
     #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
 }
 
 impl<'a> Head<'a> {
@@ -35,13 +35,13 @@ impl<'a> Head<'a> {
     }
 
     /// Returns the id if this is a request.
-    pub(super) fn asks(&self) -> Option<&'a str> {
-        self.method.as_ref().and(self.id).map(RawValue::get)
+    pub(super) fn asks(&self) -> Option<&Value> {
+        self.id.as_ref().filter(|_| self.method.is_some())
     }
 
     /// Returns the id of the request if this is a response.
-    pub(super) fn answers(&self) -> Option<&'a str> {
-        self.id.filter(|_| self.method.is_none()).map(RawValue::get)
+    pub(super) fn answers(&self) -> Option<&Value> {
+        self.id.as_ref().filter(|_| self.method.is_none())
     }
 
     pub(super) fn is_error(&self) -> bool {
@@ -55,22 +55,22 @@ mod tests {
 
     #[test]
     fn requests_and_responses_are_recognised_by_id_and_method() {
-        let check = |line: &str, asks: Option<&str>, answers: Option<&str>| {
+        let check = |line: &str, asks: Option<Value>, answers: Option<Value>| {
             let head = Head::of(line.as_bytes());
-            assert_eq!((head.asks(), head.answers()), (asks, answers), "{line}");
+            assert_eq!((head.asks(), head.answers()), (asks.as_ref(), answers.as_ref()), "{line}");
         };
-        check(r#"{"id":1,"method":"ping"}"#, Some("1"), None);
-        check(r#"{"method":"a\u0062","params":{"id":5},"id":"x"}"#, Some("\"x\""), None);
+        check(r#"{"id":1,"method":"ping"}"#, Some(1.into()), None);
+        check(r#"{"method":"a\u0062","params":{"id":5},"id":"x"}"#, Some("x".into()), None);
         check(r#"{"method":"notifications/x"}"#, None, None);
-        check(r#"{"id":7,"result":{"method":"m"}}"#, None, Some("7"));
+        check(r#"{"id":7,"result":{"method":"m"}}"#, None, Some(7.into()));
         check("nonsense", None, None);
         check("[1]", None, None);
     }
 
     #[test]
     fn a_line_the_daemon_rejects_is_not_a_request() {
-        let asks = |line: &str| Head::of_client(line.as_bytes()).asks().map(str::to_owned);
-        assert_eq!(asks(r#"{"id":1,"method":"tools/call","params":{"a":1}}"#).as_deref(), Some("1"));
+        let asks = |line: &str| Head::of_client(line.as_bytes()).asks().cloned();
+        assert_eq!(asks(r#"{"id":1,"method":"tools/call","params":{"a":1}}"#), Some(1.into()));
         for refused in [
             r#"{"id":1,"method":"tools/call","params":{"a":1,"a":2}}"#,
             r#"{"id":1,"id":2,"method":"ping"}"#,

@@ -27,7 +27,7 @@ struct State {
 impl OpenCalls {
     /// Notes a line from the client.
     pub(super) fn note(&self, head: &Head<'_>, line: &[u8]) {
-        let Some(id) = head.asks().map(read) else { return };
+        let Some(id) = head.asks().cloned() else { return };
         let mut state = self.lock();
         state.open.insert(id.clone());
         if head.method.as_deref() == Some("initialize") && state.greeting.is_none() {
@@ -37,10 +37,10 @@ impl OpenCalls {
 
     /// Notes a response to the client.
     pub(super) fn answered(&self, head: &Head<'_>) {
-        let Some(id) = head.answers().map(read) else { return };
+        let Some(id) = head.answers() else { return };
         let mut state = self.lock();
-        state.open.remove(&id);
-        if head.is_error() && state.greeting.as_ref().is_some_and(|(greeting, _)| *greeting == id) {
+        state.open.remove(id);
+        if head.is_error() && state.greeting.as_ref().is_some_and(|(greeting, _)| greeting == id) {
             state.greeting = None;
         }
     }
@@ -57,13 +57,12 @@ impl OpenCalls {
     }
 
     /// Removes one open request and returns its error response, unless it was already removed.
-    pub(super) fn give_up_one(&self, id: &str) -> Option<Vec<u8>> {
-        let id = read(id);
+    pub(super) fn give_up_one(&self, id: &Value) -> Option<Vec<u8>> {
         let mut state = self.lock();
-        if state.greeting.as_ref().is_some_and(|(greeting, _)| *greeting == id) {
+        if state.greeting.as_ref().is_some_and(|(greeting, _)| greeting == id) {
             state.greeting = None;
         }
-        state.open.remove(&id).then(|| gone(&id))
+        state.open.remove(id).then(|| gone(id))
     }
 
     /// Returns the client's handshake with a new id, if it has had one.
@@ -79,11 +78,6 @@ impl OpenCalls {
         // The state is consistent after every statement, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Parses an id for comparison by value: the daemon answers `"\u0041"` as `"A"`.
-fn read(id: &str) -> Value {
-    serde_json::from_str(id).unwrap_or_default()
 }
 
 fn gone(id: &Value) -> Vec<u8> {
@@ -126,7 +120,7 @@ mod tests {
         calls.answered(&Head::of(br#"{"id":"A","result":{}}"#));
         assert!(told(&calls).is_empty());
         note(&calls, r#"{"id":2,"method":"tools/call"}"#);
-        assert!(calls.give_up_one("2").is_some() && calls.give_up_one("2").is_none());
+        assert!(calls.give_up_one(&2.into()).is_some() && calls.give_up_one(&2.into()).is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use telemetry::TelemetryError;
-use telemetry::logs::{Line, Paint, Query, Reader};
+use telemetry::logs::{Colour, Line, Query, Reader};
 
 use crate::cli::LogsArgs;
 use crate::exit::{Exit, Problem};
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &LogsArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let query = Query { since: args.since, level: args.level };
     let mut reader = Reader::open(setting.home().log(), query).map_err(|error| unreadable(&error))?;
-    let paint = if std::io::stdout().is_terminal() { Paint::Ansi } else { Paint::Plain };
+    let paint = if std::io::stdout().is_terminal() { Colour::Ansi } else { Colour::Never };
     let show = |line: &Line| say(if args.json { line.json().to_owned() } else { line.human(paint) });
     loop {
         for line in reader.by_ref() {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tool::{Fault, RuleRef};
 use tracing::Level;
 
-use super::{ContentCapture, Event, TARGET, content_capture};
+use super::{Event, TARGET, captures_content};
 use crate::redact;
 
 /// Emits a `tracing` event with the fields common to all events of a call.
@@ -83,10 +83,7 @@ pub fn emit(event: Event<'_>) {
 }
 
 fn captured(arguments: &Value) -> Option<String> {
-    match content_capture() {
-        ContentCapture::Off => None,
-        ContentCapture::On => Some(redact::shared().redact_value(arguments).to_string()),
-    }
+    captures_content().then(|| redact::shared().redact_value(arguments).to_string())
 }
 
 /// Returns the first 200 characters. Redacts before cutting, because a detector does not recognize half a

@@ -3,23 +3,38 @@
 //! No output gets a captured event: only a `LogEntry`, which is bounded and redacted, can be written or sent.
 
 use std::fmt::{Debug, Write};
-use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tool::{SharedText, TraceContext};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata};
 
 use super::record::{Record, SCAN_LIMIT, clip, is_hex};
 use crate::event;
 use crate::redact::{self, Redactor};
-use crate::within::{self, CallIds};
 
 /// Memory of an event besides its texts, in bytes.
 const OVERHEAD: usize = 512;
-/// Total text size of most events, in bytes.
-const USUAL_TEXTS: usize = 256;
+
+/// Trace and span id of a call.
+#[derive(Clone)]
+pub(super) struct CallIds {
+    pub(super) trace_id: SharedText,
+    pub(super) span_id: SharedText,
+}
+
+tokio::task_local! {
+    /// Ids of the current call, added to every log line that any crate writes meanwhile.
+    static CALL: CallIds;
+}
+
+/// Wraps the work of a call: every log line written while it is polled carries the ids of the call.
+pub fn within_call<F: Future>(trace: &TraceContext, work: F) -> impl Future<Output = F::Output> + use<F> {
+    let ids = CallIds { trace_id: trace.trace_id.clone(), span_id: trace.span_id.clone() };
+    CALL.scope(ids, work)
+}
 
 /// Captured `tracing` event before redaction.
 pub(super) struct Heard {
@@ -28,51 +43,16 @@ pub(super) struct Heard {
     /// Redactor in force when the event occurred; a later policy applies to later events.
     pub(super) redactor: Arc<Redactor>,
     pub(super) said: Vec<(&'static str, Said)>,
-    /// All texts, concatenated. Memory allocated on one thread and freed on another is expensive, so there is
-    /// one allocation for all.
-    pub(super) texts: String,
     /// Ids of the current call, if the event does not name a trace itself.
     pub(super) within: Option<CallIds>,
 }
 
+/// Captured value of a field.
 pub(super) enum Said {
-    Text(Text),
-    /// Value that cannot hold a secret.
-    Plain(Plain),
-}
-
-/// Number or boolean, smaller than a `serde_json::Value`.
-pub(super) enum Plain {
-    Float(f64),
-    Signed(i64),
-    Unsigned(u64),
-    Truth(bool),
-}
-
-impl From<Plain> for Value {
-    fn from(plain: Plain) -> Value {
-        match plain {
-            Plain::Float(number) => json!(number),
-            Plain::Signed(number) => json!(number),
-            Plain::Unsigned(number) => json!(number),
-            Plain::Truth(truth) => json!(truth),
-        }
-    }
-}
-
-/// Text of an event, limited to the part that is scanned for secrets.
-pub(super) struct Text {
-    /// Range of the scanned part within all texts.
-    pub(super) place: Range<usize>,
-    /// Length of the complete text in bytes.
-    pub(super) bytes: usize,
-}
-
-impl Text {
-    /// Returns the part of the text that is scanned.
-    pub(super) fn start<'a>(&self, texts: &'a str) -> &'a str {
-        texts.get(self.place.clone()).unwrap_or_default()
-    }
+    /// Part of a text that is scanned for secrets, and the length of the whole text in bytes.
+    Text { start: String, bytes: usize },
+    /// Number or boolean, which cannot hold a secret.
+    Plain(Value),
 }
 
 /// Record that is built on first use, once for all outputs.
@@ -112,12 +92,11 @@ impl Heard {
             metadata: event.metadata(),
             redactor: redact::shared(),
             said: Vec::with_capacity(12),
-            texts: String::with_capacity(USUAL_TEXTS),
             within: None,
         };
         event.record(&mut heard);
         if !heard.names_a_trace() {
-            heard.within = within::current();
+            heard.within = CALL.try_with(Clone::clone).ok();
         }
         heard
     }
@@ -129,57 +108,44 @@ impl Heard {
 
     fn names_a_trace(&self) -> bool {
         let named = |(name, said): &(&str, Said)| {
-            *name == "trace_id" && matches!(said, Said::Text(text) if is_hex(text.start(&self.texts), 32))
+            *name == "trace_id" && matches!(said, Said::Text { start, .. } if is_hex(start, 32))
         };
         self.said.iter().any(named)
     }
 
     fn weight(&self) -> usize {
-        self.texts.len() + OVERHEAD
+        let bytes = |(_, said): &(&str, Said)| match said {
+            Said::Text { start, .. } => start.len(),
+            Said::Plain(_) => 0,
+        };
+        self.said.iter().map(bytes).sum::<usize>() + OVERHEAD
     }
 
     fn text(&mut self, field: &Field, text: &str) {
-        let start = self.texts.len();
-        self.texts.push_str(clip(text, SCAN_LIMIT));
-        let place = start..self.texts.len();
-        self.said.push((field.name(), Said::Text(Text { place, bytes: text.len() })));
+        let start = clip(text, SCAN_LIMIT).to_owned();
+        self.said.push((field.name(), Said::Text { start, bytes: text.len() }));
     }
 
-    /// Formats a text directly into the shared buffer.
-    fn written(&mut self, field: &Field, text: std::fmt::Arguments<'_>) {
-        let start = self.texts.len();
-        let _ = self.texts.write_fmt(text);
-        let whole = self.texts.get(start..).unwrap_or_default();
-        let (bytes, kept) = (whole.len(), clip(whole, SCAN_LIMIT).len());
-        if kept < bytes {
-            self.texts.truncate(start + kept);
-            // A long text may have allocated megabytes, and the event waits in a queue.
-            self.texts.shrink_to_fit();
-        }
-        let place = start..self.texts.len();
-        self.said.push((field.name(), Said::Text(Text { place, bytes })));
-    }
-
-    fn plain(&mut self, field: &Field, value: Plain) {
-        self.said.push((field.name(), Said::Plain(value)));
+    fn plain(&mut self, field: &Field, value: impl Into<Value>) {
+        self.said.push((field.name(), Said::Plain(value.into())));
     }
 }
 
 impl Visit for Heard {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.plain(field, Plain::Float(value));
+        self.plain(field, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.plain(field, Plain::Signed(value));
+        self.plain(field, value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.plain(field, Plain::Unsigned(value));
+        self.plain(field, value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.plain(field, Plain::Truth(value));
+        self.plain(field, value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -197,7 +163,7 @@ impl Visit for Heard {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.written(field, format_args!("{value:?}"));
+        self.text(field, &format!("{value:?}"));
     }
 }
 

@@ -10,8 +10,10 @@ use tool::is_unseen;
 
 /// Use of colour in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Colour {
+pub enum Colour {
+    /// Plain text.
     Never,
+    /// Text with ANSI escape sequences.
     Ansi,
 }
 

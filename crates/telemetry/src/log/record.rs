@@ -52,8 +52,8 @@ impl Record {
         let mut clerk = Clerk { redactor: &heard.redactor, ours, left: RECORD_LIMIT, record };
         for (name, said) in heard.said {
             match said {
-                Said::Text(text) => clerk.text(name, text.start(&heard.texts), text.bytes),
-                Said::Plain(plain) => clerk.put(name, plain.into()),
+                Said::Text { start, bytes } => clerk.text(name, &start, bytes),
+                Said::Plain(value) => clerk.put(name, value),
             }
         }
         let mut record = clerk.record;

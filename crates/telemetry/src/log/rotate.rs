@@ -11,7 +11,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::json::{self, compact};
+use serde::Serialize;
+use tool::escaped_json;
+
 use super::record::Record;
 use super::writer::LineSink;
 use crate::TelemetryError;
@@ -103,7 +105,7 @@ impl RotatingFile {
 
 impl LineSink for RotatingFile {
     fn line(&self, record: &Record) -> Vec<u8> {
-        json::line(record)
+        json_line(record)
     }
 
     /// A small fraction of the file size, which bounds the unused rest of a full file.
@@ -116,13 +118,20 @@ impl LineSink for RotatingFile {
     }
 
     fn loss_notice(&self, lost: u64) -> Vec<u8> {
-        let mut line = compact(&serde_json::json!({
+        json_line(&serde_json::json!({
             "time": format!("{:.3}", jiff::Timestamp::now()), "level": "WARN", "event": "log_lines_dropped",
             "target": "sinew::log", "count": lost,
-        }));
-        line.push(b'\n');
-        line
+        }))
     }
+}
+
+/// Formats a value as one line that is safe to display, newline included.
+fn json_line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = Vec::with_capacity(512);
+    // This cannot fail: it writes to memory, and all keys are strings.
+    let _ = escaped_json::append(&mut line, value);
+    line.push(b'\n');
+    line
 }
 
 impl Open {

@@ -88,9 +88,9 @@ fn human_format_escapes_control_characters() {
     let line = Reader::open(home.path(), Query::default()).unwrap().next().unwrap().unwrap();
     assert_eq!(line.json(), text);
     assert_eq!(
-        line.human(Paint::Plain),
+        line.human(Colour::Never),
         r#"00:00:01.500 WARN  tool_call_blocked tool=\u{1b}[2Jx reason="a b""#
     );
-    let painted = line.human(Paint::Ansi);
+    let painted = line.human(Colour::Ansi);
     assert!(painted.starts_with("\u{1b}[2m00:00:01.500") && !painted.contains("\u{1b}[2Jx"), "{painted:?}");
 }

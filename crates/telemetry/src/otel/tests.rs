@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tool::{CallId, CutUnit, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext, Truncation};
 
 use super::*;
-use crate::event::{ContentCapture, set_content_capture};
+use crate::event::set_content_capture;
 use crate::init::assemble;
 use crate::settings::{OtlpSettings, Sampler, TelemetrySettings};
 use crate::{
@@ -318,13 +318,13 @@ fn content_is_exported_only_if_enabled_and_redacted() {
         Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
     let arguments = json!({"path": "/tmp/a", "password": "hunter2", "content": SECRET});
     let guard = exporting(to(&receiver), |_| {
-        set_content_capture(ContentCapture::On);
+        set_content_capture(&TelemetrySettings { capture_content: true, ..TelemetrySettings::default() });
         let span = CallSpan::start(&call);
         span.note(Note::Arguments(&arguments));
         span.note(Note::Result(&json!(["done"])));
         emit(Event::ToolCallStarted { call, arguments_digest: "d", arguments: Some(&arguments) });
         span.end(Outcome::Done);
-        set_content_capture(ContentCapture::Off);
+        set_content_capture(&TelemetrySettings::default());
     });
     assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
     let taken = receiver.taken.lock().unwrap();

@@ -93,17 +93,16 @@ static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::builder().ascii_case_insensitive(true).build(stems).ok()
 });
 
-pub(super) fn has_stem(name: &str) -> bool {
+fn has_stem(name: &str) -> bool {
     STEMS.as_ref().is_none_or(|stems| stems.is_match(name))
 }
 
-/// Returns true if a name in these texts may identify a secret; each text is enclosed in two `edge`
-/// characters. The word `key` alone identifies nothing, and the facts of a call contain it.
-pub(super) fn hints_at_a_name(texts: &str, edge: char) -> bool {
+/// Returns true if a name in these texts, one per line, may identify a secret. The word `key` alone identifies nothing, and the facts of a call contain it.
+pub(super) fn hints_at_a_name(texts: &str) -> bool {
     let Some(stems) = STEMS.as_ref() else { return true };
     let stands_alone = |start: usize, end: usize| {
-        texts.get(end..).is_some_and(|rest| rest.starts_with(edge))
-            && texts.get(..start).is_some_and(|before| before.is_empty() || before.ends_with(edge))
+        texts.get(end..).is_some_and(|rest| rest.starts_with('\n'))
+            && texts.get(..start).is_some_and(|before| before.is_empty() || before.ends_with('\n'))
     };
     stems.find_iter(texts).any(|hit| {
         let is_key = texts.get(hit.range()).is_some_and(|stem| stem == "key");

@@ -90,34 +90,9 @@ fn configured_patterns_are_applied() {
     }
 }
 
-#[test]
-fn texts_with_hints_of_secrets_are_not_clean() {
-    let pattern =
-        SecretPattern { name: "mine".to_owned(), pattern: "q{3}".to_owned(), action: Action::Redact };
-    let redactor = Redactor::new(vec![pattern]).unwrap();
-    assert!(redactor.are_plain(["/home/ada/notes/today.md", "path"]));
-    for hint in ["/home/ada/qqq.md", "my_token", "sk-ant-0123456789abcdef0123", "AKIAIOSFODNN7EXAMPLE"] {
-        assert!(!redactor.are_plain(["path", hint, "/home"]), "{hint}");
-    }
-    // An anchored pattern would not match within several texts, so no text counts as clean then.
-    let pattern =
-        SecretPattern { name: "first".to_owned(), pattern: "^q{3}".to_owned(), action: Action::Redact };
-    assert!(!Redactor::new(vec![pattern]).unwrap().are_plain(["path", "qqq"]));
-    for sample in [CLOUD, FORGES, SERVICES, HEADERS_AND_URLS, ASSIGNMENTS, PEM_BLOCKS].into_iter().flatten() {
-        let (text, expected) = parse(sample);
-        assert!(text == expected || !Redactor::built_in().are_plain([text.as_str()]), "{text}");
-    }
-}
-
-/// Redacts a value in its serialized form.
-fn rewritten(redactor: &Redactor, value: &Value) -> Value {
-    let written = redactor.redact_written(serde_json::value::to_raw_value(value).unwrap()).unwrap();
-    serde_json::from_str(written.get()).unwrap()
-}
-
 /// Patterns that a search over several texts at once would miss or match elsewhere.
 #[test]
-fn owned_and_raw_redaction_apply_every_pattern() {
+fn owned_redaction_applies_every_pattern() {
     let pattern = |pattern: &str| SecretPattern {
         name: "mine".to_owned(),
         pattern: pattern.to_owned(),
@@ -135,7 +110,6 @@ fn owned_and_raw_redaction_apply_every_pattern() {
         ] {
             let expected = redactor.redact_value(&value);
             assert_eq!(redactor.redact_owned(value.clone()), expected, "{text}: {value}");
-            assert_eq!(rewritten(&redactor, &value), expected, "written, {text}: {value}");
         }
     }
 }
@@ -146,7 +120,6 @@ fn json_is_redacted_by_name_and_by_shape() {
     let marker = "[redacted:sensitive_key]";
     let check = |given: Value, expected: Value| {
         assert_eq!(redactor.redact_value(&given), expected, "{given}");
-        assert_eq!(rewritten(&redactor, &given), expected, "written: {given}");
         assert_eq!(redactor.redact_owned(given.clone()), expected, "given away: {given}");
     };
     check(json!({"password": "x", "user": "ada"}), json!({"password": marker, "user": "ada"}));
@@ -274,7 +247,6 @@ fn none_of_a_thousand_planted_secrets_survives() {
         assert!(value.to_string().contains(&secret), "the test must plant it: {value}");
         let clean = redactor.redact_value(&value);
         assert!(!clean.to_string().contains(&secret), "seed {seed}: {secret} survives in {clean}");
-        assert_eq!(rewritten(&redactor, &value), clean, "seed {seed}: raw redaction gives the same result");
         assert_eq!(redactor.redact_owned(value), clean, "seed {seed}: owned redaction gives the same result");
         assert_eq!(redactor.redact_value(&clean), clean, "seed {seed}: redaction is idempotent");
     }

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-use super::sensitive::{Sensitivity, has_stem, hints_at_a_name, is_placeholder, sensitivity};
+use super::sensitive::{Sensitivity, hints_at_a_name, is_placeholder, sensitivity};
 use super::{Compiled, Redactor, assignment};
 
 const MARKER: &str = "[redacted:sensitive_key]";
@@ -38,31 +37,7 @@ impl Redactor {
     fn holds_no_hint(&self, value: &Value) -> bool {
         let mut texts = String::with_capacity(1024);
         gather(value, &mut texts);
-        !hints_at_a_name(&texts, '\n') && !self.hints(&texts)
-    }
-
-    /// Returns true if these texts contain nothing that a secret or a sensitive name would contain. Never
-    /// returns true for texts with a secret. All texts are searched at once, because starting a search is
-    /// most of its cost.
-    pub fn are_plain<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> bool {
-        let mut lines = String::with_capacity(256);
-        texts.into_iter().for_each(|text| {
-            lines.push_str(text);
-            lines.push('\n');
-        });
-        !has_stem(&lines) && !self.hints(&lines)
-    }
-
-    /// Like `redact_owned`, for a value already serialized as JSON: without a secret it is returned
-    /// unchanged.
-    pub fn redact_written(&self, written: Box<RawValue>) -> Result<Box<RawValue>, serde_json::Error> {
-        let text = written.get();
-        // Without escapes every text appears literally, so searching the whole JSON finds everything that
-        // searching each text would find.
-        if !text.contains('\\') && !hints_at_a_name(text, '"') && !self.hints(text) {
-            return Ok(written);
-        }
-        to_raw_value(&self.redact_owned(serde_json::from_str(text)?))
+        !hints_at_a_name(&texts) && !self.hints(&texts)
     }
 
     /// Returns true if [`Redactor::redact_value`] would leave the value unchanged. In doubt returns false.
