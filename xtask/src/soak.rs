@@ -100,8 +100,17 @@ fn suite(root: &Root, part: &str) -> Command {
 /// Tests that each of a thousand programs that resist termination is reported within a tenth of a second
 /// after its deadline. The tests run one at a time, so the strict time limit applies.
 fn deadlines(root: &Root) -> Result<()> {
-    let words =
-        ["test", "--release", "-p", "sandbox", "--test", "sandboxed", "--", "--test-threads=1", "a_hundred_that"];
+    let words = [
+        "test",
+        "--release",
+        "-p",
+        "sandbox",
+        "--test",
+        "sandboxed",
+        "--",
+        "--test-threads=1",
+        "a_hundred_that",
+    ];
     process::run(root.cargo(&words).env("SINEW_STRICT_TIMES", "1"))
 }
 
