@@ -14,48 +14,48 @@ const NOBODY: u32 = 65534;
 /// Returns a command for the binary under test, with an empty environment except for `PATH` and `NO_COLOR`.
 pub fn sinew() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    let binary = BINARY.get_or_init(prepare);
+    let binary = BINARY.get_or_init(prepare_binary);
     let mut command = Command::new(binary);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
     command
 }
 
 /// Like `sinew`, without dropping root: for tests whose peers only root can start.
-pub fn sinew_as_we_are() -> Command {
-    let mut command = Command::new(locate());
+pub fn sinew_as_current_user() -> Command {
+    let mut command = Command::new(locate_binary());
     command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
     command
 }
 
 /// Makes this process unprivileged. A test binary that only root can reach is restarted from a copy that
 /// every user can reach, because it may have to start itself.
-pub fn give_up_root_for_good() {
+pub fn drop_root_permanently() {
     use std::os::unix::process::CommandExt;
     if !geteuid().is_root() {
         return;
     }
     let binary = std::env::current_exe().expect("this test binary has a path");
-    if !open_to_all(&binary) {
+    if !is_accessible_to_all(&binary) {
         let words = std::env::args_os().skip(1);
-        let error = Command::new(copy_for_all(&binary)).args(words).exec();
+        let error = Command::new(copy_to_shared_folder(&binary)).args(words).exec();
         panic!("cannot restart from a copy: {error}");
     }
-    give_up_root();
+    drop_root();
 }
 
 /// Locates the binary while root can still read every folder, then drops root.
-fn prepare() -> PathBuf {
-    let binary = locate();
+fn prepare_binary() -> PathBuf {
+    let binary = locate_binary();
     if !geteuid().is_root() {
         return binary;
     }
-    let binary = if open_to_all(&binary) { binary } else { copy_for_all(&binary) };
-    give_up_root();
+    let binary = if is_accessible_to_all(&binary) { binary } else { copy_to_shared_folder(&binary) };
+    drop_root();
     binary
 }
 
 #[cfg(target_os = "linux")]
-fn give_up_root() {
+fn drop_root() {
     use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[group]).expect("drop groups");
@@ -67,11 +67,11 @@ fn give_up_root() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn give_up_root() {
+fn drop_root() {
     panic!("run the suite as an unprivileged user: root hides permission failures");
 }
 
-fn locate() -> PathBuf {
+fn locate_binary() -> PathBuf {
     let named = std::env::var_os("SINEW_BIN").map(PathBuf::from);
     let beside = || {
         let here = std::env::current_exe().expect("this test binary has a path");
@@ -82,7 +82,7 @@ fn locate() -> PathBuf {
     binary
 }
 
-fn open_to_all(binary: &Path) -> bool {
+fn is_accessible_to_all(binary: &Path) -> bool {
     binary
         .ancestors()
         .skip(1)
@@ -91,7 +91,7 @@ fn open_to_all(binary: &Path) -> bool {
 
 /// Copies a binary out of a private folder such as root's home. The name identifies the original, so that one
 /// copy serves the whole run.
-fn copy_for_all(binary: &Path) -> PathBuf {
+fn copy_to_shared_folder(binary: &Path) -> PathBuf {
     let facts = binary.metadata().expect("facts of the binary");
     let name = format!("sinew-under-test-{}-{}-{}", facts.ino(), facts.size(), facts.mtime_nsec());
     let copy = std::env::temp_dir().join(name);

@@ -12,18 +12,18 @@ pub struct Bridge {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    asked: u64,
+    last_id: u64,
 }
 
 impl Bridge {
     /// Starts a bridge with these arguments.
     pub fn start(home: &Home, words: &[&str]) -> Bridge {
         let mut command = sinew();
-        command.arg("mcp").args(words).env("SINEW_HOME", home.root()).env("HOME", home.user());
+        command.arg("mcp").args(words).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("start the bridge");
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));
-        Bridge { child, input, output: BufReader::new(output), asked: 0 }
+        Bridge { child, input, output: BufReader::new(output), last_id: 0 }
     }
 
     /// Sends one line.
@@ -40,16 +40,16 @@ impl Bridge {
 
     /// Sends a request with a new id, and returns the whole response.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
-        self.asked += 1;
-        let message = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        self.last_id += 1;
+        let message = json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params});
         self.send(&message.to_string());
         let answer = self.receive();
-        assert_eq!(answer["id"], self.asked, "{answer}");
+        assert_eq!(answer["id"], self.last_id, "{answer}");
         answer
     }
 
     /// Completes the MCP handshake.
-    pub fn shake(&mut self) {
+    pub fn handshake(&mut self) {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host"}});
         let answer = self.request("initialize", &params);
@@ -58,7 +58,7 @@ impl Bridge {
     }
 
     /// Closes the input and waits for the exit code.
-    pub fn finish(mut self) -> Option<i32> {
+    pub fn close(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().expect("the bridge ends").code()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Timeout for a loaded machine; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection.
 pub struct Client {
@@ -19,13 +19,15 @@ pub struct Client {
 impl Client {
     /// Connects to a socket.
     pub fn connect(socket: &Path) -> Client {
-        Client::over(UnixStream::connect(socket).unwrap_or_else(|e| panic!("{}: {e}", socket.display())))
+        Client::from_stream(
+            UnixStream::connect(socket).unwrap_or_else(|e| panic!("{}: {e}", socket.display())),
+        )
     }
 
     /// Uses an existing connection.
-    pub fn over(stream: UnixStream) -> Client {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a write timeout");
+    pub fn from_stream(stream: UnixStream) -> Client {
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a read timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a write timeout");
         Client { reader: BufReader::new(stream), next_id: 1 }
     }
 
@@ -47,7 +49,7 @@ impl Client {
     }
 
     /// Returns a second handle of the connection, to send while responses are received.
-    pub fn sender(&self) -> UnixStream {
+    pub fn clone_stream(&self) -> UnixStream {
         self.reader.get_ref().try_clone().expect("a second handle")
     }
 
@@ -97,7 +99,7 @@ impl Client {
     }
 
     /// Reads until the peer closes the connection. A peer that keeps it open fails the test.
-    pub fn until_closed(&mut self) -> Vec<u8> {
+    pub fn read_until_closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         if let Err(error) = self.reader.read_to_end(&mut rest) {
             let waited = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);

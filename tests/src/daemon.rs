@@ -11,18 +11,18 @@ use nix::unistd::Pid;
 use crate::{Client, Home, sinew};
 
 /// Timeout for a loaded machine; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running `sinew serve`.
 pub struct Daemon {
-    process: Process,
+    process: KillOnDrop,
     home: Home,
 }
 
 /// Child process that is killed when dropped.
-struct Process(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Process {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -57,20 +57,20 @@ impl Daemon {
             .arg("serve")
             .args(words)
             .env("SINEW_HOME", home.root())
-            .env("HOME", home.user())
+            .env("HOME", home.user_home())
             .current_dir("/")
             .stdin(Stdio::null());
         command.envs(variables.iter().copied());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
-        let process = Process(command.spawn().expect("start the daemon"));
+        let process = KillOnDrop(command.spawn().expect("start the daemon"));
         let mut daemon = Daemon { process, home };
-        daemon.wait_until_it_answers();
+        daemon.wait_until_ready();
         daemon
     }
 
-    fn wait_until_it_answers(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.listens_at("control.sock") || !self.listens_at("agent.sock") {
+    fn wait_until_ready(&mut self) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !self.is_listening_at("control.sock") || !self.is_listening_at("agent.sock") {
             if let Some(status) = self.process.0.try_wait().expect("ask for the child") {
                 panic!("the daemon exited with {status}: {}", self.log());
             }
@@ -81,9 +81,9 @@ impl Daemon {
 
     /// Returns true if this very process listens there. The sockets of a killed predecessor stay open for a
     /// moment in a child that it was starting.
-    fn listens_at(&self, socket: &str) -> bool {
+    fn is_listening_at(&self, socket: &str) -> bool {
         let Ok(stream) = UnixStream::connect(self.home.socket(socket)) else { return false };
-        listener(&stream).is_none_or(|listener| listener == self.pid())
+        listener_pid(&stream).is_none_or(|listener| listener == self.pid())
     }
 
     /// Returns the standard output and error of the daemon.
@@ -118,7 +118,7 @@ impl Daemon {
 
     /// Waits for the daemon to exit by itself.
     pub fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.process.0.try_wait().expect("ask for the child") {
                 return status;
@@ -146,12 +146,12 @@ impl Daemon {
 
 /// Returns the process that listens at the other end, if the system reports it.
 #[cfg(target_os = "linux")]
-fn listener(stream: &UnixStream) -> Option<Pid> {
+fn listener_pid(stream: &UnixStream) -> Option<Pid> {
     use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
     getsockopt(stream, PeerCredentials).ok().map(|peer| Pid::from_raw(peer.pid()))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn listener(_stream: &UnixStream) -> Option<Pid> {
+fn listener_pid(_stream: &UnixStream) -> Option<Pid> {
     None
 }

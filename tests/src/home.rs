@@ -36,14 +36,14 @@ impl Home {
         std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("hand the folder over");
         let disk = folder.path().join("home");
         std::fs::create_dir(&disk).expect("a mount point");
-        private_mounts();
+        enter_private_mount_namespace();
         let options = format!("size={bytes},mode=0700,uid=65534,gid=65534");
         mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
             .expect("a small disk");
         let _ = sinew();
         std::fs::create_dir(folder.path().join("work")).expect("a workspace");
         let home = Home { folder };
-        home.prepare();
+        home.initialise();
         Some(home)
     }
 
@@ -62,7 +62,7 @@ impl Home {
             std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("hand the folder over");
         }
         std::fs::write(folder.path().join("outside/there.txt"), "x").expect("a file");
-        private_mounts();
+        enter_private_mount_namespace();
         let (none, options) = (None::<&str>, "size=1m,mode=0700,uid=65534,gid=65534");
         let (volume, bound) = (folder.path().join("work/volume"), folder.path().join("work/bound"));
         mount(Some("tmpfs"), &volume, Some("tmpfs"), MsFlags::empty(), Some(options)).expect("a volume");
@@ -70,25 +70,25 @@ impl Home {
             .expect("a bound folder");
         let _ = sinew();
         let home = Home { folder };
-        home.prepare();
+        home.initialise();
         Some(home)
     }
 
     /// Creates an initialised home, with its workspace added.
     pub fn initialised() -> Home {
         let home = Home::new();
-        home.prepare();
+        home.initialise();
         home
     }
 
-    fn prepare(&self) {
+    fn initialise(&self) {
         self.run(&["init"]).must_exit(0);
         let workspace = self.workspace().display().to_string();
         self.run(&["workspace", "add", &workspace]).must_exit(0);
     }
 
     /// Returns the home folder of the user, which contains all the others.
-    pub fn user(&self) -> &Path {
+    pub fn user_home(&self) -> &Path {
         self.folder.path()
     }
 
@@ -130,7 +130,7 @@ impl Home {
 
     /// Disables all automatic mode changes, which repeated refusals in a test would trigger. The table is
     /// empty and not absent, because without the key the built-in rules would apply.
-    pub fn without_alarms(self) -> Home {
+    pub fn without_automatic_modes(self) -> Home {
         let file = self.root().join("config/governance/modes.yaml");
         let modes = std::fs::read_to_string(file).expect("the shipped modes");
         let (modes, _) = modes.split_once("transition_rules:").expect("the shipped file has rules");
@@ -144,15 +144,15 @@ impl Home {
     }
 
     /// Runs `sinew` with these arguments, in the workspace.
-    pub fn run(&self, words: &[&str]) -> Run {
+    pub fn run(&self, words: &[&str]) -> SinewRun {
         self.run_in(&self.workspace(), words)
     }
 
     /// Runs `sinew` with these arguments, in a folder.
-    pub fn run_in(&self, folder: &Path, words: &[&str]) -> Run {
+    pub fn run_in(&self, folder: &Path, words: &[&str]) -> SinewRun {
         let mut command = sinew();
-        command.args(words).current_dir(folder).env("SINEW_HOME", self.root()).env("HOME", self.user());
-        Run { words: words.join(" "), output: command.output().expect("run sinew") }
+        command.args(words).current_dir(folder).env("SINEW_HOME", self.root()).env("HOME", self.user_home());
+        SinewRun { arguments: words.join(" "), output: command.output().expect("run sinew") }
     }
 
     /// Returns all records of the ledger, oldest first, read from its files.
@@ -161,7 +161,7 @@ impl Home {
     }
 
     /// Like `records`, and skips lines that a crash cut short.
-    pub fn records_so_far(&self) -> Vec<Value> {
+    pub fn complete_records(&self) -> Vec<Value> {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -180,14 +180,14 @@ impl Home {
 }
 
 /// A finished run of `sinew`.
-pub struct Run {
+pub struct SinewRun {
     /// The arguments.
-    pub words: String,
+    pub arguments: String,
     /// Exit status and output.
     pub output: Output,
 }
 
-impl Run {
+impl SinewRun {
     /// Returns standard output as text.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
@@ -204,22 +204,22 @@ impl Run {
     }
 
     /// Fails the test and shows the whole run, unless the exit code is this one.
-    pub fn must_exit(self, code: i32) -> Run {
+    pub fn must_exit(self, code: i32) -> SinewRun {
         assert_eq!(self.output.status.code(), Some(code), "{self}");
         self
     }
 }
 
-impl std::fmt::Display for Run {
+impl std::fmt::Display for SinewRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let status = self.output.status;
-        write!(f, "sinew {} → {status}\nstdout: {}\nstderr: {}", self.words, self.stdout(), self.stderr())
+        write!(f, "sinew {} → {status}\nstdout: {}\nstderr: {}", self.arguments, self.stdout(), self.stderr())
     }
 }
 
 /// Enters a private mount namespace, so that mounts end with this process and no other process sees them.
 #[cfg(target_os = "linux")]
-fn private_mounts() {
+fn enter_private_mount_namespace() {
     use nix::mount::{MsFlags, mount};
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a mount namespace");
     let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);

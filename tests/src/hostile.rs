@@ -14,7 +14,7 @@ use serde_json::json;
 pub const PYTHON: &str = "/usr/bin/python3";
 
 /// Targets outside the sandbox. Created anew for each attempt, because some attempts destroy them.
-pub struct Outside {
+pub struct HostileTargets {
     folder: tempfile::TempDir,
     /// Folder outside the scratch folders, which a run has copies of: only rules and read-only mounts protect
     /// this one.
@@ -33,9 +33,9 @@ pub struct Outside {
     terminal: PathBuf,
 }
 
-impl Outside {
+impl HostileTargets {
     /// Creates all targets.
-    pub fn make() -> Outside {
+    pub fn create() -> HostileTargets {
         let folder = tempfile::Builder::new().prefix("sinew-outside-").tempdir().expect("a folder");
         std::fs::write(folder.path().join("secret"), "secret").expect("a secret");
         let anywhere = ["/run/lock", "/tmp"];
@@ -51,9 +51,9 @@ impl Outside {
         let terminal =
             std::fs::read_link(format!("/proc/self/fd/{}", ends.slave.as_raw_fd())).expect("its name");
         let hidden = SocketAddr::from_abstract_name(name.as_encoded_bytes()).expect("a name");
-        Outside {
+        HostileTargets {
             strays,
-            memory: shared_memory(),
+            memory: create_shared_memory(),
             victim: Command::new("/bin/sleep").arg("60").spawn().expect("a process"),
             tcp: TcpListener::bind("127.0.0.1:0").expect("a port"),
             udp: UdpSocket::bind("127.0.0.1:0").expect("a port"),
@@ -67,7 +67,7 @@ impl Outside {
     }
 
     /// Returns the description of the targets that an attempt receives, as JSON.
-    pub fn described(&self, workspace: &Path, read_only: &Path) -> String {
+    pub fn to_json(&self, workspace: &Path, read_only: &Path) -> String {
         let folder = self.folder.path();
         json!({
             "outside": folder,
@@ -88,7 +88,7 @@ impl Outside {
     }
 }
 
-impl Drop for Outside {
+impl Drop for HostileTargets {
     fn drop(&mut self) {
         let _ = self.victim.kill();
         let _ = self.victim.wait();
@@ -100,7 +100,7 @@ impl Drop for Outside {
 }
 
 /// Fills a workspace with names that must stay hidden or unchanged, and creates a read-only file.
-pub fn furnish(workspace: &Path, read_only: &Path) {
+pub fn fill_workspace(workspace: &Path, read_only: &Path) {
     for name in std::fs::read_dir(workspace).expect("the workspace").flatten().map(|entry| entry.path()) {
         let removed =
             if name.is_dir() { std::fs::remove_dir_all(&name) } else { std::fs::remove_file(&name) };
@@ -119,7 +119,7 @@ pub fn furnish(workspace: &Path, read_only: &Path) {
 }
 
 /// Creates a System V shared memory segment in the IPC namespace of this process.
-fn shared_memory() -> String {
+fn create_shared_memory() -> String {
     let made = Command::new("/usr/bin/ipcmk").args(["-M", "4096"]).output().expect("ipcmk, which makes it");
     let said = String::from_utf8_lossy(&made.stdout).into_owned();
     said.split_whitespace().last().unwrap_or_else(|| panic!("{made:?}")).to_owned()

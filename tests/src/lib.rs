@@ -17,12 +17,12 @@ mod polling;
 mod programs;
 mod terminal;
 
-pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
+pub use binary::{drop_root_permanently, sinew, sinew_as_current_user};
 pub use bridge::Bridge;
 pub use client::Client;
 pub use daemon::Daemon;
-pub use home::{Home, Run};
+pub use home::{Home, SinewRun};
 pub use left_out::left_out;
-pub use polling::{found, until};
-pub use programs::programs;
+pub use polling::{wait_for, wait_until};
+pub use programs::program_folder;
 pub use terminal::Terminal;

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 /// Timeout far above the duration of every awaited effect, because a loaded machine may need a good part of
 /// it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Polls until the condition holds. Fails the test after the timeout.
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    found(what, || condition().then_some(()));
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    wait_for(what, || condition().then_some(()));
 }
 
 /// Polls until `poll` returns a value. Fails the test after the timeout.
-pub fn found<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(value) = poll() {
             return value;

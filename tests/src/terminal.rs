@@ -11,13 +11,13 @@ use nix::pty::{Winsize, openpty};
 use crate::{Home, sinew};
 
 /// Timeout for a loaded machine; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A terminal of 100 columns and 40 rows. Its process is killed when it is dropped.
 pub struct Terminal {
     keys: File,
-    pieces: Receiver<Vec<u8>>,
-    seen: Vec<u8>,
+    output: Receiver<Vec<u8>>,
+    screen: Vec<u8>,
     child: Child,
 }
 
@@ -30,7 +30,7 @@ impl Terminal {
         let end = || Stdio::from(inner.try_clone().expect("a handle"));
         let mut command = sinew();
         command.args(words).current_dir(home.workspace()).env("TERM", "xterm-256color");
-        command.env("SINEW_HOME", home.root()).env("HOME", home.user());
+        command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("run sinew");
         let keys = File::from(ends.master);
         let mut screen = keys.try_clone().expect("a handle");
@@ -45,7 +45,7 @@ impl Terminal {
             }
         });
         drop(inner);
-        Terminal { keys, pieces, seen: Vec::new(), child }
+        Terminal { keys, output: pieces, screen: Vec::new(), child }
     }
 
     /// Presses these keys.
@@ -54,16 +54,16 @@ impl Terminal {
     }
 
     /// Waits until the screen showed this text since the last call, and returns everything it showed.
-    pub fn until(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn wait_for(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let seen = String::from_utf8_lossy(&self.seen).into_owned();
+            let seen = String::from_utf8_lossy(&self.screen).into_owned();
             if seen.contains(text) {
-                self.seen.clear();
+                self.screen.clear();
                 return seen;
             }
-            match self.pieces.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(piece) => self.seen.extend(piece),
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(piece) => self.screen.extend(piece),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     panic!("`{text}` was not printed: {seen}")
                 }
@@ -72,21 +72,21 @@ impl Terminal {
     }
 
     /// Waits for the process to exit; returns the exit code and everything shown since the last call.
-    pub fn end(mut self) -> (Option<i32>, String) {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn wait_for_exit(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + TIMEOUT;
         let code = loop {
             if let Some(status) = self.child.try_wait().expect("ask for the child") {
                 break status.code();
             }
-            assert!(Instant::now() < deadline, "it does not exit: {}", String::from_utf8_lossy(&self.seen));
-            while let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(10)) {
-                self.seen.extend(piece);
+            assert!(Instant::now() < deadline, "it does not exit: {}", String::from_utf8_lossy(&self.screen));
+            while let Ok(piece) = self.output.recv_timeout(Duration::from_millis(10)) {
+                self.screen.extend(piece);
             }
         };
-        while let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(200)) {
-            self.seen.extend(piece);
+        while let Ok(piece) = self.output.recv_timeout(Duration::from_millis(200)) {
+            self.screen.extend(piece);
         }
-        (code, String::from_utf8_lossy(&self.seen).into_owned())
+        (code, String::from_utf8_lossy(&self.screen).into_owned())
     }
 }
 

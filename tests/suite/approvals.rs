@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
 /// Returns a home whose policy requires approval for every `write_file`, with the given approval timeout.
-fn asking_home(timeout_seconds: u64) -> Home {
+fn home_requiring_approval(timeout_seconds: u64) -> Home {
     let home = Home::initialised();
     home.configure(
         "governance/tools.yaml",
@@ -36,8 +36,8 @@ fn asking_home(timeout_seconds: u64) -> Home {
     home
 }
 
-fn asking_daemon() -> Daemon {
-    Daemon::start_in(asking_home(300))
+fn daemon_requiring_approval() -> Daemon {
+    Daemon::start_in(home_requiring_approval(300))
 }
 
 /// Starts a `write_file` call that waits for approval in its own thread.
@@ -51,7 +51,7 @@ fn suspend_with(daemon: &Daemon, arguments: Value, more: Value) -> JoinHandle<Va
 }
 
 /// Waits until exactly `count` approvals are pending, and returns them.
-fn questions(control: &mut Client, count: usize) -> Vec<Value> {
+fn pending_approvals(control: &mut Client, count: usize) -> Vec<Value> {
     let deadline = Instant::now() + Duration::from_secs(15);
     loop {
         let reply = control.request("control/approvals.list", &json!({}));
@@ -65,8 +65,8 @@ fn questions(control: &mut Client, count: usize) -> Vec<Value> {
 }
 
 /// Returns the id of the only pending approval.
-fn question(control: &mut Client) -> String {
-    id_of(&questions(control, 1)[0])
+fn pending_approval(control: &mut Client) -> String {
+    id_of(&pending_approvals(control, 1)[0])
 }
 
 fn id_of(question: &Value) -> String {
@@ -78,14 +78,14 @@ fn decide(control: &mut Client, id: &str, answer: &str) -> Value {
 }
 
 /// Requests approval for a `write_file` call without waiting for the decision, and returns the approval id.
-fn ask(agent: &mut Client, arguments: &Value) -> String {
+fn request_approval(agent: &mut Client, arguments: &Value) -> String {
     let pending = agent.execute_with("write_file", arguments, &json!({"approval": "async"}));
     let refusal = &pending["metadata"]["refusal"];
     assert_eq!(refusal["code"], "approval_pending", "{pending}");
     refusal["approval_id"].as_str().expect("an id").to_owned()
 }
 
-fn with_approval(agent: &mut Client, arguments: &Value, id: &str) -> Value {
+fn write_with_approval(agent: &mut Client, arguments: &Value, id: &str) -> Value {
     agent.execute_with("write_file", arguments, &json!({"approval": "async", "approval_id": id}))
 }
 
@@ -98,8 +98,8 @@ fn detail(result: &Value) -> &str {
 }
 
 /// Counts the completed calls of a tool in the ledger.
-fn executions(home: &Home, tool: &str) -> usize {
-    let records = home.records_so_far();
+fn completed_calls(home: &Home, tool: &str) -> usize {
+    let records = home.complete_records();
     let ran = |record: &&Value| {
         record["kind"] == "outcome" && record["tool"] == tool && record["outcome"] == "done"
     };

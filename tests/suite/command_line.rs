@@ -39,7 +39,7 @@ fn script_can_wait_until_the_daemon_answers() {
     let absent = home.run(&["wait", "--ready", "--timeout", "0"]).must_exit(6);
     assert!(absent.stderr().contains("control.sock") && absent.stderr().contains("sinew serve"), "{absent}");
     let mut waiting = sinew();
-    waiting.args(["wait", "--ready"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    waiting.args(["wait", "--ready"]).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let waiting = waiting.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let daemon = Daemon::start_in(home);
     let waited = waiting.wait_with_output().unwrap();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tests::{Daemon, Home, Run, sinew};
+use tests::{Daemon, Home, SinewRun, sinew};
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
@@ -57,17 +57,17 @@ fn cookbook_commands_work_as_written() {
 }
 
 /// Runs a line in a shell, in the workspace.
-fn type_in(home: &Home, line: &str) -> Run {
-    let programs = home.user().join("programs");
+fn run_in_shell(home: &Home, line: &str) -> SinewRun {
+    let programs = home.user_home().join("programs");
     if !programs.exists() {
         std::fs::create_dir(&programs).expect("a folder");
         std::os::unix::fs::symlink(sinew().get_program(), programs.join("sinew")).expect("a link");
     }
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", line]).env_clear().current_dir(home.workspace()).stdin(Stdio::null());
-    shell.env("HOME", home.user()).env("SINEW_HOME", home.root());
+    shell.env("HOME", home.user_home()).env("SINEW_HOME", home.root());
     shell.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
-    Run { words: line.to_owned(), output: shell.output().expect("a shell") }
+    SinewRun { arguments: line.to_owned(), output: shell.output().expect("a shell") }
 }
 
 /// Returns the lines of a block of commands, each with its remark.
@@ -80,7 +80,7 @@ fn lines(block: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// Returns the expected exit code of a line of the tour: 3 for a call the remark calls refused, and for
 /// `explain`, whose example is a denial.
-fn expected_of_the_tour(command: &str, remark: &str) -> i32 {
+fn expected_tour_exit(command: &str, remark: &str) -> i32 {
     match remark.starts_with("refused") || command.starts_with("sinew explain") {
         true => 3,
         false => 0,
@@ -110,7 +110,7 @@ fn readme_tour_works_as_written() {
                 true => command.replace("CALL_ID", &call().expect("a call was made")),
                 false => command.trim_end_matches(" -f").to_owned(),
             };
-            type_in(home, &line).must_exit(expected_of_the_tour(command, remark));
+            run_in_shell(home, &line).must_exit(expected_tour_exit(command, remark));
             typed += 1;
         }
     };
@@ -118,7 +118,7 @@ fn readme_tour_works_as_written() {
     let daemon = Daemon::start_in(home);
     walk(daemon.home(), served.split_once('\n').expect("a line ends").1);
     assert!(typed >= 20, "{typed}");
-    let note = std::fs::read_to_string(daemon.home().user().join("notes/today.md"));
+    let note = std::fs::read_to_string(daemon.home().user_home().join("notes/today.md"));
     assert_eq!(note.expect("the tour wrote it"), "hello");
 }
 
@@ -129,7 +129,7 @@ fn commands_of_other_pages_work_as_written() {
         let blocks = blocks(&page, "sh");
         assert!(!blocks.is_empty(), "{name}");
         for (command, _) in blocks.into_iter().flat_map(lines) {
-            type_in(&home, command).must_exit(0);
+            run_in_shell(&home, command).must_exit(0);
         }
     }
 }

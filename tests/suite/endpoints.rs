@@ -11,7 +11,7 @@ use tests::{Daemon, Home};
 
 /// Returns the parts of a result that must not depend on the endpoint or the time: everything but ids and
 /// times.
-fn essence(mut result: Value) -> Value {
+fn stable_result(mut result: Value) -> Value {
     result.as_object_mut().unwrap().remove("latency_ms");
     let metadata = result["metadata"].as_object_mut().unwrap();
     for key in ["call_id", "trace_id", "span_id", "remaining"] {
@@ -80,7 +80,7 @@ fn result_is_the_same_with_and_without_a_daemon() {
     for (tool, arguments, exit) in cases() {
         let run = home.run(&["call", tool, "--json", &arguments.to_string()]).must_exit(exit);
         assert!(run.stderr().contains("no daemon"), "it says that it ran alone: {run}");
-        embedded.push((essence(run.json()), last_records(&home)));
+        embedded.push((stable_result(run.json()), last_records(&home)));
     }
     std::fs::remove_file(home.workspace().join("new.txt")).unwrap();
 
@@ -88,7 +88,7 @@ fn result_is_the_same_with_and_without_a_daemon() {
     for ((tool, arguments, exit), (result, records)) in cases().into_iter().zip(embedded) {
         let run = daemon.home().run(&["call", tool, "--json", &arguments.to_string()]).must_exit(exit);
         assert!(!run.stderr().contains("no daemon"), "{run}");
-        assert_eq!(essence(run.json()), result, "{tool} {arguments}");
+        assert_eq!(stable_result(run.json()), result, "{tool} {arguments}");
         assert_eq!(last_records(daemon.home()), records, "{tool} {arguments}");
     }
 }

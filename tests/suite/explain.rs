@@ -8,7 +8,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, i32)> {
     home.file("README.md", "# Hello\n");
     home.file(".env", "TOKEN=x\n");
     std::os::unix::fs::symlink("/etc", home.workspace().join("way-out")).unwrap();
-    let ssh = home.user().join(".ssh/config").display().to_string();
+    let ssh = home.user_home().join(".ssh/config").display().to_string();
     vec![
         ("read_file", json!({"path": "README.md"}), 0),
         ("READ_FILE", json!({"path": "README.md"}), 0),

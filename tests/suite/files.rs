@@ -11,17 +11,17 @@ use serde_json::Value;
 use tests::{Client, Daemon};
 
 /// A daemon and a client of it.
-struct Scene {
+struct FileToolFixture {
     daemon: Daemon,
     agent: Client,
 }
 
 #[allow(clippy::needless_pass_by_value)] // arguments are written inline at each call
-impl Scene {
-    fn new() -> Scene {
+impl FileToolFixture {
+    fn new() -> FileToolFixture {
         let daemon = Daemon::start();
         let agent = daemon.agent();
-        Scene { daemon, agent }
+        FileToolFixture { daemon, agent }
     }
 
     fn file(&self, name: &str, content: impl AsRef<[u8]>) {
@@ -43,21 +43,21 @@ impl Scene {
     }
 
     /// Returns the output of a call that must succeed.
-    fn done(&mut self, tool: &str, arguments: Value) -> Value {
+    fn output_of(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.agent.execute(tool, &arguments);
         assert_eq!(result["success"], true, "{arguments}: {result}");
         result["output"].clone()
     }
 
     /// Returns the whole result of a call that must succeed.
-    fn result(&mut self, tool: &str, arguments: Value) -> Value {
+    fn result_of(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.agent.execute(tool, &arguments);
         assert_eq!(result["success"], true, "{arguments}: {result}");
         result
     }
 
     /// Returns the kind and the message of a call that must fail.
-    fn failed(&mut self, tool: &str, arguments: Value) -> (String, String) {
+    fn failure_of(&mut self, tool: &str, arguments: Value) -> (String, String) {
         let result = self.agent.execute(tool, &arguments);
         let kind = result["metadata"]["failure"]["kind"].as_str();
         let kind = kind.unwrap_or_else(|| panic!("{arguments}: {result}")).to_owned();
@@ -65,7 +65,7 @@ impl Scene {
     }
 
     /// Returns the code and the detail of a call that must be refused.
-    fn refused(&mut self, tool: &str, arguments: Value) -> (String, String) {
+    fn refusal_of(&mut self, tool: &str, arguments: Value) -> (String, String) {
         let result = self.agent.execute(tool, &arguments);
         let refusal = &result["metadata"]["refusal"];
         assert!(refusal.is_object(), "{arguments}: {result}");

@@ -207,7 +207,7 @@ fn after_a_malformed_call_only_the_good_one_runs() {
 }
 
 /// Returns a home whose curated map demands more of `write_file` than its schema does.
-fn demanding() -> Home {
+fn home_with_strict_map() -> Home {
     let home = Home::initialised();
     let map = "tools:\n  write_file:\n    required: [path]\n    min_length: {content: 11}\n";
     home.configure("governance/guardrails.yaml", map);
@@ -216,7 +216,7 @@ fn demanding() -> Home {
 
 #[test]
 fn operator_may_skip_the_map_and_it_is_recorded() {
-    let daemon = Daemon::start_in(demanding());
+    let daemon = Daemon::start_in(home_with_strict_map());
     let (home, mut watching) = (daemon.home(), watch(&daemon));
     let words = ["call", "write_file", "path=a.txt", "content=short"];
     home.run(&words).must_exit(3);
@@ -240,7 +240,7 @@ fn operator_may_skip_the_map_and_it_is_recorded() {
     // The schema and the policy still apply.
     let told = home.run(&["call", "write_file", "path=b.txt", "--skip-guardrail"]).must_exit(3);
     assert!(told.stderr().contains("content"), "{told}");
-    let key = home.user().join(".ssh/id").display().to_string();
+    let key = home.user_home().join(".ssh/id").display().to_string();
     let told = home.run(&["call", "write_file", &format!("path={key}"), "content=x", "--skip-guardrail"]);
     assert!(told.must_exit(3).stderr().contains("Permission denied"));
     let refused = home.records().into_iter().rfind(|record| record["kind"] == "refusal").unwrap();
@@ -249,7 +249,7 @@ fn operator_may_skip_the_map_and_it_is_recorded() {
 
 #[test]
 fn only_the_operator_may_skip_the_map() {
-    let daemon = Daemon::start_in(demanding());
+    let daemon = Daemon::start_in(home_with_strict_map());
     let mut agent = daemon.agent();
     let call = json!({"tool_name": "write_file", "arguments": {"path": "a.txt", "content": "short"}, "skip_guardrail": true});
     assert_eq!(agent.request("sinew/execute", &call)["error"]["data"]["field"], "skip_guardrail");

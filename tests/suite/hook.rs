@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use tests::{Daemon, Home, sinew};
 
 /// Output and exit code of a hook.
-struct Told {
+struct HookOutput {
     code: Option<i32>,
     object: Value,
     stdout: String,
     stderr: String,
 }
 
-impl Told {
+impl HookOutput {
     /// Returns the decision of the hook: `none`, `allow`, `ask` or `deny`.
     fn decision(&self) -> &str {
         assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
@@ -47,9 +47,14 @@ impl Told {
 }
 
 /// Runs a hook with this input. Standard output must be exactly one JSON object in every case.
-fn run(home: &Home, words: &[&str], stdin: &[u8]) -> Told {
+fn run(home: &Home, words: &[&str], stdin: &[u8]) -> HookOutput {
     let mut command = sinew();
-    command.arg("hook").args(words).current_dir("/").env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command
+        .arg("hook")
+        .args(words)
+        .current_dir("/")
+        .env("SINEW_HOME", home.root())
+        .env("HOME", home.user_home());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("start the hook");
     let mut pipe = child.stdin.take().expect("its input");
@@ -63,7 +68,7 @@ fn run(home: &Home, words: &[&str], stdin: &[u8]) -> Told {
     let object: Value =
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
     assert!(object.is_object() && stdout.lines().count() == 1, "{stdout}");
-    Told { code: output.status.code(), object, stdout, stderr }
+    HookOutput { code: output.status.code(), object, stdout, stderr }
 }
 
 /// Returns the event of a tool call whose working directory is the workspace.
@@ -73,14 +78,14 @@ fn event(home: &Home, tool: &str, input: &Value) -> Value {
         "tool_use_id": "toolu_1", "agent_id": "a-1"})
 }
 
-fn ask(home: &Home, tool: &str, input: &Value) -> Told {
+fn run_pre_tool_use(home: &Home, tool: &str, input: &Value) -> HookOutput {
     run(home, &["pre-tool-use"], event(home, tool, input).to_string().as_bytes())
 }
 
 /// Returns calls with the expected decision and a part of the reason.
 fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let inside = |name: &str| home.workspace().join(name).display().to_string();
-    let ssh = home.user().join(".ssh/authorized_keys").display().to_string();
+    let ssh = home.user_home().join(".ssh/authorized_keys").display().to_string();
     home.file("README.md", "# Hello\n");
     home.file(".env", "TOKEN=x\n");
     std::fs::create_dir_all(home.workspace().join("src")).expect("a folder");
@@ -164,10 +169,10 @@ fn refusals(home: &Home) -> Vec<Value> {
 
 #[test]
 fn every_verdict_is_given_and_denials_are_recorded() {
-    let daemon = Daemon::start_in(Home::initialised().without_alarms());
+    let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
     let cases = cases(daemon.home());
     for (tool, input, decision, reason) in &cases {
-        let told = ask(daemon.home(), tool, input);
+        let told = run_pre_tool_use(daemon.home(), tool, input);
         assert_eq!(told.decision(), *decision, "{tool} {input}: {}", told.object);
         assert!(told.reason().contains(reason), "{tool} {input}: {}", told.object);
     }
@@ -189,10 +194,10 @@ fn every_verdict_is_given_and_denials_are_recorded() {
 
 #[test]
 fn decision_and_record_are_the_same_without_a_daemon() {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     let cases: Vec<_> = cases(&home).into_iter().step_by(4).collect();
     let told = |home: &Home| -> Vec<Value> {
-        cases.iter().map(|(tool, input, ..)| ask(home, tool, input).object).collect()
+        cases.iter().map(|(tool, input, ..)| run_pre_tool_use(home, tool, input).object).collect()
     };
     let essence = |records: Vec<Value>| -> Vec<[Value; 4]> {
         records
@@ -223,14 +228,16 @@ fn mode_applies_to_host_tools() {
             ("WebFetch", json!({"url": "https://example.org/"})),
             ("mcp__a__b", json!({})),
         ];
-        let got: Vec<String> =
-            calls.iter().map(|(tool, input)| ask(home, tool, input).decision().to_owned()).collect();
+        let got: Vec<String> = calls
+            .iter()
+            .map(|(tool, input)| run_pre_tool_use(home, tool, input).decision().to_owned())
+            .collect();
         assert_eq!(got, expect, "{mode}");
     };
     check("NORMAL", ["allow", "allow", "ask", "allow", "ask"]);
     check("ALERT", ["allow", "ask", "ask", "ask", "ask"]);
     check("LOCKDOWN", ["allow", "deny", "deny", "deny", "deny"]);
-    let told = ask(home, "Bash", &json!({"command": "ls"}));
+    let told = run_pre_tool_use(home, "Bash", &json!({"command": "ls"}));
     assert!(told.reason().contains("Tool not allowed in LOCKDOWN mode"), "{}", told.object);
     assert!(told.reason().contains("modes.yaml:"), "the rule with its place: {}", told.object);
 }
@@ -245,7 +252,7 @@ fn policy_files_apply_to_host_tools() {
     };
     let rules = "tools:\n  bash:\n    forbidden_in_modes: [NORMAL]\n";
     replace("governance/tools.yaml", "tools:\n", rules);
-    let told = ask(&home, "Bash", &json!({"command": "ls"}));
+    let told = run_pre_tool_use(&home, "Bash", &json!({"command": "ls"}));
     assert_eq!(told.decision(), "deny");
     assert!(
         told.reason().contains("rule: bash.forbidden_in_modes (") && told.reason().contains("tools.yaml:")
@@ -255,9 +262,9 @@ fn policy_files_apply_to_host_tools() {
     for (line, decision) in
         [("cargo test", "ask"), ("curl x", "deny"), ("make", "deny"), ("cargo test; make", "deny")]
     {
-        assert_eq!(ask(&home, "Bash", &json!({"command": line})).decision(), decision, "{line}");
+        assert_eq!(run_pre_tool_use(&home, "Bash", &json!({"command": line})).decision(), decision, "{line}");
     }
-    let told = ask(&home, "Grep", &json!({"pattern": "x"}));
+    let told = run_pre_tool_use(&home, "Grep", &json!({"pattern": "x"}));
     assert_eq!(told.decision(), "allow");
     assert!(
         told.reason().contains("`read_file` in NORMAL mode: ") && told.reason().contains(".yaml:"),
@@ -265,30 +272,34 @@ fn policy_files_apply_to_host_tools() {
         told.object
     );
     replace("hosts/claude-code.yaml", "on_permit: allow", "on_permit: none");
-    assert_eq!(ask(&home, "Grep", &json!({"pattern": "x"})).decision(), "none");
+    assert_eq!(run_pre_tool_use(&home, "Grep", &json!({"pattern": "x"})).decision(), "none");
     assert_eq!(
-        ask(&home, "Bash", &json!({"command": "cargo test"})).decision(),
+        run_pre_tool_use(&home, "Bash", &json!({"command": "cargo test"})).decision(),
         "ask",
         "a question is always asked"
     );
     replace("hosts/claude-code.yaml", "on_permit: none", "on_permit: allow");
-    assert_eq!(ask(&home, "Task", &json!({})).decision(), "none", "an unknown tool is never allowed");
+    assert_eq!(
+        run_pre_tool_use(&home, "Task", &json!({})).decision(),
+        "none",
+        "an unknown tool is never allowed"
+    );
     replace("governance/tools.yaml", "  write_file:\n", "  write_file:\n    rate_limit_per_hour: 2\n");
     let daemon = Daemon::start_in(home);
     let write = json!({"file_path": daemon.home().workspace().join("a"), "content": "twelve words"});
     let decisions: Vec<String> =
-        (0..3).map(|_| ask(daemon.home(), "Write", &write).decision().to_owned()).collect();
+        (0..3).map(|_| run_pre_tool_use(daemon.home(), "Write", &write).decision().to_owned()).collect();
     assert_eq!(decisions, ["allow", "allow", "deny"], "a limit somebody wrote down holds here too");
 }
 
 #[test]
 fn host_may_not_run_what_must_be_sandboxed() {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     let text = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
     let check = |home: &Home, rule: &str| {
         let rules = format!("tools:\n  bash:\n    {rule}\n");
         home.configure("governance/tools.yaml", &text.replacen("tools:\n", &rules, 1));
-        let told = ask(home, "Bash", &json!({"command": "ls"}));
+        let told = run_pre_tool_use(home, "Bash", &json!({"command": "ls"}));
         assert_eq!(told.decision(), "deny", "{rule}: {}", told.object);
         let key = rule.split(':').next().unwrap();
         assert!(told.reason().contains(&format!("rule: bash.{key} (")), "{}", told.object);
@@ -301,7 +312,7 @@ fn host_may_not_run_what_must_be_sandboxed() {
     assert_eq!(last["code"], "sandbox_unavailable", "{last}");
     // The daemon has probed what the machine supports, and decides the same.
     let daemon = Daemon::start_in(home);
-    let told = ask(daemon.home(), "Bash", &json!({"command": "ls"}));
+    let told = run_pre_tool_use(daemon.home(), "Bash", &json!({"command": "ls"}));
     assert!(told.decision() == "deny" && told.reason().contains("bash.network"), "{}", told.object);
 }
 
@@ -309,11 +320,11 @@ fn host_may_not_run_what_must_be_sandboxed() {
 fn host_working_directory_opens_nothing() {
     let home = Home::new();
     let file = home.file("README.md", "x");
-    let told = ask(&home, "Read", &json!({"file_path": file}));
+    let told = run_pre_tool_use(&home, "Read", &json!({"file_path": file}));
     assert_eq!(told.decision(), "deny", "the folder was never added");
     assert!(told.reason().contains("sinew workspace add"), "{}", told.object);
     home.run(&["workspace", "add", "."]).must_exit(0);
-    assert_eq!(ask(&home, "Read", &json!({"file_path": file})).decision(), "allow");
+    assert_eq!(run_pre_tool_use(&home, "Read", &json!({"file_path": file})).decision(), "allow");
     let mut elsewhere = event(&home, "Grep", &json!({"pattern": "x"}));
     elsewhere["cwd"] = json!("/");
     assert_eq!(run(&home, &["pre-tool-use"], elsewhere.to_string().as_bytes()).decision(), "deny");

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tests::Daemon;
 
 /// Checks that the daemon still serves an ordinary client.
-fn must_live(daemon: &Daemon) {
+fn assert_still_serving(daemon: &Daemon) {
     let result = daemon.agent().execute("read_file", &json!({"path": "alive.txt"}));
     assert_eq!(result["output"]["content"], "yes", "{result}");
 }
@@ -49,13 +49,13 @@ fn line_of_ten_megabytes_is_refused_with_the_limit() {
     let response = client.receive().expect("an answer before the connection ends");
     assert!(response["error"]["message"].as_str().unwrap().contains("4194304"), "{response}");
     assert_eq!(response["error"]["data"]["code"], "frame_too_large", "{response}");
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 #[test]
 fn endless_line_costs_no_memory() {
     let daemon = daemon();
-    must_live(&daemon);
+    assert_still_serving(&daemon);
     let before = resident(&daemon);
     let mut stream = UnixStream::connect(daemon.home().socket("agent.sock")).unwrap();
     stream.set_write_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
@@ -67,7 +67,7 @@ fn endless_line_costs_no_memory() {
     }
     let grown = resident(&daemon).saturating_sub(before);
     assert!(grown < 24 << 20, "{sent} MiB sent, {grown} bytes kept");
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn deep_nesting_duplicate_keys_and_nul_are_parse_errors() {
         assert_eq!(error_code(&response), -32700, "{response}");
         assert!(response["error"]["message"].as_str().unwrap().contains(part), "{part}: {response}");
     }
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 /// Up to the limit, nesting is accepted. Beyond it, no deeper value is built, dropped or written.
@@ -119,7 +119,7 @@ fn nesting_is_limited_and_depth_costs_nothing() {
         let bare = client.exchange(&deep);
         assert!(bare["error"].is_object(), "{lists}: {bare}");
     }
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 /// A message with a duplicate key is ambiguous, so it is refused.
@@ -142,7 +142,7 @@ fn duplicate_key_refuses_the_whole_message() {
     }
     let ran = daemon.home().records().into_iter().skip(before).any(|record| record["kind"] == "decision");
     assert!(!ran, "nothing was decided");
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn wrong_shapes_are_invalid_requests() {
         let response = client.exchange(line);
         assert_eq!(error_code(&response), -32600, "{line}: {response}");
     }
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn wrong_parameters_name_the_field() {
         assert_eq!(error_code(&response), -32602, "{params}: {response}");
         assert!(response["error"]["message"].as_str().unwrap().contains(field), "{field}: {response}");
     }
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn client_that_dies_during_a_call_still_has_its_record() {
         client.send(b"\n");
         drop(client);
     }
-    must_live(&daemon);
+    assert_still_serving(&daemon);
     let home = daemon.stop();
     let records = home.records();
     let new = records.get(before..).unwrap();
@@ -231,7 +231,7 @@ fn incomplete_line_is_no_request() {
     let mut client = daemon.agent();
     client.send(br#"{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{"tool_name":"write_file","arguments":{"path":"half.txt","content":"x"}}}"#);
     drop(client);
-    must_live(&daemon);
+    assert_still_serving(&daemon);
     assert!(!daemon.home().workspace().join("half.txt").exists(), "a line without its end was executed");
     assert_eq!(daemon.home().records().len(), before + 2, "only the good call is on record");
 }
@@ -243,7 +243,7 @@ fn another_protocol_is_answered_with_an_error() {
     client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let response = client.receive().expect("an error");
     assert!(response["error"]["message"].as_str().unwrap().contains("HTTP"), "{response}");
-    must_live(&daemon);
+    assert_still_serving(&daemon);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn pipelined_requests_are_all_answered() {
 #[test]
 fn client_that_never_reads_does_not_block_the_daemon() {
     let daemon = daemon();
-    must_live(&daemon);
+    assert_still_serving(&daemon);
     let before = resident(&daemon);
     let mut deaf = UnixStream::connect(daemon.home().socket("agent.sock")).unwrap();
     deaf.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
@@ -278,7 +278,7 @@ fn client_that_never_reads_does_not_block_the_daemon() {
             break;
         }
     }
-    must_live(&daemon);
+    assert_still_serving(&daemon);
     let grown = resident(&daemon).saturating_sub(before);
     assert!(grown < 48 << 20, "{grown} bytes held for a client that never reads");
 }

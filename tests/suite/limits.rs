@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-fn limited(rate: u32) -> Home {
+fn home_with_rate(rate: u32) -> Home {
     let home = Home::initialised();
     home.file("a.txt", "x");
     let tools =
@@ -22,7 +22,7 @@ fn refusal(result: &Value) -> &Value {
 
 #[test]
 fn all_names_and_callers_of_a_tool_share_one_bucket() {
-    let daemon = Daemon::start_in(limited(4));
+    let daemon = Daemon::start_in(home_with_rate(4));
     let read = json!({"path": "a.txt"});
     for name in ["read_file", "READ_FILE", "Read_File", "read_file@1"] {
         let result = daemon.agent().execute(name, &read);
@@ -51,7 +51,7 @@ fn all_names_and_callers_of_a_tool_share_one_bucket() {
 
 #[test]
 fn refused_calls_are_not_counted_and_zero_means_none() {
-    let daemon = Daemon::start_in(limited(1));
+    let daemon = Daemon::start_in(home_with_rate(1));
     let mut agent = daemon.agent();
     for _ in 0..5 {
         let refused = agent.execute("read_file", &json!({"path": "/etc/shadow"}));
@@ -63,7 +63,7 @@ fn refused_calls_are_not_counted_and_zero_means_none() {
         (&json!(true), &json!(0))
     );
     daemon.stop();
-    let daemon = Daemon::start_in(limited(0));
+    let daemon = Daemon::start_in(home_with_rate(0));
     let never = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
     assert_eq!(
         (&refusal(&never)["code"], &refusal(&never)["retryable"]),
@@ -75,14 +75,14 @@ fn refused_calls_are_not_counted_and_zero_means_none() {
 /// Concurrent calls on several endpoints never exceed the limit.
 #[test]
 fn concurrent_calls_get_exactly_the_limit() {
-    let daemon = Daemon::start_in(limited(10));
+    let daemon = Daemon::start_in(home_with_rate(10));
     let read = json!({"tool_name": "read_file", "arguments": {"path": "a.txt"}});
     let ask = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": read});
     let lines: String = (0..100).map(|id| format!("{}\n", ask(id))).collect();
     let done: usize = std::thread::scope(|scope| {
         let crowd = || {
             let mut agent = daemon.agent();
-            let mut sender = agent.sender();
+            let mut sender = agent.clone_stream();
             let lines = lines.as_bytes();
             let sending = scope.spawn(move || drop(sender.write_all(lines)));
             let mut done = 0;
@@ -106,7 +106,7 @@ fn concurrent_calls_get_exactly_the_limit() {
 /// Restarting the daemon repeatedly does not refill the window.
 #[test]
 fn restarts_do_not_refill_the_window() {
-    let mut daemon = Daemon::start_in(limited(2));
+    let mut daemon = Daemon::start_in(home_with_rate(2));
     let read = json!({"path": "a.txt"});
     let mut done = 0;
     for round in 0..6 {
@@ -120,7 +120,7 @@ fn restarts_do_not_refill_the_window() {
 /// hour counts as full, and the mode allows no changes.
 #[test]
 fn changed_ledger_frees_no_budget() {
-    let home = limited(4);
+    let home = home_with_rate(4);
     let tools =
         "tools:\n  read_file:\n    allowed_in_modes: [NORMAL, LOCKDOWN]\n    rate_limit_per_hour: 4\n";
     home.configure("governance/tools.yaml", tools);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
 /// Intensity of the load.
-struct Weather {
+struct LoadProfile {
     slow: usize,
     /// The time between two bytes of a slow client.
     between_bytes: Duration,
@@ -22,16 +22,16 @@ struct Weather {
 }
 
 /// Returns a heavy load in `cargo xtask soak`, and a light one in the ordinary run.
-fn weather() -> Weather {
+fn load_profile() -> LoadProfile {
     match std::env::var_os("SINEW_SOAK_MINUTES") {
-        Some(_) => Weather {
+        Some(_) => LoadProfile {
             slow: 1_000,
             between_bytes: Duration::from_secs(10),
             pipelined: 10_000,
             calls: 3_000,
             timed: true,
         },
-        None => Weather {
+        None => LoadProfile {
             slow: 60,
             between_bytes: Duration::from_millis(50),
             pipelined: 400,
@@ -43,7 +43,7 @@ fn weather() -> Weather {
 
 /// Starts a daemon with enough connections for all clients and without a rate limit, which would be measured
 /// instead.
-fn daemon(weather: &Weather) -> Daemon {
+fn daemon(weather: &LoadProfile) -> Daemon {
     let home = Home::initialised();
     home.file("kib.txt", &"x".repeat(1024));
     let edit = |name: &str, from: &str, to: &str| {
@@ -69,47 +69,47 @@ fn resident(daemon: &Daemon) -> u64 {
 }
 
 /// Many connections that each send one request byte by byte.
-struct Slow {
+struct SlowClients {
     streams: Vec<UnixStream>,
     line: Vec<u8>,
-    said: usize,
+    sent: usize,
 }
 
-impl Slow {
-    fn gather(daemon: &Daemon, count: usize) -> Slow {
+impl SlowClients {
+    fn connect(daemon: &Daemon, count: usize) -> SlowClients {
         let connect = |_| UnixStream::connect(daemon.home().socket("agent.sock")).expect("a place");
         let line =
             format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/status", "params": {}}));
-        Slow { streams: (0..count).map(connect).collect(), line: line.into_bytes(), said: 0 }
+        SlowClients { streams: (0..count).map(connect).collect(), line: line.into_bytes(), sent: 0 }
     }
 
     /// Sends one more byte on each connection, and never the last one.
-    fn say_a_byte(&mut self) {
-        if self.said + 1 < self.line.len() {
-            let byte = [self.line[self.said]];
+    fn send_byte(&mut self) {
+        if self.sent + 1 < self.line.len() {
+            let byte = [self.line[self.sent]];
             self.streams.iter_mut().for_each(|stream| stream.write_all(&byte).expect("it is let in"));
-            self.said += 1;
+            self.sent += 1;
         }
     }
 
     /// Sends the rest of each request and checks the responses.
     fn finish(mut self) {
-        let rest = self.line.split_off(self.said);
+        let rest = self.line.split_off(self.sent);
         for stream in &mut self.streams {
             stream.write_all(&rest).expect("it is still let in");
         }
         for stream in self.streams {
-            let answer = Client::over(stream).receive().expect("slow is not forgotten");
+            let answer = Client::from_stream(stream).receive().expect("slow is not forgotten");
             assert!(answer["result"].is_object(), "{answer}");
         }
     }
 }
 
 /// Sends a byte on each connection at intervals until `over` is set, then completes the requests.
-fn dawdle(daemon: &Daemon, weather: &Weather, over: &AtomicBool) {
-    let mut slow = Slow::gather(daemon, weather.slow);
+fn run_slow_clients(daemon: &Daemon, weather: &LoadProfile, over: &AtomicBool) {
+    let mut slow = SlowClients::connect(daemon, weather.slow);
     while !over.load(Ordering::Relaxed) {
-        slow.say_a_byte();
+        slow.send_byte();
         let pause = Instant::now() + weather.between_bytes;
         while Instant::now() < pause && !over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(10));
@@ -119,7 +119,7 @@ fn dawdle(daemon: &Daemon, weather: &Weather, over: &AtomicBool) {
 }
 
 /// Pipelines `count` requests repeatedly; returns the number of responses.
-fn gush(daemon: &Daemon, count: usize, over: &AtomicBool) -> usize {
+fn run_pipelining_client(daemon: &Daemon, count: usize, over: &AtomicBool) -> usize {
     let mut answered = 0;
     while !over.load(Ordering::Relaxed) || answered == 0 {
         let stream = UnixStream::connect(daemon.home().socket("agent.sock")).expect("a place");
@@ -141,7 +141,7 @@ fn gush(daemon: &Daemon, count: usize, over: &AtomicBool) -> usize {
 }
 
 /// Sends requests without reading the responses, and reconnects when the daemon closes the connection.
-fn ignore(daemon: &Daemon, over: &AtomicBool) {
+fn run_client_that_never_reads(daemon: &Daemon, over: &AtomicBool) {
     let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/tools", "params": {}}));
     let burst = line.repeat(100);
     while !over.load(Ordering::Relaxed) {
@@ -159,7 +159,7 @@ fn ignore(daemon: &Daemon, over: &AtomicBool) {
 }
 
 /// Returns the sorted latencies of an ordinary client's consecutive calls.
-fn ordinary(daemon: &Daemon, calls: usize) -> Vec<Duration> {
+fn run_ordinary_client(daemon: &Daemon, calls: usize) -> Vec<Duration> {
     let mut client = daemon.agent();
     let mut times = Vec::with_capacity(calls);
     for _ in 0..calls {
@@ -176,15 +176,15 @@ fn ordinary(daemon: &Daemon, calls: usize) -> Vec<Duration> {
 
 #[test]
 fn soak_ordinary_client_is_served_beside_hostile_ones() {
-    let weather = weather();
+    let weather = load_profile();
     let daemon = daemon(&weather);
-    let quiet = ordinary(&daemon, weather.calls / 10);
+    let quiet = run_ordinary_client(&daemon, weather.calls / 10);
     let (before, over) = (resident(&daemon), AtomicBool::new(false));
     let (times, gushed, during) = std::thread::scope(|scope| {
-        let slow = scope.spawn(|| dawdle(&daemon, &weather, &over));
-        let gushing = scope.spawn(|| gush(&daemon, weather.pipelined, &over));
-        let deaf = scope.spawn(|| ignore(&daemon, &over));
-        let times = ordinary(&daemon, weather.calls);
+        let slow = scope.spawn(|| run_slow_clients(&daemon, &weather, &over));
+        let gushing = scope.spawn(|| run_pipelining_client(&daemon, weather.pipelined, &over));
+        let deaf = scope.spawn(|| run_client_that_never_reads(&daemon, &over));
+        let times = run_ordinary_client(&daemon, weather.calls);
         let during = resident(&daemon);
         over.store(true, Ordering::Relaxed);
         slow.join().expect("the slow are answered");

@@ -15,38 +15,38 @@ use serde_json::json;
 use tests::{Client, Daemon, Home};
 
 /// Timeout for tasks that the daemon runs three times a minute; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Allowed growth of memory and descriptors after the daemon has settled.
 const TOLERANCE_PERCENT: u64 = 5;
 /// Descriptors that come and go with active connections.
-const PASSING_DESCRIPTORS: u64 = 4;
+const TRANSIENT_DESCRIPTORS: u64 = 4;
 /// Disk sizes for a ledger of twenty minutes, and for a single round.
 const DISK: u64 = 768 << 20;
 const SMALL_DISK: u64 = 16 << 20;
 
 /// Duration of the test.
-enum Span {
+enum SoakDuration {
     /// Every quick fault once.
     Once,
     /// One fault per second for this long, with an optional counter of descriptors.
-    For(Duration, Option<Onlooker>),
+    For(Duration, Option<DescriptorCounter>),
 }
 
-fn span() -> Span {
+fn soak_duration() -> SoakDuration {
     match std::env::var("SINEW_SOAK_MINUTES") {
         Ok(minutes) => {
             let minutes: f64 = minutes.parse().expect("a number of minutes");
-            Span::For(Duration::from_secs_f64(minutes * 60.0), Onlooker::stay())
+            SoakDuration::For(Duration::from_secs_f64(minutes * 60.0), DescriptorCounter::start())
         }
-        Err(_) => Span::Once,
+        Err(_) => SoakDuration::Once,
     }
 }
 
 /// Returns a home with the shipped rules, in which neither the load nor the faults raise the mode or reach a
 /// rate limit.
-fn home(span: &Span) -> Home {
-    let disk = if matches!(span, Span::For(..)) { DISK } else { SMALL_DISK };
-    let home = Home::on_small_disk(disk).unwrap_or_else(Home::initialised).without_alarms();
+fn home(span: &SoakDuration) -> Home {
+    let disk = if matches!(span, SoakDuration::For(..)) { DISK } else { SMALL_DISK };
+    let home = Home::on_small_disk(disk).unwrap_or_else(Home::initialised).without_automatic_modes();
     let file = home.root().join("config/governance/safety.yaml");
     let safety = std::fs::read_to_string(file).expect("the shipped limits");
     let unlimited: Vec<String> = safety
@@ -61,14 +61,14 @@ fn home(span: &Span) -> Home {
 
 /// Counters shared by the clients of the load.
 #[derive(Default)]
-struct Counts {
+struct LoadCounts {
     asked: AtomicU64,
     answered: AtomicU64,
     done: AtomicU64,
 }
 
 /// Runs one client of the load on a single connection.
-fn work(daemon: &Daemon, name: usize, counts: &Counts, over: &AtomicBool) {
+fn run_client(daemon: &Daemon, name: usize, counts: &LoadCounts, over: &AtomicBool) {
     let mut client = daemon.agent();
     for round in 0.. {
         if over.load(Ordering::Relaxed) {
@@ -102,12 +102,12 @@ const FAULTS: [Fault; 6] = [
     ("confined processes are killed", kill_confined),
     ("the mode changes", change_mode),
     ("the configuration is read again", reload),
-    ("clients vanish", vanish),
+    ("clients vanish", disconnect_early),
     ("the disk is full", fill_disk),
     ("a socket's file is removed", unlink),
 ];
 /// The last fault takes long to be detected, so only the long run injects it.
-const QUICK: usize = FAULTS.len() - 1;
+const QUICK_FAULTS: usize = FAULTS.len() - 1;
 
 /// Returns all descendant processes.
 fn descendants(of: Pid) -> Vec<Pid> {
@@ -161,7 +161,7 @@ fn reload(daemon: &Daemon) {
     assert!(answer["result"].is_object(), "{answer}");
 }
 
-fn vanish(daemon: &Daemon) {
+fn disconnect_early(daemon: &Daemon) {
     let params = json!({"tool_name": "read_file", "arguments": {"path": "seed.txt"}});
     let line =
         format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params}));
@@ -174,13 +174,13 @@ fn vanish(daemon: &Daemon) {
 fn unlink(daemon: &Daemon) {
     let socket = daemon.home().socket("agent.sock");
     std::fs::remove_file(&socket).expect("it is there");
-    until("the socket is bound again", || UnixStream::connect(&socket).is_ok());
+    wait_until("the socket is bound again", || UnixStream::connect(&socket).is_ok());
 }
 
 /// Fills the disk, if the home has a disk of its own.
 fn fill_disk(daemon: &Daemon) {
     let root = daemon.home().root();
-    if !on_a_disk_of_its_own(&root) {
+    if !has_own_disk(&root) {
         return;
     }
     let filler = root.join("filler");
@@ -195,18 +195,18 @@ fn fill_disk(daemon: &Daemon) {
     assert!(write(&mut client)["metadata"]["call_id"].is_string());
     drop(file);
     std::fs::remove_file(filler).expect("it goes");
-    until("calls run again", || write(&mut daemon.agent())["success"] == true);
+    wait_until("calls run again", || write(&mut daemon.agent())["success"] == true);
 }
 
-fn on_a_disk_of_its_own(root: &std::path::Path) -> bool {
+fn has_own_disk(root: &std::path::Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let device = |path: &std::path::Path| path.metadata().expect("it is there").dev();
     device(root) != device(root.parent().expect("a parent"))
 }
 
 /// Polls until the condition holds; only a failing test reaches the timeout.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
     while !so() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -214,10 +214,10 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// Root shell that counts the daemon's descriptors. Only root can read them, and this process drops root.
-struct Onlooker(Mutex<(Child, BufReader<ChildStdout>)>);
+struct DescriptorCounter(Mutex<(Child, BufReader<ChildStdout>)>);
 
-impl Onlooker {
-    fn stay() -> Option<Onlooker> {
+impl DescriptorCounter {
+    fn start() -> Option<DescriptorCounter> {
         if !nix::unistd::geteuid().is_root() {
             tests::left_out("only root can count the descriptors of the daemon");
             return None;
@@ -226,7 +226,7 @@ impl Onlooker {
         shell.args(["-c", "while read -r pid; do ls /proc/$pid/fd | wc -l; done"]);
         let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let answers = BufReader::new(shell.stdout.take().expect("its output"));
-        Some(Onlooker(Mutex::new((shell, answers))))
+        Some(DescriptorCounter(Mutex::new((shell, answers))))
     }
 
     fn descriptors(&self, of: Pid) -> u64 {
@@ -238,7 +238,7 @@ impl Onlooker {
     }
 }
 
-impl Drop for Onlooker {
+impl Drop for DescriptorCounter {
     fn drop(&mut self) {
         if let Ok(onlooker) = self.0.get_mut() {
             // The shell exits when its input closes; this process can no longer signal a process of root.
@@ -250,47 +250,47 @@ impl Drop for Onlooker {
 
 /// Resource usage of the daemon.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+struct ResourceUsage {
     resident: u64,
     /// Zero if this process cannot count them.
     descriptors: u64,
 }
 
-impl Size {
-    fn of(daemon: &Daemon, onlooker: &Option<Onlooker>) -> Size {
+impl ResourceUsage {
+    fn of(daemon: &Daemon, onlooker: &Option<DescriptorCounter>) -> ResourceUsage {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
         let pages: u64 = statm.split(' ').nth(1).expect("resident").parse().expect("a number");
         let descriptors = onlooker.as_ref().map_or(0, |onlooker| onlooker.descriptors(daemon.pid()));
-        Size { resident: pages * 4096, descriptors }
+        ResourceUsage { resident: pages * 4096, descriptors }
     }
 
     /// Returns the median, because a single sample may fall into a fault.
-    fn median(seen: &[Size]) -> Size {
-        let middle = |of: fn(&Size) -> u64| {
+    fn median(seen: &[ResourceUsage]) -> ResourceUsage {
+        let middle = |of: fn(&ResourceUsage) -> u64| {
             let mut all: Vec<u64> = seen.iter().map(of).collect();
             all.sort_unstable();
             all.get(all.len() / 2).copied().expect("something was seen")
         };
-        Size { resident: middle(|size| size.resident), descriptors: middle(|size| size.descriptors) }
+        ResourceUsage { resident: middle(|size| size.resident), descriptors: middle(|size| size.descriptors) }
     }
 }
 
 /// Injects faults for the whole duration, and samples the resource usage of the daemon.
-fn trouble(daemon: &Daemon, span: &Span) -> Vec<(Duration, Size)> {
+fn inject_faults(daemon: &Daemon, span: &SoakDuration) -> Vec<(Duration, ResourceUsage)> {
     let began = Instant::now();
     let mut seen = Vec::new();
     for (turn, (what, fault)) in FAULTS.iter().cycle().enumerate() {
         let over = match span {
-            Span::Once => turn >= QUICK,
-            Span::For(time, _) => began.elapsed() >= *time,
+            SoakDuration::Once => turn >= QUICK_FAULTS,
+            SoakDuration::For(time, _) => began.elapsed() >= *time,
         };
         if over {
             break;
         }
         fault(daemon);
-        if let Span::For(_, onlooker) = span {
+        if let SoakDuration::For(_, onlooker) = span {
             std::thread::sleep(Duration::from_secs(1));
-            let size = Size::of(daemon, onlooker);
+            let size = ResourceUsage::of(daemon, onlooker);
             if turn % 30 == 0 {
                 println!("{:>5.0} s: {size:?} after: {what}", began.elapsed().as_secs_f64());
             }
@@ -302,21 +302,21 @@ fn trouble(daemon: &Daemon, span: &Span) -> Vec<(Duration, Size)> {
 
 #[test]
 fn soak_with_faults_loses_nothing_and_does_not_grow() {
-    let span = span();
+    let span = soak_duration();
     let daemon = Daemon::start_in(home(&span));
-    let (counts, over) = (Counts::default(), AtomicBool::new(false));
+    let (counts, over) = (LoadCounts::default(), AtomicBool::new(false));
     let seen = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
             .map(|name| {
                 scope.spawn({
                     let (daemon, counts, over) = (&daemon, &counts, &over);
-                    move || work(daemon, name, counts, over)
+                    move || run_client(daemon, name, counts, over)
                 })
             })
             .collect();
         // The join happens before `over` is set, so that a failing fault does not leave the clients running
         // for ever.
-        let trouble = scope.spawn(|| trouble(&daemon, &span)).join();
+        let trouble = scope.spawn(|| inject_faults(&daemon, &span)).join();
         over.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().expect("every call was answered"));
         trouble.expect("every fault was taken")
@@ -324,7 +324,7 @@ fn soak_with_faults_loses_nothing_and_does_not_grow() {
     let count = |which: &AtomicU64| which.load(Ordering::Relaxed);
     let (asked, answered, done) = (count(&counts.asked), count(&counts.answered), count(&counts.done));
     assert!(done > 0 && asked == answered, "{answered} of {asked} answered, {done} done");
-    flat(&seen);
+    check_no_growth(&seen);
     let home = daemon.stop();
     let report = home.run(&["ledger", "verify", "--json"]).must_exit(0).json();
     assert_eq!(report["intact"], true, "{report}");
@@ -335,16 +335,17 @@ fn soak_with_faults_loses_nothing_and_does_not_grow() {
 }
 
 /// Checks that memory and descriptors do not grow after a quarter of the time.
-fn flat(seen: &[(Duration, Size)]) {
+fn check_no_growth(seen: &[(Duration, ResourceUsage)]) {
     let Some((end, _)) = seen.last() else { return };
-    let sizes = |from: f64, to: f64| -> Vec<Size> {
+    let sizes = |from: f64, to: f64| -> Vec<ResourceUsage> {
         let within = |at: &Duration| (from..to).contains(&(at.as_secs_f64() / end.as_secs_f64()));
         seen.iter().filter(|(at, _)| within(at)).map(|(_, size)| *size).collect()
     };
-    let (settled, last) = (Size::median(&sizes(0.25, 0.4)), Size::median(&sizes(0.85, 1.01)));
+    let (settled, last) =
+        (ResourceUsage::median(&sizes(0.25, 0.4)), ResourceUsage::median(&sizes(0.85, 1.01)));
     println!("a quarter in: {settled:?}; at the end: {last:?}");
     let most = |before: u64| before + before * TOLERANCE_PERCENT / 100;
     assert!(last.resident <= most(settled.resident), "memory grew from {settled:?} to {last:?}");
-    let descriptors = most(settled.descriptors) + PASSING_DESCRIPTORS;
+    let descriptors = most(settled.descriptors) + TRANSIENT_DESCRIPTORS;
     assert!(last.descriptors <= descriptors, "descriptors grew from {settled:?} to {last:?}");
 }

@@ -31,7 +31,7 @@ fn history(home: &Home) -> Vec<Value> {
 fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let daemon = Daemon::start();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
-    let forbidden = json!({"path": daemon.home().user().join(".ssh/authorized_keys"), "content": "x"});
+    let forbidden = json!({"path": daemon.home().user_home().join(".ssh/authorized_keys"), "content": "x"});
     for _ in 0..6 {
         let refused = agent.execute("write_file", &forbidden);
         assert_eq!(refused["metadata"]["refused"], Value::Null);

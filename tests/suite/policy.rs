@@ -17,7 +17,7 @@ fn governance(home: &Home, name: &str) -> PathBuf {
 
 /// Copy of this home's policy in a folder of its own, with one text replaced by another.
 fn candidate(home: &Home, part: &str, by: &str) -> String {
-    let folder = home.user().join("candidate");
+    let folder = home.user_home().join("candidate");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).unwrap();
     for name in ["modes.yaml", "tools.yaml", "safety.yaml"] {

@@ -2,7 +2,7 @@
 //! acceptance, and an invalid file changes nothing.
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, until};
+use tests::{Daemon, Home, wait_until};
 
 pub(crate) const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
 pub(crate) const SHUT: &str =
@@ -11,7 +11,7 @@ pub(crate) const SHUT: &str =
 /// Home with a folder that `SHUT` forbids. Alarms are off, because a test that polls for a rule causes
 /// refusals.
 pub(crate) fn home(tools: &str) -> Home {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
     home.file("shut/a.txt", "x");
     home.configure("governance/tools.yaml", tools);
@@ -37,10 +37,10 @@ fn tighter_rules_hold_at_once_and_looser_ones_wait() {
     let daemon = Daemon::start_in(home(OPEN));
     assert!(reads(&daemon));
     daemon.home().configure("governance/tools.yaml", SHUT);
-    until("the tighter rule holds", || !reads(&daemon));
+    wait_until("the tighter rule holds", || !reads(&daemon));
 
     daemon.home().configure("governance/tools.yaml", OPEN);
-    until("the looser one waits", || reload_state(&daemon)["result"] == "waiting");
+    wait_until("the looser one waits", || reload_state(&daemon)["result"] == "waiting");
     assert!(!reads(&daemon), "and does not hold");
     let shown = daemon.home().run(&["status"]).must_exit(0).stdout();
     assert!(shown.contains("sinew reload --accept"), "{shown}");
@@ -104,7 +104,7 @@ fn invalid_configuration_changes_nothing_and_is_located() {
     let daemon = Daemon::start_in(home(SHUT));
     assert!(!reads(&daemon));
     daemon.home().configure("governance/tools.yaml", "tools:\n  read_file:\n    alowed_in_modes: [NORMAL]\n");
-    until("it is rejected", || reload_state(&daemon)["result"] == "rejected");
+    wait_until("it is rejected", || reload_state(&daemon)["result"] == "rejected");
     let told = reload_state(&daemon)["error"].as_str().expect("why").to_owned();
     assert!(
         told.contains("tools.yaml") && told.contains("allowed_in_modes"),
@@ -116,7 +116,7 @@ fn invalid_configuration_changes_nothing_and_is_located() {
     assert!(!reads(&daemon), "the last good rules hold");
     assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true);
     daemon.home().configure("governance/tools.yaml", SHUT);
-    until("all is as before", || reload_state(&daemon) == Value::Null);
+    wait_until("all is as before", || reload_state(&daemon) == Value::Null);
     assert_eq!(reloads(&daemon.stop()), ["rejected"], "once, however often it was looked at");
 }
 
@@ -154,7 +154,7 @@ fn no_broken_file_becomes_an_empty_policy() {
 #[test]
 fn workspaces_appear_when_accepted_and_go_at_once() {
     let daemon = Daemon::start_in(home(OPEN));
-    let other = daemon.home().user().canonicalize().unwrap().join("other");
+    let other = daemon.home().user_home().canonicalize().unwrap().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("b.txt"), "x").unwrap();
     let file = json!({"path": other.join("b.txt")});
@@ -165,7 +165,7 @@ fn workspaces_appear_when_accepted_and_go_at_once() {
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     assert!(may_read());
     daemon.home().run(&["workspace", "remove", other.to_str().unwrap()]).must_exit(0);
-    until("it is gone", || !may_read());
+    wait_until("it is gone", || !may_read());
 }
 
 #[test]
@@ -176,22 +176,22 @@ fn automatic_reload_is_a_setting_that_needs_acceptance() {
     home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
     let daemon = Daemon::start_in(home);
     daemon.home().configure("governance/tools.yaml", OPEN);
-    until("the looser rule holds", || reads(&daemon));
+    wait_until("the looser rule holds", || reads(&daemon));
 
     let daemon = Daemon::start_in(self::home(OPEN));
     let settings = daemon.home().root().join("config/sinew.yaml");
     let asks = std::fs::read_to_string(&settings).unwrap();
     daemon.home().configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
-    until("that is a question too", || reload_state(&daemon)["result"] == "waiting");
+    wait_until("that is a question too", || reload_state(&daemon)["result"] == "waiting");
     daemon.home().configure("sinew.yaml", &asks.replace("drain_seconds: 10", "drain_seconds: 11"));
-    until("limits need a start", || reload_state(&daemon).to_string().contains("at the next start"));
+    wait_until("limits need a start", || reload_state(&daemon).to_string().contains("at the next start"));
 }
 
 #[test]
 fn sighup_reads_the_files_and_ends_nothing() {
     let daemon = Daemon::start_in(home(OPEN));
     daemon.signal(nix::sys::signal::Signal::SIGHUP);
-    until("it is heard", || daemon.log().contains("SIGHUP received"));
+    wait_until("it is heard", || daemon.log().contains("SIGHUP received"));
     assert!(reads(&daemon));
 }
 

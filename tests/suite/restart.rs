@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, until};
+use tests::{Daemon, Home, wait_until};
 
 use crate::reload::{OPEN, SHUT, home};
 
@@ -13,7 +13,7 @@ fn reads(daemon: &Daemon) -> bool {
 
 /// State of the configuration that each start so far recorded.
 fn starts(home: &Home) -> Vec<String> {
-    let records = home.records_so_far();
+    let records = home.complete_records();
     let starts = records.iter().filter(|record| record["kind"] == "start");
     starts.map(|record| record["data"]["configuration"].as_str().unwrap_or("?").to_owned()).collect()
 }
@@ -57,7 +57,7 @@ fn tighter_rules_hold_from_the_first_call_after_a_start() {
 #[test]
 fn settings_and_workspaces_wait_as_rules_do() {
     let home = Daemon::start_in(home(SHUT)).stop();
-    let other = home.user().canonicalize().expect("a folder").join("other");
+    let other = home.user_home().canonicalize().expect("a folder").join("other");
     std::fs::create_dir(&other).expect("a folder");
     std::fs::write(other.join("b.txt"), "x").expect("a file");
     let added = home.run(&["workspace", "add", other.to_str().expect("text")]).must_exit(0);
@@ -93,7 +93,7 @@ fn unknown_accepted_configuration_is_logged() {
     std::fs::write(&rules, OPEN).expect("written");
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon), "the files are taken, not the copy");
-    until("the log says so", || daemon.log().contains("the accepted configuration is unknown"));
+    wait_until("the log says so", || daemon.log().contains("the accepted configuration is unknown"));
     let home = daemon.stop();
     std::fs::remove_dir_all(&copy).expect("removed");
     let daemon = Daemon::start_in(home);

@@ -67,7 +67,7 @@ fn places(pattern: &str, home: &Home) -> Vec<PathBuf> {
             || name.ends_with("rc")
             || name == ".git-credentials"
     };
-    let user = home.user().canonicalize().expect("the home exists");
+    let user = home.user_home().canonicalize().expect("the home exists");
     if let Some(below) = pattern.strip_prefix("$HOME/") {
         let name = below.rsplit('/').next().expect("a name");
         return vec![if is_file(name) { user.join(below) } else { user.join(below).join("canary.txt") }];
@@ -125,8 +125,8 @@ fn calls(file: &Path) -> Vec<(&'static str, Value, bool)> {
 }
 
 fn home() -> (Home, Vec<PathBuf>) {
-    let home = Home::initialised().without_alarms();
-    let user = home.user().canonicalize().expect("the home exists");
+    let home = Home::initialised().without_automatic_modes();
+    let user = home.user_home().canonicalize().expect("the home exists");
     let canaries: Vec<PathBuf> = patterns().iter().flat_map(|pattern| places(pattern, &home)).collect();
     for canary in &canaries {
         put(canary, CANARY, &user);

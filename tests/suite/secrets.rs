@@ -119,7 +119,7 @@ fn shown(home: &tests::Home) -> String {
 #[test]
 fn a_thousand_planted_secrets_are_found_nowhere() {
     let collector = Collector::start();
-    let home = tests::Home::initialised().without_alarms();
+    let home = tests::Home::initialised().without_automatic_modes();
     // All logging and capture is on, so that each secret passes every sink.
     capture_content(&home);
     let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace"), collector.variable()]);

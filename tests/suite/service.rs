@@ -4,17 +4,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use tests::{Home, Run, sinew};
+use tests::{Home, SinewRun, sinew};
 
 /// Runs `sinew` with a fake `systemctl` that logs its arguments and exits with this code.
-fn run_managed(home: &Home, code: i32, words: &[&str]) -> (Run, String) {
+fn run_managed(home: &Home, code: i32, words: &[&str]) -> (SinewRun, String) {
     run_answered(home, (code, ""), words)
 }
 
 /// Like `run_managed`, with a `systemctl` that also prints this text.
-fn run_answered(home: &Home, (code, says): (i32, &str), words: &[&str]) -> (Run, String) {
-    let programs = home.user().join("programs");
-    let told = home.user().join("told");
+fn run_answered(home: &Home, (code, says): (i32, &str), words: &[&str]) -> (SinewRun, String) {
+    let programs = home.user_home().join("programs");
+    let told = home.user_home().join("told");
     std::fs::create_dir_all(&programs).unwrap();
     let script = format!("#!/bin/sh\necho \"$@\" >> {}\necho '{says}'\nexit {code}\n", told.display());
     let manager = programs.join("systemctl");
@@ -22,14 +22,14 @@ fn run_answered(home: &Home, (code, says): (i32, &str), words: &[&str]) -> (Run,
     std::fs::set_permissions(&manager, std::fs::Permissions::from_mode(0o755)).unwrap();
     let _ = std::fs::remove_file(&told);
     let mut command = sinew();
-    command.args(words).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.args(words).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
-    let run = Run { words: words.join(" "), output: command.output().unwrap() };
+    let run = SinewRun { arguments: words.join(" "), output: command.output().unwrap() };
     (run, std::fs::read_to_string(told).unwrap_or_default())
 }
 
 fn unit(home: &Home, name: &str) -> std::path::PathBuf {
-    home.user().join(".config/systemd/user").join(name)
+    home.user_home().join(".config/systemd/user").join(name)
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn service_files_are_valid_for_both_managers() {
 
 /// Checks units with `systemd-analyze verify`, which finds unknown keys and invalid values.
 fn verify_units(home: &Home, units: &str) {
-    let folder = home.user().join("units");
+    let folder = home.user_home().join("units");
     std::fs::create_dir(&folder).unwrap();
     let heading = "# Written by";
     let [_, service, socket] = units.split(heading).collect::<Vec<_>>()[..] else {
@@ -113,7 +113,7 @@ fn verify_units(home: &Home, units: &str) {
     }
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--user"]).arg(folder.join("sinew.service")).arg(folder.join("sinew.socket"));
-    match verify.env("XDG_RUNTIME_DIR", home.user()).output() {
+    match verify.env("XDG_RUNTIME_DIR", home.user_home()).output() {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
             let ours: Vec<&str> = said.lines().filter(|line| line.contains("sinew.")).collect();
@@ -129,11 +129,12 @@ fn verify_units(home: &Home, units: &str) {
 fn service_uses_the_directories_of_the_installing_shell() {
     let home = Home::new();
     let mut command = sinew();
-    command.args(["service", "install", "--platform", "systemd", "--print"]).env("HOME", home.user());
-    command.env("XDG_STATE_HOME", home.user().join("elsewhere")).env("XDG_CONFIG_HOME", "not/absolute");
-    let units =
-        Run { words: "service install".to_owned(), output: command.output().unwrap() }.must_exit(0).stdout();
-    assert!(units.contains(&format!("XDG_STATE_HOME={}/elsewhere\"", home.user().display())), "{units}");
+    command.args(["service", "install", "--platform", "systemd", "--print"]).env("HOME", home.user_home());
+    command.env("XDG_STATE_HOME", home.user_home().join("elsewhere")).env("XDG_CONFIG_HOME", "not/absolute");
+    let units = SinewRun { arguments: "service install".to_owned(), output: command.output().unwrap() }
+        .must_exit(0)
+        .stdout();
+    assert!(units.contains(&format!("XDG_STATE_HOME={}/elsewhere\"", home.user_home().display())), "{units}");
     assert!(!units.contains("XDG_CONFIG_HOME") && !units.contains("SINEW_HOME"), "{units}");
 }
 
@@ -204,7 +205,7 @@ fn activated_sockets_are_used_and_left_to_the_manager() {
     let mut shell = Command::new("/bin/sh");
     let redirect = format!("exec 3<&{} 4<&{}", sockets[0].as_raw_fd(), sockets[1].as_raw_fd());
     shell.arg("-c").arg(format!("{redirect}; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" serve"));
-    shell.arg(sinew().get_program()).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    shell.arg(sinew().get_program()).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     for socket in &sockets {
         nix::fcntl::fcntl(socket, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
     }

@@ -29,7 +29,7 @@ fn events(daemon: &Daemon, session: &Value, name: &str) -> Vec<Value> {
     let mark =
         daemon.agent().execute("list_directory", &json!({"path": "."}))["metadata"]["trace_id"].clone();
     let mark = mark.as_str().expect("a trace");
-    let log = tests::found("the later call in the log", || {
+    let log = tests::wait_for("the later call in the log", || {
         Some(daemon.home().run(&["logs", "--json"]).must_exit(0).stdout()).filter(|log| log.contains(mark))
     });
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("one JSON object a line"));

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::stat::{Mode, umask};
-use tests::{Daemon, Home, until};
+use tests::{Daemon, Home, wait_until};
 
 /// User id that is neither root nor the user of the daemon.
 const STRANGER: u32 = 65533;
@@ -100,7 +100,7 @@ fn nobody_connects_under(mask: u32) {
         return tests::left_out("only root can be two users");
     };
     let home = Home::initialised();
-    open_to_all(home.user());
+    open_to_all(home.user_home());
     open_to_all(&home.root());
     umask(Mode::from_bits_truncate(mask));
     stranger.tell(&format!("poll {}", sockets(&home)));
@@ -138,7 +138,7 @@ fn another_user_is_dropped_before_any_data_is_sent() {
     let home = daemon.home();
     stranger.tell(&format!("once {}", home.socket("agent.sock").display()));
     assert_eq!(stranger.hear(), "nothing", "the kernel keeps it out");
-    for folder in [home.user().to_owned(), home.root(), home.root().join("run")] {
+    for folder in [home.user_home().to_owned(), home.root(), home.root().join("run")] {
         open_to_all(&folder);
     }
     for name in ["agent.sock", "control.sock"] {
@@ -149,7 +149,7 @@ fn another_user_is_dropped_before_any_data_is_sent() {
     }
     let told = |log: &str| log.lines().filter(|line| line.contains("foreign_user_dropped")).count();
     // The log is written asynchronously.
-    until("both are in the log", || told(&home.run(&["logs"]).must_exit(0).stdout()) >= 2);
+    wait_until("both are in the log", || told(&home.run(&["logs"]).must_exit(0).stdout()) >= 2);
     let log = home.run(&["logs"]).must_exit(0).stdout();
     assert!(log.contains(&STRANGER.to_string()), "by its number: {log}");
     assert!(daemon.agent().request("sinew/status", &serde_json::json!({}))["result"].is_object());

@@ -18,7 +18,7 @@ pub(crate) fn placeholder(word: &str) -> Option<&str> {
 
 /// Returns the arguments placed where a program parses options: a value there that begins with `-` would be
 /// one. A `--` in an optional part counts only for that part, because it may be absent.
-pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
+pub(crate) fn option_position_arguments(template: &[ArgvPart]) -> Vec<String> {
     let mut exposed = Vec::new();
     for part in template {
         let words = part.words();
@@ -33,7 +33,7 @@ pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
 }
 
 /// Builds the words of a call. Paths are the canonical paths that were opened, for every item of a list.
-pub(crate) fn words(
+pub(crate) fn build_words(
     template: &[ArgvPart],
     permit: &Permit,
     arguments: &Arguments,
@@ -42,10 +42,10 @@ pub(crate) fn words(
         let of_name = permit.paths().iter().filter(|path| path.key() == name);
         of_name.map(|path| path.canonical().as_os_str().to_owned()).collect()
     };
-    fill(template, arguments, &opened)
+    fill_template(template, arguments, &opened)
 }
 
-fn fill(
+fn fill_template(
     template: &[ArgvPart],
     arguments: &Arguments,
     opened: &dyn Fn(&str) -> Vec<OsString>,
@@ -70,12 +70,12 @@ fn fill(
             let before = words.len();
             match given(name) {
                 _ if !paths.is_empty() => words.extend(paths),
-                Some(value) => push(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
+                Some(value) => push_value(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
                 None => {
                     let message =
                         format!("the argument `{name}` is missing, but the command line requires it");
                     return Err(Failure::new(FailureKind::Crashed, message)
-                        .hint("its manifest must require the argument or put it in an optional part"));
+                        .with_hint("its manifest must require the argument or put it in an optional part"));
                 }
             }
             // Checked again, because a processor may have changed the value since the validators ran.
@@ -83,26 +83,30 @@ fn fill(
             if !has_ended && added.any(|word| word.as_encoded_bytes().starts_with(b"-")) {
                 let message = format!("nothing was run: the argument `{name}` would be taken for an option");
                 return Err(Failure::new(FailureKind::WrongKind, message)
-                    .hint("the value must not begin with `-` after the manifest's processor has run"));
+                    .with_hint("the value must not begin with `-` after the manifest's processor has run"));
             }
         }
     }
     Ok(words)
 }
 
-fn push(words: &mut Vec<OsString>, name: &str, value: &Value, is_optional: bool) -> Result<(), Failure> {
+fn push_value(
+    words: &mut Vec<OsString>,
+    name: &str,
+    value: &Value,
+    is_optional: bool,
+) -> Result<(), Failure> {
     match value {
         Value::String(text) => words.push(text.into()),
         Value::Number(number) => words.push(number.to_string().into()),
         // The value has already decided whether the part is present.
         Value::Bool(_) if is_optional => {}
         Value::Bool(value) => words.push(value.to_string().into()),
-        Value::Array(items) => items.iter().try_for_each(|item| push(words, name, item, false))?,
+        Value::Array(items) => items.iter().try_for_each(|item| push_value(words, name, item, false))?,
         Value::Null | Value::Object(_) => {
             let message = format!("the argument `{name}` cannot be passed on a command line");
-            return Err(
-                Failure::new(FailureKind::WrongKind, message).hint("use text, a number, or a list of them")
-            );
+            return Err(Failure::new(FailureKind::WrongKind, message)
+                .with_hint("use text, a number, or a list of them"));
         }
     }
     Ok(())
@@ -131,7 +135,7 @@ mod tests {
     fn check(arguments: Value, expect: &[&str]) {
         let Value::Object(arguments) = arguments else { panic!("an object") };
         let opened = |_: &str| Vec::new();
-        assert_eq!(fill(&template(), &arguments, &opened).unwrap(), expect);
+        assert_eq!(fill_template(&template(), &arguments, &opened).unwrap(), expect);
     }
 
     #[test]
@@ -151,9 +155,9 @@ mod tests {
     #[test]
     fn missing_and_nested_arguments_are_errors() {
         let nothing = |_: &str| Vec::new();
-        assert!(fill(&template(), &Arguments::new(), &nothing).is_err());
+        assert!(fill_template(&template(), &Arguments::new(), &nothing).is_err());
         let Value::Object(nested) = json!({"pattern": {"a": 1}, "files": []}) else { panic!("an object") };
-        assert!(fill(&template(), &nested, &nothing).is_err());
+        assert!(fill_template(&template(), &nested, &nothing).is_err());
     }
 
     #[test]
@@ -165,19 +169,22 @@ mod tests {
             "files" => vec![OsString::from("/w/a"), OsString::from("/w/b")],
             _ => Vec::new(),
         };
-        assert_eq!(fill(&template(), &arguments, &opened).unwrap(), ["-e", "p", "--", "/w/a", "/w/b"]);
+        assert_eq!(
+            fill_template(&template(), &arguments, &opened).unwrap(),
+            ["-e", "p", "--", "/w/a", "/w/b"]
+        );
     }
 
     #[test]
     fn arguments_before_the_separator_are_exposed() {
-        assert_eq!(before_the_end_of_options(&template()), ["ignore_case", "glob", "pattern"]);
+        assert_eq!(option_position_arguments(&template()), ["ignore_case", "glob", "pattern"]);
         let (word, list) = (
             |word: &str| ArgvPart::Word(word.to_owned()),
             |words: &[&str]| ArgvPart::Optional(words.iter().map(|word| (*word).to_owned()).collect()),
         );
         let may_be_left_out = [list(&["--", "{first}"]), word("{second}")];
-        assert_eq!(before_the_end_of_options(&may_be_left_out), ["second"]);
-        assert_eq!(before_the_end_of_options(&[list(&["--"]), word("{it}")]), Vec::<String>::new());
+        assert_eq!(option_position_arguments(&may_be_left_out), ["second"]);
+        assert_eq!(option_position_arguments(&[list(&["--"]), word("{it}")]), Vec::<String>::new());
     }
 
     /// Checks the final words, independently of the earlier validators.
@@ -187,7 +194,7 @@ mod tests {
         let template = [list(&["--", "{first}"]), ArgvPart::Word("{second}".to_owned())];
         let check = |arguments: Value, expect: Option<&[&str]>| {
             let Value::Object(arguments) = arguments else { panic!("an object") };
-            let filled = fill(&template, &arguments, &|_| Vec::new());
+            let filled = fill_template(&template, &arguments, &|_| Vec::new());
             let expect = expect.map(|words| words.iter().map(OsString::from).collect::<Vec<_>>());
             assert_eq!(filled.ok(), expect, "{arguments:?}");
         };

@@ -1,7 +1,7 @@
 //! Errors of the connection to an MCP server.
 
 use outbound::{Credential, OutboundError};
-use registry::Order;
+use registry::RecordedPermit;
 use sandbox::SandboxError;
 use tool::{Category, Failure, FailureKind};
 
@@ -10,19 +10,19 @@ use tool::{Category, Failure, FailureKind};
 pub(crate) enum McpError {
     /// The server exited, closed its output or violated the message framing.
     #[error("the connection to the server was lost: {0}")]
-    Lost(String),
+    ConnectionLost(String),
     /// A message exceeds the size limit.
     #[error("the server sent a message of more than {0} bytes")]
-    TooLong(usize),
+    MessageTooLong(usize),
     /// A message has more values than the limit.
     #[error("the server sent a message of more than {0} values")]
-    TooMany(usize),
+    TooManyValues(usize),
     /// The server sent messages without end instead of a response.
     #[error("the server sent {0} and no response")]
-    Endless(&'static str),
+    EndlessMessages(&'static str),
     /// The server returned a JSON-RPC error.
     #[error("the server returned an error: {message} ({code})")]
-    Refused {
+    RpcError {
         /// JSON-RPC error code.
         code: i64,
         /// Error message of the server.
@@ -30,13 +30,13 @@ pub(crate) enum McpError {
     },
     /// The response violates the protocol.
     #[error("the server's response violates the protocol: {0}")]
-    Garbled(String),
+    ProtocolViolation(String),
     /// The server returned an HTTP status that is not a success.
     #[error("the server returned HTTP status {0}")]
-    Status(u16),
+    HttpStatus(u16),
     /// The health check of the manifest failed.
     #[error("the server failed its health check: {0}")]
-    Unwell(String),
+    Unhealthy(String),
     /// The sandbox or the program is not available.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
@@ -54,39 +54,39 @@ impl From<OutboundError> for McpError {
 impl McpError {
     /// Removes a key from text that comes from the server.
     pub(crate) fn masked(self, credential: &Credential) -> McpError {
-        let text = |said: String| credential.masked(&said).unwrap_or(said);
+        let text = |said: String| credential.mask(&said).unwrap_or(said);
         match self {
-            McpError::Lost(said) => McpError::Lost(text(said)),
-            McpError::Refused { code, message } => McpError::Refused { code, message: text(message) },
-            McpError::Garbled(said) => McpError::Garbled(text(said)),
+            McpError::ConnectionLost(said) => McpError::ConnectionLost(text(said)),
+            McpError::RpcError { code, message } => McpError::RpcError { code, message: text(message) },
+            McpError::ProtocolViolation(said) => McpError::ProtocolViolation(text(said)),
             other => other,
         }
     }
 
     /// Returns true if the connection cannot be used again.
     pub(crate) fn is_final(&self) -> bool {
-        !matches!(self, McpError::Refused { .. })
+        !matches!(self, McpError::RpcError { .. })
     }
 
     /// Returns true if the request may have taken effect: it was sent, or that cannot be excluded.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
-            McpError::Refused { .. } | McpError::Sandbox(_) | McpError::Unwell(_) => false,
+            McpError::RpcError { .. } | McpError::Sandbox(_) | McpError::Unhealthy(_) => false,
             McpError::Outbound(error) => matches!(
                 **error,
-                OutboundError::Garbled { .. }
-                    | OutboundError::BadFrame { .. }
-                    | OutboundError::TooMuch { .. }
+                OutboundError::InvalidResponse { .. }
+                    | OutboundError::InvalidFrame { .. }
+                    | OutboundError::TooManyBytes { .. }
                     | OutboundError::TimedOut { .. }
                     | OutboundError::TooManyRedirects { .. }
                     | OutboundError::BadRedirect { .. }
             ),
-            McpError::Lost(_)
-            | McpError::TooLong(_)
-            | McpError::TooMany(_)
-            | McpError::Endless(_)
-            | McpError::Garbled(_)
-            | McpError::Status(_) => true,
+            McpError::ConnectionLost(_)
+            | McpError::MessageTooLong(_)
+            | McpError::TooManyValues(_)
+            | McpError::EndlessMessages(_)
+            | McpError::ProtocolViolation(_)
+            | McpError::HttpStatus(_) => true,
         }
     }
 
@@ -99,78 +99,84 @@ impl McpError {
         let failed = |kind, error: &McpError| Failure::new(kind, error.to_string());
         match self {
             McpError::Outbound(error) => (*error).into(),
-            McpError::Refused { .. } => {
-                failed(FailureKind::Crashed, &self).hint("the message comes from the server")
+            McpError::RpcError { .. } => {
+                failed(FailureKind::Crashed, &self).with_hint("the message comes from the server")
             }
             McpError::Sandbox(error) => error.into(),
-            McpError::TooLong(_) | McpError::TooMany(_) => {
-                failed(FailureKind::TooLarge, &self).hint("request less data")
+            McpError::MessageTooLong(_) | McpError::TooManyValues(_) => {
+                failed(FailureKind::TooLarge, &self).with_hint("request less data")
             }
-            McpError::Status(401 | 403) => failed(FailureKind::Unreadable, &self).hint(
+            McpError::HttpStatus(401 | 403) => failed(FailureKind::Unreadable, &self).with_hint(
                 "the server needs a valid key: its manifest names the key; `sinew doctor` shows its state",
             ),
-            McpError::Lost(_) | McpError::Status(_) | McpError::Unwell(_) => {
-                failed(FailureKind::Transient, &self).hint(hint)
+            McpError::ConnectionLost(_) | McpError::HttpStatus(_) | McpError::Unhealthy(_) => {
+                failed(FailureKind::Transient, &self).with_hint(hint)
             }
-            McpError::Endless(_) | McpError::Garbled(_) => failed(FailureKind::Crashed, &self).hint(hint),
+            McpError::EndlessMessages(_) | McpError::ProtocolViolation(_) => {
+                failed(FailureKind::Crashed, &self).with_hint(hint)
+            }
         }
     }
 }
 
 /// Reason why a call to a server gave no result. Before the call was sent, nothing can have happened;
 /// afterwards, its effect is unknown.
-pub(crate) enum Stopped {
+pub(crate) enum CallAbort {
     /// The server is not the accepted one.
-    Failure(Failure),
+    Rejected(Failure),
     /// The connection failed before the call was sent.
-    Mcp(McpError),
+    BeforeCall(McpError),
     /// The connection failed after the call was sent.
-    Cut(McpError),
+    AfterCall(McpError),
     /// The deadline passed.
-    Late,
+    TimedOut,
 }
 
-impl Stopped {
+impl CallAbort {
     /// Returns true if the connection cannot be used again.
     pub(crate) fn is_final(&self) -> bool {
         match self {
-            Stopped::Mcp(error) | Stopped::Cut(error) => error.is_final(),
-            Stopped::Late => true,
-            Stopped::Failure(_) => false,
+            CallAbort::BeforeCall(error) | CallAbort::AfterCall(error) => error.is_final(),
+            CallAbort::TimedOut => true,
+            CallAbort::Rejected(_) => false,
         }
     }
 
     /// Returns true if the connection to the server was lost.
-    pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Stopped::Mcp(McpError::Lost(_)) | Stopped::Cut(McpError::Lost(_)))
+    pub(crate) fn is_connection_lost(&self) -> bool {
+        matches!(
+            self,
+            CallAbort::BeforeCall(McpError::ConnectionLost(_))
+                | CallAbort::AfterCall(McpError::ConnectionLost(_))
+        )
     }
 
     /// Converts the reason into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, said: &str, order: &Order) -> Failure {
+    pub(crate) fn into_failure(self, said: &str, order: &RecordedPermit) -> Failure {
         match self {
-            Stopped::Failure(failure) => failure,
-            Stopped::Mcp(error) => error.into_failure(said),
-            Stopped::Cut(error) if error.may_have_happened() && changes(order) => {
+            CallAbort::Rejected(failure) => failure,
+            CallAbort::BeforeCall(error) => error.into_failure(said),
+            CallAbort::AfterCall(error) if error.may_have_happened() && is_recorded_as_change(order) => {
                 let message = format!("{error}; the call may have taken effect");
                 let hint = match said.trim() {
                     "" => "check its effect first; Sinew does not retry".to_owned(),
                     said => format!("check its effect first; Sinew does not retry; last output: {said}"),
                 };
-                Failure::new(FailureKind::Interrupted, message).hint(hint)
+                Failure::new(FailureKind::Interrupted, message).with_hint(hint)
             }
-            Stopped::Cut(error) => error.into_failure(said),
-            Stopped::Late => Stopped::late(),
+            CallAbort::AfterCall(error) => error.into_failure(said),
+            CallAbort::TimedOut => CallAbort::timeout_failure(),
         }
     }
 
-    pub(crate) fn late() -> Failure {
+    pub(crate) fn timeout_failure() -> Failure {
         Failure::new(FailureKind::TimedOut, "the server did not respond in time and was stopped")
-            .hint("the call may have taken effect: check first")
+            .with_hint("the call may have taken effect: check first")
     }
 }
 
 /// Returns true if the call is recorded in the ledger as a change.
-fn changes(order: &Order) -> bool {
+fn is_recorded_as_change(order: &RecordedPermit) -> bool {
     let category = order.value().call().definition().category();
     ![Category::READ_ONLY, Category::SELF_CHECK].contains(category)
 }

@@ -6,21 +6,21 @@
 //! judges a call: an executor receives a permitted call and runs only what its manifest states.
 
 mod argv;
-mod before;
-mod behind_walls;
+mod bounded_json;
 mod cli;
 mod error;
-mod local;
+mod file_pin;
+mod input_processor;
+mod manifest_knowledge;
 mod mcp;
 mod meta;
-mod parsed;
-mod payload;
-mod pinned;
+mod output_processor;
+mod pipeline_entry;
 mod plan;
 mod register;
-mod road;
-mod teaching;
+mod sandboxed_program;
+mod script;
 
-pub use mcp::{HostKey, HostKeys, Seal, Taking, Upstreams};
-pub use register::{Connectors, Skipped, left_out};
-pub use road::{InnerCall, Road, Walking};
+pub use mcp::{ConfiguredKey, ConfiguredKeys, PinSealer, PinStore, PinVersion};
+pub use pipeline_entry::{InnerCall, InnerCallFuture, PipelineEntry};
+pub use register::{Connectors, SkippedTool, find_unregistrable};

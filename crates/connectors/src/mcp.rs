@@ -4,120 +4,121 @@
 //! The manifest, not the server, defines name, parameters, category and risk of a tool, and every call runs
 //! through the whole pipeline before it is sent. The tool definitions of the server are pinned.
 
-mod answer;
 mod backoff;
 mod client;
 mod definitions;
-mod events;
-mod health;
-mod hearing;
+mod health_check;
 mod http;
-mod key;
+mod idle_clients;
 mod message;
-mod pins;
-mod socket;
+mod pin_store;
+mod response_wait;
+mod server_command;
+mod server_key;
+mod server_pins;
 mod sse;
+mod sse_parser;
 mod stdio;
+mod tool_result;
 mod upstream;
-mod upstreams;
-mod waiting;
-mod words;
+mod web_socket;
 
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::{Permit, WorkspaceAccess};
-use manifest::{Command as ToolCommand, OutputForm};
-use registry::{AtWork, Order, Preview, Running, ToolExecutor, Whose};
-use sandbox::{Command, Grant};
+use manifest::{ManifestCommandSpec as ToolCommand, OutputForm};
+use registry::{CacheScope, CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
+use sandbox::{FolderAccess, SandboxCommand};
 use serde_json::Value;
-use tool::{Failure, FailureKind, Output};
+use tool::{Failure, FailureKind, ToolOutput};
 
-pub(crate) use health::HealthCall;
-pub use key::{HostKey, HostKeys};
-pub(crate) use key::{ServerKey, sendable};
-pub(crate) use pins::Pins;
+pub(crate) use health_check::ServerHealthCheck;
+pub use pin_store::{PinSealer, PinStore, PinVersion};
+pub(crate) use server_command::ServerCommand;
+pub use server_key::{ConfiguredKey, ConfiguredKeys};
+pub(crate) use server_key::{ServerKey, check_key_header};
+pub(crate) use server_pins::ServerPins;
 pub(crate) use upstream::Upstream;
-pub use upstreams::{Seal, Taking, Upstreams};
-pub(crate) use words::ServerCommand;
 
-use crate::before::{Before, as_opened};
-use crate::behind_walls::Program;
-use crate::cli::grant_of;
-use crate::payload::After;
-use answer::Answer;
-use upstream::Place;
-use waiting::Owner;
+use crate::cli::grant_for_category;
+use crate::input_processor::{InputProcessor, with_opened_paths};
+use crate::output_processor::OutputProcessor;
+use crate::sandboxed_program::ToolProgram;
+use idle_clients::ClientOwner;
+use tool_result::McpToolResult;
+use upstream::ConnectTarget;
 
 /// Maximum lifetime of a reusable read-only server process. A server needed for longer is restarted.
-const LIFETIME: Duration = Duration::from_secs(60 * 60);
+const MAX_SERVER_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// Way to reach the server of a manifest.
 #[derive(Clone)]
-pub(crate) enum Reach {
+pub(crate) enum ServerEndpoint {
     /// Process started from a command.
-    Started(Arc<ServerCommand>, Program),
+    Process(Arc<ServerCommand>, ToolProgram),
     /// Streamable HTTP endpoint.
-    Address(String),
+    Http(String),
     /// HTTP endpoint with server-sent events (2024-11-05 transport).
-    Stream(String),
+    Sse(String),
     /// WebSocket endpoint.
-    Socket(String),
+    WebSocket(String),
 }
 
 /// Executor of an `mcp` tool.
 #[derive(Clone)]
-pub(crate) struct Mcp {
+pub(crate) struct McpTool {
     upstream: Arc<Upstream>,
-    reach: Reach,
+    endpoint: ServerEndpoint,
     /// Tool name on the server.
     tool: String,
-    form: OutputForm,
-    grant: Grant,
-    before: Before,
-    after: After,
+    output_form: OutputForm,
+    grant: FolderAccess,
+    input_processor: InputProcessor,
+    output_processor: OutputProcessor,
 }
 
-impl Mcp {
+impl McpTool {
     pub(crate) fn new(
         upstream: &Arc<Upstream>,
-        reach: &Reach,
+        reach: &ServerEndpoint,
         command: &ToolCommand,
-        (before, after): (Before, After),
+        (before, after): (InputProcessor, OutputProcessor),
     ) -> Self {
-        Mcp {
+        McpTool {
             upstream: Arc::clone(upstream),
-            reach: reach.clone(),
+            endpoint: reach.clone(),
             tool: command.name.clone(),
-            form: command.output,
-            grant: grant_of(command.category.as_ref()),
-            before,
-            after,
+            output_form: command.output,
+            grant: grant_for_category(command.category.as_ref()),
+            input_processor: before,
+            output_processor: after,
         }
     }
 
-    async fn converse(self, order: Arc<Order>) -> Result<Output, Failure> {
+    async fn execute(self, order: Arc<RecordedPermit>) -> Result<ToolOutput, Failure> {
         let deadline = Instant::now() + order.value().timeout();
-        let arguments = self.before.process(as_opened(order.value()), order.value()).await?;
-        let owner = Owner {
+        let arguments = self.input_processor.process(with_opened_paths(order.value()), order.value()).await?;
+        let owner = ClientOwner {
             party: order.value().call().party(),
             session: order.call().caller.session.clone(),
-            enclosure: None,
+            sandbox_fingerprint: None,
         };
-        let place = match &self.reach {
-            Reach::Address(url) => Place::Address(url.clone(), owner),
-            Reach::Stream(url) => Place::Stream(url.clone()),
-            Reach::Socket(url) => Place::Socket(url.clone()),
-            Reach::Started(server, program) => {
+        let place = match &self.endpoint {
+            ServerEndpoint::Http(url) => ConnectTarget::Http(url.clone(), owner),
+            ServerEndpoint::Sse(url) => ConnectTarget::Sse(url.clone()),
+            ServerEndpoint::WebSocket(url) => ConnectTarget::WebSocket(url.clone()),
+            ServerEndpoint::Process(server, program) => {
                 let (server, grant) = (Arc::clone(server), self.grant);
                 let start = move |permit: &Permit| server.command(permit, grant, deadline);
-                let (confined, enclosure) = program.prepare_to_keep(&order, start).await?;
-                let owner = enclosure.map(|enclosure| Owner { enclosure: Some(enclosure), ..owner });
-                Place::Walls(Box::new(confined), owner)
+                let (confined, enclosure) = program.prepare_reusable(&order, start).await?;
+                let owner =
+                    enclosure.map(|enclosure| ClientOwner { sandbox_fingerprint: Some(enclosure), ..owner });
+                ConnectTarget::Process(Box::new(confined), owner)
             }
         };
-        let call = (self.tool.as_str(), arguments, self.form);
+        let call = (self.tool.as_str(), arguments, self.output_form);
         let (answer, tier) = tokio::select! {
             answered = self.upstream.call(&order, place, call, deadline) => answered?,
             () = self.upstream.sandbox.closing() => {
@@ -125,11 +126,15 @@ impl Mcp {
             }
         };
         match answer {
-            Answer::Gave(value) => {
-                self.after.process(Output { value, sandbox: tier, ..Output::default() }).await
+            McpToolResult::Output(value) => {
+                self.output_processor
+                    .process(ToolOutput { value, sandbox: tier, ..ToolOutput::default() })
+                    .await
             }
             // A tool error is a result, like the exit code of a program.
-            Answer::Complained(value) => Ok(Output { value, sandbox: tier, ..Output::default() }),
+            McpToolResult::ToolError(value) => {
+                Ok(ToolOutput { value, sandbox: tier, ..ToolOutput::default() })
+            }
         }
     }
 }
@@ -137,64 +142,76 @@ impl Mcp {
 impl ServerCommand {
     /// Builds the command of the server process. A process that can write lives for one call; others are
     /// reused.
-    fn command(&self, permit: &Permit, grant: Grant, deadline: Instant) -> Result<Command, Failure> {
-        self.hold()?;
-        let writes = permit.folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
-        let is_kept = grant == Grant::ReadOnly || !writes;
-        let deadline = if is_kept { Instant::now() + LIFETIME } else { deadline };
+    fn command(
+        &self,
+        permit: &Permit,
+        grant: FolderAccess,
+        deadline: Instant,
+    ) -> Result<SandboxCommand, Failure> {
+        self.check_files()?;
+        let writes =
+            permit.sandbox_folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
+        let is_kept = grant == FolderAccess::ReadOnly || !writes;
+        let deadline = if is_kept { Instant::now() + MAX_SERVER_LIFETIME } else { deadline };
         let words = self.arguments().iter().map(Into::into).collect();
-        Ok(Command { grant, ..Command::read_only(self.program(), words, deadline) })
+        Ok(SandboxCommand {
+            folder_access: grant,
+            ..SandboxCommand::read_only(self.program(), words, deadline)
+        })
     }
 }
 
-impl ToolExecutor for Mcp {
-    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+impl ToolExecutor for McpTool {
+    fn preview(&self, permit: &Permit) -> Result<CallPreview, Failure> {
         // A call without a configured key would fail, so no approval is requested. The key itself is read by
         // the call.
-        self.upstream.key.as_ref().map_or(Ok(()), |key| key.check())?;
-        let foreseen = self.before.foresee(as_opened(permit), permit)?;
-        let (mut facts, at_work) = match &self.reach {
-            Reach::Started(server, program) => {
+        self.upstream.key.as_ref().map_or(Ok(()), |key| key.check_configured())?;
+        let foreseen = self.input_processor.preview(with_opened_paths(permit), permit)?;
+        let (mut facts, at_work) = match &self.endpoint {
+            ServerEndpoint::Process(server, program) => {
                 let command = server.command(permit, self.grant, Instant::now())?;
                 let words: Vec<OsString> = command.arguments.clone();
-                (program.foresee(permit, &command, &words)?, AtWork::AsDefined)
+                (program.preview_facts(permit, &command, &words)?, ExecutionSite::AsDefined)
             }
-            Reach::Address(url) => (vec![("server".to_owned(), format!("POST {url}"))], AtWork::Far),
-            Reach::Stream(url) => {
+            ServerEndpoint::Http(url) => {
+                (vec![("server".to_owned(), format!("POST {url}"))], ExecutionSite::RemoteServer)
+            }
+            ServerEndpoint::Sse(url) => {
                 let told = format!("GET {url}, then POST to the endpoint that it names");
-                (vec![("server".to_owned(), told)], AtWork::Far)
+                (vec![("server".to_owned(), told)], ExecutionSite::RemoteServer)
             }
-            Reach::Socket(url) => {
-                (vec![("server".to_owned(), format!("GET {url}, upgraded to a WebSocket"))], AtWork::Far)
-            }
+            ServerEndpoint::WebSocket(url) => (
+                vec![("server".to_owned(), format!("GET {url}, upgraded to a WebSocket"))],
+                ExecutionSite::RemoteServer,
+            ),
         };
-        facts.extend(self.upstream.key.as_ref().map(|key| ("key".to_owned(), key.told())));
-        facts.extend(self.upstream.health.as_ref().map(HealthCall::fact));
+        facts.extend(self.upstream.key.as_ref().map(|key| ("key".to_owned(), key.describe())));
+        facts.extend(self.upstream.health.as_ref().map(ServerHealthCheck::preview_fact));
         facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
-        Ok(foreseen.preview(facts, at_work))
+        Ok(foreseen.into_preview(facts, at_work))
     }
 
-    fn stands_for(&self) -> Vec<(&'static str, String)> {
-        match &self.reach {
-            Reach::Started(server, _) => {
+    fn backing(&self) -> Vec<(&'static str, String)> {
+        match &self.endpoint {
+            ServerEndpoint::Process(server, _) => {
                 vec![("program", server.program().to_owned()), ("argv", server.arguments().join(" "))]
             }
-            Reach::Address(url) | Reach::Stream(url) | Reach::Socket(url) => {
-                let key = self.upstream.key.as_ref().map(|key| ("key", key.told()));
+            ServerEndpoint::Http(url) | ServerEndpoint::Sse(url) | ServerEndpoint::WebSocket(url) => {
+                let key = self.upstream.key.as_ref().map(|key| ("key", key.describe()));
                 [("url", url.clone())].into_iter().chain(key).collect()
             }
         }
     }
 
-    fn let_go(&self, whose: Whose<'_>) {
-        self.upstream.let_go(whose);
+    fn release(&self, whose: CacheScope<'_>) {
+        self.upstream.release(whose);
     }
 
-    fn run(&self, order: Arc<Order>) -> Running {
-        Box::pin(self.clone().converse(order))
+    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+        Box::pin(self.clone().execute(order))
     }
 
-    fn pinned(&self) -> Option<Value> {
-        self.upstream.pins.of_tool(&self.tool)
+    fn pinned_description(&self) -> Option<Value> {
+        self.upstream.pins.pinned_definition(&self.tool)
     }
 }

@@ -6,75 +6,77 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
-use knowledge::{Function, Workers};
-use registry::{Order, Preview, Running, ToolExecutor};
+use knowledge::{KnowledgeFunction, WorkerPool};
+use registry::{CallPreview, ExecutorFuture, RecordedPermit, ToolExecutor};
 use serde_json::{Value, json};
-use tool::{Failure, FailureKind, Output, ToolResult, TraceContext};
+use tool::{Failure, FailureKind, ToolOutput, ToolResult, TraceContext};
 
-use crate::before::as_opened;
-use crate::parsed;
-use crate::payload::After;
-use crate::plan::{Given, Plan, Step};
-use crate::road::{InnerCall, Road};
+use crate::bounded_json;
+use crate::input_processor::with_opened_paths;
+use crate::output_processor::OutputProcessor;
+use crate::pipeline_entry::{InnerCall, PipelineEntry};
+use crate::plan::{CallPlan, PlanStep, StepResults};
 
 /// Executor of a `meta` tool.
 #[derive(Clone)]
-pub(crate) struct Meta {
-    pub(crate) road: Road,
+pub(crate) struct MetaTool {
+    pub(crate) pipeline: PipelineEntry,
     /// Names of callable tools, or of manifests whose tools are callable.
     pub(crate) aggregates: Arc<[String]>,
     /// Helper that plans the calls. Without one, each aggregate is called in turn.
-    pub(crate) orchestration: Option<Function>,
-    pub(crate) workers: Workers,
-    pub(crate) after: After,
+    pub(crate) orchestration: Option<KnowledgeFunction>,
+    pub(crate) workers: WorkerPool,
+    pub(crate) output_processor: OutputProcessor,
 }
 
-impl Meta {
-    async fn conduct(self, order: Arc<Order>) -> Result<Output, Failure> {
+impl MetaTool {
+    async fn execute(self, order: Arc<RecordedPermit>) -> Result<ToolOutput, Failure> {
         let deadline = Instant::now() + order.value().timeout();
         let plan = self.plan(&order).await?;
-        let mut given = Given::new();
+        let mut given = StepResults::new();
         for step in &plan.steps {
             let result = self
-                .walk(step, &given, &order, deadline)
+                .run_step(step, &given, &order, deadline)
                 .await
-                .map_err(|failure| stopped(failure, &given))?;
+                .map_err(|failure| with_step_results(failure, &given))?;
             let is_done = result.success;
             let entry = json!({"success": is_done, "output": result.output, "error": result.error});
             given.insert(step.id.clone(), entry);
             if !is_done && !step.optional {
-                return Err(stopped(failed(step, result), &given));
+                return Err(with_step_results(step_failure(step, result), &given));
             }
         }
-        let value = plan.answer(&given).map_err(|why| stopped(no_plan(&why), &given))?;
-        self.after.process(Output { value, ..Output::default() }).await
+        let value = plan.output(&given).map_err(|why| with_step_results(invalid_plan(&why), &given))?;
+        self.output_processor.process(ToolOutput { value, ..ToolOutput::default() }).await
     }
 
-    async fn plan(&self, order: &Order) -> Result<Plan, Failure> {
-        let arguments = as_opened(order.value());
+    async fn plan(&self, order: &RecordedPermit) -> Result<CallPlan, Failure> {
+        let arguments = with_opened_paths(order.value());
         let plan = match &self.orchestration {
-            None => Plan::of_each(&self.aggregates, &arguments),
+            None => CallPlan::call_each(&self.aggregates, &arguments),
             Some(helper) => {
-                let answer = parsed::computed(&self.workers, helper, &Value::Object(arguments)).await;
-                Plan::read(answer.map_err(|error| no_plan(&error.to_string()))?)
+                let answer = bounded_json::compute(&self.workers, helper, &Value::Object(arguments)).await;
+                CallPlan::parse(answer.map_err(|error| invalid_plan(&error.to_string()))?)
             }
         };
-        plan.map_err(|why| no_plan(&why))
+        plan.map_err(|why| invalid_plan(&why))
     }
 
-    async fn walk(
+    async fn run_step(
         &self,
-        step: &Step,
-        given: &Given,
-        order: &Order,
+        step: &PlanStep,
+        given: &StepResults,
+        order: &RecordedPermit,
         deadline: Instant,
     ) -> Result<ToolResult, Failure> {
         if !self.may_call(&step.tool) {
-            let why =
-                format!("`{}` is not among its aggregates", tool::shorten(&step.tool, tool::LONGEST_WORD));
-            return Err(no_plan(&why));
+            let why = format!(
+                "`{}` is not among its aggregates",
+                tool::shorten(&step.tool, tool::MAX_QUOTED_CHARS)
+            );
+            return Err(invalid_plan(&why));
         }
-        let arguments = step.arguments(given).map_err(|why| no_plan(&why))?;
+        let arguments = step.resolved_arguments(given).map_err(|why| invalid_plan(&why))?;
         let call = InnerCall {
             tool: step.tool.clone(),
             arguments,
@@ -82,7 +84,7 @@ impl Meta {
             trace: TraceContext::from_traceparent(&order.call().trace.traceparent()),
             deadline: deadline.saturating_duration_since(Instant::now()),
         };
-        Ok(self.road.walk(call)?.await)
+        Ok(self.pipeline.start(call)?.await)
     }
 
     /// Returns true if the tool or its manifest is among the aggregates.
@@ -95,13 +97,13 @@ impl Meta {
 }
 
 /// Builds the failure for an invalid plan of the helper.
-fn no_plan(why: &str) -> Failure {
+fn invalid_plan(why: &str) -> Failure {
     let message = format!("the plan of this tool cannot be executed: {why}");
-    Failure::new(FailureKind::Crashed, message).hint("this is an error in its manifest, not in the call")
+    Failure::new(FailureKind::Crashed, message).with_hint("this is an error in its manifest, not in the call")
 }
 
 /// Builds the failure for a failed step. A refusal of the inner call is passed on unchanged.
-fn failed(step: &Step, result: ToolResult) -> Failure {
+fn step_failure(step: &PlanStep, result: ToolResult) -> Failure {
     let error = result.error.unwrap_or_else(|| "it failed".to_owned());
     let message = format!("the step `{}` ({}) did not succeed: {error}", step.id, result.tool_name);
     let metadata = result.metadata;
@@ -112,25 +114,25 @@ fn failed(step: &Step, result: ToolResult) -> Failure {
 }
 
 /// Adds the results of the completed steps, whose effects remain.
-fn stopped(failure: Failure, given: &Given) -> Failure {
+fn with_step_results(failure: Failure, given: &StepResults) -> Failure {
     Failure { output: Some(json!({"steps": given})), ..failure }
 }
 
-impl ToolExecutor for Meta {
-    fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
+impl ToolExecutor for MetaTool {
+    fn preview(&self, _permit: &Permit) -> Result<CallPreview, Failure> {
         let calls = format!("{}; each call is judged on its own", self.aggregates.join(", "));
-        Ok(Preview { facts: vec![("may call".to_owned(), calls)], ..Preview::default() })
+        Ok(CallPreview { facts: vec![("may call".to_owned(), calls)], ..CallPreview::default() })
     }
 
-    fn stands_for(&self) -> Vec<(&'static str, String)> {
+    fn backing(&self) -> Vec<(&'static str, String)> {
         vec![("calls", self.aggregates.join(", "))]
     }
 
-    fn makes_calls(&self) -> bool {
+    fn makes_inner_calls(&self) -> bool {
         true
     }
 
-    fn run(&self, order: Arc<Order>) -> Running {
-        Box::pin(self.clone().conduct(order))
+    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+        Box::pin(self.clone().execute(order))
     }
 }

@@ -5,24 +5,24 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Limit of steps, because a helper may be faulty.
-pub(crate) const MOST_STEPS: usize = 16;
+pub(crate) const MAX_STEPS: usize = 16;
 /// Key of a reference object, which stands for a part of an earlier result.
-pub(crate) const FROM: &str = "$from";
+pub(crate) const REFERENCE_KEY: &str = "$from";
 /// Size limit of the resolved arguments of a step or of the final output: a short reference can stand for a
 /// large output and can be repeated many times.
-const LARGEST: usize = 4 << 20;
+const MAX_RESOLVED_BYTES: usize = 4 << 20;
 /// Estimated size of a value besides its text.
-const SLOT: usize = 32;
+const VALUE_OVERHEAD_BYTES: usize = 32;
 /// Length limit of a step id.
-const LONGEST_ID: usize = 128;
+const MAX_STEP_ID_BYTES: usize = 128;
 /// Nesting limit of arguments.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Calls to make one after the other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Plan {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct CallPlan {
+    pub(crate) steps: Vec<PlanStep>,
     /// Final output with references. Default: the output of each step.
     #[serde(default)]
     output: Option<Value>,
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
 /// Call in a plan.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Step {
+pub(crate) struct PlanStep {
     /// Name for references in later steps.
     pub(crate) id: String,
     pub(crate) tool: String,
@@ -41,42 +41,45 @@ pub(crate) struct Step {
     #[serde(default)]
     pub(crate) optional: bool,
     #[serde(skip)]
-    wording: Wording,
+    wording: ArgumentAuthor,
 }
 
 /// Author of the arguments of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wording {
+enum ArgumentAuthor {
     /// The helper: its references are resolved. The validators refuse references in the caller's arguments.
     #[default]
-    Helpers,
+    Helper,
     /// The caller: the arguments are passed on unchanged.
-    Callers,
+    Caller,
 }
 
 /// Results of the completed steps by id: `{success, output, error}` each.
-pub(crate) type Given = Map<String, Value>;
+pub(crate) type StepResults = Map<String, Value>;
 
-impl Plan {
+impl CallPlan {
     /// Parses the plan that a helper returned.
-    pub(crate) fn read(answer: Value) -> Result<Plan, String> {
-        let plan: Plan = serde_json::from_value(answer).map_err(|error| {
+    pub(crate) fn parse(answer: Value) -> Result<CallPlan, String> {
+        let plan: CallPlan = serde_json::from_value(answer).map_err(|error| {
             let error = error.to_string();
-            format!("it is not a plan: {}", tool::visible_line(&tool::shorten(&error, LONGEST_ID)))
+            format!(
+                "it is not a plan: {}",
+                tool::escape_invisible_line(&tool::shorten(&error, MAX_STEP_ID_BYTES))
+            )
         })?;
-        plan.checked()
+        plan.validate()
     }
 
-    fn checked(self) -> Result<Plan, String> {
-        if self.steps.len() > MOST_STEPS {
-            return Err(format!("it has {} steps; at most {MOST_STEPS} are permitted", self.steps.len()));
+    fn validate(self) -> Result<CallPlan, String> {
+        if self.steps.len() > MAX_STEPS {
+            return Err(format!("it has {} steps; at most {MAX_STEPS} are permitted", self.steps.len()));
         }
         let mut seen = std::collections::HashSet::new();
-        for Step { id, .. } in &self.steps {
-            let shown = || tool::visible_line(&tool::shorten(id, tool::LONGEST_WORD));
-            if id.is_empty() || id.len() > LONGEST_ID || tool::visible_line(id) != *id {
+        for PlanStep { id, .. } in &self.steps {
+            let shown = || tool::escape_invisible_line(&tool::shorten(id, tool::MAX_QUOTED_CHARS));
+            if id.is_empty() || id.len() > MAX_STEP_ID_BYTES || tool::escape_invisible_line(id) != *id {
                 return Err(format!(
-                    "`{}` is not a valid step id: use up to {LONGEST_ID} printable characters",
+                    "`{}` is not a valid step id: use up to {MAX_STEP_ID_BYTES} printable characters",
                     shown()
                 ));
             }
@@ -88,23 +91,23 @@ impl Plan {
     }
 
     /// Creates a plan that calls each tool in turn with the same arguments.
-    pub(crate) fn of_each(tools: &[String], arguments: &Map<String, Value>) -> Result<Plan, String> {
-        let step = |tool: &String| Step {
+    pub(crate) fn call_each(tools: &[String], arguments: &Map<String, Value>) -> Result<CallPlan, String> {
+        let step = |tool: &String| PlanStep {
             id: tool.clone(),
             tool: tool.clone(),
             arguments: arguments.clone(),
             optional: false,
-            wording: Wording::Callers,
+            wording: ArgumentAuthor::Caller,
         };
         // One more than the limit, so that `validate` reports it.
-        let steps = tools.iter().take(MOST_STEPS + 1).map(step).collect();
-        Plan { steps, output: None }.checked()
+        let steps = tools.iter().take(MAX_STEPS + 1).map(step).collect();
+        CallPlan { steps, output: None }.validate()
     }
 
     /// Builds the final output.
-    pub(crate) fn answer(&self, given: &Given) -> Result<Value, String> {
+    pub(crate) fn output(&self, given: &StepResults) -> Result<Value, String> {
         match &self.output {
-            Some(output) => Filling::of(given).resolved(output, 0),
+            Some(output) => ReferenceResolver::new(given).resolve(output, 0),
             None => {
                 let output = |(id, one): (&String, &Value)| (id.clone(), one["output"].clone());
                 Ok(Value::Object(given.iter().map(output).collect()))
@@ -113,88 +116,93 @@ impl Plan {
     }
 }
 
-impl Step {
+impl PlanStep {
     /// Returns the arguments with references resolved.
-    pub(crate) fn arguments(&self, given: &Given) -> Result<Map<String, Value>, String> {
-        if self.wording == Wording::Callers {
+    pub(crate) fn resolved_arguments(&self, given: &StepResults) -> Result<Map<String, Value>, String> {
+        if self.wording == ArgumentAuthor::Caller {
             return Ok(self.arguments.clone());
         }
-        Filling::of(given).fields(&self.arguments, 0)
+        ReferenceResolver::new(given).resolve_fields(&self.arguments, 0)
     }
 }
 
 /// Resolver of references with a size budget.
-struct Filling<'g> {
-    given: &'g Given,
-    room: usize,
+struct ReferenceResolver<'g> {
+    results: &'g StepResults,
+    remaining_bytes: usize,
 }
 
-impl<'g> Filling<'g> {
-    fn of(given: &'g Given) -> Self {
-        Filling { given, room: LARGEST }
+impl<'g> ReferenceResolver<'g> {
+    fn new(given: &'g StepResults) -> Self {
+        ReferenceResolver { results: given, remaining_bytes: MAX_RESOLVED_BYTES }
     }
 
-    fn resolved(&mut self, value: &Value, depth: usize) -> Result<Value, String> {
-        if depth > DEEPEST {
+    fn resolve(&mut self, value: &Value, depth: usize) -> Result<Value, String> {
+        if depth > MAX_DEPTH {
             return Err("it is nested too deeply".to_owned());
         }
         match value {
-            Value::Object(fields) => match (fields.len(), fields.get(FROM)) {
+            Value::Object(fields) => match (fields.len(), fields.get(REFERENCE_KEY)) {
                 (1, Some(Value::String(path))) => {
-                    let found = at(path, self.given)?;
-                    self.take_whole(found)?;
+                    let found = resolve_path(path, self.results)?;
+                    self.charge_value(found)?;
                     Ok(found.clone())
                 }
-                _ => self.fields(fields, depth).map(Value::Object),
+                _ => self.resolve_fields(fields, depth).map(Value::Object),
             },
             Value::Array(items) => {
-                self.take(SLOT)?;
-                let inner = items.iter().map(|item| self.resolved(item, depth + 1));
+                self.charge(VALUE_OVERHEAD_BYTES)?;
+                let inner = items.iter().map(|item| self.resolve(item, depth + 1));
                 inner.collect::<Result<Vec<_>, _>>().map(Value::Array)
             }
             plain => {
-                self.take_whole(plain)?;
+                self.charge_value(plain)?;
                 Ok(plain.clone())
             }
         }
     }
 
-    fn fields(&mut self, fields: &Map<String, Value>, depth: usize) -> Result<Map<String, Value>, String> {
-        self.take(SLOT)?;
+    fn resolve_fields(
+        &mut self,
+        fields: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Map<String, Value>, String> {
+        self.charge(VALUE_OVERHEAD_BYTES)?;
         let mut filled = Map::new();
         for (key, value) in fields {
-            self.take(key.len())?;
-            filled.insert(key.clone(), self.resolved(value, depth + 1)?);
+            self.charge(key.len())?;
+            filled.insert(key.clone(), self.resolve(value, depth + 1)?);
         }
         Ok(filled)
     }
 
     /// Charges a value with all its members to the budget, before it is copied.
-    fn take_whole(&mut self, value: &Value) -> Result<(), String> {
-        self.take(SLOT + value.as_str().map_or(0, str::len))?;
+    fn charge_value(&mut self, value: &Value) -> Result<(), String> {
+        self.charge(VALUE_OVERHEAD_BYTES + value.as_str().map_or(0, str::len))?;
         match value {
-            Value::Array(items) => items.iter().try_for_each(|item| self.take_whole(item)),
+            Value::Array(items) => items.iter().try_for_each(|item| self.charge_value(item)),
             Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
-                self.take(key.len())?;
-                self.take_whole(value)
+                self.charge(key.len())?;
+                self.charge_value(value)
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), String> {
-        let left = self.room.checked_sub(bytes);
-        self.room =
-            left.ok_or_else(|| format!("with its references resolved it is larger than {LARGEST} bytes"))?;
+    fn charge(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.remaining_bytes.checked_sub(bytes);
+        self.remaining_bytes = left.ok_or_else(|| {
+            format!("with its references resolved it is larger than {MAX_RESOLVED_BYTES} bytes")
+        })?;
         Ok(())
     }
 }
 
 /// Resolves `STEP.output.…`, `STEP.success` or `STEP.error`. The id of a step may contain dots; the longest
 /// match wins.
-fn at<'g>(path: &str, given: &'g Given) -> Result<&'g Value, String> {
+fn resolve_path<'g>(path: &str, given: &'g StepResults) -> Result<&'g Value, String> {
     let missing = || {
-        let path = tool::visible_line(&tool::shorten(path, 128));
+        let path = tool::escape_invisible_line(&tool::shorten(path, 128));
         format!("`{path}` refers to no result of an earlier step")
     };
     let of = given.iter().filter_map(|(id, one)| {
@@ -218,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    fn given() -> Given {
+    fn given() -> StepResults {
         let Value::Object(given) = json!({
             "a": {"success": true, "output": {"list": [1, {"n": "x"}]}, "error": null},
             "a.b": {"success": false, "output": {}, "error": "no"},
@@ -231,7 +239,7 @@ mod tests {
     #[test]
     fn references_are_resolved_at_any_depth() {
         let check = |value: Value, expect: Option<Value>| {
-            assert_eq!(Filling::of(&given()).resolved(&value, 0).ok(), expect, "{value}");
+            assert_eq!(ReferenceResolver::new(&given()).resolve(&value, 0).ok(), expect, "{value}");
         };
         check(json!({"$from": "a.output.list.1.n"}), Some(json!("x")));
         check(json!([{"k": {"$from": "a.success"}}, 2]), Some(json!([{"k": true}, 2])));
@@ -248,26 +256,27 @@ mod tests {
     fn a_plan_is_bounded_and_its_step_ids_are_unique() {
         let step = |id: usize| json!({"id": id.to_string(), "tool": "t"});
         let steps = |count: usize| json!({"steps": (0..count).map(step).collect::<Vec<_>>()});
-        assert!(Plan::read(steps(MOST_STEPS)).is_ok());
+        assert!(CallPlan::parse(steps(MAX_STEPS)).is_ok());
         for bad in [
-            steps(MOST_STEPS + 1),
+            steps(MAX_STEPS + 1),
             json!({"steps": [step(1), step(1)]}),
             json!({"steps": [{"tool": "t"}]}),
             json!({"steps": [], "also": 1}),
             json!({"steps": [{"id": "\u{1b}[2J", "tool": "t"}]}),
             json!({"steps": [{"id": "a\u{202e}b", "tool": "t"}]}),
             json!({"steps": [{"id": "", "tool": "t"}]}),
-            json!({"steps": [{"id": "i".repeat(LONGEST_ID + 1), "tool": "t"}]}),
+            json!({"steps": [{"id": "i".repeat(MAX_STEP_ID_BYTES + 1), "tool": "t"}]}),
             json!([]),
             json!(null),
         ] {
-            assert!(Plan::read(bad.clone()).is_err(), "{bad}");
+            assert!(CallPlan::parse(bad.clone()).is_err(), "{bad}");
         }
-        let plan = Plan::read(json!({"steps": [], "output": {"n": {"$from": "a.output.list.0"}}})).unwrap();
-        assert_eq!(plan.answer(&given()), Ok(json!({"n": 1})));
-        let each = Plan::of_each(&["x".to_owned(), "y".to_owned()], &Map::new()).unwrap();
+        let plan =
+            CallPlan::parse(json!({"steps": [], "output": {"n": {"$from": "a.output.list.0"}}})).unwrap();
+        assert_eq!(plan.output(&given()), Ok(json!({"n": 1})));
+        let each = CallPlan::call_each(&["x".to_owned(), "y".to_owned()], &Map::new()).unwrap();
         assert_eq!(each.steps.iter().map(|step| step.tool.as_str()).collect::<Vec<_>>(), ["x", "y"]);
-        assert_eq!(each.answer(&given()).unwrap()["a"], json!({"list": [1, {"n": "x"}]}));
+        assert_eq!(each.output(&given()).unwrap()["a"], json!({"list": [1, {"n": "x"}]}));
     }
     /// Twenty thousand references to one megabyte fit into a few hundred kilobytes of plan.
     #[test]
@@ -278,26 +287,26 @@ mod tests {
         let plan = |count: usize| {
             let references = vec![json!({"$from": "one.output"}); count];
             let step = json!({"id": "two", "tool": "t", "arguments": {"tags": references}});
-            Plan::read(json!({"steps": [step], "output": references})).unwrap()
+            CallPlan::parse(json!({"steps": [step], "output": references})).unwrap()
         };
-        assert!(plan(4).steps[0].arguments(&given).is_ok() && plan(4).answer(&given).is_ok());
+        assert!(plan(4).steps[0].resolved_arguments(&given).is_ok() && plan(4).output(&given).is_ok());
         for count in [5, 20_000] {
-            let why = plan(count).steps[0].arguments(&given).unwrap_err();
+            let why = plan(count).steps[0].resolved_arguments(&given).unwrap_err();
             assert!(why.contains("larger than"), "{why}");
-            assert!(plan(count).answer(&given).is_err());
+            assert!(plan(count).output(&given).is_err());
         }
-        given.insert("one".to_owned(), json!({"output": vec![0; LARGEST / SLOT]}));
-        assert!(plan(1).answer(&given).is_err(), "small values count too");
-        let own = Filling::of(&given).resolved(&json!(vec!["x".repeat(1 << 20); 5]), 0);
+        given.insert("one".to_owned(), json!({"output": vec![0; MAX_RESOLVED_BYTES / VALUE_OVERHEAD_BYTES]}));
+        assert!(plan(1).output(&given).is_err(), "small values count too");
+        let own = ReferenceResolver::new(&given).resolve(&json!(vec!["x".repeat(1 << 20); 5]), 0);
         assert!(own.is_err(), "values without references count too");
     }
 
     #[test]
     fn caller_arguments_are_passed_on_unchanged() {
         let Value::Object(arguments) = json!({"tags": [{"$from": "a.output"}]}) else { panic!("an object") };
-        let each = Plan::of_each(&["x".to_owned()], &arguments).unwrap();
-        assert_eq!(each.steps[0].arguments(&given()), Ok(arguments));
-        let many: Vec<String> = (0..=MOST_STEPS).map(|n| format!("t{n}")).collect();
-        assert!(Plan::of_each(&many, &Map::new()).is_err());
+        let each = CallPlan::call_each(&["x".to_owned()], &arguments).unwrap();
+        assert_eq!(each.steps[0].resolved_arguments(&given()), Ok(arguments));
+        let many: Vec<String> = (0..=MAX_STEPS).map(|n| format!("t{n}")).collect();
+        assert!(CallPlan::call_each(&many, &Map::new()).is_err());
     }
 }

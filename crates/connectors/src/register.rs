@@ -5,42 +5,43 @@ use std::path::Path;
 use std::sync::Arc;
 
 use guardrail::{InputSchema, Validators};
-use knowledge::{Function, Workers};
-use manifest::{Command, Manifest, McpSection, OutputForm, Transport};
-use outbound::Gatekeeper;
-use registry::{Order, Running, Tool, ToolExecutor, ToolRegistry};
+use knowledge::{KnowledgeFunction, WorkerPool};
+use manifest::{Manifest, ManifestCommandSpec, McpSection, McpServerTransport, OutputForm};
+use outbound::HttpGateway;
+use registry::{ExecutorFuture, RecordedPermit, Tool, ToolExecutor, ToolRegistry};
 use sandbox::Sandbox;
 use serde_json::Value;
 use tool::{Failure, FailureKind, ToolDefinition, ToolName};
 
-use crate::before::Before;
-use crate::behind_walls::Program;
-use crate::cli::Cli;
-use crate::local::{Local, Script};
+use crate::cli::CliTool;
+use crate::file_pin::{FilePin, ProgramPinCache, origin_digest};
+use crate::input_processor::InputProcessor;
+use crate::manifest_knowledge::{self, ManifestKnowledge};
 use crate::mcp::{
-    HealthCall, HostKeys, Mcp, Pins, Reach, ServerCommand, ServerKey, Upstream, Upstreams, sendable,
+    ConfiguredKeys, McpTool, PinStore, ServerCommand, ServerEndpoint, ServerHealthCheck, ServerKey,
+    ServerPins, Upstream, check_key_header,
 };
-use crate::meta::Meta;
-use crate::payload::After;
-use crate::pinned::{Pin, Programs, origin};
-use crate::road::Road;
-use crate::teaching::{self, Shared};
+use crate::meta::MetaTool;
+use crate::output_processor::OutputProcessor;
+use crate::pipeline_entry::PipelineEntry;
+use crate::sandboxed_program::ToolProgram;
+use crate::script::{LocalScript, ScriptTool};
 
 /// Registrar of the tools of manifests.
 #[derive(Clone, Debug)]
 pub struct Connectors {
     sandbox: Sandbox,
-    workers: Workers,
-    gatekeeper: Gatekeeper,
-    road: Road,
-    upstreams: Option<Upstreams>,
-    accepted: Arc<HashMap<String, String>>,
-    keys: Arc<HostKeys>,
+    workers: WorkerPool,
+    gatekeeper: HttpGateway,
+    pipeline: PipelineEntry,
+    pin_store: Option<PinStore>,
+    accepted_origins: Arc<HashMap<String, String>>,
+    keys: Arc<ConfiguredKeys>,
 }
 
 /// Tool that was not registered, with the reason.
 #[derive(Debug)]
-pub struct Skipped {
+pub struct SkippedTool {
     /// Tool name.
     pub name: String,
     /// Reason.
@@ -48,161 +49,177 @@ pub struct Skipped {
 }
 
 /// Executor with the origin digest of its tool.
-type Body = (Arc<dyn ToolExecutor>, String);
+type ToolBody = (Arc<dyn ToolExecutor>, String);
 
 impl Connectors {
     /// Creates a registrar. Programs run in this sandbox, functions in these workers, outbound requests go
     /// through this gateway, and inner calls enter this pipeline.
-    pub fn new(sandbox: &Sandbox, workers: &Workers, gatekeeper: &Gatekeeper, road: &Road) -> Self {
+    pub fn new(
+        sandbox: &Sandbox,
+        workers: &WorkerPool,
+        gatekeeper: &HttpGateway,
+        road: &PipelineEntry,
+    ) -> Self {
         let (sandbox, workers) = (sandbox.clone(), workers.clone());
         Connectors {
             sandbox,
             workers,
             gatekeeper: gatekeeper.clone(),
-            road: road.clone(),
-            upstreams: None,
-            accepted: Arc::default(),
+            pipeline: road.clone(),
+            pin_store: None,
+            accepted_origins: Arc::default(),
             keys: Arc::default(),
         }
     }
 
     /// Sets the store of MCP tool definitions. Without it, pins last only as long as the registered tools.
-    pub fn pinning(self, upstreams: Upstreams) -> Self {
-        Connectors { upstreams: Some(upstreams), ..self }
+    pub fn with_pin_store(self, upstreams: PinStore) -> Self {
+        Connectors { pin_store: Some(upstreams), ..self }
     }
 
     /// Sets the accepted origin digests by tool name. A tool with another origin cannot be called.
-    pub fn accepting(self, accepted: HashMap<String, String>) -> Self {
-        Connectors { accepted: Arc::new(accepted), ..self }
+    pub fn with_accepted_origins(self, accepted: HashMap<String, String>) -> Self {
+        Connectors { accepted_origins: Arc::new(accepted), ..self }
     }
 
     /// Sets the keys for servers on the network. Without it, no key is sent.
-    pub fn with_keys(self, keys: HostKeys) -> Self {
+    pub fn with_keys(self, keys: ConfiguredKeys) -> Self {
         Connectors { keys: Arc::new(keys), ..self }
     }
 
     /// Registers every command of every manifest as `id.command`, and as `command` if no other tool has that
     /// name.
-    pub fn register(&self, manifests: &[Manifest], registry: &mut ToolRegistry) -> Vec<Skipped> {
+    pub fn register(&self, manifests: &[Manifest], registry: &mut ToolRegistry) -> Vec<SkippedTool> {
         let mut wanted: HashMap<&str, usize> = HashMap::new();
         for (command, _) in manifests.iter().flat_map(Manifest::tools) {
             *wanted.entry(command.name.as_str()).or_default() += 1;
         }
         let spelt: HashSet<ToolName> =
-            manifests.iter().flat_map(Manifest::tools).flat_map(|(_, tool)| tool.spellings()).collect();
+            manifests.iter().flat_map(Manifest::tools).flat_map(|(_, tool)| tool.callable_names()).collect();
         let known = &*registry;
         let is_free = |name: &str| {
             let is_new = |name: ToolName| !spelt.contains(&name) && known.get(name.as_str()).is_none();
             wanted.get(name) == Some(&1) && ToolName::new(name).is_ok_and(is_new)
         };
         // Reading and checking takes most of the time and runs in parallel; only adding is sequential.
-        let programs = Programs::default();
-        let made = manifest::spread(manifests, |manifest| self.tools((manifest, &programs), is_free));
+        let programs = ProgramPinCache::default();
+        let made =
+            manifest::parallel_map(manifests, |manifest| self.build_tools((manifest, &programs), is_free));
         let mut skipped = Vec::new();
         for (name, tool) in made.into_iter().flatten() {
             let added = tool.and_then(|tool| registry.add(tool).map_err(|error| error.to_string()));
-            skipped.extend(added.err().map(|why| Skipped { name, why }));
+            skipped.extend(added.err().map(|why| SkippedTool { name, why }));
         }
         skipped
     }
 
     /// Builds the tools of one manifest, with the short name as an alias if it is free.
-    fn tools(
+    fn build_tools(
         &self,
-        (manifest, programs): (&Manifest, &Programs),
+        (manifest, programs): (&Manifest, &ProgramPinCache),
         is_free: impl Fn(&str) -> bool,
     ) -> Vec<(String, Result<Tool, String>)> {
-        let (behind, shared) = (self.behind(manifest, programs), Shared::of(manifest));
-        let one = |command: &Command| {
+        let (behind, shared) =
+            (self.read_backend(manifest, programs), ManifestKnowledge::from_manifest(manifest));
+        let one = |command: &ManifestCommandSpec| {
             let alias = Some(command.name.clone()).filter(|name| is_free(name));
-            self.one((manifest, &shared), command, alias, behind.as_ref())
+            self.build_tool((manifest, &shared), command, alias, behind.as_ref())
         };
         manifest.tools().map(|(command, tool)| (tool.name().to_string(), one(command))).collect()
     }
 
     /// Reads the program, script, server or tools that all commands of a manifest share.
-    fn behind(&self, manifest: &Manifest, programs: &Programs) -> Result<Behind, String> {
+    fn read_backend(
+        &self,
+        manifest: &Manifest,
+        programs: &ProgramPinCache,
+    ) -> Result<ManifestBackend, String> {
         if let Some(section) = manifest.cli() {
-            return Ok(Behind::Program(programs.pin(&section.executable)));
+            return Ok(ManifestBackend::Program(programs.pin(&section.executable)));
         }
         if let Some(section) = manifest.mcp() {
-            return self.server((manifest, section), programs);
+            return self.server_backend((manifest, section), programs);
         }
         if let Some(section) = manifest.meta() {
-            return Ok(Behind::Tools(section.aggregates.clone().into()));
+            return Ok(ManifestBackend::Tools(section.aggregates.clone().into()));
         }
         match manifest.local() {
             Some(section) => {
                 let folder = manifest.path().parent().unwrap_or(Path::new("/"));
-                let script = Script::read(section, folder)?;
+                let script = LocalScript::read(section, folder)?;
                 let pin = script.pin();
-                Ok(Behind::Script(Arc::new(script), pin))
+                Ok(ManifestBackend::Script(Arc::new(script), pin))
             }
-            None => Ok(Behind::Nothing),
+            None => Ok(ManifestBackend::Undefined),
         }
     }
 
     /// Prepares the server of a manifest. It is started on demand.
-    fn server(
+    fn server_backend(
         &self,
         (manifest, section): (&Manifest, &McpSection),
-        programs: &Programs,
-    ) -> Result<Behind, String> {
+        programs: &ProgramPinCache,
+    ) -> Result<ManifestBackend, String> {
         let (reach, pinned) = match (section.transport, &section.server_command, &section.url) {
-            (Transport::Stdio, Some(command), _) => {
-                let command = ServerCommand::read(command)?;
+            (McpServerTransport::Stdio, Some(command), _) => {
+                let command = ServerCommand::parse(command)?;
                 let pin = programs.pin(command.program());
-                let pinned = format!("{} {}", pin.as_str(), command.pinned());
+                let pinned = format!("{} {}", pin.as_str(), command.pin_text());
                 let guide =
                     Some(format!("install `{}`, the server of `{}`", command.program(), manifest.id()));
                 let sandbox = self.sandbox.clone();
-                let program = Program { sandbox, pin, output: OutputForm::Text, guide };
-                (Reach::Started(Arc::new(command), program), pinned)
+                let program = ToolProgram { sandbox, pin, output: OutputForm::Text, install_guide: guide };
+                (ServerEndpoint::Process(Arc::new(command), program), pinned)
             }
-            (Transport::StreamableHttp, _, Some(url)) => (Reach::Address(url.clone()), String::new()),
-            (Transport::Sse, _, Some(url)) => (Reach::Stream(url.clone()), String::new()),
-            (Transport::Websocket, _, Some(url)) => (Reach::Socket(url.clone()), String::new()),
-            _ => return Ok(Behind::Nothing),
+            (McpServerTransport::StreamableHttp, _, Some(url)) => {
+                (ServerEndpoint::Http(url.clone()), String::new())
+            }
+            (McpServerTransport::Sse, _, Some(url)) => (ServerEndpoint::Sse(url.clone()), String::new()),
+            (McpServerTransport::Websocket, _, Some(url)) => {
+                (ServerEndpoint::WebSocket(url.clone()), String::new())
+            }
+            _ => return Ok(ManifestBackend::Undefined),
         };
-        let pins = Pins::of(self.upstreams.as_ref(), &manifest.callable_id());
-        let health = HealthCall::of(manifest, section);
+        let pins = ServerPins::load(self.pin_store.as_ref(), &manifest.callable_id());
+        let health = ServerHealthCheck::from_manifest(manifest, section);
         let key = match (&section.key, &section.url) {
-            (Some(wish), Some(url)) => Some(ServerKey::of(wish, url, &self.keys)?),
+            (Some(wish), Some(url)) => Some(ServerKey::resolve(wish, url, &self.keys)?),
             _ => None,
         };
         let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
-        Ok(Behind::Server(Arc::new(upstream), reach, pinned))
+        Ok(ManifestBackend::Server(Arc::new(upstream), reach, pinned))
     }
 
-    fn one(
+    fn build_tool(
         &self,
-        (manifest, shared): (&Manifest, &Shared),
-        command: &Command,
+        (manifest, shared): (&Manifest, &ManifestKnowledge),
+        command: &ManifestCommandSpec,
         alias: Option<String>,
-        behind: Result<&Behind, &String>,
+        behind: Result<&ManifestBackend, &String>,
     ) -> Result<Tool, String> {
-        let (executor, origin) = self.body((manifest, shared), command, behind.map_err(Clone::clone)?)?;
+        let (executor, origin) =
+            self.build_body((manifest, shared), command, behind.map_err(Clone::clone)?)?;
         let mut spec = manifest.spec(command);
         spec.aliases.extend(alias);
-        let (executor, origin) = self.accepted(&spec.name, executor, origin);
+        let (executor, origin) = self.check_origin(&spec.name, executor, origin);
         spec.origin = Some(origin);
         let definition: ToolDefinition = spec.check().map_err(|error| error.to_string())?;
-        let lore = Arc::new(teaching::lore(manifest, command, shared));
-        let rules = teaching::rules(manifest, command, shared);
+        let lore = Arc::new(manifest_knowledge::tool_guidance(manifest, command, shared));
+        let rules = manifest_knowledge::validators(manifest, command, shared);
         let workers = self.workers.clone();
         let tool = Tool::new(definition, executor, |schema| {
-            let schema = schema.taught_by(Arc::clone(&lore));
+            let schema = schema.with_guidance(Arc::clone(&lore));
             match rules.is_empty() {
                 true => schema,
-                false => schema.validated_by(Arc::new(Validators::new(rules, lore, workers))),
+                false => schema.with_validators(Arc::new(Validators::new(rules, lore, workers))),
             }
         });
         tool.map_err(|error| error.to_string())
     }
 
     /// Replaces the executor of a tool whose origin differs from the accepted one by one that fails.
-    fn accepted(&self, tool: &str, executor: Arc<dyn ToolExecutor>, origin: String) -> Body {
-        match self.accepted.get(tool) {
+    fn check_origin(&self, tool: &str, executor: Arc<dyn ToolExecutor>, origin: String) -> ToolBody {
+        match self.accepted_origins.get(tool) {
             Some(accepted) if *accepted != origin => {
                 let why = format!("the program of `{tool}` is not the accepted one");
                 let hint = "it was replaced while no daemon ran; review it, then run `sinew reload --accept`"
@@ -213,47 +230,63 @@ impl Connectors {
         }
     }
 
-    fn body(
+    fn build_body(
         &self,
-        (manifest, shared): (&Manifest, &Shared),
-        command: &Command,
-        behind: &Behind,
-    ) -> Result<Body, String> {
-        let after = self.after(shared, command)?;
-        let before = self.before(shared, command);
+        (manifest, shared): (&Manifest, &ManifestKnowledge),
+        command: &ManifestCommandSpec,
+        behind: &ManifestBackend,
+    ) -> Result<ToolBody, String> {
+        let after = self.output_processor(shared, command)?;
+        let before = self.input_processor(shared, command);
         let (text, sandbox) = (manifest.text(), &self.sandbox);
         Ok(match (behind, manifest.cli()) {
-            (Behind::Program(pin), Some(section)) => {
-                let cli = Cli::new(sandbox, section, command, (before, after), pin.clone());
-                (Arc::new(cli), origin(&[text, pin.as_str()]))
+            (ManifestBackend::Program(pin), Some(section)) => {
+                let cli = CliTool::new(sandbox, section, command, (before, after), pin.clone());
+                (Arc::new(cli), origin_digest(&[text, pin.as_str()]))
             }
-            (Behind::Script(script, pin), _) => {
-                let local = Local::new(sandbox, script, command, (before, after), pin.clone());
-                (Arc::new(local), origin(&[text, pin.as_str(), &script.pinned]))
+            (ManifestBackend::Script(script, pin), _) => {
+                let local = ScriptTool::new(sandbox, script, command, (before, after), pin.clone());
+                (Arc::new(local), origin_digest(&[text, pin.as_str(), &script.pinned_text]))
             }
-            (Behind::Server(upstream, reach, pinned), _) => {
-                (Arc::new(Mcp::new(upstream, reach, command, (before, after))), origin(&[text, pinned]))
-            }
-            (Behind::Tools(aggregates), _) => {
+            (ManifestBackend::Server(upstream, reach, pinned), _) => (
+                Arc::new(McpTool::new(upstream, reach, command, (before, after))),
+                origin_digest(&[text, pinned]),
+            ),
+            (ManifestBackend::Tools(aggregates), _) => {
                 let orchestration = orchestration(manifest, shared);
-                let (road, workers) = (self.road.clone(), self.workers.clone());
+                let (road, workers) = (self.pipeline.clone(), self.workers.clone());
                 let aggregates = Arc::clone(aggregates);
-                (Arc::new(Meta { road, aggregates, orchestration, workers, after }), origin(&[text]))
+                (
+                    Arc::new(MetaTool {
+                        pipeline: road,
+                        aggregates,
+                        orchestration,
+                        workers,
+                        output_processor: after,
+                    }),
+                    origin_digest(&[text]),
+                )
             }
-            (Behind::Program(_) | Behind::Nothing, _) => (Arc::new(uncallable(manifest)), origin(&[text])),
+            (ManifestBackend::Program(_) | ManifestBackend::Undefined, _) => {
+                (Arc::new(uncallable(manifest)), origin_digest(&[text]))
+            }
         })
     }
 
-    fn before(&self, shared: &Shared, command: &Command) -> Before {
+    fn input_processor(&self, shared: &ManifestKnowledge, command: &ManifestCommandSpec) -> InputProcessor {
         let processor = command.process_input.as_deref().and_then(|id| shared.processor(id));
-        Before { processor, workers: self.workers.clone() }
+        InputProcessor { processor, workers: self.workers.clone() }
     }
 
-    fn after(&self, shared: &Shared, command: &Command) -> Result<After, String> {
+    fn output_processor(
+        &self,
+        shared: &ManifestKnowledge,
+        command: &ManifestCommandSpec,
+    ) -> Result<OutputProcessor, String> {
         let schema = command.output_schema.clone().map(Value::Object);
         let schema = schema
             .map(|schema| InputSchema::compile(&schema).map_err(|error| format!("its output: {error}")));
-        Ok(After {
+        Ok(OutputProcessor {
             api: Arc::clone(&shared.api),
             fields: Arc::clone(&shared.fields),
             processor: command.process_output.as_deref().and_then(|id| shared.processor(id)),
@@ -264,12 +297,12 @@ impl Connectors {
 }
 
 /// Returns the orchestration helper of a meta tool. The manifest loader has checked that it exists.
-fn orchestration(manifest: &Manifest, shared: &Shared) -> Option<Function> {
+fn orchestration(manifest: &Manifest, shared: &ManifestKnowledge) -> Option<KnowledgeFunction> {
     shared.helper(manifest.meta()?.orchestration.as_deref()?.strip_prefix("helpers.")?)
 }
 
 /// Finds the commands of manifests that could not be registered on any machine.
-pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
+pub fn find_unregistrable(manifests: &[Manifest]) -> Vec<(&Manifest, SkippedTool)> {
     let mut registry = ToolRegistry::new();
     let mut found = Vec::new();
     for manifest in manifests {
@@ -278,11 +311,11 @@ pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
             let promised = schema.map_or(Ok(()), |schema| InputSchema::compile(&schema).map(drop));
             let promised = promised.map_err(|error| format!("its output: {error}"));
             let wish = manifest.mcp().and_then(|section| section.key.as_ref());
-            let promised = promised.and(wish.map_or(Ok(()), sendable));
+            let promised = promised.and(wish.map_or(Ok(()), check_key_header));
             let body = Arc::new(uncallable(manifest));
             let registered = registry.register(definition.clone(), body).map_err(|error| error.to_string());
             if let Err(why) = promised.and(registered) {
-                found.push((manifest, Skipped { name: definition.name().to_string(), why }));
+                found.push((manifest, SkippedTool { name: definition.name().to_string(), why }));
             }
         }
     }
@@ -290,21 +323,21 @@ pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
 }
 
 /// Implementation that the commands of a manifest share.
-enum Behind {
-    Program(Pin),
-    Script(Arc<Script>, Pin),
-    Server(Arc<Upstream>, Reach, String),
+enum ManifestBackend {
+    Program(FilePin),
+    Script(Arc<LocalScript>, FilePin),
+    Server(Arc<Upstream>, ServerEndpoint, String),
     Tools(Arc<[String]>),
-    Nothing,
+    Undefined,
 }
 
 fn uncallable(manifest: &Manifest) -> Uncallable {
     let (kind, id) = (manifest.kind().as_str(), manifest.id());
     let hint = match manifest.mcp().map(|section| section.transport) {
-        Some(Transport::Stdio) => "a server on `stdio` needs `server_command:`".to_owned(),
-        Some(Transport::Sse | Transport::StreamableHttp | Transport::Websocket) => {
-            "a server on the network needs `url:`".to_owned()
-        }
+        Some(McpServerTransport::Stdio) => "a server on `stdio` needs `server_command:`".to_owned(),
+        Some(
+            McpServerTransport::Sse | McpServerTransport::StreamableHttp | McpServerTransport::Websocket,
+        ) => "a server on the network needs `url:`".to_owned(),
         None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
     };
     Uncallable { why: format!("the manifest `{id}` does not state how the tool runs"), hint }
@@ -317,8 +350,8 @@ struct Uncallable {
 }
 
 impl ToolExecutor for Uncallable {
-    fn run(&self, _: Arc<Order>) -> Running {
-        let failure = Failure::new(FailureKind::NotFound, self.why.clone()).hint(self.hint.clone());
+    fn run(&self, _: Arc<RecordedPermit>) -> ExecutorFuture {
+        let failure = Failure::new(FailureKind::NotFound, self.why.clone()).with_hint(self.hint.clone());
         Box::pin(async move { Err(failure) })
     }
 }

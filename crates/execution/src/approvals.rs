@@ -6,95 +6,95 @@
 //! state in memory always equals the state in the ledger. Only the control socket can decide: no stage of the
 //! pipeline calls into `operator.rs`.
 
-mod asking;
-mod card;
-mod cards;
+mod approval_ref;
+mod approval_stage;
+mod argument_edit;
 mod clock;
-#[cfg(test)]
-mod dice;
-mod editing;
+mod display_escape;
 mod effect;
-mod foresee;
-mod hand;
+mod explain_record;
+mod forecast;
 mod operator;
 mod pin;
 mod queue;
 mod refusals;
+mod request;
+mod request_store;
 mod rule;
 #[cfg(test)]
+mod schedule_rng;
+#[cfg(test)]
 mod schedules;
-mod shown;
-mod standing;
-mod told;
+mod standing_rules;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use ledger::entry::{Approval, ApprovalEvent};
-use ledger::{Entry, Ledger, LedgerError, Recovery};
+use ledger::entry::{ApprovalEvent, ApprovalEventEntry};
+use ledger::{Ledger, LedgerEntry, LedgerError, LedgerRecovery};
 use serde::{Deserialize, Serialize};
-use telemetry::metrics::{self, Held, Level};
-use telemetry::{ApprovalDecision, Event, Subject, emit};
+use telemetry::metrics::{self, Gauge, GaugeGuard};
+use telemetry::{ApprovalDecision, CallContext, TelemetryEvent, emit};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tool::{Arguments, CallId, Caller};
 
-pub(crate) use asking::{approve, confirm, leave};
-pub use card::{Card, CardLine, Fact, ShownChange, Side, Tone};
-#[cfg(test)]
-pub(crate) use dice::Dice;
-pub(crate) use foresee::{Foreseen, Look, foresee};
-pub use hand::Asking;
-pub(crate) use hand::{Approved, Hand};
-pub use operator::{Answer, DecideError, Decided, Lasting, Listed};
+pub use approval_ref::ApprovalMode;
+pub(crate) use approval_ref::{ApprovalBasis, ApprovalRef};
+pub(crate) use approval_stage::{approve, consume_approval, withdraw_undecided};
+pub use display_escape::escape_for_display;
+pub(crate) use forecast::{ApprovalForecast, EffectPolicy, forecast};
+pub use operator::{DecideError, DecisionOutcome, ListedApproval, OperatorDecision, StandingRuleRequest};
 pub use pin::{OperatorProof, Pin, PinError};
-pub use shown::shown;
-pub use standing::StandingRule;
+pub use request::{ApprovalFact, ApprovalRequest, ApprovalRequestLine, DiffLineKind, FileDiff, LineStyle};
+#[cfg(test)]
+pub(crate) use schedule_rng::ScheduleRng;
+pub use standing_rules::StandingRule;
 
-use cards::Cards;
-use clock::Clock;
-use queue::{Claim, Queue, State, Unusable};
-use rule::Rule;
+use clock::ForwardClock;
+use queue::{ApprovalClaim, ApprovalQueue, RequestState, UnusableApproval};
+use request_store::RequestStore;
+use rule::RuleScope;
 
 /// Part of an approval request that is stored on disk, outside of the ledger, until the request is decided.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    card: Card,
+pub(crate) struct StoredRequest {
+    card: ApprovalRequest,
     /// The narrowest standing rule that would cover the call, if there is one.
-    rule: Option<Rule>,
+    rule: Option<RuleScope>,
     /// The arguments, if the operator may edit them. `None` if parts of them are masked.
     arguments: Option<Arguments>,
 }
 
 /// Edit of the arguments of a waiting call by the operator.
-struct Edit {
+struct ArgumentEdit {
     arguments: Arguments,
-    answer: oneshot::Sender<Result<Edited, String>>,
+    reply: oneshot::Sender<Result<EditOutcome, String>>,
 }
 
 /// Result of an `ArgumentEdit`.
-enum Edited {
+enum EditOutcome {
     /// The edited call needs approval; holds the id of its new request.
-    Asks(String),
+    ApprovalRequired(String),
     /// The edited call needs no approval.
-    Runs,
+    Permitted,
 }
 
 /// All approval requests and standing rules, in memory and in the ledger.
 pub(crate) struct Approvals {
-    queue: Mutex<Queue>,
+    queue: Mutex<ApprovalQueue>,
     /// Serialises changes: the first decision on disk wins.
-    turn: tokio::sync::Mutex<()>,
+    change_lock: tokio::sync::Mutex<()>,
     changes: watch::Sender<u64>,
-    clock: Clock,
-    cards: Arc<Cards>,
+    clock: ForwardClock,
+    requests: Arc<RequestStore>,
     /// Identifies this run of the daemon.
-    life: String,
+    instance_id: String,
     /// Edit channels of the waiting calls by approval id, in the order in which the calls arrived.
-    editors: Mutex<HashMap<String, Vec<mpsc::Sender<Edit>>>>,
-    pending: Mutex<HashMap<String, Held>>,
+    edit_channels: Mutex<HashMap<String, Vec<mpsc::Sender<ArgumentEdit>>>>,
+    pending_gauges: Mutex<HashMap<String, GaugeGuard>>,
     /// Fired at shutdown; ends the wait of every call.
     closing: CancellationToken,
     pin: Pin,
@@ -103,16 +103,16 @@ pub(crate) struct Approvals {
 impl Approvals {
     /// Restores the state from the ledger. A request whose stored file is missing or was modified is
     /// withdrawn.
-    pub(crate) fn restore(ledger: &Ledger, recovery: &Recovery, state: &Path) -> Self {
+    pub(crate) fn restore(ledger: &Ledger, recovery: &LedgerRecovery, state: &Path) -> Self {
         let approvals = Approvals {
             queue: Mutex::default(),
-            turn: tokio::sync::Mutex::new(()),
+            change_lock: tokio::sync::Mutex::new(()),
             changes: watch::Sender::new(0),
-            clock: Clock::not_before(recovery.last_record),
-            cards: Arc::new(Cards::at(state.join("approvals"))),
-            life: CallId::fresh().to_string(),
-            editors: Mutex::default(),
-            pending: Mutex::default(),
+            clock: ForwardClock::starting_after(recovery.last_record),
+            requests: Arc::new(RequestStore::at(state.join("approvals"))),
+            instance_id: CallId::fresh().to_string(),
+            edit_channels: Mutex::default(),
+            pending_gauges: Mutex::default(),
             closing: CancellationToken::new(),
             pin: Pin::at(state),
         };
@@ -121,42 +121,45 @@ impl Approvals {
         }
         let open: Vec<(String, String, bool)> = approvals
             .queue()
-            .asked()
+            .requests()
             .iter()
             .filter(|(_, asked)| asked.state.is_open())
-            .map(|(id, asked)| ((*id).clone(), asked.terms.card.clone(), asked.state == State::Pending))
+            .map(|(id, asked)| {
+                ((*id).clone(), asked.terms.card.clone(), asked.state == RequestState::Pending)
+            })
             .collect();
         for (id, digest, waits) in open {
-            match approvals.cards.read_back(&id, |bytes| ledger.keyed_digest(bytes) == digest) {
-                true if waits => approvals.hold(&id),
+            match approvals.requests.load(&id, |bytes| ledger.keyed_digest(bytes) == digest) {
+                true if waits => approvals.track_pending(&id),
                 true => {}
-                false => approvals.lose(ledger, &id),
+                false => approvals.withdraw_lost(ledger, &id),
             }
         }
-        approvals.cards.sweep();
+        approvals.requests.remove_orphans();
         approvals
     }
 
     /// Withdraws a request whose stored file is missing or was modified.
-    fn lose(&self, ledger: &Ledger, id: &str) {
+    fn withdraw_lost(&self, ledger: &Ledger, id: &str) {
         tracing::warn!(approval_id = id, "an approval is withdrawn: its file is missing or was modified");
         let mut queue = self.queue();
-        if let Some(void) = queue.void(id, "its file was missing or modified when the daemon started") {
+        if let Some(void) = queue.propose_void(id, "its file was missing or modified when the daemon started")
+        {
             // If the append fails, the next start finds the same request and withdraws it again.
-            if let Err(error) = ledger.append(&Entry::Approval(void.clone())) {
+            if let Err(error) = ledger.append(&LedgerEntry::Approval(void.clone())) {
                 tracing::error!(%error, "the withdrawal of an approval could not be recorded");
             }
             queue.apply(&void);
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, ApprovalQueue> {
         // Every statement leaves the queue consistent, so it is valid even after a panic in another thread.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn editors(&self) -> MutexGuard<'_, HashMap<String, Vec<mpsc::Sender<Edit>>>> {
-        self.editors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn edit_channels(&self) -> MutexGuard<'_, HashMap<String, Vec<mpsc::Sender<ArgumentEdit>>>> {
+        self.edit_channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -179,19 +182,21 @@ impl Approvals {
     }
 
     /// Number of requests that wait for a decision.
-    pub(crate) fn pending(&self) -> usize {
+    pub(crate) fn pending_count(&self) -> usize {
         let now = self.now();
-        let waits = |asked: &queue::Asked| asked.state == State::Pending && now < asked.terms.expires_at;
-        self.queue().asked().iter().filter(|(_, asked)| waits(asked)).count()
+        let waits = |asked: &queue::QueuedRequest| {
+            asked.state == RequestState::Pending && now < asked.terms.expires_at
+        };
+        self.queue().requests().iter().filter(|(_, asked)| waits(asked)).count()
     }
 
     /// Applies a change that was proposed under `change_lock`: to the disk first, then to the queue.
-    async fn record(&self, ledger: &Ledger, approval: Approval) -> Result<(), LedgerError> {
-        ledger.append_durably(&Entry::Approval(approval.clone())).await?;
+    async fn record(&self, ledger: &Ledger, approval: ApprovalEventEntry) -> Result<(), LedgerError> {
+        ledger.append_durably(&LedgerEntry::Approval(approval.clone())).await?;
         self.queue().apply(&approval);
-        self.announce(&approval);
+        self.publish(&approval);
         if !matches!(approval.event, ApprovalEvent::Requested | ApprovalEvent::Granted) {
-            self.cards.forget(&approval.id);
+            self.requests.remove(&approval.id);
         }
         self.changes.send_modify(|changes| *changes += 1);
         Ok(())
@@ -199,9 +204,9 @@ impl Approvals {
 
     /// Records expired requests and rules. Readers call it lazily: expiry takes effect by time, recorded or
     /// not.
-    async fn sweep(&self, ledger: &Ledger) {
-        let _turn = self.turn.lock().await;
-        let expired = self.queue().expired(self.now());
+    async fn record_expired(&self, ledger: &Ledger) {
+        let _turn = self.change_lock.lock().await;
+        let expired = self.queue().propose_expiries(self.now());
         for approval in expired {
             if let Err(error) = self.record(ledger, approval).await {
                 tracing::error!(%error, "the expiry of an approval could not be recorded");
@@ -211,8 +216,8 @@ impl Approvals {
 
     /// Withdraws a request.
     async fn void(&self, ledger: &Ledger, id: &str, why: &str) {
-        let _turn = self.turn.lock().await;
-        let proposed = self.queue().void(id, why);
+        let _turn = self.change_lock.lock().await;
+        let proposed = self.queue().propose_void(id, why);
         if let Some(void) = proposed
             && let Err(error) = self.record(ledger, void).await
         {
@@ -221,14 +226,14 @@ impl Approvals {
     }
 
     /// Consumes an approval, so that it authorises only one run.
-    async fn take(
+    async fn consume(
         &self,
         ledger: &Ledger,
         id: &str,
-        claim: Claim<'_>,
-    ) -> Result<Result<(), Unusable>, LedgerError> {
-        let _turn = self.turn.lock().await;
-        let proposed = self.queue().take(id, claim, self.now());
+        claim: ApprovalClaim<'_>,
+    ) -> Result<Result<(), UnusableApproval>, LedgerError> {
+        let _turn = self.change_lock.lock().await;
+        let proposed = self.queue().propose_use(id, claim, self.now());
         match proposed {
             Ok(used) => self.record(ledger, used).await.map(Ok),
             Err(unusable) => Ok(Err(unusable)),
@@ -236,19 +241,19 @@ impl Approvals {
     }
 
     /// Checks that this caller can use the approval now.
-    fn standing(&self, id: &str, caller: &Caller) -> Result<(), Unusable> {
-        self.queue().usable(id, caller, self.now()).map(|_| ())
+    fn check_usable(&self, id: &str, caller: &Caller) -> Result<(), UnusableApproval> {
+        self.queue().find_usable(id, caller, self.now()).map(|_| ())
     }
 
-    fn hold(&self, id: &str) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.insert(id.to_owned(), Level::ApprovalsPending.hold());
+    fn track_pending(&self, id: &str) {
+        let mut pending = self.pending_gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.insert(id.to_owned(), Gauge::ApprovalsPending.increment());
     }
 
     /// Publishes the event and the metrics of a decision, or of a request that ended without one.
-    fn announce(&self, approval: &Approval) {
+    fn publish(&self, approval: &ApprovalEventEntry) {
         let decision = match approval.event {
-            ApprovalEvent::Requested => return self.hold(&approval.id),
+            ApprovalEvent::Requested => return self.track_pending(&approval.id),
             ApprovalEvent::Granted => ApprovalDecision::Approved,
             ApprovalEvent::Denied => ApprovalDecision::Denied,
             ApprovalEvent::Expired => ApprovalDecision::TimedOut,
@@ -257,16 +262,16 @@ impl Approvals {
                 return;
             }
         };
-        let held = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&approval.id);
+        let held = self.pending_gauges.lock().unwrap_or_else(PoisonError::into_inner).remove(&approval.id);
         let Some(asked) = self.queue().get(&approval.id).cloned() else { return };
         if held.is_none() {
             return;
         }
         let wait = self.now().duration_since(asked.terms.asked_at);
         let wait = std::time::Duration::try_from(wait).unwrap_or_default();
-        metrics::approval(decision, wait);
-        emit(Event::ApprovalDecided {
-            call: subject(&asked.terms.call),
+        metrics::record_approval(decision, wait);
+        emit(TelemetryEvent::ApprovalDecided {
+            call: event_subject(&asked.terms.call),
             approval_id: &approval.id,
             decision,
             by: approval.by.as_deref().unwrap_or("nobody"),
@@ -275,8 +280,8 @@ impl Approvals {
     }
 }
 
-fn subject(call: &ledger::Call) -> Subject<'_> {
-    Subject {
+fn event_subject(call: &ledger::CallHeader) -> CallContext<'_> {
+    CallContext {
         tool: &call.tool,
         call_id: call.call_id,
         trace: &call.trace,

@@ -11,15 +11,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use ledger::entry::Note;
-use ledger::{Entry, LedgerError};
+use ledger::entry::NoteEntry;
+use ledger::{LedgerEntry, LedgerError};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::redact;
 use tokio::sync::Notify;
-use tool::{CallId, Caller, RefusalCode, Side};
+use tool::{CallId, Caller, EndpointParty, RefusalCode};
 
-use crate::call::nameable;
+use crate::call::redact_client_name;
 use crate::layer::ToolExecutionLayer;
 use crate::throttle::{CallerKey, RequestCost, TokenBucket};
 use groups::{Group, Groups};
@@ -140,7 +140,7 @@ impl Bookkeeping {
 
     /// Charges a record to its caller's budget, or returns the time after which it fits.
     pub(crate) fn charge(&self, caller: &Caller, bytes: usize) -> Result<(), Throttled> {
-        if caller.door.side() != Side::Agents {
+        if caller.door.party() != EndpointParty::Agents {
             return Ok(());
         }
         self.state().charge(CallerKey::of(caller), bytes, Instant::now()).map_err(Throttled::from)
@@ -148,7 +148,7 @@ impl Bookkeeping {
 
     /// Decides the form of a record. The operator's own are always written in full.
     pub(crate) fn form(&self, caller: &Caller, kind: Kind, bytes: usize) -> Form {
-        if caller.door.side() != Side::Agents {
+        if caller.door.party() != EndpointParty::Agents {
             return Form::Full;
         }
         let form = self.state().form(caller, kind, bytes, Instant::now());
@@ -257,15 +257,15 @@ impl ToolExecutionLayer {
     pub(crate) fn record_throttled(&self, caller: &Caller, method: &'static str, throttled: Throttled) {
         let data = json!({
             "method": method,
-            "caller": nameable(caller.clone()),
+            "caller": redact_client_name(caller.clone()),
             "retry_after_ms": throttled.retry_after_ms,
         });
-        let note = Note {
+        let note = NoteEntry {
             about: "rate_limited".to_owned(),
             text: format!("a request of {method} was refused: its caller is over the limit"),
             data: redact::shared().redact_value(&data),
         };
-        let entry = Entry::Note(note);
+        let entry = LedgerEntry::Note(note);
         if self.bookkeeping.form(caller, Kind::Throttled(method), size_of(&entry)) == Form::Full {
             report_unwritten(self.ledger.append(&entry));
         }
@@ -285,7 +285,7 @@ impl ToolExecutionLayer {
 
     fn write_groups(&self, groups: &[Group]) {
         for group in groups.iter().filter(|group| group.count > 0) {
-            report_unwritten(self.ledger.append(&Entry::Note(group.note())));
+            report_unwritten(self.ledger.append(&LedgerEntry::Note(group.note())));
         }
     }
 }
@@ -303,14 +303,21 @@ fn wall_clock() -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use tool::Door;
+    use tool::CallerEndpoint;
 
     use super::*;
 
     const MAX: u64 = 64 << 20;
 
     fn caller(pid: i32) -> Caller {
-        Caller { uid: 1, pid: Some(pid), door: Door::Socket, connection: 1, client: None, session: None }
+        Caller {
+            uid: 1,
+            pid: Some(pid),
+            door: CallerEndpoint::Socket,
+            connection: 1,
+            client: None,
+            session: None,
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! List of the active calls, with the state of each and a way to stop it. It starts and judges nothing; every
 //! stage that waits for a call also waits for its `StopRequest`.
 
-mod signal;
+mod latch;
 mod stop;
 
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tool::{CallId, Caller, SharedText, ToolDefinition};
 
-use signal::Signal;
-pub(crate) use stop::{Stop, StoppedBy};
+use latch::Latch;
+pub(crate) use stop::{StopRequest, StoppedBy};
 
 use crate::layer::ToolExecutionLayer;
 
 /// Time to wait for a cancelled call to end. Killing a process tree takes a tenth of that.
-const TIME_TO_END: Duration = Duration::from_secs(2);
+const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// State of a call that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Standing {
+pub enum CallState {
     /// The call is being checked and judged, and its paths are being opened.
     Deciding,
     /// The call waits for operator approval.
@@ -39,14 +39,14 @@ pub enum Standing {
 
 /// Status of a call that has not ended, as shown to the operator.
 #[derive(Clone, Debug, Serialize)]
-pub struct CallStanding {
+pub struct CallStatus {
     /// Id of the call in the ledger, the logs and the traces.
     pub call_id: CallId,
     /// Tool name as the caller spelled it.
     pub tool: String,
     /// Current state.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: CallState,
     /// Caller.
     pub caller: Caller,
     /// Time the request arrived.
@@ -59,180 +59,180 @@ pub struct CallStanding {
 
 /// Result of a request to cancel a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// The call has ended and its outcome is recorded.
     Ended,
     /// The stop was requested, but the call has not ended yet.
-    Told,
+    Requested,
     /// No active call has this id.
     NotFound,
 }
 
 /// Shared state of one call, used by the list and by the pipeline.
-pub(crate) struct Track {
+pub(crate) struct CallTracker {
     id: CallId,
     tool: SharedText,
     caller: Arc<Caller>,
     started: Instant,
-    standing: Mutex<Standing>,
+    state: Mutex<CallState>,
     /// Definition of the tool, set when the tool starts.
     definition: OnceLock<Arc<ToolDefinition>>,
-    stop: Stop,
+    stop: StopRequest,
     /// Set when the call has ended and is off the list.
-    over: Signal,
+    ended: Latch,
     /// Set when the caller no longer waits for the result.
-    gone: Signal,
+    caller_gone: Latch,
 }
 
 /// Active calls by id. Ids sort by time.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<BTreeMap<CallId, Arc<Track>>>>);
+pub(crate) struct ActiveCalls(Arc<Mutex<BTreeMap<CallId, Arc<CallTracker>>>>);
 
 /// Guard held while the caller waits for the result. Dropping it marks the caller as gone.
-pub(crate) struct Present(Arc<Track>);
+pub(crate) struct CallerPresence(Arc<CallTracker>);
 
 /// Guard that removes a call from the list when it is dropped.
-pub(crate) struct Listed {
-    list: Calls,
-    track: Arc<Track>,
+pub(crate) struct CallRegistration {
+    list: ActiveCalls,
+    track: Arc<CallTracker>,
 }
 
-impl Track {
+impl CallTracker {
     pub(crate) fn new(
         id: CallId,
         tool: SharedText,
         caller: Arc<Caller>,
         started: Instant,
-        stop: Stop,
+        stop: StopRequest,
     ) -> Arc<Self> {
-        Arc::new(Track {
+        Arc::new(CallTracker {
             id,
             tool,
             caller,
             started,
-            standing: Mutex::new(Standing::Deciding),
+            state: Mutex::new(CallState::Deciding),
             definition: OnceLock::new(),
             stop,
-            over: Signal::default(),
-            gone: Signal::default(),
+            ended: Latch::default(),
+            caller_gone: Latch::default(),
         })
     }
 
-    pub(crate) fn stop(&self) -> &Stop {
+    pub(crate) fn stop(&self) -> &StopRequest {
         &self.stop
     }
 
     /// Returns the guard that the waiting caller holds.
-    pub(crate) fn present(self: &Arc<Self>) -> Present {
-        Present(Arc::clone(self))
+    pub(crate) fn attach_caller(self: &Arc<Self>) -> CallerPresence {
+        CallerPresence(Arc::clone(self))
     }
 
     /// Returns when the caller no longer waits for the result.
-    pub(crate) async fn deserted(&self) {
-        self.gone.given().await;
+    pub(crate) async fn caller_left(&self) {
+        self.caller_gone.wait().await;
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+    fn state(&self) -> MutexGuard<'_, CallState> {
         // The value is replaced as a whole, so a panic elsewhere cannot leave it inconsistent.
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn seen(&self) -> CallStanding {
+    fn status(&self) -> CallStatus {
         let age = self.started.elapsed();
-        CallStanding {
+        CallStatus {
             call_id: self.id,
             tool: self.tool.to_string(),
-            standing: self.standing().clone(),
+            standing: self.state().clone(),
             caller: Caller::clone(&self.caller),
             since: Timestamp::now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-            cancelled: self.stop.by().is_some(),
+            cancelled: self.stop.requested_by().is_some(),
         }
     }
 }
 
-impl Calls {
+impl ActiveCalls {
     /// Returns the guard that removes the call from the list at its end.
-    pub(crate) fn until_the_end_of(&self, track: &Arc<Track>) -> Listed {
-        Listed { list: self.clone(), track: Arc::clone(track) }
+    pub(crate) fn register(&self, track: &Arc<CallTracker>) -> CallRegistration {
+        CallRegistration { list: self.clone(), track: Arc::clone(track) }
     }
 
     /// Adds a call to the list if it is not there yet.
-    pub(crate) fn show(&self, track: &Arc<Track>) {
-        self.list().entry(track.id).or_insert_with(|| Arc::clone(track));
+    pub(crate) fn insert(&self, track: &Arc<CallTracker>) {
+        self.lock().entry(track.id).or_insert_with(|| Arc::clone(track));
     }
 
     /// Sets the state of a call and adds it to the list.
-    pub(crate) fn enter(&self, track: &Arc<Track>, standing: Standing) {
-        *track.standing() = standing;
-        self.show(track);
+    pub(crate) fn set_state(&self, track: &Arc<CallTracker>, standing: CallState) {
+        *track.state() = standing;
+        self.insert(track);
     }
 
     /// Marks a call as running.
-    pub(crate) fn run(&self, track: &Arc<Track>, definition: &Arc<ToolDefinition>) {
+    pub(crate) fn set_running(&self, track: &Arc<CallTracker>, definition: &Arc<ToolDefinition>) {
         let _ = track.definition.set(Arc::clone(definition));
-        self.enter(track, Standing::Running);
+        self.set_state(track, CallState::Running);
     }
 
     /// Requests a stop of the running calls whose tools are forbidden.
-    pub(crate) fn forbid(&self, forbidden: impl Fn(&ToolDefinition) -> bool) {
-        let list = self.list();
+    pub(crate) fn stop_forbidden(&self, forbidden: impl Fn(&ToolDefinition) -> bool) {
+        let list = self.lock();
         let running =
             list.values().filter(|track| track.definition.get().is_some_and(|tool| forbidden(tool)));
-        running.for_each(|track| track.stop.order(StoppedBy::Mode));
+        running.for_each(|track| track.stop.request(StoppedBy::Mode));
     }
 
     /// Requests a stop of all calls of a closed session.
-    pub(crate) fn end_session(&self, session: &str) {
-        let list = self.list();
+    pub(crate) fn stop_session(&self, session: &str) {
+        let list = self.lock();
         let its = list.values().filter(|track| track.caller.session.as_deref() == Some(session));
-        its.for_each(|track| track.stop.order(StoppedBy::Session));
+        its.for_each(|track| track.stop.request(StoppedBy::Session));
     }
 
     /// Status of all calls, oldest first.
-    pub(crate) fn all(&self) -> Vec<CallStanding> {
-        let mut all: Vec<CallStanding> = self.list().values().map(|track| track.seen()).collect();
+    pub(crate) fn all(&self) -> Vec<CallStatus> {
+        let mut all: Vec<CallStatus> = self.lock().values().map(|track| track.status()).collect();
         all.sort_by_key(|call| (call.since, call.call_id));
         all
     }
 
-    fn find(&self, id: CallId) -> Option<Arc<Track>> {
-        self.list().get(&id).map(Arc::clone)
+    fn find(&self, id: CallId) -> Option<Arc<CallTracker>> {
+        self.lock().get(&id).map(Arc::clone)
     }
 
-    fn list(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<Track>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<CallTracker>>> {
         // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Listed {
+impl Drop for CallRegistration {
     fn drop(&mut self) {
-        self.list.list().remove(&self.track.id);
-        self.track.over.give();
+        self.list.lock().remove(&self.track.id);
+        self.track.ended.set();
     }
 }
 
-impl Drop for Present {
+impl Drop for CallerPresence {
     fn drop(&mut self) {
-        self.0.gone.give();
+        self.0.caller_gone.set();
     }
 }
 
 impl ToolExecutionLayer {
     /// Calls that have not ended, oldest first.
-    pub fn calls(&self) -> Vec<CallStanding> {
-        self.calls.all()
+    pub fn calls(&self) -> Vec<CallStatus> {
+        self.active_calls.all()
     }
 
     /// Cancels a call in any state on behalf of the operator, and waits for its end as long as killing a
     /// process tree may take. The outcome of the call records that the operator cancelled it.
-    pub async fn cancel(&self, id: CallId) -> Cancelled {
-        let Some(track) = self.calls.find(id) else { return Cancelled::NotFound };
-        track.stop.order(StoppedBy::Operator);
-        match tokio::time::timeout(TIME_TO_END, track.over.given()).await {
-            Ok(()) => Cancelled::Ended,
-            Err(_) => Cancelled::Told,
+    pub async fn cancel(&self, id: CallId) -> CancelOutcome {
+        let Some(track) = self.active_calls.find(id) else { return CancelOutcome::NotFound };
+        track.stop.request(StoppedBy::Operator);
+        match tokio::time::timeout(CANCEL_WAIT, track.ended.wait()).await {
+            Ok(()) => CancelOutcome::Ended,
+            Err(_) => CancelOutcome::Requested,
         }
     }
 }

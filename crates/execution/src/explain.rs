@@ -8,19 +8,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use governance::{Question, Verdict};
+use governance::{ApprovalRequired, Verdict};
 use registry::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{Mode, Refusal, RefusalCode, RuleRef};
 
-use crate::approvals::{self, Foreseen, Look};
-use crate::call::{Call, Request};
+use crate::approvals::{self, ApprovalForecast, EffectPolicy};
+use crate::call::{CallRequest, PipelineCall};
+use crate::idempotency::{self, EarlierCall};
 use crate::layer::ToolExecutionLayer;
 use crate::look_up::look_up;
 use crate::pipeline;
-use crate::repeats::{self, Earlier};
 
 /// Explanation of how a call would be decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub struct Explanation {
     pub mode: Mode,
     /// Verdict.
     #[serde(flatten)]
-    pub finding: Finding,
+    pub finding: ExplainedVerdict,
     /// Rules that led to the verdict, in the order of evaluation.
     pub rules: Vec<RuleRef>,
     /// Hash of the policy that judged the call.
@@ -41,7 +41,7 @@ pub struct Explanation {
 /// Verdict of an explained call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Finding {
+pub enum ExplainedVerdict {
     /// The call would run. If it ran before with the same idempotency key, its recorded outcome would be
     /// returned.
     Permit,
@@ -59,28 +59,28 @@ pub enum Finding {
     },
 }
 
-impl Finding {
+impl ExplainedVerdict {
     /// `permit`, `ask` or `deny`.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Finding::Permit => "permit",
-            Finding::Ask { .. } => "ask",
-            Finding::Deny { .. } => "deny",
+            ExplainedVerdict::Permit => "permit",
+            ExplainedVerdict::Ask { .. } => "ask",
+            ExplainedVerdict::Deny { .. } => "deny",
         }
     }
 
     /// Refusal, unless the call would run without approval.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Finding::Permit => None,
-            Finding::Ask { refusal, .. } | Finding::Deny { refusal } => Some(refusal),
+            ExplainedVerdict::Permit => None,
+            ExplainedVerdict::Ask { refusal, .. } | ExplainedVerdict::Deny { refusal } => Some(refusal),
         }
     }
 }
 
 /// Recipient of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearer {
+pub enum ExplanationAudience {
     /// The caller. The explanation contains no more than the call itself would reveal, and is recorded in the
     /// same way.
     Caller,
@@ -90,101 +90,114 @@ pub enum Hearer {
 
 impl ToolExecutionLayer {
     /// Explains how this call would be decided now, in the current or another mode.
-    pub async fn explain(&self, request: Request, mode: Option<Mode>, hearer: Hearer) -> Explanation {
-        let (world, mode) = (self.world.load_full(), mode.unwrap_or_else(|| self.mode()));
-        let (call, arguments) = Call::suppose(request, &self.ledger, world, mode);
+    pub async fn explain(
+        &self,
+        request: CallRequest,
+        mode: Option<Mode>,
+        hearer: ExplanationAudience,
+    ) -> Explanation {
+        let (snapshot, mode) = (self.snapshot.load_full(), mode.unwrap_or_else(|| self.mode()));
+        let (call, arguments) = PipelineCall::judge_only(request, &self.ledger, snapshot, mode);
         let look = match hearer {
-            Hearer::Operator => Look::Freely,
+            ExplanationAudience::Operator => EffectPolicy::Unrecorded,
             // An explanation for another mode must not show an agent what the current mode hides.
-            Hearer::Caller if mode == self.mode() => Look::OnRecord,
-            Hearer::Caller => Look::Not,
+            ExplanationAudience::Caller if mode == self.mode() => EffectPolicy::Recorded,
+            ExplanationAudience::Caller => EffectPolicy::Skip,
         };
-        let judged = AssertUnwindSafe(suppose(self, &call, arguments, look)).catch_unwind().await;
-        let (tool_name, (finding, rules)) =
-            judged.unwrap_or_else(|_| (call.tool_name.to_string(), found(Err(fault(&call)))));
-        let policy_hash = call.world.policy.hash().to_owned();
+        let judged = AssertUnwindSafe(explain_call(self, &call, arguments, look)).catch_unwind().await;
+        let (tool_name, (finding, rules)) = judged
+            .unwrap_or_else(|_| (call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call)))));
+        let policy_hash = call.snapshot.policy.hash().to_owned();
         Explanation { tool_name, mode, finding, rules, policy_hash }
     }
 }
 
 /// Runs the stages without side effects. Returns the registered name of the tool with the verdict and its
 /// rules.
-async fn suppose(
+async fn explain_call(
     layer: &ToolExecutionLayer,
-    call: &Call,
+    call: &PipelineCall,
     arguments: Value,
-    look: Look,
-) -> (String, (Finding, Vec<RuleRef>)) {
-    let (earlier, tool) = match known(layer, call, &arguments).await {
+    look: EffectPolicy,
+) -> (String, (ExplainedVerdict, Vec<RuleRef>)) {
+    let (earlier, tool) = match look_up_admitted(layer, call, &arguments).await {
         Ok(known) => known,
-        Err(refusal) => return (refusal.tool.clone(), found(Err(refusal))),
+        Err(refusal) => return (refusal.tool.clone(), explain_verdict(Err(refusal))),
     };
     let name = tool.definition().name().to_string();
     if let Some(earlier) = earlier {
         let id = earlier.decision.call.call_id.to_string();
-        return (name, (Finding::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]));
+        return (
+            name,
+            (ExplainedVerdict::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]),
+        );
     }
     let verdict = pipeline::judge(layer, call, tool.definition(), tool.schema(), arguments).await;
     match verdict {
-        Ok(Verdict::Question(question)) => (name, asked(layer, call, tool, question, look).await),
-        verdict => (name, found(verdict)),
+        Ok(Verdict::ApprovalRequired(question)) => {
+            (name, explain_approval(layer, call, tool, question, look).await)
+        }
+        verdict => (name, explain_verdict(verdict)),
     }
 }
 
 /// Admits the call and returns its tool, and the earlier call with the same idempotency key, if any.
-async fn known<'a>(
+async fn look_up_admitted<'a>(
     layer: &ToolExecutionLayer,
-    call: &'a Call,
+    call: &'a PipelineCall,
     arguments: &Value,
-) -> Result<(Option<Earlier>, &'a Arc<Tool>), Box<Refusal>> {
-    layer.admits(call)?;
-    let earlier = repeats::ran_before(layer, call).await?;
+) -> Result<(Option<EarlierCall>, &'a Arc<Tool>), Box<Refusal>> {
+    layer.check_admission(call)?;
+    let earlier = idempotency::find_earlier_call(layer, call).await?;
     Ok((earlier, look_up(call, arguments)?))
 }
 
 /// Explains a call that requires approval. Some of these calls cannot be shown to the operator and are
 /// refused, and some are already approved.
-async fn asked(
+async fn explain_approval(
     layer: &ToolExecutionLayer,
-    call: &Call,
+    call: &PipelineCall,
     tool: &Arc<Tool>,
-    question: Question,
-    look: Look,
-) -> (Finding, Vec<RuleRef>) {
-    let (asked_by, mut rules) = (question.asked_by().to_vec(), question.rules());
-    match approvals::foresee(layer, call, tool, question, look).await {
-        Ok(Foreseen::Asks(refusal)) => (Finding::Ask { refusal, asked_by }, rules),
-        Ok(Foreseen::Answered(answer)) => {
-            rules.push(answer);
-            (Finding::Permit, rules)
+    question: ApprovalRequired,
+    look: EffectPolicy,
+) -> (ExplainedVerdict, Vec<RuleRef>) {
+    let (asked_by, mut rules) = (question.approval_rules().to_vec(), question.rules());
+    match approvals::forecast(layer, call, tool, question, look).await {
+        Ok(ApprovalForecast::ApprovalRequired(refusal)) => {
+            (ExplainedVerdict::Ask { refusal, asked_by }, rules)
         }
-        Err(refusal) => (Finding::Deny { refusal }, rules),
+        Ok(ApprovalForecast::AlreadyApproved(answer)) => {
+            rules.push(answer);
+            (ExplainedVerdict::Permit, rules)
+        }
+        Err(refusal) => (ExplainedVerdict::Deny { refusal }, rules),
     }
 }
 
 /// Converts a verdict to its serialisable form, with the rules that led to it. This closes the paths that
 /// were opened for it.
-pub(crate) fn found(verdict: Result<Verdict, Box<Refusal>>) -> (Finding, Vec<RuleRef>) {
+pub(crate) fn explain_verdict(verdict: Result<Verdict, Box<Refusal>>) -> (ExplainedVerdict, Vec<RuleRef>) {
     match verdict {
-        Ok(Verdict::Permit(permit)) => (Finding::Permit, permit.rules().to_vec()),
-        Ok(Verdict::Question(question)) => {
-            let (refusal, asked_by) = (Box::new(question.unanswered()), question.asked_by().to_vec());
-            (Finding::Ask { refusal, asked_by }, question.rules())
+        Ok(Verdict::Permit(permit)) => (ExplainedVerdict::Permit, permit.rules().to_vec()),
+        Ok(Verdict::ApprovalRequired(question)) => {
+            let (refusal, asked_by) =
+                (Box::new(question.no_approver_refusal()), question.approval_rules().to_vec());
+            (ExplainedVerdict::Ask { refusal, asked_by }, question.rules())
         }
         Ok(Verdict::Denial(denial)) => {
             let rules = denial.rules().to_vec();
-            (Finding::Deny { refusal: denial.into() }, rules)
+            (ExplainedVerdict::Deny { refusal: denial.into() }, rules)
         }
         Err(refusal) => {
             let rules = refusal.rule.iter().cloned().collect();
-            (Finding::Deny { refusal }, rules)
+            (ExplainedVerdict::Deny { refusal }, rules)
         }
     }
 }
 
 /// Refusal for a panic in a stage: the call itself would have failed in the same way.
-pub(crate) fn fault(call: &Call) -> Box<Refusal> {
+pub(crate) fn internal_fault(call: &PipelineCall) -> Box<Refusal> {
     let reason = "an internal fault in Sinew ended this decision";
     let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
-    Box::new(refusal.detail("internal_fault").hint("see the daemon log for details"))
+    Box::new(refusal.with_detail("internal_fault").with_hint("see the daemon log for details"))
 }

@@ -4,11 +4,11 @@
 //! in a table beside the registry, where nothing that runs a call can find them.
 
 mod arguments;
-mod below;
-mod glance;
-mod judged;
+mod directory_contents;
+mod judge;
 mod review;
 mod unconfined;
+mod unrecorded_judge;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use tool::ToolDefinition;
 
 pub use arguments::HostArgument;
-pub use below::Below;
-pub use glance::HostJudge;
-pub use judged::{HostCall, HostVerdict, Origin, Silence, UnknownHost};
-pub use review::{Advice, HostReview, secrets_in};
+pub use directory_contents::RecursiveListing;
+pub use judge::{HostCall, HostCallOrigin, HostVerdict, NotJudgedReason, UnknownHost};
+pub use review::{Advice, HostCallOutcome, secrets_advice};
+pub use unrecorded_judge::HostJudge;
 
 /// Answer to the host for a permitted call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,9 +53,9 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostToolName {
     /// The whole name.
-    Is(String),
+    Exact(String),
     /// Prefix of the name.
-    Begins(String),
+    Prefix(String),
 }
 
 /// Treatment of a host tool.
@@ -64,32 +64,32 @@ pub enum HostTool {
     /// Judged by Sinew's rules.
     Judged(Box<JudgedTool>),
     /// A tool of Sinew. Its calls reach Sinew through an endpoint and are judged there.
-    Ours,
+    SinewTool,
 }
 
 /// A tool that is judged and cannot be run: it has no executor.
 #[derive(Debug)]
 pub struct JudgedTool {
-    shape: Shape,
+    shape: ToolShape,
     /// Shape used if the policy lists commands for this tool: its command lines are arguments that rules can
     /// allow and forbid.
-    with_commands: Option<Shape>,
+    command_shape: Option<ToolShape>,
     arguments: Vec<HostArgument>,
     /// Set if the tool lists what is below the folders it is given.
-    below: Option<Below>,
+    listing: Option<RecursiveListing>,
 }
 
 /// Definition of a tool and its compiled schema.
 #[derive(Debug)]
-struct Shape {
+struct ToolShape {
     definition: Arc<ToolDefinition>,
     /// Compiled on first use: a hook process judges one call, and a table has many tools.
     schema: OnceLock<Result<InputSchema, String>>,
 }
 
-impl Shape {
+impl ToolShape {
     fn new(definition: ToolDefinition) -> Self {
-        Shape { definition: Arc::new(definition), schema: OnceLock::new() }
+        ToolShape { definition: Arc::new(definition), schema: OnceLock::new() }
     }
 
     fn schema(&self) -> Result<&InputSchema, &str> {
@@ -112,23 +112,23 @@ impl Shape {
 impl JudgedTool {
     /// Creates a tool from its definition and the meaning of its arguments.
     pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Self {
-        JudgedTool { shape: Shape::new(definition), with_commands: None, arguments, below: None }
+        JudgedTool { shape: ToolShape::new(definition), command_shape: None, arguments, listing: None }
     }
 
     /// Adds the definition for policies that list commands for this tool. A host runs whole lines in a shell,
     /// which the command rules do not cover. Without such rules a command line is a plain text argument.
     pub fn with_commands(self, definition: ToolDefinition) -> Self {
-        JudgedTool { with_commands: Some(Shape::new(definition)), ..self }
+        JudgedTool { command_shape: Some(ToolShape::new(definition)), ..self }
     }
 
     /// Marks the tool as one that lists what is below the folders it is given.
-    pub fn showing(self, below: Below) -> Self {
-        JudgedTool { below: Some(below), ..self }
+    pub fn with_listing(self, below: RecursiveListing) -> Self {
+        JudgedTool { listing: Some(below), ..self }
     }
 
     /// Checks that calls of the tool can be judged. An error here also refuses every call of it.
     pub fn check(&self) -> Result<(), String> {
-        let shapes = [Some(&self.shape), self.with_commands.as_ref()];
+        let shapes = [Some(&self.shape), self.command_shape.as_ref()];
         shapes.into_iter().flatten().try_for_each(|shape| shape.schema().map(drop).map_err(str::to_owned))
     }
 
@@ -137,13 +137,13 @@ impl JudgedTool {
         &self.shape.definition
     }
 
-    fn shape(&self, policy: &Policy) -> &Shape {
+    fn shape_for(&self, policy: &Policy) -> &ToolShape {
         let name = self.definition().name().as_str();
         let lists_commands = policy.files().tools.tools.iter().any(|(key, entry)| {
             let lists = entry.allowed_commands.is_some() || entry.forbidden_commands.is_some();
             lists && key.eq_ignore_ascii_case(name)
         });
-        self.with_commands.as_ref().filter(|_| lists_commands).unwrap_or(&self.shape)
+        self.command_shape.as_ref().filter(|_| lists_commands).unwrap_or(&self.shape)
     }
 }
 
@@ -152,10 +152,10 @@ impl Host {
     /// only if the rest of the name is unambiguous.
     pub fn tool(&self, name: &str) -> Option<&HostTool> {
         let fits = |known: &HostToolName, tool: &HostTool| match known {
-            HostToolName::Is(whole) => (whole == name).then_some(usize::MAX),
-            HostToolName::Begins(start) => {
+            HostToolName::Exact(whole) => (whole == name).then_some(usize::MAX),
+            HostToolName::Prefix(start) => {
                 let rest = name.strip_prefix(start.as_str())?;
-                (is_one_word(rest) || !matches!(tool, HostTool::Ours)).then_some(start.len())
+                (is_plain_tool_name(rest) || !matches!(tool, HostTool::SinewTool)).then_some(start.len())
             }
         };
         let fitting = self.tools.iter().filter_map(|(known, tool)| Some((fits(known, tool)?, tool)));
@@ -166,19 +166,19 @@ impl Host {
     pub(crate) fn fingerprint(&self) -> String {
         let tool = |(name, tool): &(HostToolName, HostTool)| match tool {
             HostTool::Judged(judged) => {
-                format!("{name:?} {} {:?} {:?}", judged.definition().hash(), judged.arguments, judged.below)
+                format!("{name:?} {} {:?} {:?}", judged.definition().hash(), judged.arguments, judged.listing)
             }
-            HostTool::Ours => format!("{name:?}"),
+            HostTool::SinewTool => format!("{name:?}"),
         };
         let tools: Vec<String> = self.tools.iter().map(tool).collect();
         format!("{} {:?} {:?} {}", self.name, self.on_permit, self.user_home, tools.join("\n"))
     }
 
     /// Definitions by which a policy judges this host's tools.
-    pub(crate) fn judged(&self, policy: &Policy) -> impl Iterator<Item = &ToolDefinition> {
+    pub(crate) fn judged_definitions(&self, policy: &Policy) -> impl Iterator<Item = &ToolDefinition> {
         self.tools.iter().filter_map(move |(_, tool)| match tool {
-            HostTool::Judged(judged) => Some(&*judged.shape(policy).definition),
-            HostTool::Ours => None,
+            HostTool::Judged(judged) => Some(&*judged.shape_for(policy).definition),
+            HostTool::SinewTool => None,
         })
     }
 
@@ -186,7 +186,7 @@ impl Host {
     pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools.iter().filter_map(|(_, tool)| match tool {
             HostTool::Judged(judged) => Some(judged.definition()),
-            HostTool::Ours => None,
+            HostTool::SinewTool => None,
         })
     }
 }
@@ -194,6 +194,6 @@ impl Host {
 /// Returns true if `rest`, which follows `mcp__sinew__`, can only be a tool name. Hosts join names with `__`:
 /// `mcp__sinew__x__y` can also be the tool `y` of a server `sinew__x`, and `mcp__sinew___y` that of a server
 /// `sinew_`.
-fn is_one_word(rest: &str) -> bool {
+fn is_plain_tool_name(rest: &str) -> bool {
     rest.starts_with(|first: char| first.is_ascii_alphanumeric()) && !rest.contains("__")
 }

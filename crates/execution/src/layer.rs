@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use file_access::UndoStore;
 use futures_util::FutureExt;
-use ledger::{Ledger, LedgerError, Recovery};
+use ledger::{Ledger, LedgerError, LedgerRecovery};
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
@@ -19,34 +19,34 @@ use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::approvals::{self, Approvals};
 use crate::bookkeeping::Bookkeeping;
-use crate::call::{Call, MadeBy, Request};
-use crate::calls::Calls;
-use crate::content;
-use crate::limits::Limits;
+use crate::call::{CallOrigin, CallRequest, PipelineCall};
+use crate::calls::ActiveCalls;
+use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
+use crate::idempotency::ActiveKeys;
+use crate::limits::CallLimits;
 use crate::mode::ModeCell;
-use crate::pace::Pace;
-use crate::pipeline::{self, Deciding, Halt};
-use crate::recorder::{self, Configuration};
-use crate::reload::Reloads;
-use crate::repeats::Keys;
-use crate::sessions::{self, Sessions};
-use crate::slots::Slots;
-use crate::status::{ApprovalsStatus, LedgerStatus, ProposalStatus, Status, Tally};
+use crate::mode_transition::UnrecordedModeChanges;
+use crate::mode_watch::ModeWatch;
+use crate::pipeline::{self, DecisionContext, PipelineHalt};
+use crate::recorder::{self, StartConfiguration};
+use crate::reload::ReloadState;
+use crate::response_padding::RefusalThrottle;
+use crate::secret_screening;
+use crate::sessions::{self, SessionTable};
+use crate::slots::FairSlots;
+use crate::status::{ApprovalsStatus, CallTally, LayerStatus, LedgerStatus, ProposalStatus};
 use crate::throttle::Throttle;
-use crate::transition::OwedChanges;
-use crate::watch::ModeWatch;
-use crate::world::{ToolFilter, World};
 
 /// Components of a `ToolExecutionLayer`.
-pub struct Parts {
+pub struct LayerParts {
     /// Tools, rules and workspaces.
-    pub world: World,
+    pub snapshot: ConfigSnapshot,
     /// Ledger for decisions and outcomes.
     pub ledger: Arc<Ledger>,
     /// State that the ledger recovered from earlier daemon runs.
-    pub recovery: Recovery,
+    pub recovery: LedgerRecovery,
     /// Directory with the pending approvals and the operator's PIN.
-    pub state: PathBuf,
+    pub state_dir: PathBuf,
     /// Backups of the files that calls replaced or removed.
     pub undo: Arc<UndoStore>,
 }
@@ -56,31 +56,31 @@ pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) approvals: Approvals,
     pub(crate) undo: Arc<UndoStore>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: CallLimits,
     /// Rate limits for host calls, which are only judged here and must not use up the limits of calls that
     /// run.
-    pub(crate) host_limits: Limits,
-    pub(crate) tally: Tally,
-    pub(crate) world: ArcSwap<World>,
+    pub(crate) host_limits: CallLimits,
+    pub(crate) tally: CallTally,
+    pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
     pub(crate) mode: ModeCell,
-    pub(crate) watch: ModeWatch,
-    pub(crate) sessions: Sessions,
-    pub(crate) keys: Keys,
+    pub(crate) mode_watch: ModeWatch,
+    pub(crate) sessions: SessionTable,
+    pub(crate) active_keys: ActiveKeys,
     /// Calls that have not ended, for listing and cancellation.
-    pub(crate) calls: Calls,
-    pub(crate) refusals: Pace,
+    pub(crate) active_calls: ActiveCalls,
+    pub(crate) refusal_throttle: RefusalThrottle,
     pub(crate) throttle: Throttle,
     pub(crate) bookkeeping: Bookkeeping,
-    pub(crate) owed_changes: OwedChanges,
+    pub(crate) unrecorded_mode_changes: UnrecordedModeChanges,
     /// Version of the mode and the rules. Waiting calls are judged again when it changes.
-    pub(crate) changes: tokio::sync::watch::Sender<u64>,
+    pub(crate) policy_changes: tokio::sync::watch::Sender<u64>,
     /// Version of the tool list. Clients that show the list fetch it again when it changes.
     pub(crate) tool_changes: tokio::sync::watch::Sender<u64>,
-    pub(crate) reloads: Reloads,
-    pub(crate) openings: Slots,
+    pub(crate) reloads: ReloadState,
+    pub(crate) opening_slots: FairSlots,
     /// Slots for the processes that run validators, shared fairly between callers.
-    pub(crate) validations: Slots,
-    pub(crate) mode_turn: tokio::sync::Mutex<()>,
+    pub(crate) validation_slots: FairSlots,
+    pub(crate) mode_lock: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     draining: AtomicBool,
     started: Instant,
@@ -88,13 +88,15 @@ pub struct ToolExecutionLayer {
 
 impl ToolExecutionLayer {
     /// Creates a layer that continues with the mode and the rate windows recovered from the ledger.
-    pub fn new(parts: Parts) -> Result<Arc<Self>, TelemetryError> {
-        let Parts { world, ledger, recovery, state, undo } = parts;
-        content::share_patterns(&world.policy)?;
-        let mode = recorder::restored_mode(&ledger, &recovery);
-        let limits = Limits::restore(places(&world, mode), &recovery, |tool| world.goes_out(tool.as_str()));
-        let host_limits = Limits::restore(0, &Recovery::default(), |_| false);
-        let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
+    pub fn new(parts: LayerParts) -> Result<Arc<Self>, TelemetryError> {
+        let LayerParts { snapshot, ledger, recovery, state_dir: state, undo } = parts;
+        secret_screening::install_patterns(&snapshot.policy)?;
+        let mode = recorder::restore_mode(&ledger, &recovery);
+        let limits = CallLimits::restore(max_running_calls(&snapshot, mode), &recovery, |tool| {
+            snapshot.is_outbound(tool.as_str())
+        });
+        let host_limits = CallLimits::restore(0, &LedgerRecovery::default(), |_| false);
+        let watch = ModeWatch::new(snapshot.policy.transitions(), mode, ledger.health().head);
         let approvals = Approvals::restore(&ledger, &recovery, &state);
         let bookkeeping = Bookkeeping::new(ledger.max_bytes());
         Ok(Arc::new(ToolExecutionLayer {
@@ -103,23 +105,23 @@ impl ToolExecutionLayer {
             undo,
             limits,
             host_limits,
-            watch,
-            calls: Calls::default(),
-            sessions: Sessions::default(),
-            keys: Keys::default(),
-            refusals: Pace::default(),
+            mode_watch: watch,
+            active_calls: ActiveCalls::default(),
+            sessions: SessionTable::default(),
+            active_keys: ActiveKeys::default(),
+            refusal_throttle: RefusalThrottle::default(),
             throttle: Throttle::default(),
             bookkeeping,
-            owed_changes: OwedChanges::default(),
-            changes: tokio::sync::watch::Sender::new(0),
+            unrecorded_mode_changes: UnrecordedModeChanges::default(),
+            policy_changes: tokio::sync::watch::Sender::new(0),
             tool_changes: tokio::sync::watch::Sender::new(0),
-            reloads: Reloads::default(),
-            tally: Tally::default(),
-            world: ArcSwap::from_pointee(world),
+            reloads: ReloadState::default(),
+            tally: CallTally::default(),
+            snapshot: ArcSwap::from_pointee(snapshot),
             mode: ModeCell::new(mode),
-            openings: Slots::new(MOST_OPENING),
-            validations: Slots::new(MOST_VALIDATING),
-            mode_turn: tokio::sync::Mutex::new(()),
+            opening_slots: FairSlots::new(MAX_OPENING),
+            validation_slots: FairSlots::new(MAX_VALIDATING),
+            mode_lock: tokio::sync::Mutex::new(()),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
             started: Instant::now(),
@@ -128,122 +130,139 @@ impl ToolExecutionLayer {
 
     /// Runs one call and returns its result. A call that has to wait continues in its own task, so that a
     /// caller that disconnects aborts neither the tool nor the ledger record.
-    pub async fn execute(self: &Arc<Self>, request: Request) -> ToolResult {
-        self.execute_for(request, MadeBy::Caller).await
+    pub async fn execute(self: &Arc<Self>, request: CallRequest) -> ToolResult {
+        self.execute_for(request, CallOrigin::Caller).await
     }
 
     /// Runs a call that a tool makes on behalf of its caller: same pipeline, charged to the same party. Its
     /// run slot is granted in addition to the slot that the tool holds.
-    pub async fn execute_inner(self: &Arc<Self>, request: Request) -> ToolResult {
-        self.execute_for(request, MadeBy::Tool).await
+    pub async fn execute_inner(self: &Arc<Self>, request: CallRequest) -> ToolResult {
+        self.execute_for(request, CallOrigin::Tool).await
     }
 
-    async fn execute_for(self: &Arc<Self>, request: Request, made_by: MadeBy) -> ToolResult {
-        let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
-        let call = Box::new(call.made_by(made_by));
-        let traces = recorder::Traces::of(&call);
+    async fn execute_for(self: &Arc<Self>, request: CallRequest, made_by: CallOrigin) -> ToolResult {
+        let (call, arguments) =
+            PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());
+        let call = Box::new(call.with_origin(made_by));
+        let traces = recorder::CrashReport::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
-        let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
-        let listed = self.calls.until_the_end_of(&track);
+        let (trace, track) = (call.trace.clone(), Arc::clone(&call.tracker));
+        let listed = self.active_calls.register(&track);
         // Dropped with this future: a call that waits for the operator does not run after its caller has
         // left.
-        let _present = track.present();
+        let _present = track.attach_caller();
         // Boxed before it is wrapped: the future is large, and each wrapper would move it.
         let work = Box::pin(async move {
-            let (call, mut result) = layer.conduct(call, arguments).await;
-            sessions::report(&call, &mut result);
+            let (call, mut result) = layer.run_pipeline(call, arguments).await;
+            sessions::add_session_report(&call, &mut result);
             recorder::export(*call, &result);
             drop((listed, tracked));
             result
         });
         let work = AssertUnwindSafe(work).catch_unwind();
-        let mut work = Box::pin(telemetry::within_call(&trace, work));
+        let mut work = Box::pin(telemetry::with_call_ids(&trace, work));
         let conducted = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
             Poll::Ready(conducted) => Ok(conducted),
             Poll::Pending => {
-                self.calls.show(&track);
+                self.active_calls.insert(&track);
                 tokio::spawn(work).await
             }
         };
         conducted.ok().and_then(Result::ok).unwrap_or_else(|| traces.crashed_result())
     }
 
-    async fn conduct(&self, mut call: Box<Call>, mut arguments: Value) -> (Box<Call>, ToolResult) {
+    async fn run_pipeline(
+        &self,
+        mut call: Box<PipelineCall>,
+        mut arguments: Value,
+    ) -> (Box<PipelineCall>, ToolResult) {
         loop {
-            if let Err(refusal) = self.admits(&call) {
+            if let Err(refusal) = self.check_admission(&call) {
                 // No `retry_after_ms` here: the daemon does not know when it will be restarted.
-                let result = recorder::refused(self, &call, *refusal);
+                let result = recorder::record_refusal(self, &call, *refusal);
                 return (call, result);
             }
             // A panic in a stage is a fault in Sinew, and the call still needs its ledger record.
-            let result = match AssertUnwindSafe(pipeline::walk(self, &call, arguments)).catch_unwind().await {
-                Ok(Ok(ran)) => recorder::ended(self, &call, ran),
-                Ok(Err(Halt::Refused(mut refusal))) => {
-                    self.limits.advise(&call, &mut refusal);
-                    self.refusals.turn().await;
-                    recorder::refused(self, &call, *refusal)
+            let result = match AssertUnwindSafe(pipeline::execute(self, &call, arguments))
+                .catch_unwind()
+                .await
+            {
+                Ok(Ok(ran)) => recorder::record_outcome(self, &call, ran),
+                Ok(Err(PipelineHalt::Refused(mut refusal))) => {
+                    self.limits.set_retry_after(&call, &mut refusal);
+                    self.refusal_throttle.wait_for_turn().await;
+                    recorder::record_refusal(self, &call, *refusal)
                 }
-                Ok(Err(Halt::Repeated(earlier))) => recorder::repeated(self, &call, *earlier),
-                Ok(Err(Halt::Again(same, hand))) => {
+                Ok(Err(PipelineHalt::Repeated(earlier))) => recorder::record_repeat(self, &call, *earlier),
+                Ok(Err(PipelineHalt::Rejudge(same, approval_ref))) => {
                     arguments = Value::Object(same);
-                    *call = call.renewed(self.world.load_full(), self.mode.get(), hand);
+                    *call = call.with_snapshot(self.snapshot.load_full(), self.mode.get(), approval_ref);
                     continue;
                 }
-                Ok(Err(Halt::Edited(other, hand))) => {
-                    let edited = call.edited(&self.ledger, &other);
+                Ok(Err(PipelineHalt::Edited(other, approval_ref))) => {
+                    let edited = call.with_edited_arguments(&self.ledger, &other);
                     arguments = Value::Object(other);
-                    *call = edited.renewed(self.world.load_full(), self.mode.get(), hand);
+                    *call = edited.with_snapshot(self.snapshot.load_full(), self.mode.get(), approval_ref);
                     continue;
                 }
-                Err(_) => recorder::crashed(self, &call),
+                Err(_) => recorder::record_crash(self, &call),
             };
-            approvals::leave(self, &call, result.metadata.refusal.as_ref().map(|refusal| refusal.code)).await;
+            approvals::withdraw_undecided(
+                self,
+                &call,
+                result.metadata.refusal.as_ref().map(|refusal| refusal.code),
+            )
+            .await;
             return (call, result);
         }
     }
 
     /// Context for decisions about calls that run here.
-    pub(crate) fn deciding(&self) -> Deciding<'_> {
-        Deciding { limits: &self.limits, openings: &self.openings }
+    pub(crate) fn decision_context(&self) -> DecisionContext<'_> {
+        DecisionContext { limits: &self.limits, opening_slots: &self.opening_slots }
     }
 
     /// Refuses the call if the daemon is shutting down.
-    pub(crate) fn admits(&self, call: &Call) -> Result<(), Box<Refusal>> {
+    pub(crate) fn check_admission(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
         if !self.draining.load(Ordering::Acquire) {
             return Ok(());
         }
         let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
-        Err(Box::new(refusal.hint("try again after the daemon has restarted")))
+        Err(Box::new(refusal.with_hint("try again after the daemon has restarted")))
     }
 
     /// Returns true if the mode or the rules changed since the call was judged.
-    pub(crate) fn has_changed_since(&self, call: &Call) -> bool {
-        self.mode.get() != call.mode || !Arc::ptr_eq(&self.world.load(), &call.world)
+    pub(crate) fn has_changed_since(&self, call: &PipelineCall) -> bool {
+        self.mode.get() != call.mode || !Arc::ptr_eq(&self.snapshot.load(), &call.snapshot)
     }
 
     /// Definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
-        self.world.load().tools(filter)
+        self.snapshot.load().tools(filter)
     }
 
     /// State of the layer.
-    pub fn status(&self) -> Status {
-        let (world, mode) = (self.world.load(), self.mode.get());
-        Status {
+    pub fn status(&self) -> LayerStatus {
+        let (snapshot, mode) = (self.snapshot.load(), self.mode.get());
+        LayerStatus {
             version: env!("CARGO_PKG_VERSION"),
             mode,
-            proposal: self.watch.machine().proposal().map(ProposalStatus::of),
-            reload: self.reloads.report(),
-            remaining: world.policy.remaining(mode, self.limits.counts_of_all()),
+            proposal: self.mode_watch.machine().proposal().map(ProposalStatus::of),
+            reload: self.reloads.last_report(),
+            remaining: snapshot.policy.remaining_calls(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),
             approvals: ApprovalsStatus {
-                pending: self.approvals.pending(),
+                pending: self.approvals.pending_count(),
                 pin: self.approvals.pin_is_set(),
             },
-            tools: world.registry.len(),
-            policy_hash: world.policy.hash().to_owned(),
-            workspaces: world.workspaces.iter().map(|folder| folder.root().display().to_string()).collect(),
+            tools: snapshot.registry.len(),
+            policy_hash: snapshot.policy.hash().to_owned(),
+            workspaces: snapshot
+                .workspaces
+                .iter()
+                .map(|folder| folder.root().display().to_string())
+                .collect(),
             ledger: LedgerStatus::of(&self.ledger.health()),
         }
     }
@@ -254,19 +273,19 @@ impl ToolExecutionLayer {
     }
 
     /// Maximum number of concurrent calls for the current mode and rules.
-    pub(crate) fn places(&self) -> usize {
-        places(&self.world.load(), self.mode.get())
+    pub(crate) fn max_running_calls(&self) -> usize {
+        max_running_calls(&self.snapshot.load(), self.mode.get())
     }
 
     /// Records the start of the daemon in the ledger.
-    pub fn announce_start(&self, configuration: Configuration) -> Result<(), LedgerError> {
-        recorder::start(self, configuration)
+    pub fn announce_start(&self, configuration: StartConfiguration) -> Result<(), LedgerError> {
+        recorder::record_start(self, configuration)
     }
 
     /// Records a clean stop and closes the ledger. Blocking.
     pub fn close(&self, reason: &str) {
         self.write_all_groups();
-        recorder::stop(self, reason);
+        recorder::record_stop(self, reason);
         self.ledger.close();
     }
 
@@ -282,16 +301,16 @@ impl ToolExecutionLayer {
 }
 
 /// Maximum number of concurrent calls: the limit of the policy, capped by `MAX_RUNNING`.
-pub(crate) fn places(world: &World, mode: Mode) -> usize {
-    let allowed = world.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
-    allowed.unwrap_or(MOST_RUNNING).min(MOST_RUNNING)
+pub(crate) fn max_running_calls(snapshot: &ConfigSnapshot, mode: Mode) -> usize {
+    let allowed = snapshot.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
+    allowed.unwrap_or(MAX_RUNNING).min(MAX_RUNNING)
 }
 
 /// Cap on concurrent calls. The tools of this process share one blocking pool; calls beyond its size would
 /// only queue inside it.
-const MOST_RUNNING: usize = 256;
+const MAX_RUNNING: usize = 256;
 /// Cap on concurrent validations. It equals the number of validator processes, so that calls queue here,
 /// where slots are shared fairly between callers.
-const MOST_VALIDATING: usize = 4;
+const MAX_VALIDATING: usize = 4;
 /// Cap on concurrent path openings. Opening takes microseconds unless a mount is stuck.
-pub(crate) const MOST_OPENING: usize = 64;
+pub(crate) const MAX_OPENING: usize = 64;

@@ -4,62 +4,63 @@
 //! returns a `ToolResult`. The stages are implemented in their own crates; `pipeline.rs` defines their order.
 
 mod approvals;
-mod aside;
-mod book;
 mod bookkeeping;
 mod call;
 mod calls;
-mod content;
+mod config_snapshot;
 mod explain;
 mod host;
+mod idempotency;
 mod layer;
+mod ledger_queries;
 mod limits;
 mod look_up;
 mod mode;
+mod mode_transition;
+mod mode_watch;
 mod nudge;
-mod offers;
-mod pace;
+mod offload;
 mod pipeline;
 mod recorder;
 mod reload;
 mod repair;
-mod repeats;
+mod response_padding;
 mod run;
-mod sensors;
+mod secret_screening;
 mod sessions;
 mod slots;
 mod status;
+mod system_sampling;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod transition;
+mod tool_availability;
 mod undo;
-mod watch;
-mod world;
 
 pub use approvals::{
-    Answer, Asking, Card, CardLine, DecideError, Decided, Fact, Lasting, Listed, OperatorProof, Pin,
-    PinError, ShownChange, Side, StandingRule, Tone, shown,
+    ApprovalFact, ApprovalMode, ApprovalRequest, ApprovalRequestLine, DecideError, DecisionOutcome,
+    DiffLineKind, FileDiff, LineStyle, ListedApproval, OperatorDecision, OperatorProof, Pin, PinError,
+    StandingRule, StandingRuleRequest, escape_for_display,
 };
 pub use bookkeeping::Throttled;
-pub use call::{CuratedMap, Request};
-pub use calls::{CallStanding, Cancelled, Standing};
-pub use content::redactor;
-pub use explain::{Explanation, Finding, Hearer};
-pub use file_access::{Reversal, Reverted};
+pub use call::{CallRequest, CuratedMapCheck};
+pub use calls::{CallState, CallStatus, CancelOutcome};
+pub use config_snapshot::{ConfigSnapshot, ToolFilter};
+pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
+pub use file_access::{Reversal, RevertedChange};
 pub use host::{
-    Advice, Below, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
-    JudgedTool, OnPermit, Origin, Silence, UnknownHost, secrets_in,
+    Advice, Host, HostArgument, HostCall, HostCallOrigin, HostCallOutcome, HostJudge, HostTool, HostToolName,
+    HostVerdict, JudgedTool, NotJudgedReason, OnPermit, RecursiveListing, UnknownHost, secrets_advice,
 };
-pub use layer::{Parts, ToolExecutionLayer};
-pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
-pub use mode::{ModeError, ModeSet};
-pub use offers::Offer;
-pub use policy_tools::{Difference, Effect};
-pub use recorder::Configuration;
-pub use reload::{Acceptance, ReloadReport, Reloaded, between_maps, loosens};
-pub use sessions::{OpenedSession, SessionError, SessionStanding, SessionTerms, TermsError};
-pub use status::Status;
+pub use layer::{LayerParts, ToolExecutionLayer};
+pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as LedgerFilter};
+pub use mode::{ModeChangeResult, ModeError};
+pub use policy_tools::{PolicyDifference, PolicyEffect};
+pub use recorder::StartConfiguration;
+pub use reload::{Acceptance, ReloadOutcome, ReloadReport, curated_map_differences, loosens};
+pub use secret_screening::redactor;
+pub use sessions::{OpenedSession, SessionError, SessionStatus, SessionTerms, TermsError};
+pub use status::LayerStatus;
 pub use throttle::{CallerKey, RequestCost};
-pub use undo::{UndoError, Undone};
-pub use world::{ToolFilter, World};
+pub use tool_availability::ToolAvailability;
+pub use undo::{UndoError, UndoResult};

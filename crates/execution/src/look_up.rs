@@ -4,54 +4,54 @@ use std::sync::Arc;
 
 use registry::Tool;
 use serde_json::Value;
-use tool::{LONGEST_WORD, Refusal, RefusalCode, shorten};
+use tool::{MAX_QUOTED_CHARS, Refusal, RefusalCode, shorten};
 
-use crate::World;
-use crate::call::{Call, CuratedMap};
+use crate::ConfigSnapshot;
+use crate::call::{CuratedMapCheck, PipelineCall};
 
 /// Finds the tool by its exact name. The refusal of an unknown name suggests the nearest one.
-pub(crate) fn look_up<'c>(call: &'c Call, arguments: &Value) -> Result<&'c Arc<Tool>, Box<Refusal>> {
-    let world = &call.world;
-    world.registry.get(&call.tool_name).ok_or_else(|| {
-        if let Some(name) = guardrail::without_markup(&call.tool_name) {
-            return glued(world, name);
+pub(crate) fn look_up<'c>(call: &'c PipelineCall, arguments: &Value) -> Result<&'c Arc<Tool>, Box<Refusal>> {
+    let snapshot = &call.snapshot;
+    snapshot.registry.get(&call.tool_name).ok_or_else(|| {
+        if let Some(name) = guardrail::strip_markup(&call.tool_name) {
+            return malformed_name(snapshot, name);
         }
-        let asked = call.curated_map == CuratedMap::Asked;
-        let opinion = || world.guarded(|guard| guard.check_unknown(&call.tool_name, arguments));
-        asked.then(opinion).flatten().unwrap_or_else(|| Box::new(not_found(world, &call.tool_name)))
+        let asked = call.curated_map == CuratedMapCheck::Applied;
+        let opinion = || snapshot.with_guard(|guard| guard.check_unknown(&call.tool_name, arguments));
+        asked.then(opinion).flatten().unwrap_or_else(|| Box::new(not_found(snapshot, &call.tool_name)))
     })
 }
 
-fn not_found(world: &World, name: &str) -> Refusal {
-    let shown = shorten(name, LONGEST_WORD);
+fn not_found(snapshot: &ConfigSnapshot, name: &str) -> Refusal {
+    let shown = shorten(name, MAX_QUOTED_CHARS);
     let reason = format!("Tool {} not found", shown.escape_debug());
     let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
-    if let Some(instead) = world.curated.deprecation(name) {
-        let example = world.guarded(|guard| guard.example_of_unknown(name));
+    if let Some(instead) = snapshot.curated.deprecation(name) {
+        let example = snapshot.with_guard(|guard| guard.example_for_unknown(name));
         let hint = format!("`{shown}` is deprecated and no longer available: {instead}");
-        return Refusal { example, ..refusal.detail("deprecated_tool").hint(hint) };
+        return Refusal { example, ..refusal.with_detail("deprecated_tool").with_hint(hint) };
     }
-    let bare = guardrail::without_host(name).and_then(|bare| world.registry.get(bare));
-    match bare.map(|tool| tool.definition().name().as_str()).or_else(|| world.registry.nearest(&shown)) {
-        Some(near) => refusal.hint(format!("did you mean `{near}`?")),
-        None => refusal.hint("run `sinew tools list` to see the available tools"),
+    let bare = guardrail::strip_host_prefix(name).and_then(|bare| snapshot.registry.get(bare));
+    match bare.map(|tool| tool.definition().name().as_str()).or_else(|| snapshot.registry.nearest(&shown)) {
+        Some(near) => refusal.with_hint(format!("did you mean `{near}`?")),
+        None => refusal.with_hint("run `sinew tools list` to see the available tools"),
     }
 }
 
 /// Refusal of a name with markup or arguments attached. The attached text is not repeated, because it may
 /// contain a secret.
-fn glued(world: &World, name: &str) -> Box<Refusal> {
-    let shown = shorten(name, LONGEST_WORD);
-    let known = world.registry.get(name).map(|tool| tool.definition().name().to_string());
-    let meant = known.clone().or_else(|| world.registry.nearest(&shown).map(str::to_owned));
+fn malformed_name(snapshot: &ConfigSnapshot, name: &str) -> Box<Refusal> {
+    let shown = shorten(name, MAX_QUOTED_CHARS);
+    let known = snapshot.registry.get(name).map(|tool| tool.definition().name().to_string());
+    let meant = known.clone().or_else(|| snapshot.registry.nearest(&shown).map(str::to_owned));
     let meant = meant.unwrap_or_else(|| shown.to_string());
     let reason =
         format!("⚠️ Invalid tool name: markup or arguments are attached to `{shown}`. Call `{meant}`");
     let refusal = Refusal::new(&format!("{shown}…"), RefusalCode::UnknownTool, reason);
     let hint = format!("send `{meant}` alone as the name and everything else in `arguments`");
     let example = known.and_then(|name| {
-        let tool = world.registry.get(&name)?;
-        world.guarded(|guard| guard.example(crate::world::known(tool)))
+        let tool = snapshot.registry.get(&name)?;
+        snapshot.with_guard(|guard| guard.example_for(crate::config_snapshot::known_tool(tool)))
     });
-    Box::new(Refusal { example, ..refusal.detail("malformed_name").hint(hint) })
+    Box::new(Refusal { example, ..refusal.with_detail("malformed_name").with_hint(hint) })
 }

@@ -17,22 +17,22 @@ pub enum ModeError {
     NotRecorded(String),
     /// The change requires the operator PIN in the mode that is now current.
     #[error("the operator PIN is needed")]
-    Unproven,
+    PinRequired,
     /// There is no such transition.
-    #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .ways.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
-    NoWay {
+    #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .allowed.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
+    NoTransition {
         /// Current mode.
         from: Mode,
         /// Requested mode.
         to: Mode,
         /// Modes that can be set from here.
-        ways: Vec<Mode>,
+        allowed: Vec<Mode>,
     },
 }
 
 /// Result of a mode change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModeSet {
+pub struct ModeChangeResult {
     /// Previous mode; the current one if nothing changed.
     pub previous: Mode,
     /// True if the change is recorded. A stricter mode also takes effect while the ledger is unavailable and
@@ -40,7 +40,7 @@ pub struct ModeSet {
     pub recorded: bool,
 }
 
-impl ModeSet {
+impl ModeChangeResult {
     /// Returns true if entering the mode can allow more than before.
     pub fn loosens(to: Mode) -> bool {
         match to {

@@ -1,32 +1,32 @@
 //! Advice after a failure: if a tool fails because of its arguments, its failure gets an example of a valid
 //! call.
 
-use telemetry::{Event, Subject, emit};
+use telemetry::{CallContext, TelemetryEvent, emit};
 use tool::{Failure, ToolDefinition};
 
-use crate::call::Call;
-use crate::world;
+use crate::call::PipelineCall;
+use crate::config_snapshot;
 
 /// Adds an example to a failure that blames the arguments. Any other failure is returned unchanged.
-pub(crate) fn advised(
-    call: &Call,
-    subject: Subject<'_>,
+pub(crate) fn with_example(
+    call: &PipelineCall,
+    subject: CallContext<'_>,
     definition: &ToolDefinition,
     failure: Failure,
 ) -> Failure {
     if !guardrail::blames_arguments(&failure) {
         return failure;
     }
-    let registry = &call.world.registry;
-    let example = registry
-        .get(definition.name().as_str())
-        .and_then(|tool| call.world.guarded(|guard| guard.example(world::known(tool))));
+    let registry = &call.snapshot.registry;
+    let example = registry.get(definition.name().as_str()).and_then(|tool| {
+        call.snapshot.with_guard(|guard| guard.example_for(config_snapshot::known_tool(tool)))
+    });
     let Some(example) = example else { return failure };
-    emit(Event::ToolValidationNudge { call: subject, error: &failure.message });
+    emit(TelemetryEvent::ToolValidationNudge { call: subject, error: &failure.message });
     let advice = format!("Example: {example}");
     let hint = match &failure.hint {
         Some(hint) => format!("{hint}; {advice}"),
         None => advice,
     };
-    failure.hint(hint)
+    failure.with_hint(hint)
 }

@@ -2,46 +2,50 @@
 //!
 //! The ledger is written first. An outcome that could not be recorded is reported as such in the result.
 
-mod ends;
 mod export;
-mod life;
+mod lifecycle;
 mod modes;
+mod outcomes;
 mod refusals;
 mod repeats;
 mod sessions;
 
 use governance::Permit;
 use ledger::entry::StageTime;
-use ledger::{Decision, Effect};
-use registry::Order;
+use ledger::{RecordedDecision, RecordedEffect};
+use registry::RecordedPermit;
 use serde_json::Value;
-use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
-use tool::{Category, Metadata, ToolDefinition};
+use telemetry::{CallContext, SpanNote, StageTiming, TelemetryEvent, emit, redact};
+use tool::{Category, ResultMetadata, ToolDefinition};
 
-use crate::call::{Call, CuratedMap};
+use crate::call::{CuratedMapCheck, PipelineCall};
 
-pub(crate) use ends::{Traces, crashed, ended, overtaken};
 pub(crate) use export::export;
-pub use life::Configuration;
-pub(crate) use life::{start, stop};
-pub(crate) use modes::{is_whole, mode_after, restored_mode};
-pub(crate) use refusals::{refused, unavailable};
-pub(crate) use repeats::repeated;
-pub(crate) use sessions::session;
+pub use lifecycle::StartConfiguration;
+pub(crate) use lifecycle::{record_start, record_stop};
+pub(crate) use modes::{is_intact, recovered_mode, restore_mode};
+pub(crate) use outcomes::{CrashReport, record_crash, record_not_started, record_outcome};
+pub(crate) use refusals::{ledger_unavailable, record_refusal};
+pub(crate) use repeats::record_repeat;
+pub(crate) use sessions::record_session;
 
 /// Ledger entry of the decision that permits a call.
-pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>) -> Decision {
+pub(crate) fn decision(
+    call: &PipelineCall,
+    permit: &Permit,
+    approval_id: Option<String>,
+) -> RecordedDecision {
     let definition = permit.call().definition();
-    Decision {
-        call: call.on_record_of(definition),
+    RecordedDecision {
+        call: call.ledger_call_for(definition),
         risk: definition.risk_level(),
         effect: effect(definition),
         decided_at: None,
         definition_hash: definition.shared_hash(),
-        policy_hash: call.world.policy.shared_hash(),
+        policy_hash: call.snapshot.policy.shared_hash(),
         arguments_digest: call.arguments_digest.clone(),
-        idempotency_key: call.key.as_ref().map(|key| key.scoped.clone()),
-        request_digest: call.key.as_ref().map(|key| key.request.clone()),
+        idempotency_key: call.idempotency_key.as_ref().map(|key| key.scoped_digest.clone()),
+        request_digest: call.idempotency_key.as_ref().map(|key| key.request_digest.clone()),
         approval_id,
         rules: permit.rules().to_vec(),
         facts: facts(call, permit),
@@ -49,41 +53,41 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
 }
 
 /// Redacted decision facts, with a note if the curated map was skipped.
-fn facts(call: &Call, permit: &Permit) -> Value {
+fn facts(call: &PipelineCall, permit: &Permit) -> Value {
     let mut facts = permit.facts();
-    if let (Value::Object(facts), Some(note)) = (&mut facts, unasked(call)) {
+    if let (Value::Object(facts), Some(note)) = (&mut facts, curated_map_note(call)) {
         facts.insert("curated_map".to_owned(), note.into());
     }
     redact::shared().redact_owned(facts)
 }
 
 /// Note for the ledger if the curated map was skipped.
-fn unasked(call: &Call) -> Option<&'static str> {
-    (call.curated_map == CuratedMap::LeftOut).then_some("left_out")
+fn curated_map_note(call: &PipelineCall) -> Option<&'static str> {
+    (call.curated_map == CuratedMapCheck::Skipped).then_some("left_out")
 }
 
 /// Emits the event that the operator skipped the curated map, so that only the tool's schema is checked.
-pub(crate) fn announce_unguarded(call: &Call, definition: &ToolDefinition) {
-    emit(Event::GuardrailSkipped {
+pub(crate) fn announce_guardrail_skipped(call: &PipelineCall, definition: &ToolDefinition) {
+    emit(TelemetryEvent::GuardrailSkipped {
         call: subject(call, definition.name().as_str()),
         by: &call.caller.display_name(),
     });
 }
 
 /// Effect of a tool. Only tools of the read-only categories count as reading.
-fn effect(definition: &ToolDefinition) -> Effect {
+fn effect(definition: &ToolDefinition) -> RecordedEffect {
     let looks = [Category::READ_ONLY, Category::SELF_CHECK].contains(definition.category());
-    if looks { Effect::Reads } else { Effect::Changes }
+    if looks { RecordedEffect::Reads } else { RecordedEffect::Changes }
 }
 
 /// Emits the event that a permitted and recorded call starts.
-pub(crate) fn announce_start(call: &Call, order: &Order) {
-    let captured = telemetry::captures_content();
+pub(crate) fn announce_start(call: &PipelineCall, order: &RecordedPermit) {
+    let captured = telemetry::is_content_captured();
     let arguments = captured.then(|| Value::Object(order.value().call().arguments().clone()));
     if let Some(arguments) = &arguments {
-        call.span.note(Note::Arguments(arguments));
+        call.span.add_note(SpanNote::Arguments(arguments));
     }
-    emit(Event::ToolCallStarted {
+    emit(TelemetryEvent::ToolCallStarted {
         call: subject(call, &call.tool_name),
         arguments_digest: &call.arguments_digest,
         arguments: arguments.as_ref(),
@@ -96,7 +100,7 @@ fn redacted(text: &str) -> String {
 }
 
 /// Durations of the stages, for `sinew trace`.
-fn stages(call: &Call) -> Vec<StageTime> {
+fn stages(call: &PipelineCall) -> Vec<StageTime> {
     let time = |timing: &StageTiming| StageTime {
         stage: timing.stage.as_str().into(),
         start_us: timing.start_us,
@@ -105,16 +109,16 @@ fn stages(call: &Call) -> Vec<StageTime> {
     call.span.with_timings(|timings| timings.iter().map(time).collect())
 }
 
-fn metadata(call: &Call) -> Metadata {
-    let edited_arguments = call.edited.clone();
-    Metadata {
+fn metadata(call: &PipelineCall) -> ResultMetadata {
+    let edited_arguments = call.edited_arguments.clone();
+    ResultMetadata {
         edited_arguments,
-        ..Metadata::new(call.id, &call.trace, call.mode, call.world.policy.shared_hash())
+        ..ResultMetadata::new(call.id, &call.trace, call.mode, call.snapshot.policy.shared_hash())
     }
 }
 
 /// Describes the call for events.
-pub(crate) fn subject<'a>(call: &'a Call, tool: &'a str) -> Subject<'a> {
+pub(crate) fn subject<'a>(call: &'a PipelineCall, tool: &'a str) -> CallContext<'a> {
     let session = call.caller.session.as_deref();
-    Subject { tool, call_id: call.id, trace: &call.trace, mode: call.mode, session }
+    CallContext { tool, call_id: call.id, trace: &call.trace, mode: call.mode, session }
 }

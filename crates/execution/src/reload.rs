@@ -9,19 +9,19 @@ mod drift;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use ledger::Entry;
-use ledger::entry::{Reload, ReloadResult};
-use policy_tools::{Difference, Effect};
+use ledger::LedgerEntry;
+use ledger::entry::{ReloadEntry, ReloadResult};
+use policy_tools::{PolicyDifference, PolicyEffect};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::redact;
 use tool::canonical;
 
-use crate::content;
+use crate::config_snapshot::ConfigSnapshot;
 use crate::layer::ToolExecutionLayer;
-use crate::world::World;
+use crate::secret_screening;
 
-pub use differences::between_maps;
+pub use differences::curated_map_differences;
 
 /// Rule for accepting a change that loosens the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Acceptance {
     /// The change waits for the operator.
     Ask,
     /// The operator has confirmed the candidate with this digest.
-    Seen(String),
+    Confirmed(String),
     /// The settings require no confirmation.
     Always,
 }
@@ -37,7 +37,7 @@ pub enum Acceptance {
 /// Outcome of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reloaded {
+pub enum ReloadOutcome {
     /// Nothing changed.
     Unchanged,
     /// The new configuration is in effect.
@@ -52,7 +52,7 @@ pub enum Reloaded {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReloadReport {
     /// Outcome.
-    pub result: Reloaded,
+    pub result: ReloadOutcome,
     /// Time of the reload.
     pub at: Timestamp,
     /// Digest of the candidate and its changes, so that the operator confirms exactly what was shown.
@@ -60,7 +60,7 @@ pub struct ReloadReport {
     pub candidate: Option<String>,
     /// Differences from the configuration in effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Difference>,
+    pub changes: Vec<PolicyDifference>,
     /// Reason for a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -68,28 +68,28 @@ pub struct ReloadReport {
 
 /// Serialises reloads and keeps the last relevant report.
 #[derive(Default)]
-pub(crate) struct Reloads {
-    turn: tokio::sync::Mutex<()>,
+pub(crate) struct ReloadState {
+    reload_lock: tokio::sync::Mutex<()>,
     last: Mutex<Option<ReloadReport>>,
 }
 
-impl Reloads {
-    fn last(&self) -> MutexGuard<'_, Option<ReloadReport>> {
+impl ReloadState {
+    fn lock_last(&self) -> MutexGuard<'_, Option<ReloadReport>> {
         // The report is replaced as a whole, so a panic elsewhere cannot leave it inconsistent.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Report of the last reload that was applied, rejected or is waiting.
-    pub(crate) fn report(&self) -> Option<ReloadReport> {
-        self.last().clone()
+    pub(crate) fn last_report(&self) -> Option<ReloadReport> {
+        self.lock_last().clone()
     }
 
     /// Stores a report without the excerpts of the files, which only the client that requested the reload may
     /// see. Returns true if the report differs from the last one.
-    fn keep(&self, report: &ReloadReport) -> bool {
+    fn store(&self, report: &ReloadReport) -> bool {
         let error = report.error.as_deref().map(without_excerpts);
         let report = ReloadReport { error, ..report.clone() };
-        let mut last = self.last();
+        let mut last = self.lock_last();
         let is_news = last.as_ref().is_none_or(|last| {
             (last.result, &last.candidate, &last.error) != (report.result, &report.candidate, &report.error)
         });
@@ -99,8 +99,8 @@ impl Reloads {
 }
 
 /// Returns true if the change from `old` to `new` loosens anything, or if that cannot be determined.
-pub fn loosens(old: &World, new: &World) -> bool {
-    differences::between(old, new).iter().any(|change| change.effect == Effect::Loosens)
+pub fn loosens(old: &ConfigSnapshot, new: &ConfigSnapshot) -> bool {
+    differences::all_differences(old, new).iter().any(|change| change.effect == PolicyEffect::Loosens)
 }
 
 /// Removes the file excerpts from an error. A stored error must not contain what a person mistyped, which may
@@ -118,13 +118,13 @@ impl ToolExecutionLayer {
     /// snapshot, for the report and the decision.
     pub async fn reload(
         &self,
-        candidate: World,
-        other_changes: Vec<Difference>,
+        candidate: ConfigSnapshot,
+        other_changes: Vec<PolicyDifference>,
         acceptance: &Acceptance,
     ) -> ReloadReport {
-        let _turn = self.reloads.turn.lock().await;
-        let old = self.world.load_full();
-        let mut changes = differences::between(&old, &candidate);
+        let _turn = self.reloads.reload_lock.lock().await;
+        let old = self.snapshot.load_full();
+        let mut changes = differences::all_differences(&old, &candidate);
         changes.extend(other_changes);
         // The digest covers the candidate and everything shown about it. Other changes outside the snapshot,
         // or another configuration in effect, make it a different candidate.
@@ -138,64 +138,69 @@ impl ToolExecutionLayer {
             error: None,
         };
         if changes.is_empty() {
-            return self.leave_as_is();
+            return self.report_unchanged();
         }
-        let loosens = changes.iter().any(|change| change.effect == Effect::Loosens);
+        let loosens = changes.iter().any(|change| change.effect == PolicyEffect::Loosens);
         let agreed = match acceptance {
             Acceptance::Ask => false,
-            Acceptance::Seen(seen) => *seen == digest,
+            Acceptance::Confirmed(seen) => *seen == digest,
             Acceptance::Always => true,
         };
         if loosens && !agreed {
-            let report = report(Reloaded::Waiting);
-            if self.reloads.keep(&report) {
+            let report = report(ReloadOutcome::Waiting);
+            if self.reloads.store(&report) {
                 tracing::warn!(
                     "reload_waiting: it loosens the policy; run `sinew reload --accept` to review and apply it"
                 );
-                self.record_untaken(&report, ReloadResult::Waiting).await;
+                self.record_not_applied(&report, ReloadResult::Waiting).await;
             }
             return report;
         }
-        self.take(candidate, report(Reloaded::Applied), loosens).await
+        self.apply_reload(candidate, report(ReloadOutcome::Applied), loosens).await
     }
 
     /// Reports that the configuration files are invalid. The previous configuration stays in effect, and the
     /// status shows the error.
     pub async fn reject_reload(&self, error: String) -> ReloadReport {
-        let _turn = self.reloads.turn.lock().await;
+        let _turn = self.reloads.reload_lock.lock().await;
         let report = ReloadReport {
-            result: Reloaded::Rejected,
+            result: ReloadOutcome::Rejected,
             at: Timestamp::now(),
             candidate: None,
             changes: Vec::new(),
             error: Some(error),
         };
-        if self.reloads.keep(&report) {
+        if self.reloads.store(&report) {
             let error = report.error.as_deref().map(without_excerpts);
             tracing::error!(error, "reload_rejected: the last valid configuration stays in effect");
-            self.record_untaken(&report, ReloadResult::Rejected).await;
+            self.record_not_applied(&report, ReloadResult::Rejected).await;
         }
         report
     }
 
     /// Reports that nothing changed, and clears a waiting or rejected report: the files match the
     /// configuration in effect again.
-    fn leave_as_is(&self) -> ReloadReport {
-        let mut last = self.reloads.last();
-        if last.as_ref().is_some_and(|last| last.result != Reloaded::Applied) {
+    fn report_unchanged(&self) -> ReloadReport {
+        let mut last = self.reloads.lock_last();
+        if last.as_ref().is_some_and(|last| last.result != ReloadOutcome::Applied) {
             *last = None;
         }
-        let (result, at) = (Reloaded::Unchanged, Timestamp::now());
+        let (result, at) = (ReloadOutcome::Unchanged, Timestamp::now());
         ReloadReport { result, at, candidate: None, changes: Vec::new(), error: None }
     }
 
     /// Applies a snapshot. A change that loosens the policy is recorded before it takes effect; a change that
     /// only tightens it takes effect first.
-    async fn take(&self, world: World, report: ReloadReport, loosens: bool) -> ReloadReport {
-        let hash = world.policy.hash().to_owned();
+    async fn apply_reload(
+        &self,
+        snapshot: ConfigSnapshot,
+        report: ReloadReport,
+        loosens: bool,
+    ) -> ReloadReport {
+        let hash = snapshot.policy.hash().to_owned();
         // Created first and installed last, so that a reload that is not applied leaves the secret patterns
         // unchanged.
-        let made = content::redactor(&world.policy).map_err(|error| error.to_string());
+        let made = secret_screening::redactor(&snapshot.policy).map_err(|error| error.to_string());
         let ready = match made {
             Ok(redactor) if loosens => {
                 self.record_reload(&report, ReloadResult::Applied, &hash).await.map(|()| redactor)
@@ -206,23 +211,23 @@ impl ToolExecutionLayer {
             Ok(redactor) => redactor,
             Err(error) => {
                 let error = format!("it could not be applied: {error}");
-                let report = ReloadReport { result: Reloaded::Rejected, error: Some(error), ..report };
-                self.reloads.keep(&report);
+                let report = ReloadReport { result: ReloadOutcome::Rejected, error: Some(error), ..report };
+                self.reloads.store(&report);
                 return report;
             }
         };
-        redact::share(redactor);
-        let tools_changed = !differences::between_tools(&self.world.load(), &world).is_empty();
-        let rules = world.policy.transitions();
-        self.world.store(world.into());
-        self.watch.machine().follow(rules);
-        self.limits.set_places(self.places());
-        self.changes.send_modify(|changes| *changes += 1);
-        self.watch.wake();
+        redact::set_shared(redactor);
+        let tools_changed = !differences::tool_differences(&self.snapshot.load(), &snapshot).is_empty();
+        let rules = snapshot.policy.transitions();
+        self.snapshot.store(snapshot.into());
+        self.mode_watch.machine().set_rules(rules);
+        self.limits.set_capacity(self.max_running_calls());
+        self.policy_changes.send_modify(|changes| *changes += 1);
+        self.mode_watch.wake();
         if tools_changed {
             self.tool_changes.send_modify(|changes| *changes += 1);
         }
-        self.reloads.keep(&report);
+        self.reloads.store(&report);
         tracing::info!(changes = report.changes.len(), "reload_applied");
         if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied, &hash).await {
             tracing::error!(error, "the reload is in effect, but could not be recorded");
@@ -231,8 +236,8 @@ impl ToolExecutionLayer {
     }
 
     /// Records a reload that was not applied, with the hash of the policy that stays in effect.
-    async fn record_untaken(&self, report: &ReloadReport, result: ReloadResult) {
-        let hash = self.world.load().policy.hash().to_owned();
+    async fn record_not_applied(&self, report: &ReloadReport, result: ReloadResult) {
+        let hash = self.snapshot.load().policy.hash().to_owned();
         if let Err(error) = self.record_reload(report, result, &hash).await {
             tracing::error!(error, "a reload that was not applied could not be recorded");
         }
@@ -247,8 +252,8 @@ impl ToolExecutionLayer {
         let reason = report.error.as_deref().map(without_excerpts);
         let reason = reason.map(|text| redact::shared().redact_text(&text).into_owned());
         let policy_hash = policy_hash.to_owned();
-        let entry = Reload { result, policy_hash, reason, changes: json!(report.changes) };
-        let written = self.ledger.append_durably(&Entry::Reload(entry)).await;
+        let entry = ReloadEntry { result, policy_hash, reason, changes: json!(report.changes) };
+        let written = self.ledger.append_durably(&LedgerEntry::Reload(entry)).await;
         written.map(|_| ()).map_err(|error| error.to_string())
     }
 

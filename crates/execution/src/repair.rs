@@ -5,22 +5,26 @@
 use std::time::Duration;
 
 use governance::Verdict;
-use guardrail::{Fitting, Rejected};
+use guardrail::{RejectedCall, SchemaCheckedCall};
 use tool::Refusal;
 
-use crate::call::Call;
+use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline;
 
 /// Longest time a refusal waits for its repair, which a dead mount could block.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the refusal of a malformed call, with the repair if the repaired call would be permitted.
 ///
 /// Only a permit counts. A repaired call that is denied or requires approval is not offered, so that a repair
 /// reveals no more about a path than the call itself would.
-pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: Rejected) -> Box<Refusal> {
-    let Rejected { mut refusal, proposal } = rejected;
+pub(crate) async fn with_repair(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    rejected: RejectedCall,
+) -> Box<Refusal> {
+    let RejectedCall { mut refusal, proposal } = rejected;
     if let Some((repaired, offer)) = proposal.map(|proposal| proposal.into_parts())
         && is_permitted(layer, call, repaired).await
     {
@@ -29,10 +33,10 @@ pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: R
     refusal
 }
 
-async fn is_permitted(layer: &ToolExecutionLayer, call: &Call, repaired: Fitting) -> bool {
+async fn is_permitted(layer: &ToolExecutionLayer, call: &PipelineCall, repaired: SchemaCheckedCall) -> bool {
     let judged = async {
-        let valid = pipeline::valid(layer, call, repaired).await?;
-        pipeline::decide(layer.deciding(), call, valid).await
+        let valid = pipeline::validate(layer, call, repaired).await?;
+        pipeline::decide(layer.decision_context(), call, valid).await
     };
-    matches!(tokio::time::timeout(PATIENCE, judged).await, Ok(Ok(Verdict::Permit(_))))
+    matches!(tokio::time::timeout(REPAIR_TIMEOUT, judged).await, Ok(Ok(Verdict::Permit(_))))
 }

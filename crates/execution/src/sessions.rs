@@ -4,7 +4,7 @@
 
 mod admission;
 mod budget;
-mod standing;
+mod status;
 mod terms;
 
 use std::collections::HashMap;
@@ -15,59 +15,59 @@ use std::time::Instant;
 use jiff::Timestamp;
 use ledger::LedgerError;
 use ledger::entry::SessionEvent;
-use registry::Whose;
+use registry::CacheScope;
 use serde_json::{Value, json};
-use telemetry::{Event, Subject, emit};
+use telemetry::{CallContext, TelemetryEvent, emit};
 use tokio_util::sync::CancellationToken;
 use tool::{CallId, Caller, Progress, ToolDefinition, ToolResult, TraceContext, fresh_session_id};
 
-pub(crate) use admission::{admit, charge, end_if_closed, report};
-pub use standing::SessionStanding;
+pub(crate) use admission::{add_session_report, admit, cancel_if_closed, charge};
+pub use status::SessionStatus;
 pub use terms::{SessionTerms, TermsError};
 
-use crate::approvals::Asking;
+use crate::approvals::ApprovalMode;
 use crate::bookkeeping::{Throttled, size_of};
-use crate::call::{Call, CuratedMap, Request, nameable};
+use crate::call::{CallRequest, CuratedMapCheck, PipelineCall, redact_client_name};
+use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
-use crate::world::{ToolFilter, World};
-use budget::{Budget, Exhausted, Turn};
-use terms::Terms;
+use budget::{BudgetExhausted, TurnBudget, TurnUsage};
+use terms::CheckedTerms;
 
 /// Tool name in the record of a message that names no tool.
-const MALFORMED: &str = "(malformed)";
+const MALFORMED_TOOL: &str = "(malformed)";
 /// Tool name in the event of a cost that was reported from outside.
-const REPORTED: &str = "sinew/session.spend";
+const REPORTED_COST_TOOL: &str = "sinew/session.spend";
 /// Method that opens sessions, in records of rate limits.
 const OPEN: &str = "sinew/session.open";
 /// Size of the record of a session's end.
 const CLOSE_BYTES: usize = 512;
 /// Limits per user, regardless of client names: open sessions, and named sessions among them, which outlive
 /// the connection that opened them. The server limits the total number.
-const MOST_OF_USER: usize = 32;
-const MOST_NAMED: usize = 16;
+const MAX_PER_USER: usize = 32;
+const MAX_NAMED_PER_USER: usize = 16;
 
 /// Open sessions by id.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<String, Arc<WorkerSession>>>);
+pub(crate) struct SessionTable(Mutex<HashMap<String, Arc<WorkerSession>>>);
 
 /// Session of one worker.
 pub(crate) struct WorkerSession {
     id: String,
     name: Option<String>,
-    by: Caller,
-    since: Timestamp,
-    terms: Terms,
-    turn: Mutex<Turn>,
+    opened_by: Caller,
+    opened_at: Timestamp,
+    terms: CheckedTerms,
+    turn: Mutex<TurnUsage>,
     /// Set before the calls of the session are cancelled: a call that is not in the list of calls yet checks
     /// it.
     closed: AtomicBool,
-    total: Mutex<Total>,
+    total: Mutex<SessionTotals>,
 }
 
 /// Usage of all turns together.
 #[derive(Clone, Copy, Default)]
-struct Total {
+struct SessionTotals {
     turns: u32,
     hops: u64,
     cost: f64,
@@ -89,10 +89,12 @@ pub enum SessionError {
     #[error(transparent)]
     Terms(#[from] TermsError),
     /// The user, identified by the uid from the kernel, has too many open sessions.
-    #[error("{MOST_OF_USER} sessions are open for this user, over all client names: close one first")]
+    #[error("{MAX_PER_USER} sessions are open for this user, over all client names: close one first")]
     TooManyOfUser,
     /// The user has too many named sessions, which stay open without a connection.
-    #[error("{MOST_NAMED} named sessions are open for this user: close one, or open one without a name")]
+    #[error(
+        "{MAX_NAMED_PER_USER} named sessions are open for this user: close one, or open one without a name"
+    )]
     TooManyNamed,
     /// It is not open, or belongs to another caller.
     #[error("no such session is open")]
@@ -108,46 +110,46 @@ pub enum SessionError {
 }
 
 /// Reports that a call stands for a message that is no call.
-pub(crate) fn is_malformed(call: &Call) -> bool {
-    call.tool_name.as_str() == MALFORMED
+pub(crate) fn is_malformed(call: &PipelineCall) -> bool {
+    call.tool_name.as_str() == MALFORMED_TOOL
 }
 
-impl Sessions {
+impl SessionTable {
     fn find(&self, id: &str) -> Option<Arc<WorkerSession>> {
-        self.list().get(id).map(Arc::clone)
+        self.lock().get(id).map(Arc::clone)
     }
 
     /// Checks that one more session may be opened. The user is identified by uid, not by client name.
-    fn room_for(&self, by: &Caller, named: bool) -> Result<(), SessionError> {
-        let list = self.list();
-        let of_user = || list.values().filter(|session| session.by.uid == by.uid);
-        if of_user().count() >= MOST_OF_USER {
+    fn check_capacity(&self, by: &Caller, named: bool) -> Result<(), SessionError> {
+        let list = self.lock();
+        let of_user = || list.values().filter(|session| session.opened_by.uid == by.uid);
+        if of_user().count() >= MAX_PER_USER {
             return Err(SessionError::TooManyOfUser);
         }
-        if named && of_user().filter(|session| session.name.is_some()).count() >= MOST_NAMED {
+        if named && of_user().filter(|session| session.name.is_some()).count() >= MAX_NAMED_PER_USER {
             return Err(SessionError::TooManyNamed);
         }
         Ok(())
     }
 
-    fn list(&self) -> MutexGuard<'_, HashMap<String, Arc<WorkerSession>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<WorkerSession>>> {
         // Every statement leaves the map consistent, so it is valid even after a panic in another thread.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl WorkerSession {
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    fn turn(&self) -> MutexGuard<'_, TurnUsage> {
         // Every statement leaves the numbers consistent.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn budget(&self) -> &Budget {
+    fn budget(&self) -> &TurnBudget {
         &self.terms.budget
     }
 
     /// Counts a call against the hop budget of this turn. Returns its number.
-    fn spend_hop(&self) -> Result<u32, Exhausted> {
+    fn spend_hop(&self) -> Result<u32, BudgetExhausted> {
         let mut turn = self.turn();
         let before = turn.hops;
         let spent = turn.spend_hop(self.budget());
@@ -157,7 +159,7 @@ impl WorkerSession {
 
     /// Adds the cost of a call, unless the turn has exceeded its cap since the call was admitted: other calls
     /// may have run while this one waited.
-    fn charge(&self, cost: f64) -> Result<Option<(f64, f64)>, Exhausted> {
+    fn charge(&self, cost: f64) -> Result<Option<(f64, f64)>, BudgetExhausted> {
         let mut turn = self.turn();
         let before = turn.cost;
         let passed = turn.charge(self.budget(), cost)?;
@@ -174,12 +176,12 @@ impl WorkerSession {
         passed.map(|cap| (turn.cost, cap))
     }
 
-    fn total(&self) -> MutexGuard<'_, Total> {
+    fn total(&self) -> MutexGuard<'_, SessionTotals> {
         self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns true if the allowlist contains this tool, by any of its current names.
-    fn allows(&self, tool: &str, world: &World) -> bool {
+    fn allows(&self, tool: &str, world: &ConfigSnapshot) -> bool {
         let same = |listed: &String| {
             let (listed_as, asked_as) = (world.registry.get(listed), world.registry.get(tool));
             match (listed_as, asked_as) {
@@ -194,13 +196,13 @@ impl WorkerSession {
 impl ToolExecutionLayer {
     /// Opens a session and records it.
     pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
-        let world = self.world.load();
-        let (terms, name) = (Terms::check(&wish, &world.policy.files().safety.sessions)?, wish.name);
-        let by = nameable(by.clone());
+        let world = self.snapshot.load();
+        let (terms, name) = (CheckedTerms::check(&wish, &world.policy.files().safety.sessions)?, wish.name);
+        let by = redact_client_name(by.clone());
         // The server opens worker sockets one at a time, so the capacity checked here cannot be taken before
         // the insert.
-        self.sessions.room_for(&by, name.is_some())?;
-        let shown = terms.shown(&world);
+        self.sessions.check_capacity(&by, name.is_some())?;
+        let shown = terms.to_json(&world);
         let session_id = fresh_session_id();
         let data = json!({"name": name, "by": by, "terms": shown});
         // Charged for its end too, which is then recorded whatever the budget.
@@ -208,19 +210,19 @@ impl ToolExecutionLayer {
             self.record_throttled(&by, OPEN, throttled);
             SessionError::RateLimited(throttled)
         })?;
-        recorder::session(self, &session_id, SessionEvent::Opened, &data)?;
-        let total = Mutex::new(Total { turns: 1, ..Total::default() });
+        recorder::record_session(self, &session_id, SessionEvent::Opened, &data)?;
+        let total = Mutex::new(SessionTotals { turns: 1, ..SessionTotals::default() });
         let (id, since) = (session_id.clone(), Timestamp::now());
         let (turn, closed) = (Mutex::default(), AtomicBool::new(false));
-        let session = WorkerSession { id, name, by, since, terms, turn, closed, total };
-        self.sessions.list().insert(session_id.clone(), Arc::new(session));
+        let session = WorkerSession { id, name, opened_by: by, opened_at: since, terms, turn, closed, total };
+        self.sessions.lock().insert(session_id.clone(), Arc::new(session));
         Ok(OpenedSession { session_id, terms: shown })
     }
 
     /// Begins a new turn with full budgets.
     pub fn next_turn(&self, id: &str) -> Result<Value, SessionError> {
         let session = self.sessions.find(id).ok_or(SessionError::NotFound)?;
-        *session.turn() = Turn::default();
+        *session.turn() = TurnUsage::default();
         let turn = {
             let mut total = session.total();
             total.turns += 1;
@@ -242,16 +244,21 @@ impl ToolExecutionLayer {
 
     fn warn_of_cost(&self, session: &str, cost: f64, cap: f64) {
         let (trace, call_id) = (TraceContext::root(), CallId::fresh());
-        let call =
-            Subject { tool: REPORTED, call_id, trace: &trace, mode: self.mode(), session: Some(session) };
-        emit(Event::WorkerToolCostWarning { call, cost, cap });
+        let call = CallContext {
+            tool: REPORTED_COST_TOOL,
+            call_id,
+            trace: &trace,
+            mode: self.mode(),
+            session: Some(session),
+        };
+        emit(TelemetryEvent::WorkerToolCostWarning { call, cost, cap });
     }
 
     /// Refuses a message of a worker that is not a valid call. It counts against the hop budget and is
     /// recorded like any refusal.
     pub fn refuse_malformed(&self, caller: Caller, reason: &str) -> ToolResult {
-        let request = Request {
-            tool_name: MALFORMED.to_owned(),
+        let request = CallRequest {
+            tool_name: MALFORMED_TOOL.to_owned(),
             arguments: Value::Null,
             caller,
             trace: TraceContext::root(),
@@ -259,19 +266,20 @@ impl ToolExecutionLayer {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
-            curated_map: CuratedMap::Asked,
+            curated_map: CuratedMapCheck::Applied,
             idempotency_key: None,
-            withdrawn: CancellationToken::new(),
-            asking: Asking::Never,
+            cancellation: CancellationToken::new(),
+            approval_mode: ApprovalMode::Never,
             approval_id: None,
         };
-        let (call, _) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
+        let (call, _) =
+            PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());
         let refusal = match admission::spend_hop(self, &call) {
             Err(refusal) => *refusal,
-            Ok(_) => admission::malformed(reason),
+            Ok(_) => admission::malformed_refusal(reason),
         };
-        let mut result = recorder::refused(self, &call, refusal);
-        report(&call, &mut result);
+        let mut result = recorder::record_refusal(self, &call, refusal);
+        add_session_report(&call, &mut result);
         recorder::export(call, &result);
         result
     }
@@ -279,7 +287,7 @@ impl ToolExecutionLayer {
     /// Tool definitions that pass the filter and that the session allows, sorted by name. Without a session,
     /// all that pass the filter.
     pub fn tools_in(&self, session: Option<&str>, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
-        let world = self.world.load();
+        let world = self.snapshot.load();
         let mut tools = world.tools(filter);
         if let Some(id) = session {
             let session = self.sessions.find(id);
@@ -292,13 +300,13 @@ impl ToolExecutionLayer {
 
     /// Closes a session, cancels its running calls and records it.
     pub fn close_session(&self, id: &str, reason: &str) -> Result<(), SessionError> {
-        let session = self.sessions.list().remove(id).ok_or(SessionError::NotFound)?;
+        let session = self.sessions.lock().remove(id).ok_or(SessionError::NotFound)?;
         session.closed.store(true, Ordering::SeqCst);
-        self.calls.end_session(id);
-        self.world.load().let_go(Whose::Session(id), |_| true);
+        self.active_calls.stop_session(id);
+        self.snapshot.load().release_resources(CacheScope::Session(id), |_| true);
         let total = *session.total();
         let data = json!({"reason": reason, "turns": total.turns, "hops": total.hops, "cost": total.cost});
-        if let Err(error) = recorder::session(self, id, SessionEvent::Closed, &data) {
+        if let Err(error) = recorder::record_session(self, id, SessionEvent::Closed, &data) {
             tracing::error!(%error, session = id, "the end of a session could not be recorded");
         }
         Ok(())

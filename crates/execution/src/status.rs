@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use governance::Transition;
-use ledger::{Health, State};
+use governance::ModeTransition;
+use ledger::{LedgerHealthReport, LedgerState};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tool::Mode;
@@ -12,7 +12,7 @@ use crate::reload::ReloadReport;
 
 /// Status of the layer, for `sinew status` and `sinew/status`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Status {
+pub struct LayerStatus {
     /// Running version.
     pub version: &'static str,
     /// Current mode.
@@ -60,7 +60,7 @@ pub struct ProposalStatus {
 }
 
 impl ProposalStatus {
-    pub(crate) fn of(transition: &Transition) -> Self {
+    pub(crate) fn of(transition: &ModeTransition) -> Self {
         ProposalStatus { to: transition.to, reason: transition.reason() }
     }
 }
@@ -97,11 +97,11 @@ pub struct LedgerStatus {
 }
 
 impl LedgerStatus {
-    pub(crate) fn of(health: &Health) -> Self {
+    pub(crate) fn of(health: &LedgerHealthReport) -> Self {
         let (state, reason) = match &health.state {
-            State::Ready => ("ready", None),
-            State::Unavailable { reason } => ("unavailable", Some(reason.to_string())),
-            State::Closed => ("closed", None),
+            LedgerState::Ready => ("ready", None),
+            LedgerState::Unavailable { reason } => ("unavailable", Some(reason.to_string())),
+            LedgerState::Closed => ("closed", None),
         };
         LedgerStatus {
             state,
@@ -109,8 +109,8 @@ impl LedgerStatus {
             records: health.head,
             open_intents: health.open_intents,
             lost_records: health.lost_records,
-            owed: health.owed,
-            turned_away: health.turned_away,
+            owed: health.deferred_records,
+            turned_away: health.rejected_entries,
             bytes: health.bytes,
             removed_segments: health.removed.segments,
             removed_under_pressure: health.removed.under_pressure,
@@ -135,13 +135,13 @@ pub struct CallCounts {
 
 /// Counters behind `CallCounts`.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct CallTally {
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) refused: AtomicU64,
 }
 
-impl Tally {
+impl CallTally {
     pub(crate) fn counts(&self, running: usize) -> CallCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CallCounts {

@@ -2,13 +2,13 @@
 
 mod calls;
 mod explain;
-mod foretold;
+mod explain_consistency;
 mod guardrail;
 mod host;
+mod idempotency;
 mod limits;
 mod modes;
 mod reload;
-mod repeats;
 mod retry;
 mod rewriting;
 mod secrets;
@@ -19,36 +19,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use ::guardrail::Curated;
+use ::guardrail::CuratedGuardrails;
 use file_access::{UndoLimits, UndoStore};
 use governance::{
-    FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
+    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, Workspace, WorkspaceAccess,
+    Workspaces,
 };
-use ledger::{Ledger, Options};
-use registry::{Order, Running, ToolExecutor, ToolRegistry};
+use ledger::{Ledger, LedgerOptions};
+use registry::{ExecutorFuture, RecordedPermit, ToolExecutor, ToolRegistry};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tool::{
-    Caller, Category, Door, FailureKind, Mode, Output, Progress, RefusalCode, RiskLevel, ToolResult,
-    ToolSpec, TraceContext,
+    Caller, CallerEndpoint, Category, FailureKind, Mode, Progress, RefusalCode, RiskLevel, ToolOutput,
+    ToolResult, ToolSpec, TraceContext,
 };
 
-use crate::{Asking, Parts, Request, Standing, ToolExecutionLayer, World};
+use crate::{ApprovalMode, CallRequest, CallState, ConfigSnapshot, LayerParts, ToolExecutionLayer};
 
 /// Tool implemented by a closure.
-struct Does<F>(F);
+struct FnTool<F>(F);
 
-impl<F: Fn(Arc<Order>) -> Running + Send + Sync + 'static> ToolExecutor for Does<F> {
-    fn run(&self, order: Arc<Order>) -> Running {
+impl<F: Fn(Arc<RecordedPermit>) -> ExecutorFuture + Send + Sync + 'static> ToolExecutor for FnTool<F> {
+    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
         (self.0)(order)
     }
 }
 
 /// Gate that a test opens to let blocked tools continue.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+struct TestGate(Arc<(Mutex<bool>, Condvar)>);
 
-impl Gate {
+impl TestGate {
     fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
@@ -61,53 +62,53 @@ impl Gate {
 }
 
 /// Tool that blocks a thread until the gate opens.
-fn waits_for(gate: &Gate) -> impl Fn(Arc<Order>) -> Running + Send + Sync + 'static {
+fn blocked_by(gate: &TestGate) -> impl Fn(Arc<RecordedPermit>) -> ExecutorFuture + Send + Sync + 'static {
     let held = gate.clone();
     move |_| {
         let gate = held.clone();
         Box::pin(async move {
             tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
-            Ok(Output::default())
+            Ok(ToolOutput::default())
         })
     }
 }
 
-struct Bench {
+struct LayerBench {
     folder: tempfile::TempDir,
     registry: ToolRegistry,
 }
 
 /// Undo store that keeps nothing.
-fn undo_in(folder: &Path) -> Arc<UndoStore> {
+fn empty_undo_store(folder: &Path) -> Arc<UndoStore> {
     UndoStore::at(&folder.join("undo"), UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO })
 }
 
-impl Bench {
+impl LayerBench {
     fn new() -> Self {
-        Bench { folder: tempfile::tempdir().unwrap(), registry: ToolRegistry::new() }
+        LayerBench { folder: tempfile::tempdir().unwrap(), registry: ToolRegistry::new() }
     }
 
     fn tool(
         self,
         name: &str,
         category: Category,
-        body: impl Fn(Arc<Order>) -> Running + Send + Sync + 'static,
+        body: impl Fn(Arc<RecordedPermit>) -> ExecutorFuture + Send + Sync + 'static,
     ) -> Self {
         let timeout_seconds = if name == "stuck" { 1 } else { 30 };
-        self.such_tool(name, category, |spec| spec.timeout_seconds = timeout_seconds, body)
+        self.tool_with_spec(name, category, |spec| spec.timeout_seconds = timeout_seconds, body)
     }
 
-    fn such_tool(
+    fn tool_with_spec(
         self,
         name: &str,
         category: Category,
         change: impl FnOnce(&mut ToolSpec),
-        body: impl Fn(Arc<Order>) -> Running + Send + Sync + 'static,
+        body: impl Fn(Arc<RecordedPermit>) -> ExecutorFuture + Send + Sync + 'static,
     ) -> Self {
-        self.run_by(name, category, change, Does(body))
+        self.tool_with_executor(name, category, change, FnTool(body))
     }
 
-    fn run_by(
+    fn tool_with_executor(
         mut self,
         name: &str,
         category: Category,
@@ -122,30 +123,31 @@ impl Bench {
     }
 
     fn layer(self) -> (Arc<ToolExecutionLayer>, tempfile::TempDir) {
-        let Bench { folder, registry } = self;
-        (Bench::layer_in(folder.path(), registry), folder)
+        let LayerBench { folder, registry } = self;
+        (LayerBench::layer_in(folder.path(), registry), folder)
     }
 
     /// Creates a layer on the state that an earlier one may have left in this directory.
     fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
-        let world = Bench::world_in(folder, registry);
-        let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-        let (state, undo) = (folder.join("state"), undo_in(folder));
-        ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).unwrap()
+        let world = LayerBench::snapshot_in(folder, registry);
+        let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &LedgerOptions::default()).unwrap();
+        let (state, undo) = (folder.join("state"), empty_undo_store(folder));
+        ToolExecutionLayer::new(LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo })
+            .unwrap()
     }
 
-    fn world_in(folder: &Path, registry: ToolRegistry) -> World {
-        let around = Surroundings {
-            variables: Variables::with_home(folder),
-            protected: Protected::default(),
-            names: FileNames::CaseSensitive,
+    fn snapshot_in(folder: &Path, registry: ToolRegistry) -> ConfigSnapshot {
+        let around = PolicyEnvironment {
+            variables: PathVariables::with_home(folder),
+            protected: ProtectedFolders::default(),
+            name_comparison: NameComparison::CaseSensitive,
         };
-        let workspace = Workspace::at(folder, WorkspaceAccess::ReadWrite).unwrap();
+        let workspace = Workspace::open(folder, WorkspaceAccess::ReadWrite).unwrap();
         let policy = Policy::embedded(&around).unwrap();
-        World {
+        ConfigSnapshot {
             registry,
             policy,
-            curated: Curated::embedded().unwrap(),
+            curated: CuratedGuardrails::embedded().unwrap(),
             workspaces: Workspaces::new(vec![workspace]),
             hosts: Vec::new(),
             keys: std::collections::BTreeMap::new(),
@@ -154,11 +156,11 @@ impl Bench {
 }
 
 fn caller() -> Caller {
-    Caller { uid: 1, pid: None, door: Door::Socket, connection: 1, client: None, session: None }
+    Caller { uid: 1, pid: None, door: CallerEndpoint::Socket, connection: 1, client: None, session: None }
 }
 
-fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request {
-    Request {
+fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> CallRequest {
+    CallRequest {
         tool_name: tool.to_owned(),
         arguments,
         caller: caller(),
@@ -167,39 +169,39 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request 
         cwd: None,
         progress: Progress::default(),
         started: Instant::now(),
-        curated_map: crate::CuratedMap::Asked,
+        curated_map: crate::CuratedMapCheck::Applied,
         idempotency_key: None,
-        withdrawn: CancellationToken::new(),
-        asking: Asking::Never,
+        cancellation: CancellationToken::new(),
+        approval_mode: ApprovalMode::Never,
         approval_id: None,
     }
 }
 
 fn records(folder: &Path) -> Vec<Value> {
-    let reader = ledger::Reader::new(&folder.join("ledger"));
-    reader.tail(1000).unwrap().iter().map(ledger::Record::json).collect()
+    let reader = ledger::LedgerReader::new(&folder.join("ledger"));
+    reader.tail(1000).unwrap().iter().map(ledger::LedgerRecord::json).collect()
 }
 
-fn kind(result: &ToolResult) -> Option<FailureKind> {
+fn failure_kind(result: &ToolResult) -> Option<FailureKind> {
     result.metadata.failure.as_ref().map(|failure| failure.kind)
 }
 
-fn done(value: Value) -> Running {
-    Box::pin(async { Ok(Output { value, ..Output::default() }) })
+fn ready_output(value: Value) -> ExecutorFuture {
+    Box::pin(async { Ok(ToolOutput { value, ..ToolOutput::default() }) })
 }
 
 #[tokio::test]
 async fn panicking_tool_fails_its_call_and_the_next_is_served() {
-    let bench = Bench::new()
+    let bench = LayerBench::new()
         .tool("broken", Category::READ_ONLY, |_| {
             panic!("with sk-proj-abcdefghijklmnopqrstuvwxyz012345 inside")
         })
         .tool("later", Category::READ_ONLY, |_| Box::pin(async { panic!("later") }))
-        .tool("fine", Category::READ_ONLY, |_| done(json!({})));
+        .tool("fine", Category::READ_ONLY, |_| ready_output(json!({})));
     let (layer, folder) = bench.layer();
     for tool in ["broken", "later"] {
         let result = layer.execute(request(tool, json!({}), None)).await;
-        assert_eq!(kind(&result), Some(FailureKind::Crashed), "{tool}: {result:?}");
+        assert_eq!(failure_kind(&result), Some(FailureKind::Crashed), "{tool}: {result:?}");
         assert!(!result.error.unwrap().contains("sk-proj"), "the panic message is not returned");
         let written = records(folder.path());
         let end = written.iter().rfind(|record| record["kind"] == "outcome").unwrap();
@@ -212,11 +214,11 @@ async fn panicking_tool_fails_its_call_and_the_next_is_served() {
 
 #[tokio::test]
 async fn timed_out_tool_keeps_its_run_slot_until_it_ends() {
-    let gate = Gate::default();
-    let (layer, folder) = Bench::new().tool("stuck", Category::SYSTEM_WRITE, waits_for(&gate)).layer();
+    let gate = TestGate::default();
+    let (layer, folder) = LayerBench::new().tool("stuck", Category::SYSTEM_WRITE, blocked_by(&gate)).layer();
     let asked = Instant::now();
     let result = layer.execute(request("stuck", json!({}), None)).await;
-    assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{result:?}");
+    assert_eq!(failure_kind(&result), Some(FailureKind::TimedOut), "{result:?}");
     assert!(asked.elapsed() < Duration::from_secs(20), "the result does not wait for the tool");
     assert_eq!(layer.status().calls.running, 1, "a thread that cannot be stopped still counts");
     let end = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
@@ -231,9 +233,9 @@ async fn timed_out_tool_keeps_its_run_slot_until_it_ends() {
 async fn passed_deadline_starts_no_tool() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
-    let bench = Bench::new().tool("count", Category::READ_ONLY, move |_| {
+    let bench = LayerBench::new().tool("count", Category::READ_ONLY, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        done(json!({}))
+        ready_output(json!({}))
     });
     let (layer, _folder) = bench.layer();
     let mut late = request("count", json!({}), Some(Duration::from_millis(1)));
@@ -241,7 +243,7 @@ async fn passed_deadline_starts_no_tool() {
     let result = layer.execute(late).await;
     assert!(!result.success, "{result:?}");
     assert_eq!(ran.load(Ordering::Relaxed), 0, "the tool was started");
-    let is_reported = kind(&result) == Some(FailureKind::TimedOut)
+    let is_reported = failure_kind(&result) == Some(FailureKind::TimedOut)
         || result
             .metadata
             .refusal
@@ -251,11 +253,11 @@ async fn passed_deadline_starts_no_tool() {
 
 #[tokio::test]
 async fn mode_change_reaches_a_queued_call() {
-    let gate = Gate::default();
-    let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
+    let gate = TestGate::default();
+    let bench = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).tool(
         "change",
         Category::SYSTEM_WRITE,
-        |_| done(json!({})),
+        |_| ready_output(json!({})),
     );
     let (layer, _folder) = bench.layer();
     // RECOVERY has 8 run slots and gives one connection 6 of them: all 6 are taken.
@@ -273,7 +275,7 @@ async fn mode_change_reaches_a_queued_call() {
     }
     let waiting = Arc::clone(&layer);
     let waiting = tokio::spawn(async move { waiting.execute(request("slow", json!({}), None)).await });
-    while !layer.calls().iter().any(|call| call.standing == Standing::Queued) {
+    while !layer.calls().iter().any(|call| call.standing == CallState::Queued) {
         tokio::task::yield_now().await;
     }
     layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
@@ -289,17 +291,18 @@ async fn mode_change_reaches_a_queued_call() {
 
 #[tokio::test]
 async fn oversized_output_is_a_failure_that_names_the_limit() {
-    let big = Bench::new().tool("big", Category::READ_ONLY, |_| done(json!({"text": "x".repeat(2 << 20)})));
+    let big = LayerBench::new()
+        .tool("big", Category::READ_ONLY, |_| ready_output(json!({"text": "x".repeat(2 << 20)})));
     let (layer, _folder) = big.layer();
     let result = layer.execute(request("big", json!({}), None)).await;
-    assert_eq!(kind(&result), Some(FailureKind::TooLarge));
+    assert_eq!(failure_kind(&result), Some(FailureKind::TooLarge));
     assert!(result.error.unwrap().contains("1048576"), "the limit is named");
 }
 
 #[tokio::test]
 async fn draining_refuses_new_calls_and_waits_for_running_ones() {
-    let gate = Gate::default();
-    let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
+    let gate = TestGate::default();
+    let (layer, _folder) = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).layer();
     let running = Arc::clone(&layer);
     let running = tokio::spawn(async move { running.execute(request("slow", json!({}), None)).await });
     while layer.status().calls.running == 0 {

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use file_access::{AccessError, Reverted};
-use ledger::{Entry, LedgerError, entry};
+use file_access::{AccessError, RevertedChange};
+use ledger::{LedgerEntry, LedgerError, entry};
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{CallId, Caller, Failure};
@@ -15,11 +15,11 @@ use crate::layer::ToolExecutionLayer;
 
 /// Result of an undo.
 #[derive(Debug)]
-pub struct Undone {
+pub struct UndoResult {
     /// Id of the undo in the ledger. The undo itself can be undone by this id.
     pub id: CallId,
     /// Changes to each file, the last change of the call first.
-    pub changes: Vec<Reverted>,
+    pub changes: Vec<RevertedChange>,
 }
 
 /// Error of an undo; nothing was undone.
@@ -38,9 +38,9 @@ pub enum UndoError {
 
 impl ToolExecutionLayer {
     /// Returns the changes that an undo would make.
-    pub async fn rehearse_undo(&self, call: CallId) -> Result<Vec<Reverted>, UndoError> {
+    pub async fn preview_undo(&self, call: CallId) -> Result<Vec<RevertedChange>, UndoError> {
         let store = Arc::clone(&self.undo);
-        blocking(move || store.rehearse(call)).await
+        run_blocking(move || store.preview_revert(call)).await
     }
 
     /// Undoes all changes of a call, or nothing if one of the files has changed since. The undo is completed
@@ -51,23 +51,23 @@ impl ToolExecutionLayer {
         call: CallId,
         by: &Caller,
         _proof: OperatorProof,
-    ) -> Result<Undone, UndoError> {
+    ) -> Result<UndoResult, UndoError> {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let layer = Arc::clone(self);
-        let undoing = tokio::spawn(async move { layer.undo_to_its_end(call, by).await });
+        let undoing = tokio::spawn(async move { layer.run_undo(call, by).await });
         undoing.await.unwrap_or(Err(UndoError::Crashed))
     }
 
-    async fn undo_to_its_end(&self, call: CallId, by: String) -> Result<Undone, UndoError> {
+    async fn run_undo(&self, call: CallId, by: String) -> Result<UndoResult, UndoError> {
         let id = CallId::fresh();
         let entry = |event: &str, data: Value| {
             let (id, event, call_id) = (id.to_string(), event.to_owned(), Some(call));
-            Entry::Undo(entry::Undo { id, event, call_id, data })
+            LedgerEntry::Undo(entry::UndoEntry { id, event, call_id, data })
         };
         let begun = entry("restoring", json!({"by": by}));
         self.ledger.append_durably(&begun).await.map_err(UndoError::NotRecorded)?;
         let store = Arc::clone(&self.undo);
-        let ended = blocking(move || store.revert(call, &store.for_undo(id))).await;
+        let ended = run_blocking(move || store.revert(call, &store.for_undo(id))).await;
         let last = match &ended {
             Ok(changes) => {
                 let names = changes
@@ -83,12 +83,12 @@ impl ToolExecutionLayer {
         if let Err(error) = self.ledger.append_durably(&last).await {
             tracing::error!(%error, %call, "an undo ended, but that could not be recorded");
         }
-        ended.map(|changes| Undone { id, changes })
+        ended.map(|changes| UndoResult { id, changes })
     }
 }
 
 /// Runs file operations on the blocking pool.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AccessError> + Send + 'static,
 ) -> Result<T, UndoError> {
     match tokio::task::spawn_blocking(work).await {

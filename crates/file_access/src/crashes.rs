@@ -5,23 +5,23 @@ mod change;
 mod order;
 mod tracer;
 
-use change::Change;
-use tracer::{Ran, can_trace, traced};
+use change::TestedChange;
+use tracer::{TracedRun, can_trace, run_traced};
 
-use crate::testing::World;
+use crate::testing::WorkspaceFixture;
 
 /// Fault injected into the nth call of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum InjectedFault {
     Killed,
     Error(&'static str),
 }
 
-impl Fault {
-    fn injected(self) -> String {
+impl InjectedFault {
+    fn to_strace_option(self) -> String {
         match self {
-            Fault::Killed => "signal=KILL".to_owned(),
-            Fault::Error(name) => format!("error={name}"),
+            InjectedFault::Killed => "signal=KILL".to_owned(),
+            InjectedFault::Error(name) => format!("error={name}"),
         }
     }
 }
@@ -31,24 +31,25 @@ const SLACK: usize = 1;
 
 /// Injects the fault into each call of these kinds, one at a time. An empty list means every call that
 /// touches the disk.
-fn sweep(change: Change, fault: Fault, kinds: &[&str]) {
+fn sweep(change: TestedChange, fault: InjectedFault, kinds: &[&str]) {
     if !can_trace() {
         return;
     }
-    let (before, after) = change.ends();
-    let plain = traced(&change.prepared(), change, None);
+    let (before, after) = change.states();
+    let plain = run_traced(&change.prepare(), change, None);
     assert_eq!(plain.code, Some(0), "{change:?}: {}", plain.log);
-    let steps = plain.steps();
+    let steps = plain.disk_calls();
     let swept = steps.iter().filter(|(call, _)| kinds.is_empty() || kinds.contains(&call.as_str()));
     let mut met = 0;
     for (call, count) in swept.clone() {
         for nth in 1..=plain.count(call) + SLACK {
-            let world = change.prepared();
-            let ran = traced(&world, change, Some(&format!("{call}:{}:when={nth}", fault.injected())));
+            let world = change.prepare();
+            let ran =
+                run_traced(&world, change, Some(&format!("{call}:{}:when={nth}", fault.to_strace_option())));
             let what = format!("{change:?} {call} {fault:?} {nth}");
             check_end(&world, &ran, fault, [&before, &after], &what);
             check_restart(&world, change, [&before, &after], &what);
-            met += usize::from(ran.was_struck());
+            met += usize::from(ran.hit_fault());
         }
         assert!(*count > 0);
     }
@@ -57,12 +58,18 @@ fn sweep(change: Change, fault: Fault, kinds: &[&str]) {
 }
 
 /// Checks that the workspace is in the old or the new state, and in the one that the child reported.
-fn check_end(world: &World, ran: &Ran, fault: Fault, [before, after]: [&change::State; 2], what: &str) {
-    let now = change::state(world);
+fn check_end(
+    world: &WorkspaceFixture,
+    ran: &TracedRun,
+    fault: InjectedFault,
+    [before, after]: [&change::WorkspaceState; 2],
+    what: &str,
+) {
+    let now = change::workspace_state(world);
     match ran.code {
         Some(0) => assert_eq!(&now, after, "{what}: reported success\n{}", ran.log),
         Some(1) => assert_eq!(&now, before, "{what}: reported failure\n{}", ran.log),
-        None if fault == Fault::Killed => {
+        None if fault == InjectedFault::Killed => {
             assert!(&now == before || &now == after, "{what}: {now:?}\n{}", ran.log)
         }
         other => panic!("{what}: ended with {other:?}\n{}", ran.log),
@@ -71,10 +78,15 @@ fn check_end(world: &World, ran: &Ran, fault: Fault, [before, after]: [&change::
 
 /// Checks that recovery changes nothing in the workspace and leaves no temporary name, and that the change
 /// can then be undone or made.
-fn check_restart(world: &World, change: Change, [before, after]: [&change::State; 2], what: &str) {
-    let now = change::state(world);
-    world.undo().settle().unwrap();
-    assert_eq!(change::state(world), now, "{what}: recovery changes nothing");
+fn check_restart(
+    world: &WorkspaceFixture,
+    change: TestedChange,
+    [before, after]: [&change::WorkspaceState; 2],
+    what: &str,
+) {
+    let now = change::workspace_state(world);
+    world.undo().recover().unwrap();
+    assert_eq!(change::workspace_state(world), now, "{what}: recovery changes nothing");
     let is_litter = |name: &String| name.starts_with(".sinew-tmp-");
     assert!(!world.names("ws").iter().any(is_litter), "{what}: {:?}", world.names("ws"));
     let kept = if world.path("undo").exists() { world.names("undo") } else { Vec::new() };
@@ -85,54 +97,54 @@ fn check_restart(world: &World, change: Change, [before, after]: [&change::State
     }
     let (done, other) = match (&now == after, change.is_undo()) {
         (true, true) => return,
-        (true, false) => (change.take_back(world), before),
-        (false, _) => (change.make(world), after),
+        (true, false) => (change.undo(world), before),
+        (false, _) => (change.apply(world), after),
     };
     assert!(done.is_ok(), "{what}: {done:?}, {kept:?}");
-    assert_eq!(&change::state(world), other, "{what}: after recovery");
+    assert_eq!(&change::workspace_state(world), other, "{what}: after recovery");
 }
 
 /// Entry point of the child: makes one change and reports the result by its exit code.
 #[test]
 fn one_change() {
-    let Some(world) = World::of_parent() else { return };
-    let change = Change::of_parent();
+    let Some(world) = WorkspaceFixture::from_parent() else { return };
+    let change = TestedChange::from_parent();
     tracer::wait_for_tracer();
-    let made = tracer::marked(|| change.make(&world));
+    let made = tracer::with_markers(|| change.apply(&world));
     std::process::exit(i32::from(made.is_err()));
 }
 
 /// Tests of one change: killed at every step, with a full disk and an I/O error at every step, and its sync
 /// order.
-macro_rules! swept {
+macro_rules! sweep_tests {
     ($($name:ident: $change:ident;)*) => {$(
         mod $name {
             use super::*;
 
             #[test]
             fn kill_at_any_step_leaves_old_or_new_state() {
-                sweep(Change::$change, Fault::Killed, &[]);
+                sweep(TestedChange::$change, InjectedFault::Killed, &[]);
             }
 
             #[test]
             fn full_disk_at_any_step_leaves_the_reported_state() {
-                sweep(Change::$change, Fault::Error("ENOSPC"), &[]);
+                sweep(TestedChange::$change, InjectedFault::Error("ENOSPC"), &[]);
             }
 
             #[test]
             fn io_error_at_any_step_leaves_the_reported_state() {
-                sweep(Change::$change, Fault::Error("EIO"), &[]);
+                sweep(TestedChange::$change, InjectedFault::Error("EIO"), &[]);
             }
 
             #[test]
             fn sync_order_survives_a_power_cut() {
-                order::check(Change::$change);
+                order::check(TestedChange::$change);
             }
         }
     )*};
 }
 
-swept! {
+sweep_tests! {
     overwriting: Overwrite;
     creating: Create;
     removing_a_file: RemoveFile;
@@ -151,21 +163,26 @@ swept! {
 
 #[test]
 fn other_errors_leave_the_old_or_new_state() {
-    for change in [Change::Overwrite, Change::Create] {
-        sweep(change, Fault::Error("EMFILE"), &["openat"]);
-        sweep(change, Fault::Error("EROFS"), &["openat", "renameat2"]);
-        sweep(change, Fault::Error("EDQUOT"), &["write"]);
-        sweep(change, Fault::Error("EFBIG"), &["write"]);
+    for change in [TestedChange::Overwrite, TestedChange::Create] {
+        sweep(change, InjectedFault::Error("EMFILE"), &["openat"]);
+        sweep(change, InjectedFault::Error("EROFS"), &["openat", "renameat2"]);
+        sweep(change, InjectedFault::Error("EDQUOT"), &["write"]);
+        sweep(change, InjectedFault::Error("EFBIG"), &["write"]);
         // A volume that supports neither exchanging names nor refusing to overwrite.
-        sweep(change, Fault::Error("EINVAL"), &["renameat2"]);
+        sweep(change, InjectedFault::Error("EINVAL"), &["renameat2"]);
     }
-    for change in [Change::CreateBelow, Change::MakeFolders] {
-        sweep(change, Fault::Error("EROFS"), &["mkdirat", "renameat2"]);
-        sweep(change, Fault::Error("EDQUOT"), &["mkdirat"]);
-        sweep(change, Fault::Error("EINVAL"), &["renameat2"]);
+    for change in [TestedChange::CreateBelow, TestedChange::MakeFolders] {
+        sweep(change, InjectedFault::Error("EROFS"), &["mkdirat", "renameat2"]);
+        sweep(change, InjectedFault::Error("EDQUOT"), &["mkdirat"]);
+        sweep(change, InjectedFault::Error("EINVAL"), &["renameat2"]);
     }
     // The undo store is on another volume.
-    for change in [Change::RemoveFile, Change::RemoveFolder, Change::UndoRemoval, Change::UndoCreateBelow] {
-        sweep(change, Fault::Error("EXDEV"), &["renameat2"]);
+    for change in [
+        TestedChange::RemoveFile,
+        TestedChange::RemoveFolder,
+        TestedChange::UndoRemoval,
+        TestedChange::UndoCreateBelow,
+    ] {
+        sweep(change, InjectedFault::Error("EXDEV"), &["renameat2"]);
     }
 }

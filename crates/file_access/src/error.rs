@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use tool::{CallId, Failure, FailureKind, GitEntry, RefusalCode, visible_line};
+use tool::{CallId, Failure, FailureKind, GitEntry, RefusalCode, escape_invisible_line};
 
-use crate::obstacle::Obstacle;
+use crate::unresolved::UnresolvedReason;
 
 /// Reason why a path could not be looked up at all.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum OpenError {
         limit: usize,
     },
     /// One name in it is too long.
-    #[error("`{key}` has a name of {bytes} bytes that starts `{}`: at most {limit} are possible", visible_line(.start))]
+    #[error("`{key}` has a name of {bytes} bytes that starts `{}`: at most {limit} are possible", escape_invisible_line(.start))]
     NameTooLong {
         /// The argument.
         key: String,
@@ -47,7 +47,7 @@ pub enum OpenError {
         limit: usize,
     },
     /// A relative path has no absolute base directory.
-    #[error("`{key}` cannot be resolved against `{}`, which is not an absolute directory", shown_path(.base))]
+    #[error("`{key}` cannot be resolved against `{}`, which is not an absolute directory", display_path(.base))]
     RelativeBase {
         /// The argument.
         key: String,
@@ -56,7 +56,7 @@ pub enum OpenError {
     },
     /// The call names more paths than one call may have open.
     #[error("the call names {count} paths: at most {limit} can be open at once, so split it")]
-    TooMany {
+    TooManyPaths {
         /// The first argument over the limit.
         key: String,
         /// Number of paths.
@@ -83,7 +83,7 @@ impl OpenError {
             OpenError::PathTooLong { .. } => "path_too_long",
             OpenError::NameTooLong { .. } => "name_too_long",
             OpenError::RelativeBase { .. } => "relative_base",
-            OpenError::TooMany { .. } => "too_many_paths",
+            OpenError::TooManyPaths { .. } => "too_many_paths",
             OpenError::Exhausted { .. } => "exhausted",
         }
     }
@@ -96,7 +96,7 @@ impl OpenError {
             | OpenError::PathTooLong { key, .. }
             | OpenError::NameTooLong { key, .. }
             | OpenError::RelativeBase { key, .. }
-            | OpenError::TooMany { key, .. }
+            | OpenError::TooManyPaths { key, .. }
             | OpenError::Exhausted { key, .. } => key,
         }
     }
@@ -110,7 +110,7 @@ impl OpenError {
             | OpenError::PathTooLong { .. }
             | OpenError::NameTooLong { .. }
             | OpenError::RelativeBase { .. }
-            | OpenError::TooMany { .. } => RefusalCode::InvalidArguments,
+            | OpenError::TooManyPaths { .. } => RefusalCode::InvalidArguments,
         }
     }
 
@@ -123,37 +123,37 @@ impl OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The path did not resolve to an object.
-    #[error("cannot use `{}`: {obstacle}", shown_path(.path))]
-    NotThere {
+    #[error("cannot use `{}`: {reason}", display_path(.path))]
+    Unresolved {
         /// The canonical name.
         path: PathBuf,
         /// Reason.
-        obstacle: Obstacle,
+        reason: UnresolvedReason,
     },
     /// The object has another kind than the operation needs.
-    #[error("`{}` is a {found}, not a {wanted}", shown_path(.path))]
+    #[error("`{}` is a {found}, not a {expected}", display_path(.path))]
     WrongKind {
         /// The canonical name.
         path: PathBuf,
         /// Kind of the object.
         found: &'static str,
         /// Kind that the operation needs.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The path was opened for reading because the tool declared only read access.
-    #[error("`{}` was opened for reading: the tool must declare write access to this argument", shown_path(.path))]
-    NotForWriting {
+    #[error("`{}` was opened for reading: the tool must declare write access to this argument", display_path(.path))]
+    NotOpenedForWriting {
         /// The canonical name.
         path: PathBuf,
     },
     /// Something exists where nothing was expected.
-    #[error("`{}` already exists", shown_path(.path))]
+    #[error("`{}` already exists", display_path(.path))]
     Exists {
         /// The canonical name.
         path: PathBuf,
     },
     /// The content or object is not the expected one.
-    #[error("`{}` has changed: {found}", shown_path(.path))]
+    #[error("`{}` has changed: {found}", display_path(.path))]
     Conflict {
         /// The canonical name.
         path: PathBuf,
@@ -161,25 +161,25 @@ pub enum AccessError {
         found: String,
     },
     /// The saved object is no longer what was removed.
-    #[error("`{}` was not restored: its saved original was changed after it was removed", shown_path(.path))]
-    KeptChanged {
+    #[error("`{}` was not restored: its saved original was changed after it was removed", display_path(.path))]
+    SavedObjectChanged {
         /// The canonical name.
         path: PathBuf,
         /// Path of the saved object.
-        kept: PathBuf,
+        saved: PathBuf,
     },
     /// An entry below the folder must not be removed, so nothing is removed.
-    #[error("`{}` was not removed: `{}` {why}", shown_path(.path), shown_path(.inner))]
+    #[error("`{}` was not removed: `{}` {reason}", display_path(.path), display_path(.inner))]
     Blocked {
         /// The canonical name.
         path: PathBuf,
         /// Entry that must stay.
         inner: PathBuf,
         /// Reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The change belongs to a git directory, or would make one.
-    #[error("`{}` stays as it is: {}", shown_path(.path), git_reason(*.entry))]
+    #[error("`{}` stays as it is: {}", display_path(.path), git_reason(*.entry))]
     GitDirectory {
         /// The canonical name.
         path: PathBuf,
@@ -188,30 +188,30 @@ pub enum AccessError {
     },
     /// The state before the change does not fit into the undo quota, so nothing is changed.
     #[error(
-        "`{}` has {bytes} bytes, more than the {most} bytes reserved for undo{}", shown_path(.path),
-        if *taken > 0 { format!(", of which changes of the last day use {taken}") } else { String::new() }
+        "`{}` has {bytes} bytes, more than the {limit} bytes reserved for undo{}", display_path(.path),
+        if *in_use > 0 { format!(", of which changes of the last day use {in_use}") } else { String::new() }
     )]
-    TooLargeToKeep {
+    TooLargeForUndo {
         /// The canonical name.
         path: PathBuf,
         /// Size of the state before the change, or the part of it that was read.
         bytes: u64,
         /// Undo quota.
-        most: u64,
+        limit: u64,
         /// Part of the quota in use by changes that cannot be pruned yet.
-        taken: u64,
+        in_use: u64,
     },
     /// The undo store has no record of this call.
     #[error("no saved changes for call {call}: it changed no file, was already undone, or is too old")]
-    NothingKept {
+    NoSavedChanges {
         /// The call.
         call: CallId,
     },
     /// The operating system refused or failed.
-    #[error("{doing} `{}`: {source}", shown_path(.path))]
+    #[error("{operation} `{}`: {source}", display_path(.path))]
     Io {
         /// Operation, as in `reading`.
-        doing: &'static str,
+        operation: &'static str,
         /// The canonical name.
         path: PathBuf,
         /// Error of the operating system.
@@ -221,7 +221,7 @@ pub enum AccessError {
 
 impl AccessError {
     pub(crate) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
-        AccessError::Io { doing, path: path.to_owned(), source: source.into() }
+        AccessError::Io { operation: doing, path: path.to_owned(), source: source.into() }
     }
 }
 
@@ -229,52 +229,52 @@ impl From<AccessError> for Failure {
     fn from(error: AccessError) -> Failure {
         let message = error.to_string();
         match error {
-            AccessError::NotThere { obstacle, .. } => match obstacle {
-                Obstacle::Absent => Failure::new(FailureKind::NotFound, message)
-                    .hint("list_directory shows what is there, search_files finds a file by its name"),
-                Obstacle::NoFolder => Failure::new(FailureKind::NotFound, message).hint(
+            AccessError::Unresolved { reason: obstacle, .. } => match obstacle {
+                UnresolvedReason::Absent => Failure::new(FailureKind::NotFound, message)
+                    .with_hint("list_directory shows what is there, search_files finds a file by its name"),
+                UnresolvedReason::ParentMissing => Failure::new(FailureKind::NotFound, message).with_hint(
                     "list_directory shows what is there; to write there, set create_dirs of write_file or call create_directory, which make up to 32 folders at once",
                 ),
-                Obstacle::NotADirectory => Failure::new(FailureKind::WrongKind, message)
-                    .hint("list_directory shows what is a directory"),
-                Obstacle::Changed => Failure::new(FailureKind::Conflict, message).hint("try again"),
-                Obstacle::DanglingLink | Obstacle::LinkLoop | Obstacle::MagicLink => {
+                UnresolvedReason::NotADirectory => Failure::new(FailureKind::WrongKind, message)
+                    .with_hint("list_directory shows what is a directory"),
+                UnresolvedReason::Changed => Failure::new(FailureKind::Conflict, message).with_hint("try again"),
+                UnresolvedReason::DanglingLink | UnresolvedReason::LinkLoop | UnresolvedReason::MagicLink => {
                     Failure::new(FailureKind::Unreadable, message)
-                        .hint("name the file itself, not a link to it")
+                        .with_hint("name the file itself, not a link to it")
                 }
-                Obstacle::NotPermitted => Failure::new(FailureKind::Unreadable, message)
-                    .hint("its permissions deny access to this user; the operator can change them"),
-                Obstacle::NameTooLong => Failure::new(FailureKind::Unreadable, message),
-                Obstacle::System(_) => Failure::new(FailureKind::Io, message),
+                UnresolvedReason::NotPermitted => Failure::new(FailureKind::Unreadable, message)
+                    .with_hint("its permissions deny access to this user; the operator can change them"),
+                UnresolvedReason::NameTooLong => Failure::new(FailureKind::Unreadable, message),
+                UnresolvedReason::System(_) => Failure::new(FailureKind::Io, message),
             },
-            AccessError::WrongKind { found, wanted, .. } => {
+            AccessError::WrongKind { found, expected: wanted, .. } => {
                 let failure = Failure::new(FailureKind::WrongKind, message);
                 match (found, wanted) {
-                    ("directory", "file") => failure.hint("list_directory lists a directory"),
-                    ("file", "directory") => failure.hint("read_file reads a file"),
+                    ("directory", "file") => failure.with_hint("list_directory lists a directory"),
+                    ("file", "directory") => failure.with_hint("read_file reads a file"),
                     ("file" | "directory", _) => failure,
-                    _ => failure.hint("name a regular file or a directory"),
+                    _ => failure.with_hint("name a regular file or a directory"),
                 }
             }
-            AccessError::NotForWriting { .. } => Failure::new(FailureKind::Crashed, message),
+            AccessError::NotOpenedForWriting { .. } => Failure::new(FailureKind::Crashed, message),
             AccessError::Exists { .. } => Failure::new(FailureKind::Conflict, message)
-                .hint("read it first, then write with its sha256 or with permission to overwrite"),
+                .with_hint("read it first, then write with its sha256 or with permission to overwrite"),
             AccessError::Conflict { .. } => Failure::new(FailureKind::Conflict, message)
-                .hint("read it again and base the change on what is there"),
-            AccessError::KeptChanged { kept, .. } => {
-                let hint = format!("inspect `{}` and copy back what is needed", shown_path(&kept));
-                Failure::new(FailureKind::Conflict, message).hint(hint)
+                .with_hint("read it again and base the change on what is there"),
+            AccessError::SavedObjectChanged { saved: kept, .. } => {
+                let hint = format!("inspect `{}` and copy back what is needed", display_path(&kept));
+                Failure::new(FailureKind::Conflict, message).with_hint(hint)
             }
             AccessError::Blocked { .. } => Failure::new(FailureKind::Conflict, message)
-                .hint("nothing was removed; remove the other entries one by one"),
+                .with_hint("nothing was removed; remove the other entries one by one"),
             AccessError::GitDirectory { .. } => Failure::new(FailureKind::Conflict, message)
-                .hint("git runs programs that a repository names; make it with git, outside Sinew"),
-            AccessError::TooLargeToKeep { .. } => Failure::new(FailureKind::TooLarge, message)
-                .hint("nothing was changed; the operator can raise undo.keep_bytes in sinew.yaml, or set it to 0 to disable undo"),
-            AccessError::NothingKept { .. } => Failure::new(FailureKind::NotFound, message)
-                .hint("`sinew ledger query --tool write_file` shows calls by their ids"),
-            AccessError::Io { doing, path, source } => {
-                Failure::from_io(&format!("{doing} `{}`", shown_path(&path)), &source)
+                .with_hint("git runs programs that a repository names; make it with git, outside Sinew"),
+            AccessError::TooLargeForUndo { .. } => Failure::new(FailureKind::TooLarge, message)
+                .with_hint("nothing was changed; the operator can raise undo.keep_bytes in sinew.yaml, or set it to 0 to disable undo"),
+            AccessError::NoSavedChanges { .. } => Failure::new(FailureKind::NotFound, message)
+                .with_hint("`sinew ledger query --tool write_file` shows calls by their ids"),
+            AccessError::Io { operation: doing, path, source } => {
+                Failure::from_io(&format!("{doing} `{}`", display_path(&path)), &source)
             }
         }
     }
@@ -287,6 +287,6 @@ fn git_reason(entry: GitEntry) -> &'static str {
     }
 }
 
-fn shown_path(path: &Path) -> String {
-    visible_line(&path.to_string_lossy())
+fn display_path(path: &Path) -> String {
+    escape_invisible_line(&path.to_string_lossy())
 }

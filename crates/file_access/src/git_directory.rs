@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use tool::{GitDirectory, GitEntry, is_git_entry};
 
 use crate::error::AccessError;
-use crate::opened::Place;
+use crate::opened::EntryLocation;
 
 /// Relation of a canonical path to the git directories on its way, if no tool may change it.
 pub(crate) fn entry_at(canonical: &Path) -> Option<GitEntry> {
@@ -27,7 +27,7 @@ pub(crate) fn entry_at(canonical: &Path) -> Option<GitEntry> {
 }
 
 /// Refuses a change of an entry by which its directory is, or would become, a git directory.
-pub(crate) fn refuse_entry(place: &Place) -> Result<(), AccessError> {
+pub(crate) fn refuse_entry(place: &EntryLocation) -> Result<(), AccessError> {
     if !is_git_entry(&place.leaf) {
         return Ok(());
     }
@@ -58,11 +58,11 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::WorkspaceFixture;
 
     #[test]
     fn a_path_is_closed_by_any_git_directory_on_its_way() {
-        let world = World::new();
+        let world = WorkspaceFixture::new();
         for file in ["ws/bare/HEAD", "ws/bare/objects/x", "ws/bare/refs/x", "ws/part/HEAD", "ws/part/refs/x"]
         {
             world.file(file, "");
@@ -86,17 +86,17 @@ mod tests {
     #[test]
     fn two_writers_cannot_complete_a_git_directory_together() {
         for round in 0..50 {
-            let world = World::new();
+            let world = WorkspaceFixture::new();
             world.file(&format!("ws/{round}/HEAD"), "ref: refs/heads/main\n");
             let last = ["objects", "refs"].map(|name| format!("ws/{round}/{name}"));
             // Opened before either is made, as two calls that are judged at the same time.
             let opened = last.each_ref().map(|name| world.write(name.strip_prefix("ws/").unwrap()));
-            let (start, saving) = (Barrier::new(2), world.saving());
+            let (start, saving) = (Barrier::new(2), world.recorder());
             let made = std::thread::scope(|scope| {
                 let writers = opened.each_ref().map(|path| {
                     scope.spawn(|| {
                         start.wait();
-                        path.make_folders(&saving).is_ok()
+                        path.create_folders(&saving).is_ok()
                     })
                 });
                 writers.map(|writer| writer.join().unwrap())

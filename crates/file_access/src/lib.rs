@@ -9,15 +9,15 @@
 //! This crate does not decide whether a call may touch a path. No other crate opens a path that a caller
 //! named.
 
-mod at_hand;
-mod difference;
+mod cached_open;
+mod content_diff;
+mod create_folders;
 mod error;
 mod git_directory;
 mod links;
 mod list;
-mod make;
-mod obstacle;
 mod opened;
+mod path_walk;
 mod platform;
 mod read;
 mod remove;
@@ -26,7 +26,7 @@ mod request;
 mod resolve;
 mod tree;
 mod undo;
-mod walk;
+mod unresolved;
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -36,18 +36,18 @@ mod races;
 #[cfg(test)]
 mod testing;
 
-pub use at_hand::open_at_hand;
-pub use difference::{Difference, difference};
+pub use cached_open::try_open_cached;
+pub use content_diff::{ContentDiff, content_diff};
+pub use create_folders::CreatedFolders;
 pub use error::{AccessError, OpenError};
-pub use links::{LinkSearch, OtherNames};
-pub use list::{Entry, EntryKind, Listing};
-pub use make::MadeFolders;
-pub use obstacle::Obstacle;
-pub use opened::{Identity, ObjectFacts, ObjectKind, Opened, OpenedPath};
-pub use read::{Portion, Reader};
-pub use remove::{Descent, Protects, Removed};
-pub use replace::{Expected, Replaced};
-pub use request::{NamesPaths, PathRequest};
+pub use links::{HardLinkNames, HardLinkSearch};
+pub use list::{DirectoryEntry, EntryKind, FolderListing};
+pub use opened::{ObjectFacts, ObjectIdentity, ObjectKind, OpenedCall, OpenedPath};
+pub use read::{FileChunk, FileReader};
+pub use remove::{FolderRemoval, RemovalGuard, RemovalSummary};
+pub use replace::{ContentPrecondition, WriteSummary};
+pub use request::{PathRequest, PathSource};
 pub use resolve::{canonical_directory, open};
-pub use tree::{Found, Next, Unseen};
-pub use undo::{Reversal, Reverted, Saving, Settled, UndoLimits, UndoStore};
+pub use tree::{SkippedEntries, TreeEntry, VisitAction};
+pub use undo::{ChangeRecorder, RecoveryReport, Reversal, RevertedChange, UndoLimits, UndoStore};
+pub use unresolved::UnresolvedReason;

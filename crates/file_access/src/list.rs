@@ -13,26 +13,26 @@ use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
 use crate::error::AccessError;
-use crate::opened::{Object, ObjectKind, OpenedPath, special_name};
+use crate::opened::{ObjectKind, OpenedObject, OpenedPath, special_kind_name};
 use crate::platform;
 
 /// Maximum number of names read from one directory. A virtual file system can generate names without end.
-const MOST_NAMES: u64 = 1_000_000;
+const MAX_NAMES: u64 = 1_000_000;
 
 /// Entries of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct FolderListing {
     /// First entries in the byte order of their names.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DirectoryEntry>,
     /// Number of names in the directory. Counting stops at a million.
     pub total: u64,
     /// True if there are more entries than listed.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// Name, which need not be Unicode.
     pub name: OsString,
     /// Kind of the entry.
@@ -60,12 +60,14 @@ pub enum EntryKind {
 
 impl OpenedPath {
     /// Lists at most `most` entries of the directory.
-    pub fn list(&self, most: usize) -> Result<Listing, AccessError> {
-        let Object::Directory { handle, .. } = &self.object else { return Err(self.unsuitable("directory")) };
+    pub fn list(&self, most: usize) -> Result<FolderListing, AccessError> {
+        let OpenedObject::Directory { handle, .. } = &self.object else {
+            return Err(self.wrong_kind_error("directory"));
+        };
         let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
         let (names, total) = first_names(self.reopen(ObjectKind::Directory)?, most).map_err(failed)?;
-        let entries = names.into_iter().filter_map(|name| entry(handle, name)).collect();
-        Ok(Listing { entries, total, cut: total > most as u64 })
+        let entries = names.into_iter().filter_map(|name| read_entry(handle, name)).collect();
+        Ok(FolderListing { entries, total, truncated: total > most as u64 })
     }
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn first_names(directory: OwnedFd, most: usize) -> Result<(Vec<OsStri
         if first.len() > most {
             first.pop();
         }
-        if total == MOST_NAMES {
+        if total == MAX_NAMES {
             break;
         }
     }
@@ -96,11 +98,13 @@ pub(crate) fn first_names(directory: OwnedFd, most: usize) -> Result<(Vec<OsStri
 }
 
 /// Reads the metadata of a name. Returns `None` if it no longer exists.
-pub(crate) fn entry(directory: &OwnedFd, name: OsString) -> Option<Entry> {
+pub(crate) fn read_entry(directory: &OwnedFd, name: OsString) -> Option<DirectoryEntry> {
     let status = match platform::status_at(directory, &name) {
         Ok(status) => status,
         Err(Errno::NOENT) => return None,
-        Err(_) => return Some(Entry { name, kind: EntryKind::Unreadable, size: None, modified: None }),
+        Err(_) => {
+            return Some(DirectoryEntry { name, kind: EntryKind::Unreadable, size: None, modified: None });
+        }
     };
     let kind = match status.kind {
         FileType::RegularFile => EntryKind::File,
@@ -109,9 +113,9 @@ pub(crate) fn entry(directory: &OwnedFd, name: OsString) -> Option<Entry> {
             Ok(text) => EntryKind::Symlink(OsString::from_vec(text.into_bytes())),
             Err(_) => EntryKind::Unreadable,
         },
-        special => EntryKind::Special(special_name(special)),
+        special => EntryKind::Special(special_kind_name(special)),
     };
-    Some(Entry { name, kind, size: Some(status.facts.size), modified: Some(status.facts.modified) })
+    Some(DirectoryEntry { name, kind, size: Some(status.facts.size), modified: Some(status.facts.modified) })
 }
 
 #[cfg(test)]

@@ -16,22 +16,22 @@ use tool::{GitEntry, PathAccess, SharedText};
 
 use crate::error::AccessError;
 use crate::git_directory;
-use crate::links::{self, OtherNames};
-use crate::obstacle::Obstacle;
+use crate::links::{self, HardLinkNames};
 use crate::platform;
-use crate::request::{Ending, PathRequest, Spelling};
-use crate::resolve::is_named;
+use crate::request::{CheckedPathText, PathEnding, PathRequest};
+use crate::resolve::has_path;
+use crate::unresolved::UnresolvedReason;
 
 /// A call together with the objects that its paths reached.
 #[derive(Debug)]
-pub struct Opened<T> {
+pub struct OpenedCall<T> {
     call: T,
     paths: Vec<OpenedPath>,
 }
 
-impl<T> Opened<T> {
+impl<T> OpenedCall<T> {
     pub(crate) fn new(call: T, paths: Vec<OpenedPath>) -> Self {
-        Opened { call, paths }
+        OpenedCall { call, paths }
     }
 
     /// Returns the call.
@@ -54,73 +54,73 @@ impl<T> Opened<T> {
 #[derive(Debug)]
 pub struct OpenedPath {
     pub(crate) key: SharedText,
-    pub(crate) typed: PathBuf,
+    pub(crate) as_typed: PathBuf,
     pub(crate) canonical: PathBuf,
     pub(crate) access: PathAccess,
-    pub(crate) object: Object,
-    pub(crate) other_names: OtherNames,
+    pub(crate) object: OpenedObject,
+    pub(crate) other_names: HardLinkNames,
     /// Relation of a change to the git directories on the way, if no tool may make it.
     pub(crate) git_entry: Option<GitEntry>,
     /// Whole content, if `try_prefetch` read it.
-    pub(crate) in_hand: OnceLock<Vec<u8>>,
+    pub(crate) prefetched: OnceLock<Vec<u8>>,
 }
 
 /// Object that a path reached, with the only handles that may be used for it.
 #[derive(Debug)]
-pub(crate) enum Object {
+pub(crate) enum OpenedObject {
     File {
         handle: OwnedFd,
         facts: ObjectFacts,
-        place: Option<Place>,
+        location: Option<EntryLocation>,
     },
     Directory {
         handle: OwnedFd,
         facts: ObjectFacts,
-        place: Option<Place>,
+        location: Option<EntryLocation>,
     },
     /// The symbolic link itself. Only removals do not follow a link.
     Link {
         text: OsString,
         facts: ObjectFacts,
-        place: Place,
+        location: EntryLocation,
     },
     Special {
         name: &'static str,
         facts: ObjectFacts,
     },
-    NotThere {
-        obstacle: Obstacle,
-        vacancy: Option<Vacancy>,
+    Unresolved {
+        reason: UnresolvedReason,
+        creation_target: Option<CreationTarget>,
     },
 }
 
 /// Location at which a missing object can be created.
 #[derive(Debug)]
-pub(crate) struct Vacancy {
+pub(crate) struct CreationTarget {
     /// First missing name, in an existing folder.
-    pub(crate) place: Place,
+    pub(crate) location: EntryLocation,
     /// Names below the first missing one. If there are any, the parent folder of the object is missing too.
-    pub(crate) beyond: Vec<OsString>,
-    pub(crate) ending: Ending,
+    pub(crate) missing_below: Vec<OsString>,
+    pub(crate) ending: PathEnding,
 }
 
 /// One plain name in an opened folder.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct EntryLocation {
     pub(crate) folder: OwnedFd,
-    pub(crate) folder_name: PathBuf,
+    pub(crate) folder_path: PathBuf,
     pub(crate) leaf: OsString,
 }
 
-impl Place {
+impl EntryLocation {
     /// Returns the canonical path.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder_name.join(&self.leaf)
+        self.folder_path.join(&self.leaf)
     }
 
     /// Returns the folder as a handle that can be synced, or `None` if the folder may not be read. Its
     /// entries are then only as durable as the file system makes them.
-    pub(crate) fn folder_to_sync(&self) -> Result<Option<OwnedFd>, Errno> {
+    pub(crate) fn syncable_folder(&self) -> Result<Option<OwnedFd>, Errno> {
         match platform::reopen_directory(&self.folder) {
             Ok(folder) => Ok(Some(folder)),
             Err(Errno::ACCESS) => Ok(None),
@@ -130,7 +130,7 @@ impl Place {
 
     /// Syncs the folder, so that its entries are durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
-        self.folder_to_sync()?.map_or(Ok(()), rustix::fs::fsync)
+        self.syncable_folder()?.map_or(Ok(()), rustix::fs::fsync)
     }
 }
 
@@ -167,12 +167,12 @@ pub struct ObjectFacts {
     /// Time of the last change to the content.
     pub modified: SystemTime,
     /// Identity of the object.
-    pub identity: Identity,
+    pub identity: ObjectIdentity,
 }
 
 /// Device and inode, which identify an object on this machine while it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct ObjectIdentity {
     /// Device number of the volume.
     pub device: u64,
     /// Inode number on the volume.
@@ -182,9 +182,17 @@ pub struct Identity {
 impl OpenedPath {
     /// Combines a request with the object it reached. The other names of a file with several hard links are
     /// unknown until they are searched for.
-    pub(crate) fn new(request: PathRequest, spelling: Spelling, canonical: PathBuf, object: Object) -> Self {
-        let other_names =
-            if links::is_due(&object) { OtherNames::Unknown } else { OtherNames::Known(Vec::new()) };
+    pub(crate) fn new(
+        request: PathRequest,
+        spelling: CheckedPathText,
+        canonical: PathBuf,
+        object: OpenedObject,
+    ) -> Self {
+        let other_names = if links::needs_search(&object) {
+            HardLinkNames::Unknown
+        } else {
+            HardLinkNames::Known(Vec::new())
+        };
         let (key, access, in_hand) = (request.key, request.access, OnceLock::new());
         let git_entry = match access {
             PathAccess::Read => None,
@@ -193,16 +201,34 @@ impl OpenedPath {
                 git_directory::entry_at(&canonical).filter(|entry| *entry == GitEntry::Existing)
             }
         };
-        let typed = spelling.typed;
-        OpenedPath { key, typed, canonical, access, object, other_names, git_entry, in_hand }
+        let typed = spelling.normalized;
+        OpenedPath {
+            key,
+            as_typed: typed,
+            canonical,
+            access,
+            object,
+            other_names,
+            git_entry,
+            prefetched: in_hand,
+        }
     }
 
     /// Returns the same path with another object, which has appeared since it was opened.
-    pub(crate) fn with_object(&self, object: Object) -> Self {
-        let (key, access, other_names) = (self.key.clone(), self.access, OtherNames::Known(Vec::new()));
-        let (typed, canonical, in_hand) = (self.typed.clone(), self.canonical.clone(), OnceLock::new());
+    pub(crate) fn with_object(&self, object: OpenedObject) -> Self {
+        let (key, access, other_names) = (self.key.clone(), self.access, HardLinkNames::Known(Vec::new()));
+        let (typed, canonical, in_hand) = (self.as_typed.clone(), self.canonical.clone(), OnceLock::new());
         let git_entry = self.git_entry;
-        OpenedPath { key, typed, canonical, access, object, other_names, git_entry, in_hand }
+        OpenedPath {
+            key,
+            as_typed: typed,
+            canonical,
+            access,
+            object,
+            other_names,
+            git_entry,
+            prefetched: in_hand,
+        }
     }
 
     /// Returns the argument that named the path.
@@ -211,8 +237,8 @@ impl OpenedPath {
     }
 
     /// Returns the absolute path as the caller wrote it, including `..` and links.
-    pub fn typed(&self) -> &Path {
-        &self.typed
+    pub fn as_typed(&self) -> &Path {
+        &self.as_typed
     }
 
     /// Returns the canonical path of the object, or of the location where it would be.
@@ -228,28 +254,31 @@ impl OpenedPath {
     /// Returns the kind of the object.
     pub fn kind(&self) -> ObjectKind {
         match &self.object {
-            Object::File { .. } => ObjectKind::File,
-            Object::Directory { .. } => ObjectKind::Directory,
-            Object::Link { .. } => ObjectKind::Link,
-            Object::Special { name, .. } => ObjectKind::Special(name),
-            Object::NotThere { obstacle: Obstacle::Absent | Obstacle::NoFolder, .. } => ObjectKind::Missing,
-            Object::NotThere { .. } => ObjectKind::Unreachable,
+            OpenedObject::File { .. } => ObjectKind::File,
+            OpenedObject::Directory { .. } => ObjectKind::Directory,
+            OpenedObject::Link { .. } => ObjectKind::Link,
+            OpenedObject::Special { name, .. } => ObjectKind::Special(name),
+            OpenedObject::Unresolved {
+                reason: UnresolvedReason::Absent | UnresolvedReason::ParentMissing,
+                ..
+            } => ObjectKind::Missing,
+            OpenedObject::Unresolved { .. } => ObjectKind::Unreachable,
         }
     }
 
     /// Returns the metadata of the object.
     pub fn metadata(&self) -> Option<&ObjectFacts> {
         match &self.object {
-            Object::File { facts, .. }
-            | Object::Directory { facts, .. }
-            | Object::Link { facts, .. }
-            | Object::Special { facts, .. } => Some(facts),
-            Object::NotThere { .. } => None,
+            OpenedObject::File { facts, .. }
+            | OpenedObject::Directory { facts, .. }
+            | OpenedObject::Link { facts, .. }
+            | OpenedObject::Special { facts, .. } => Some(facts),
+            OpenedObject::Unresolved { .. } => None,
         }
     }
 
     /// Returns what is known about the other hard links of the file.
-    pub fn other_names(&self) -> &OtherNames {
+    pub fn other_names(&self) -> &HardLinkNames {
         &self.other_names
     }
 
@@ -259,20 +288,23 @@ impl OpenedPath {
     }
 
     /// Returns the reason why the path did not resolve to an object.
-    pub fn obstacle(&self) -> Option<Obstacle> {
+    pub fn unresolved_reason(&self) -> Option<UnresolvedReason> {
         match &self.object {
-            Object::NotThere { obstacle, .. } => Some(*obstacle),
-            Object::File { .. } | Object::Directory { .. } | Object::Link { .. } | Object::Special { .. } => {
-                None
-            }
+            OpenedObject::Unresolved { reason: obstacle, .. } => Some(*obstacle),
+            OpenedObject::File { .. }
+            | OpenedObject::Directory { .. }
+            | OpenedObject::Link { .. }
+            | OpenedObject::Special { .. } => None,
         }
     }
 
     /// Returns the missing folders of the path that could be created, the outermost first.
     pub fn missing_folders(&self) -> Vec<PathBuf> {
-        let Object::NotThere { vacancy: Some(vacancy), .. } = &self.object else { return Vec::new() };
-        let mut name = vacancy.place.path();
-        let below = vacancy.beyond.iter().map(|step| {
+        let OpenedObject::Unresolved { creation_target: Some(vacancy), .. } = &self.object else {
+            return Vec::new();
+        };
+        let mut name = vacancy.location.path();
+        let below = vacancy.missing_below.iter().map(|step| {
             let inner = name.join(step);
             std::mem::replace(&mut name, inner)
         });
@@ -283,51 +315,53 @@ impl OpenedPath {
     /// object, which can happen only where the platform has no handle that can be reopened.
     pub(crate) fn reopen(&self, wanted: ObjectKind) -> Result<OwnedFd, AccessError> {
         let (reopened, facts, doing) = match (&self.object, wanted) {
-            (Object::File { handle, facts, .. }, ObjectKind::File) => {
+            (OpenedObject::File { handle, facts, .. }, ObjectKind::File) => {
                 (platform::reopen_for_reading(handle), facts, "opening")
             }
-            (Object::Directory { handle, facts, .. }, ObjectKind::Directory) => {
+            (OpenedObject::Directory { handle, facts, .. }, ObjectKind::Directory) => {
                 (platform::reopen_directory(handle), facts, "listing")
             }
-            (_, ObjectKind::File) => return Err(self.unsuitable("file")),
-            _ => return Err(self.unsuitable("directory")),
+            (_, ObjectKind::File) => return Err(self.wrong_kind_error("file")),
+            _ => return Err(self.wrong_kind_error("directory")),
         };
         let failed = |errno| AccessError::io(doing, &self.canonical, errno);
         let reopened = reopened.map_err(failed)?;
         match platform::status(&reopened).map_err(failed)?.facts.identity == facts.identity {
             true => Ok(reopened),
-            false => Err(self.conflict("another object is there now")),
+            false => Err(self.conflict_error("another object is there now")),
         }
     }
 
     /// Checks that the folder of a location still has the path that was judged.
-    pub(crate) fn still_there<'a>(&self, place: &'a Place) -> Result<&'a Place, AccessError> {
-        match is_named(&place.folder, &place.folder_name) {
+    pub(crate) fn still_there<'a>(&self, place: &'a EntryLocation) -> Result<&'a EntryLocation, AccessError> {
+        match has_path(&place.folder, &place.folder_path) {
             true => Ok(place),
-            false => Err(self.conflict("its folder was moved")),
+            false => Err(self.conflict_error("its folder was moved")),
         }
     }
 
-    pub(crate) fn conflict(&self, found: &str) -> AccessError {
+    pub(crate) fn conflict_error(&self, found: &str) -> AccessError {
         AccessError::Conflict { path: self.canonical.clone(), found: found.to_owned() }
     }
 
     /// Returns the error of an operation that needs another kind of object.
-    pub(crate) fn unsuitable(&self, wanted: &'static str) -> AccessError {
+    pub(crate) fn wrong_kind_error(&self, wanted: &'static str) -> AccessError {
         let path = self.canonical.clone();
         let found = match &self.object {
-            Object::NotThere { obstacle, .. } => return AccessError::NotThere { path, obstacle: *obstacle },
-            Object::File { .. } => "file",
-            Object::Directory { .. } => "directory",
-            Object::Link { .. } => "symbolic link",
-            Object::Special { name, .. } => name,
+            OpenedObject::Unresolved { reason: obstacle, .. } => {
+                return AccessError::Unresolved { path, reason: *obstacle };
+            }
+            OpenedObject::File { .. } => "file",
+            OpenedObject::Directory { .. } => "directory",
+            OpenedObject::Link { .. } => "symbolic link",
+            OpenedObject::Special { name, .. } => name,
         };
-        AccessError::WrongKind { path, found, wanted }
+        AccessError::WrongKind { path, found, expected: wanted }
     }
 }
 
 /// Returns the name of an object kind other than file, directory and symbolic link.
-pub(crate) fn special_name(kind: FileType) -> &'static str {
+pub(crate) fn special_kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "fifo",
         FileType::Socket => "socket",

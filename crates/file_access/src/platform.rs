@@ -23,45 +23,45 @@ use macos as system;
 compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
 
 pub(crate) use system::{
-    LONGEST_PATH, MOST_LINKS, copy_attributes, is_local, is_magic, may_write, name_of, reach, reach_at_hand,
-    reach_from, reach_without_links, read_at_hand, reopen_directory, reopen_for_reading, status_at_hand,
-    sync_file,
+    MAX_PATH_BYTES, MAX_SYMLINKS, check_write_access, copy_attributes, is_local, is_magic_link, open_handle,
+    open_handle_at, open_handle_cached, open_handle_nofollow, path_of, read_cached, reopen_directory,
+    reopen_for_reading, status_cached, sync_file,
 };
 
 /// Result of copying the attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum AttributeCopy {
     /// The access control list was copied, or there was none.
-    All,
+    Complete,
     /// The access control list was not copied. The permission bits alone could grant more than the list did.
-    WithoutList,
+    WithoutAcl,
 }
 
 /// Kind and metadata of an object.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub(crate) struct FileStatus {
     pub(crate) kind: FileType,
     pub(crate) facts: ObjectFacts,
 }
 
-impl From<rustix::fs::Stat> for Status {
+impl From<rustix::fs::Stat> for FileStatus {
     fn from(stat: rustix::fs::Stat) -> Self {
-        Status { kind: FileType::from_raw_mode(stat.st_mode), facts: system::facts(&stat) }
+        FileStatus { kind: FileType::from_raw_mode(stat.st_mode), facts: system::facts(&stat) }
     }
 }
 
 /// Converts a Unix timestamp.
-fn moment(seconds: i64, nanoseconds: u64) -> SystemTime {
+fn system_time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let whole = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     whole.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds))).unwrap_or(UNIX_EPOCH)
 }
 
-pub(crate) fn status(handle: impl AsFd) -> Result<Status, Errno> {
-    rustix::fs::fstat(handle).map(Status::from)
+pub(crate) fn status(handle: impl AsFd) -> Result<FileStatus, Errno> {
+    rustix::fs::fstat(handle).map(FileStatus::from)
 }
 
 /// Returns the status of a name in a folder. Does not follow a symbolic link.
-pub(crate) fn status_at(folder: &OwnedFd, name: &OsStr) -> Result<Status, Errno> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)
+pub(crate) fn status_at(folder: &OwnedFd, name: &OsStr) -> Result<FileStatus, Errno> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from)
 }

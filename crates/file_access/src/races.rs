@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tool::PathAccess;
 
-use crate::testing::World;
-use crate::{Expected, ObjectKind, OpenedPath};
+use crate::testing::WorkspaceFixture;
+use crate::{ContentPrecondition, ObjectKind, OpenedPath};
 
 /// Minimum number of exchanges per race; more than 10^5 over all races.
 const EXCHANGES: u64 = 26_000;
@@ -19,16 +19,16 @@ const EXCHANGES: u64 = 26_000;
 const BURST: u64 = 100;
 
 /// Two names in the workspace that are exchanged repeatedly: a real object, and a link out of the workspace.
-struct Race<'a> {
-    world: &'a World,
+struct NameSwapRace<'a> {
+    world: &'a WorkspaceFixture,
     names: [PathBuf; 2],
     target: &'a str,
     exchanges: AtomicU64,
     attempts: AtomicU64,
-    over: AtomicU64,
+    stop: AtomicU64,
 }
 
-impl Race<'_> {
+impl NameSwapRace<'_> {
     /// Exchanges the names in bursts. After each burst it waits for one undisturbed attempt, alternately with
     /// the real object and with the link, so that both cases are seen under any scheduling.
     fn run(&self) {
@@ -42,7 +42,7 @@ impl Race<'_> {
             }
             let seen = self.attempts.load(SeqCst);
             while self.attempts.load(SeqCst) < seen + 2 {
-                if self.over.load(SeqCst) > 0 {
+                if self.stop.load(SeqCst) > 0 {
                     return;
                 }
                 std::thread::yield_now();
@@ -65,15 +65,15 @@ impl Race<'_> {
 }
 
 /// Runs `attempt` at least `times` times while the names are exchanged.
-fn race(world: &World, names: [&str; 2], target: &str, times: u64, attempt: impl Fn(u64)) {
+fn race(world: &WorkspaceFixture, names: [&str; 2], target: &str, times: u64, attempt: impl Fn(u64)) {
     world.link(&format!("ws/{}", names[1]), target);
     let names = names.map(|name| world.path("ws").join(name));
     let (exchanges, attempts, over) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
-    let race = Race { world, names, target, exchanges, attempts, over };
+    let race = NameSwapRace { world, names, target, exchanges, attempts, stop: over };
     let deadline = Instant::now() + Duration::from_secs(60);
     std::thread::scope(|scope| {
         scope.spawn(|| race.run());
-        let _end = End(&race.over);
+        let _end = StopOnDrop(&race.stop);
         while race.attempts.load(SeqCst) < times || race.exchanges.load(SeqCst) < EXCHANGES {
             attempt(race.attempts.fetch_add(1, SeqCst));
             assert!(Instant::now() < deadline, "no race: {} exchanges", race.exchanges.load(SeqCst));
@@ -84,23 +84,23 @@ fn race(world: &World, names: [&str; 2], target: &str, times: u64, attempt: impl
 }
 
 /// Stops the racing thread even if an attempt panics; otherwise the scope would wait forever.
-struct End<'a>(&'a AtomicU64);
+struct StopOnDrop<'a>(&'a AtomicU64);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(1, SeqCst);
     }
 }
 
 /// Opens a path and returns it if governance would permit it.
-fn permitted(world: &World, text: &str, access: PathAccess) -> Option<OpenedPath> {
+fn permitted(world: &WorkspaceFixture, text: &str, access: PathAccess) -> Option<OpenedPath> {
     let opened = world.try_open(text, access).unwrap();
     opened.canonical().starts_with(world.path("ws")).then_some(opened)
 }
 
 #[test]
 fn read_content_matches_the_judged_name() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/target", "inside");
     let (inside, outside) = <(AtomicU64, AtomicU64)>::default();
     race(&world, ["target", "swap"], "../outside/secret", 1000, |_| {
@@ -118,7 +118,7 @@ fn read_content_matches_the_judged_name() {
 
 #[test]
 fn folder_swapped_for_a_link_leaks_nothing() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/folder/secret", "inside the folder");
     let (read, listed) = <(AtomicU64, AtomicU64)>::default();
     race(&world, ["folder", "swap"], "../outside", 1000, |_| {
@@ -140,13 +140,13 @@ fn folder_swapped_for_a_link_leaks_nothing() {
 
 #[test]
 fn write_never_lands_outside() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/target", "inside");
     let written = AtomicU64::new(0);
     race(&world, ["target", "swap"], "../outside/secret", 200, |round| {
         let Some(opened) = permitted(&world, "target", PathAccess::Write) else { return };
         let new = format!("inside {round}");
-        let done = opened.replace(new.as_bytes(), &Expected::Anything, &world.saving()).is_ok();
+        let done = opened.replace(new.as_bytes(), &ContentPrecondition::Anything, &world.recorder()).is_ok();
         written.fetch_add(u64::from(done), SeqCst);
     });
     assert!(written.into_inner() > 0, "the racer must not have won every time");
@@ -154,18 +154,22 @@ fn write_never_lands_outside() {
 
 #[test]
 fn write_into_a_swapped_folder_never_lands_outside() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/folder/secret", "inside");
     let (replaced, created) = <(AtomicU64, AtomicU64)>::default();
     race(&world, ["folder", "swap"], "../outside", 200, |round| {
         let new = format!("new{round}");
-        for (text, expected, count) in
-            [("secret", Expected::Anything, &replaced), (new.as_str(), Expected::Absent, &created)]
-        {
+        for (text, expected, count) in [
+            ("secret", ContentPrecondition::Anything, &replaced),
+            (new.as_str(), ContentPrecondition::Absent, &created),
+        ] {
             let Some(opened) = permitted(&world, &format!("folder/{text}"), PathAccess::Write) else {
                 continue;
             };
-            count.fetch_add(u64::from(opened.replace(b"inside", &expected, &world.saving()).is_ok()), SeqCst);
+            count.fetch_add(
+                u64::from(opened.replace(b"inside", &expected, &world.recorder()).is_ok()),
+                SeqCst,
+            );
         }
     });
     assert!(replaced.into_inner() > 0 && created.into_inner() > 0, "the racer must not have won every time");
@@ -173,12 +177,12 @@ fn write_into_a_swapped_folder_never_lands_outside() {
 
 #[test]
 fn created_folders_never_lead_outside() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/new/secret", "inside");
     let made = AtomicU64::new(0);
     race(&world, ["new", "swap"], "../outside", 200, |round| {
         let Some(opened) = permitted(&world, &format!("new/{round}/file"), PathAccess::Write) else { return };
-        let done = opened.replace_with_folders(b"inside", &Expected::Absent, &world.saving());
+        let done = opened.replace_with_folders(b"inside", &ContentPrecondition::Absent, &world.recorder());
         made.fetch_add(u64::from(done.is_ok()), SeqCst);
     });
     assert!(made.into_inner() > 0, "the racer must not have won every time");

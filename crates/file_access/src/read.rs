@@ -14,68 +14,68 @@ use crate::opened::{ObjectFacts, ObjectKind, OpenedPath};
 use crate::platform;
 
 /// Maximum memory reserved before reading, since the reported size may be wrong.
-const MOST_RESERVED: u64 = 16 * 1024 * 1024;
+const MAX_RESERVED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Minimum number of bytes to digest. Generated files, such as those in `/proc`, report size 0.
-const LEAST_DIGESTED: u64 = 1024 * 1024;
+const MIN_DIGEST_BYTES: u64 = 1024 * 1024;
 
 /// Part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Portion {
+pub struct FileChunk {
     /// Content, at most as many bytes as requested.
     pub bytes: Vec<u8>,
     /// True if the file continues after this part.
-    pub more: bool,
+    pub has_more: bool,
     /// Reported size of the whole file; 0 for generated files.
     pub size: u64,
 }
 
 /// Sequential reader of a file with its own position.
 #[derive(Debug)]
-pub struct Reader {
+pub struct FileReader {
     file: File,
-    at: u64,
+    offset: u64,
 }
 
 impl OpenedPath {
     /// Returns a reader of the file. It ends at the current end of the file, which may grow: bound it with
     /// `Read::take`.
-    pub fn reader(&self) -> Result<Reader, AccessError> {
-        self.reopen(ObjectKind::File).map(|readable| Reader::new(File::from(readable)))
+    pub fn reader(&self) -> Result<FileReader, AccessError> {
+        self.reopen(ObjectKind::File).map(|readable| FileReader::new(File::from(readable)))
     }
 
     /// Reads at most `max_bytes` bytes starting at `offset`.
-    pub fn read_range(&self, offset: u64, max_bytes: u64) -> Result<Portion, AccessError> {
-        if let Some(content) = self.in_hand.get() {
-            return Ok(Portion::of(content, offset, max_bytes));
+    pub fn read_range(&self, offset: u64, max_bytes: u64) -> Result<FileChunk, AccessError> {
+        if let Some(content) = self.prefetched.get() {
+            return Ok(FileChunk::from_content(content, offset, max_bytes));
         }
         let failed = |error| AccessError::io("reading", &self.canonical, error);
-        let reader = Reader { at: offset, ..self.reader()? };
-        reader.portion(max_bytes).map_err(failed)
+        let reader = FileReader { offset: offset, ..self.reader()? };
+        reader.read_chunk(max_bytes).map_err(failed)
     }
 
     /// Returns the SHA-256 of the content in lower-case hexadecimal.
     pub fn sha256(&self) -> Result<String, AccessError> {
-        if let Some(content) = self.in_hand.get() {
+        if let Some(content) = self.prefetched.get() {
             return Ok(canonical::sha256_hex(content));
         }
         self.reader()?.sha256().map_err(|error| AccessError::io("reading", &self.canonical, error))
     }
 }
 
-impl Portion {
+impl FileChunk {
     /// Returns a part of content that was read before.
-    fn of(content: &[u8], offset: u64, max_bytes: u64) -> Self {
+    fn from_content(content: &[u8], offset: u64, max_bytes: u64) -> Self {
         let clamped = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(content.len());
         let (start, end) = (clamped(offset), clamped(offset.saturating_add(max_bytes)));
         let bytes = content.get(start..end).unwrap_or_default().to_vec();
-        Portion { bytes, more: end < content.len(), size: content.len() as u64 }
+        FileChunk { bytes, has_more: end < content.len(), size: content.len() as u64 }
     }
 }
 
-impl Reader {
+impl FileReader {
     pub(crate) fn new(file: File) -> Self {
-        Reader { file, at: 0 }
+        FileReader { file, offset: 0 }
     }
 
     /// Returns the metadata of the open file.
@@ -88,19 +88,21 @@ impl Reader {
         !self.facts().is_ok_and(|facts| facts.links == 1)
     }
 
-    fn portion(mut self, max_bytes: u64) -> io::Result<Portion> {
-        let promised = self.file.metadata()?.len().saturating_sub(self.at);
+    fn read_chunk(mut self, max_bytes: u64) -> io::Result<FileChunk> {
+        let promised = self.file.metadata()?.len().saturating_sub(self.offset);
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(usize::try_from(promised.min(max_bytes).min(MOST_RESERVED)).unwrap_or(0))?;
+        bytes.try_reserve_exact(
+            usize::try_from(promised.min(max_bytes).min(MAX_RESERVED_BYTES)).unwrap_or(0),
+        )?;
         self.by_ref().take(max_bytes).read_to_end(&mut bytes)?;
         let more = self.read(&mut [0])? > 0;
-        Ok(Portion { bytes, more, size: self.file.metadata()?.len() })
+        Ok(FileChunk { bytes, has_more: more, size: self.file.metadata()?.len() })
     }
 
     /// Digests the file up to its size at the start, so that a growing file does not keep the digest running.
     pub(crate) fn sha256(mut self) -> io::Result<String> {
         let mut hasher = Sha256::new();
-        let mut left = self.file.metadata()?.len().max(LEAST_DIGESTED);
+        let mut left = self.file.metadata()?.len().max(MIN_DIGEST_BYTES);
         let mut buffer = vec![0; 64 * 1024];
         while left > 0 {
             let length = self.read(&mut buffer)?.min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -114,18 +116,18 @@ impl Reader {
     }
 }
 
-impl Read for Reader {
+impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if i64::try_from(self.at).is_err() {
+        if i64::try_from(self.offset).is_err() {
             return Ok(0);
         }
         let length = loop {
-            match self.file.read_at(buffer, self.at) {
+            match self.file.read_at(buffer, self.offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read?,
             }
         };
-        self.at = self.at.saturating_add(length as u64);
+        self.offset = self.offset.saturating_add(length as u64);
         Ok(length)
     }
 }

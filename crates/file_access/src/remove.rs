@@ -12,57 +12,57 @@ use rustix::io::Errno;
 
 use crate::error::AccessError;
 use crate::list::EntryKind;
-use crate::opened::{Identity, Object, OpenedPath, Place};
+use crate::opened::{EntryLocation, ObjectIdentity, OpenedObject, OpenedPath};
 use crate::platform;
-use crate::replace::{Expected, Turn, new_temporary_name, sha256_of};
-use crate::tree::{self, Found, Next};
-use crate::undo::{Before, Held, Made};
-use crate::undo::{Pending, Saving, Weight};
+use crate::replace::{ContentPrecondition, NameLock, file_sha256, new_temporary_name};
+use crate::tree::{self, TreeEntry, VisitAction};
+use crate::undo::{ChangeRecorder, PendingChange, RemovalSize};
+use crate::undo::{CreatedTree, SavedAs, StateBefore};
 
 /// Handling of folders in a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Descent {
+pub enum FolderRemoval {
     /// Only files and links are removed.
-    Never,
+    Refuse,
     /// A folder is removed with everything in it.
-    Whole,
+    Recursive,
 }
 
 /// Rule that protects entries below a folder from removal.
-pub struct Protects<'a>(Rule<'a>);
+pub struct RemovalGuard<'a>(GuardRule<'a>);
 
-enum Rule<'a> {
-    Says(&'a dyn Fn(&Path) -> bool),
-    AllBut(&'a Made),
+enum GuardRule<'a> {
+    Predicate(&'a dyn Fn(&Path) -> bool),
+    AllExcept(&'a CreatedTree),
 }
 
-impl<'a> Protects<'a> {
+impl<'a> RemovalGuard<'a> {
     /// Protects the canonical paths for which the predicate returns true.
-    pub fn by(rule: &'a dyn Fn(&Path) -> bool) -> Self {
-        Protects(Rule::Says(rule))
+    pub fn from_predicate(rule: &'a dyn Fn(&Path) -> bool) -> Self {
+        RemovalGuard(GuardRule::Predicate(rule))
     }
 
-    pub(crate) fn nothing() -> Protects<'static> {
-        Protects(Rule::Says(&|_| false))
+    pub(crate) fn none() -> RemovalGuard<'static> {
+        RemovalGuard(GuardRule::Predicate(&|_| false))
     }
 
     /// Protects everything that the call did not create, or that has changed since.
-    pub(crate) fn all_but(made: &'a Made) -> Self {
-        Protects(Rule::AllBut(made))
+    pub(crate) fn all_except(made: &'a CreatedTree) -> Self {
+        RemovalGuard(GuardRule::AllExcept(made))
     }
 
     /// Returns the reason why an entry must stay, or `None` if it may be removed.
-    fn keeps(&self, name: &Path, found: &Found<'_>) -> Option<&'static str> {
+    fn reason_to_keep(&self, name: &Path, found: &TreeEntry<'_>) -> Option<&'static str> {
         match self.0 {
-            Rule::Says(rule) => rule(name).then_some("is protected"),
-            Rule::AllBut(made) => (!made.has(found)).then_some("is not what the call created"),
+            GuardRule::Predicate(rule) => rule(name).then_some("is protected"),
+            GuardRule::AllExcept(made) => (!made.contains(found)).then_some("is not what the call created"),
         }
     }
 }
 
 /// Summary of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovalSummary {
     /// `file`, `symlink` or `directory`.
     pub kind: &'static str,
     /// Number of removed names, including those below a folder.
@@ -73,54 +73,64 @@ pub struct Removed {
 
 impl OpenedPath {
     /// Returns what a removal would remove, or the reason why it is not possible.
-    pub fn survey(&self, descent: Descent, protects: &Protects<'_>) -> Result<Removed, AccessError> {
-        let place = self.removable()?;
+    pub fn preview_removal(
+        &self,
+        descent: FolderRemoval,
+        protects: &RemovalGuard<'_>,
+    ) -> Result<RemovalSummary, AccessError> {
+        let place = self.removal_location()?;
         match &self.object {
-            Object::File { handle, facts, .. } => {
-                platform::may_write(handle, &place.folder, &place.leaf)
-                    .map_err(|errno| self.failed_to_remove(errno))?;
-                Ok(Removed { kind: "file", entries: 1, bytes: facts.size })
+            OpenedObject::File { handle, facts, .. } => {
+                platform::check_write_access(handle, &place.folder, &place.leaf)
+                    .map_err(|errno| self.removal_error(errno))?;
+                Ok(RemovalSummary { kind: "file", entries: 1, bytes: facts.size })
             }
-            Object::Link { .. } => Ok(Removed { kind: "symlink", entries: 1, bytes: 0 }),
-            Object::Directory { .. } if descent == Descent::Never => Err(self.unsuitable("file")),
-            Object::Directory { handle, facts, .. } => {
+            OpenedObject::Link { .. } => Ok(RemovalSummary { kind: "symlink", entries: 1, bytes: 0 }),
+            OpenedObject::Directory { .. } if descent == FolderRemoval::Refuse => {
+                Err(self.wrong_kind_error("file"))
+            }
+            OpenedObject::Directory { handle, facts, .. } => {
                 let readable =
-                    platform::reopen_directory(handle).map_err(|errno| self.failed_to_remove(errno))?;
-                self.count(readable, facts.identity, protects)
+                    platform::reopen_directory(handle).map_err(|errno| self.removal_error(errno))?;
+                self.count_entries(readable, facts.identity, protects)
             }
-            Object::Special { .. } | Object::NotThere { .. } => Err(self.unsuitable("file")),
+            OpenedObject::Special { .. } | OpenedObject::Unresolved { .. } => {
+                Err(self.wrong_kind_error("file"))
+            }
         }
     }
 
     /// Removes the opened object, if the name still leads to it. On any error everything is unchanged.
     pub fn remove(
         &self,
-        expected: &Expected,
-        descent: Descent,
-        protects: &Protects<'_>,
-        saving: &Saving,
-    ) -> Result<Removed, AccessError> {
-        let removed = self.survey(descent, protects)?;
-        let place = self.removable()?;
-        let _turn = Turn::wait_for(place).map_err(|errno| self.failed_to_remove(errno))?;
+        expected: &ContentPrecondition,
+        descent: FolderRemoval,
+        protects: &RemovalGuard<'_>,
+        saving: &ChangeRecorder,
+    ) -> Result<RemovalSummary, AccessError> {
+        let removed = self.preview_removal(descent, protects)?;
+        let place = self.removal_location()?;
+        let _turn = NameLock::acquire(place).map_err(|errno| self.removal_error(errno))?;
         let mode = self.metadata().map_or(0, |facts| facts.mode);
         let before = match &self.object {
-            Object::Link { text, .. } => Before::Link { text: text.clone() },
-            Object::Directory { .. } => Before::Folder { held: self.moved(place, saving)? },
-            _ => Before::File { sha256: None, mode, held: self.moved(place, saving)? },
+            OpenedObject::Link { text, .. } => StateBefore::Link { text: text.clone() },
+            OpenedObject::Directory { .. } => {
+                StateBefore::Folder { held: self.storage_for_move(place, saving)? }
+            }
+            _ => StateBefore::File { sha256: None, mode, held: self.storage_for_move(place, saving)? },
         };
         let temporary = new_temporary_name();
-        let weight = Weight { allocated: self.allocated(&removed), copied: removed.bytes };
+        let weight = RemovalSize { allocated: self.disk_usage(&removed), copy_bytes: removed.bytes };
         let mut pending = saving.before_removal(place, before, weight, &temporary)?;
         let taken = match &self.object {
-            Object::Link { .. } => self.set_aside(place, &pending, expected, None),
-            _ => match pending.take(place) {
+            OpenedObject::Link { .. } => self.rename_and_delete(place, &pending, expected, None),
+            _ => match pending.move_into_store(place) {
                 Ok(()) => self
-                    .check_taken(place, &pending, expected, protects)
-                    .and_then(|()| self.sync_taken(place, &pending)),
+                    .check_moved(place, &pending, expected, protects)
+                    .and_then(|()| self.sync_moved(place, &pending)),
                 Err(Errno::XDEV) => self.copy_and_remove(place, &mut pending, expected, protects),
-                Err(Errno::NOENT) => Err(self.conflict("it does not exist any more")),
-                Err(errno) => Err(self.failed_to_remove(errno)),
+                Err(Errno::NOENT) => Err(self.conflict_error("it does not exist any more")),
+                Err(errno) => Err(self.removal_error(errno)),
             },
         };
         taken?;
@@ -129,22 +139,26 @@ impl OpenedPath {
     }
 
     /// Returns the size on disk. Files in a folder count in full, since few of them are sparse.
-    fn allocated(&self, removed: &Removed) -> u64 {
+    fn disk_usage(&self, removed: &RemovalSummary) -> u64 {
         match &self.object {
-            Object::File { facts, .. } => facts.allocated.min(facts.size),
+            OpenedObject::File { facts, .. } => facts.allocated.min(facts.size),
             _ => removed.bytes,
         }
     }
 
     /// Returns the storage form of a moved object, with the seal of its current state.
-    fn moved(&self, place: &Place, saving: &Saving) -> Result<Held, AccessError> {
-        if saving.keeps_nothing() {
-            return Ok(Held::Moved { seal: None });
+    fn storage_for_move(
+        &self,
+        place: &EntryLocation,
+        saving: &ChangeRecorder,
+    ) -> Result<SavedAs, AccessError> {
+        if saving.is_disabled() {
+            return Ok(SavedAs::Moved { seal: None });
         }
         match tree::seal(&place.folder, &place.leaf) {
-            Ok(seal) => Ok(Held::Moved { seal: Some(seal) }),
+            Ok(seal) => Ok(SavedAs::Moved { seal: Some(seal) }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(self.conflict("it does not exist any more"))
+                Err(self.conflict_error("it does not exist any more"))
             }
             Err(error) => Err(AccessError::io("inspecting", &self.canonical, error)),
         }
@@ -152,16 +166,18 @@ impl OpenedPath {
 
     /// Checks the moved object, which other processes can no longer reach by its name. If the check fails,
     /// the object is put back.
-    fn check_taken(
+    fn check_moved(
         &self,
-        place: &Place,
-        pending: &Pending<'_>,
-        expected: &Expected,
-        protects: &Protects<'_>,
+        place: &EntryLocation,
+        pending: &PendingChange<'_>,
+        expected: &ContentPrecondition,
+        protects: &RemovalGuard<'_>,
     ) -> Result<(), AccessError> {
-        let (folder, name) = pending.taken();
-        let Err(error) = self.check(folder, OsStr::new(&name), expected, protects) else { return Ok(()) };
-        match pending.give_back(place) {
+        let (folder, name) = pending.moved_entry();
+        let Err(error) = self.check_removed(folder, OsStr::new(&name), expected, protects) else {
+            return Ok(());
+        };
+        match pending.move_back(place) {
             Ok(()) => Err(error),
             Err(errno) => {
                 let why = format!(
@@ -173,11 +189,11 @@ impl OpenedPath {
     }
 
     /// Makes the move durable, or reverts it.
-    fn sync_taken(&self, place: &Place, pending: &Pending<'_>) -> Result<(), AccessError> {
-        let synced = place.sync().map_err(|errno| self.failed_to_remove(errno));
-        synced.and_then(|()| pending.sync_taken(&self.canonical)).inspect_err(|_| {
-            if pending.give_back(place).is_err() {
-                pending.keep();
+    fn sync_moved(&self, place: &EntryLocation, pending: &PendingChange<'_>) -> Result<(), AccessError> {
+        let synced = place.sync().map_err(|errno| self.removal_error(errno));
+        synced.and_then(|()| pending.sync_store(&self.canonical)).inspect_err(|_| {
+            if pending.move_back(place).is_err() {
+                pending.keep_saved();
             }
         })
     }
@@ -186,154 +202,156 @@ impl OpenedPath {
     /// and deletes it if it is still what was copied.
     fn copy_and_remove(
         &self,
-        place: &Place,
-        pending: &mut Pending<'_>,
-        expected: &Expected,
-        protects: &Protects<'_>,
+        place: &EntryLocation,
+        pending: &mut PendingChange<'_>,
+        expected: &ContentPrecondition,
+        protects: &RemovalGuard<'_>,
     ) -> Result<(), AccessError> {
         let failed = |error: std::io::Error| AccessError::io("saving", &self.canonical, error);
-        let seen = self.print().map_err(failed)?;
-        pending.copy_instead(place).map_err(failed)?;
-        self.set_aside(place, pending, expected, Some((&seen, protects)))
+        let seen = self.fingerprint().map_err(failed)?;
+        pending.copy_into_store(place).map_err(failed)?;
+        self.rename_and_delete(place, pending, expected, Some((&seen, protects)))
     }
 
     /// Renames the object to the temporary name, checks that it is the right one, and deletes it.
-    fn set_aside(
+    fn rename_and_delete(
         &self,
-        place: &Place,
-        pending: &Pending<'_>,
-        expected: &Expected,
-        copied: Option<(&tree::Print, &Protects<'_>)>,
+        place: &EntryLocation,
+        pending: &PendingChange<'_>,
+        expected: &ContentPrecondition,
+        copied: Option<(&tree::TreeFingerprint, &RemovalGuard<'_>)>,
     ) -> Result<(), AccessError> {
         let aside = OsStr::new(pending.temporary());
         let rename = |from: &OsStr, to: &OsStr| {
             rustix::fs::renameat_with(&place.folder, from, &place.folder, to, RenameFlags::NOREPLACE)
         };
         rename(&place.leaf, aside).map_err(|errno| match errno {
-            Errno::NOENT => self.conflict("it does not exist any more"),
-            errno => self.failed_to_remove(errno),
+            Errno::NOENT => self.conflict_error("it does not exist any more"),
+            errno => self.removal_error(errno),
         })?;
-        let nothing = Protects::nothing();
+        let nothing = RemovalGuard::none();
         let protects = copied.map_or(&nothing, |(_, protects)| protects);
-        let mut checked = self.check(&place.folder, aside, expected, protects);
+        let mut checked = self.check_removed(&place.folder, aside, expected, protects);
         if let Some((seen, _)) = copied
             && checked.is_ok()
-            && self.print().ok().as_ref() != Some(seen)
+            && self.fingerprint().ok().as_ref() != Some(seen)
         {
-            checked = Err(self.conflict("it was changed while it was being removed"));
+            checked = Err(self.conflict_error("it was changed while it was being removed"));
         }
         // The deletion cannot be reverted, so the rename must be durable before it.
-        let checked = checked.and_then(|()| place.sync().map_err(|errno| self.failed_to_remove(errno)));
+        let checked = checked.and_then(|()| place.sync().map_err(|errno| self.removal_error(errno)));
         if let Err(error) = checked {
             return match rename(aside, &place.leaf) {
                 Ok(()) => Err(error),
                 Err(errno) => {
-                    pending.keep();
-                    Err(self.failed_to_remove(errno))
+                    pending.keep_saved();
+                    Err(self.removal_error(errno))
                 }
             };
         }
-        tree::clear(&place.folder, aside).map_err(|errno| {
+        tree::remove_tree(&place.folder, aside).map_err(|errno| {
             // A folder may be partly deleted, but all of it is saved. Any other object is either there or
             // not.
-            let is_whole = !matches!(self.object, Object::Directory { .. });
+            let is_whole = !matches!(self.object, OpenedObject::Directory { .. });
             if !is_whole || rename(aside, &place.leaf).is_err() {
-                pending.keep();
+                pending.keep_saved();
             }
-            self.failed_to_remove(errno)
+            self.removal_error(errno)
         })
     }
 
     /// Checks that a name leads to the opened object, with the expected content and no protected entry.
-    fn check(
+    fn check_removed(
         &self,
         folder: &std::os::fd::OwnedFd,
         name: &OsStr,
-        expected: &Expected,
-        protects: &Protects<'_>,
+        expected: &ContentPrecondition,
+        protects: &RemovalGuard<'_>,
     ) -> Result<(), AccessError> {
-        let status = platform::status_at(folder, name).map_err(|errno| self.failed_to_remove(errno))?;
+        let status = platform::status_at(folder, name).map_err(|errno| self.removal_error(errno))?;
         let opened = self.metadata().map(|facts| facts.identity);
         if Some(status.facts.identity) != opened {
-            return Err(self.conflict("another object is there now"));
+            return Err(self.conflict_error("another object is there now"));
         }
-        if let Expected::Content { sha256 } = expected
+        if let ContentPrecondition::Content { sha256 } = expected
             && status.kind == FileType::RegularFile
         {
-            let now = sha256_of(folder, Path::new(name))
+            let now = file_sha256(folder, Path::new(name))
                 .map_err(|error| AccessError::io("comparing", &self.canonical, error))?;
             if !now.eq_ignore_ascii_case(sha256) {
-                return Err(self.conflict(&format!("its sha256 is now {now}")));
+                return Err(self.conflict_error(&format!("its sha256 is now {now}")));
             }
         }
         if status.kind == FileType::Directory {
-            let opened = tree::open_folder(folder, name).map_err(|errno| self.failed_to_remove(errno))?;
-            self.count(opened, status.facts.identity, protects)?;
+            let opened = tree::open_folder(folder, name).map_err(|errno| self.removal_error(errno))?;
+            self.count_entries(opened, status.facts.identity, protects)?;
         }
         Ok(())
     }
 
     /// Counts the entries of a folder. Fails if one of them is protected or cannot be inspected.
-    fn count(
+    fn count_entries(
         &self,
         folder: std::os::fd::OwnedFd,
-        top: Identity,
-        protects: &Protects<'_>,
-    ) -> Result<Removed, AccessError> {
-        let mut removed = Removed { kind: "directory", entries: 1, bytes: 0 };
+        top: ObjectIdentity,
+        protects: &RemovalGuard<'_>,
+    ) -> Result<RemovalSummary, AccessError> {
+        let mut removed = RemovalSummary { kind: "directory", entries: 1, bytes: 0 };
         let mut blocker: Option<(PathBuf, &'static str)> = None;
-        let unseen = tree::below(folder, &mut |found| {
+        let unseen = tree::walk_tree(folder, &mut |found| {
             removed.entries += 1;
             removed.bytes += found.entry.size.filter(|_| found.entry.kind == EntryKind::File).unwrap_or(0);
             let name = self.canonical.join(found.relative);
-            if let Some(why) = protects.keeps(&name, found) {
+            if let Some(why) = protects.reason_to_keep(&name, found) {
                 blocker = Some((name, why));
             } else if found.device().is_some_and(|device| device != top.device) {
                 blocker = Some((name, "is on another volume"));
             } else if found.entry.kind == EntryKind::Unreadable {
                 blocker = Some((name, "cannot be inspected"));
             }
-            if blocker.is_some() { Next::Stop } else { Next::Enter }
+            if blocker.is_some() { VisitAction::Stop } else { VisitAction::Enter }
         });
-        let unseen = unseen.map_err(|errno| self.failed_to_remove(errno))?;
+        let unseen = unseen.map_err(|errno| self.removal_error(errno))?;
         let unread = unseen.unreadable.first().map(|path| (self.canonical.join(path), "cannot be read"));
         if let Some((inner, why)) = blocker.or(unread) {
-            return Err(AccessError::Blocked { path: self.canonical.clone(), inner, why });
+            return Err(AccessError::Blocked { path: self.canonical.clone(), inner, reason: why });
         }
-        if unseen.cut {
+        if unseen.truncated {
             let (path, inner) = (self.canonical.clone(), self.canonical.clone());
-            return Err(AccessError::Blocked { path, inner, why: "has more entries than can be checked" });
+            return Err(AccessError::Blocked { path, inner, reason: "has more entries than can be checked" });
         }
         Ok(removed)
     }
 
-    fn print(&self) -> std::io::Result<tree::Print> {
+    fn fingerprint(&self) -> std::io::Result<tree::TreeFingerprint> {
         match &self.object {
-            Object::Directory { handle, .. } => tree::print(&platform::reopen_directory(handle)?),
-            Object::File { handle, .. } => {
+            OpenedObject::Directory { handle, .. } => tree::fingerprint(&platform::reopen_directory(handle)?),
+            OpenedObject::File { handle, .. } => {
                 let facts = platform::status(handle)?.facts;
                 let seen = (facts.identity.inode, facts.size, Some(facts.modified));
-                Ok(tree::Print::from([(PathBuf::new(), seen)]))
+                Ok(tree::TreeFingerprint::from([(PathBuf::new(), seen)]))
             }
-            _ => Ok(tree::Print::new()),
+            _ => Ok(tree::TreeFingerprint::new()),
         }
     }
 
     /// Returns the location that a removal renames from, if its folder still has the path that was judged.
-    fn removable(&self) -> Result<&Place, AccessError> {
+    fn removal_location(&self) -> Result<&EntryLocation, AccessError> {
         let place = match &self.object {
-            Object::File { place: Some(place), .. }
-            | Object::Directory { place: Some(place), .. }
-            | Object::Link { place, .. } => place,
-            Object::File { place: None, .. } | Object::Directory { place: None, .. } => {
-                return Err(AccessError::NotForWriting { path: self.canonical.clone() });
+            OpenedObject::File { location: Some(place), .. }
+            | OpenedObject::Directory { location: Some(place), .. }
+            | OpenedObject::Link { location: place, .. } => place,
+            OpenedObject::File { location: None, .. } | OpenedObject::Directory { location: None, .. } => {
+                return Err(AccessError::NotOpenedForWriting { path: self.canonical.clone() });
             }
-            Object::Special { .. } | Object::NotThere { .. } => return Err(self.unsuitable("file")),
+            OpenedObject::Special { .. } | OpenedObject::Unresolved { .. } => {
+                return Err(self.wrong_kind_error("file"));
+            }
         };
         self.still_there(place)
     }
 
-    fn failed_to_remove(&self, errno: Errno) -> AccessError {
+    fn removal_error(&self, errno: Errno) -> AccessError {
         AccessError::io("removing", &self.canonical, errno)
     }
 }

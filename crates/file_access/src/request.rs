@@ -10,11 +10,11 @@ use std::sync::Arc;
 use tool::{PathAccess, SharedText};
 
 use crate::error::OpenError;
-use crate::links::LinkSearch;
+use crate::links::HardLinkSearch;
 use crate::platform;
 
 /// Maximum length of a single name on the supported file systems, in bytes.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// One path that a call names. Its parts are shared, since every stage keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,38 +46,38 @@ impl PathRequest {
 }
 
 /// Source of the paths that a call will touch.
-pub trait NamesPaths {
+pub trait PathSource {
     /// Returns every path of the call, in the order of its arguments.
     fn path_requests(&self) -> Vec<PathRequest>;
 
     /// Returns the folders to search for other hard links of a file, or `None` if they do not matter. Called
     /// only if a file has several.
-    fn link_search(&self) -> Option<LinkSearch> {
+    fn link_search(&self) -> Option<HardLinkSearch> {
         None
     }
 }
 
 /// Path text that passed the checks and may be given to the kernel.
 #[derive(Debug)]
-pub(crate) struct Spelling {
+pub(crate) struct CheckedPathText {
     /// Absolute path, otherwise unchanged. The kernel resolves this one.
     pub(crate) raw: PathBuf,
     /// The path without `//`, `/./` and a final slash, which do not change the object. `..` stays.
-    pub(crate) typed: PathBuf,
+    pub(crate) normalized: PathBuf,
     /// Form of the end of the text.
-    pub(crate) ending: Ending,
+    pub(crate) ending: PathEnding,
 }
 
 /// Object kind implied by the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum PathEnding {
     /// The text does not imply a kind.
-    Open,
+    Unspecified,
     /// The text ends in `/` or `/.`, so it must name a directory.
     Directory,
 }
 
-impl Spelling {
+impl CheckedPathText {
     pub(crate) fn check(request: &PathRequest) -> Result<Self, OpenError> {
         let (key, text) = (|| request.key.to_string(), &*request.text);
         if text.is_empty() {
@@ -91,22 +91,30 @@ impl Spelling {
         }
         let raw = request.absolute();
         let bytes = raw.as_os_str().len();
-        if bytes > platform::LONGEST_PATH {
-            return Err(OpenError::PathTooLong { key: key(), bytes, limit: platform::LONGEST_PATH });
+        if bytes > platform::MAX_PATH_BYTES {
+            return Err(OpenError::PathTooLong { key: key(), bytes, limit: platform::MAX_PATH_BYTES });
         }
         let mut names = raw.as_os_str().as_bytes().split(|byte| *byte == b'/');
-        if let Some(name) = names.find(|name| name.len() > LONGEST_NAME) {
+        if let Some(name) = names.find(|name| name.len() > MAX_NAME_BYTES) {
             let start = String::from_utf8_lossy(name).chars().take(24).collect();
-            return Err(OpenError::NameTooLong { key: key(), start, bytes: name.len(), limit: LONGEST_NAME });
+            return Err(OpenError::NameTooLong {
+                key: key(),
+                start,
+                bytes: name.len(),
+                limit: MAX_NAME_BYTES,
+            });
         }
-        let ending =
-            if text.ends_with('/') || text.ends_with("/.") { Ending::Directory } else { Ending::Open };
-        Ok(Spelling { typed: tidy(&raw), raw, ending })
+        let ending = if text.ends_with('/') || text.ends_with("/.") {
+            PathEnding::Directory
+        } else {
+            PathEnding::Unspecified
+        };
+        Ok(CheckedPathText { normalized: normalize(&raw), raw, ending })
     }
 }
 
 /// Drops empty and `.` components, which never change what a path resolves to. Dropping `..` could.
-fn tidy(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut names = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
     if path.is_absolute() && names.all(|name| !matches!(name, b"" | b".")) {
         return path.to_owned();
@@ -118,8 +126,8 @@ fn tidy(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn check(text: &str) -> Result<Spelling, OpenError> {
-        Spelling::check(&PathRequest {
+    fn check(text: &str) -> Result<CheckedPathText, OpenError> {
+        CheckedPathText::check(&PathRequest {
             key: "path".into(),
             text: text.into(),
             access: PathAccess::Read,
@@ -145,7 +153,7 @@ mod tests {
             (".", "/ws"),
             ("/", "/"),
         ] {
-            assert_eq!(check(text).unwrap().typed.as_os_str(), typed, "{text}");
+            assert_eq!(check(text).unwrap().normalized.as_os_str(), typed, "{text}");
         }
     }
 
@@ -158,7 +166,7 @@ mod tests {
             ("a\0b".into(), "nul"),
             (name(256), "name_too_long"),
             (format!("a/{}/b", name(256)), "name_too_long"),
-            (path(platform::LONGEST_PATH + 1), "path_too_long"),
+            (path(platform::MAX_PATH_BYTES + 1), "path_too_long"),
             ("a/".repeat(10_000), "path_too_long"),
         ] {
             let error = check(&text).unwrap_err();
@@ -166,7 +174,7 @@ mod tests {
             assert!(error.to_string().contains("`path`"), "{error}");
         }
         assert!(check(&name(255)).is_ok());
-        assert!(check(&path(platform::LONGEST_PATH)).is_ok());
+        assert!(check(&path(platform::MAX_PATH_BYTES)).is_ok());
     }
 
     #[test]
@@ -177,6 +185,6 @@ mod tests {
             access: PathAccess::Read,
             base: Path::new("ws").into(),
         };
-        assert_eq!(Spelling::check(&request).unwrap_err().detail(), "relative_base");
+        assert_eq!(CheckedPathText::check(&request).unwrap_err().detail(), "relative_base");
     }
 }

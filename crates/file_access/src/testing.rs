@@ -11,33 +11,33 @@ use std::time::Duration;
 
 use tool::{CallId, PathAccess};
 
-use crate::{NamesPaths, OpenError, OpenedPath, PathRequest, Saving, UndoLimits, UndoStore, open};
+use crate::{ChangeRecorder, OpenError, OpenedPath, PathRequest, PathSource, UndoLimits, UndoStore, open};
 
 /// Environment variable with the root of the fixture, set in child processes.
-const CHILD: &str = "RESOURCES_TEST_CHILD";
+const FIXTURE_ENV: &str = "RESOURCES_TEST_CHILD";
 
 /// An unprivileged user.
-pub(crate) const NOBODY: u32 = 65534;
+pub(crate) const NOBODY_UID: u32 = 65534;
 
 /// Temporary folder with a workspace `ws` and a folder `outside` that holds a secret.
-pub(crate) struct World {
+pub(crate) struct WorkspaceFixture {
     root: PathBuf,
-    _kept: Option<tempfile::TempDir>,
+    _tempdir: Option<tempfile::TempDir>,
 }
 
-impl World {
-    pub(crate) fn new() -> World {
+impl WorkspaceFixture {
+    pub(crate) fn new() -> WorkspaceFixture {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir(root.join("ws")).unwrap();
         fs::create_dir(root.join("outside")).unwrap();
         fs::write(root.join("outside/secret"), "secret").unwrap();
-        World { root, _kept: Some(folder) }
+        WorkspaceFixture { root, _tempdir: Some(folder) }
     }
 
     /// Returns the fixture that the parent process created.
-    pub(crate) fn of_parent() -> Option<World> {
-        std::env::var_os(CHILD).map(|root| World { root: root.into(), _kept: None })
+    pub(crate) fn from_parent() -> Option<WorkspaceFixture> {
+        std::env::var_os(FIXTURE_ENV).map(|root| WorkspaceFixture { root: root.into(), _tempdir: None })
     }
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Returns a recorder for a new call.
-    pub(crate) fn saving(&self) -> Saving {
+    pub(crate) fn recorder(&self) -> ChangeRecorder {
         self.undo().for_call(CallId::fresh())
     }
 
@@ -96,13 +96,13 @@ impl World {
     }
 
     /// Gives the world to another user, which only root can.
-    pub(crate) fn give_to(&self, user: u32) {
+    pub(crate) fn chown_to(&self, user: u32) {
         chown_all(&self.root, user);
     }
 
     /// Runs the named test again in its own process, which finds this fixture by `from_parent`.
-    pub(crate) fn child(&self, wrapper: &[&str], test: &str, user: Option<u32>) -> Output {
-        let mut command = self.command(wrapper, test);
+    pub(crate) fn run_child(&self, wrapper: &[&str], test: &str, user: Option<u32>) -> Output {
+        let mut command = self.child_command(wrapper, test);
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
@@ -112,20 +112,20 @@ impl World {
     /// Like [`World::child`], as a user to whom permission bits apply: root gives the world to [`NOBODY`], any other user
     /// is one already.
     pub(crate) fn unprivileged_child(&self, test: &str) -> Output {
-        let user = rustix::process::geteuid().is_root().then_some(NOBODY);
+        let user = rustix::process::geteuid().is_root().then_some(NOBODY_UID);
         if let Some(user) = user {
-            self.give_to(user);
+            self.chown_to(user);
         }
-        self.child(&["env"], test, user)
+        self.run_child(&["env"], test, user)
     }
 
     /// Returns the command that runs the named test again.
-    pub(crate) fn command(&self, wrapper: &[&str], test: &str) -> Command {
+    pub(crate) fn child_command(&self, wrapper: &[&str], test: &str) -> Command {
         let program = std::env::current_exe().unwrap();
         let mut words: Vec<&OsStr> = wrapper.iter().map(OsStr::new).collect();
         words.extend([program.as_os_str(), test.as_ref(), "--exact".as_ref(), "--nocapture".as_ref()]);
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).env(CHILD, &self.root);
+        command.args(&words[1..]).env(FIXTURE_ENV, &self.root);
         command
     }
 }
@@ -140,16 +140,16 @@ fn chown_all(path: &Path, user: u32) {
 }
 
 /// A call that names one path.
-pub(crate) struct One(PathRequest);
+pub(crate) struct SinglePathCall(PathRequest);
 
-impl One {
-    pub(crate) fn at(path: &Path, access: PathAccess) -> One {
+impl SinglePathCall {
+    pub(crate) fn at(path: &Path, access: PathAccess) -> SinglePathCall {
         let (key, text) = ("path".into(), path.display().to_string());
-        One(PathRequest { key, text: text.into(), access, base: Path::new("/").into() })
+        SinglePathCall(PathRequest { key, text: text.into(), access, base: Path::new("/").into() })
     }
 }
 
-impl NamesPaths for One {
+impl PathSource for SinglePathCall {
     fn path_requests(&self) -> Vec<PathRequest> {
         vec![self.0.clone()]
     }
@@ -157,7 +157,7 @@ impl NamesPaths for One {
 
 pub(crate) fn open_from(base: &Path, text: &str, access: PathAccess) -> Result<OpenedPath, OpenError> {
     let request = PathRequest { key: "path".into(), text: text.into(), access, base: base.into() };
-    open(One(request)).map(|opened| opened.into_paths().remove(0))
+    open(SinglePathCall(request)).map(|opened| opened.into_paths().remove(0))
 }
 
 /// Fails unless a child ran exactly one test and it passed.

@@ -12,29 +12,29 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::AccessError;
-use crate::list::{Entry, EntryKind, entry, first_names};
-use crate::opened::{Object, ObjectFacts, ObjectKind, OpenedPath};
+use crate::list::{DirectoryEntry, EntryKind, first_names, read_entry};
+use crate::opened::{ObjectFacts, ObjectKind, OpenedObject, OpenedPath};
 use crate::platform;
-use crate::read::Reader;
+use crate::read::FileReader;
 
-mod clear;
 mod copy;
+mod remove_tree;
 mod seal;
 
-pub(crate) use clear::clear;
-pub(crate) use copy::{Print, copy, copy_file, permissions, print};
+pub(crate) use copy::{TreeFingerprint, copy_file, copy_tree, fingerprint, permissions};
+pub(crate) use remove_tree::remove_tree;
 pub(crate) use seal::seal;
 
 /// Maximum number of names visited per folder, in byte order.
-const MOST_NAMES: usize = 250_000;
+const MAX_NAMES_PER_FOLDER: usize = 250_000;
 
 /// Maximum depth. Each level holds a descriptor while its folder is visited.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 
 /// Maximum number of unreadable folders that are reported by name.
-const MOST_NAMED: usize = 100;
+const MAX_REPORTED: usize = 100;
 
-const FOLDER: OFlags = OFlags::RDONLY
+const FOLDER_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -42,19 +42,19 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// Entry below the visited directory.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct TreeEntry<'a> {
     folder: &'a OwnedFd,
     /// Path relative to the directory.
     pub relative: &'a Path,
     /// Name and kind.
-    pub entry: &'a Entry,
+    pub entry: &'a DirectoryEntry,
     /// Depth; 1 for the entries of the directory itself.
     pub depth: usize,
 }
 
 /// Continuation of a traversal after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum VisitAction {
     /// Continue, and enter the entry if it is a folder.
     Enter,
     /// Continue with the next entry.
@@ -65,14 +65,14 @@ pub enum Next {
 
 /// Entries that a traversal could not visit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unseen {
+pub struct SkippedEntries {
     /// Folders that could not be read; the first hundred.
     pub unreadable: Vec<PathBuf>,
     /// True if a folder had too many names or was too deep.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
-struct Level {
+struct TreeLevel {
     handle: OwnedFd,
     relative: PathBuf,
     names: std::vec::IntoIter<OsString>,
@@ -81,26 +81,29 @@ struct Level {
 impl OpenedPath {
     /// Visits everything below the directory, with the entries of each folder in the byte order of their
     /// names.
-    pub fn visit(&self, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, AccessError> {
+    pub fn visit(
+        &self,
+        visit: &mut dyn FnMut(&TreeEntry<'_>) -> VisitAction,
+    ) -> Result<SkippedEntries, AccessError> {
         let readable = self.reopen(ObjectKind::Directory)?;
-        below(readable, visit).map_err(|errno| AccessError::io("listing", &self.canonical, errno))
+        walk_tree(readable, visit).map_err(|errno| AccessError::io("listing", &self.canonical, errno))
     }
 
     /// Opens a regular file of this name in the directory.
-    pub fn file_in(&self, name: &str) -> io::Result<Reader> {
-        let Object::Directory { handle, .. } = &self.object else {
+    pub fn open_file_in(&self, name: &str) -> io::Result<FileReader> {
+        let OpenedObject::Directory { handle, .. } = &self.object else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
-        file_in(&platform::reopen_directory(handle)?, OsStr::new(name))
+        open_regular_file(&platform::reopen_directory(handle)?, OsStr::new(name))
     }
 }
 
-fn file_in(folder: &OwnedFd, name: &OsStr) -> io::Result<Reader> {
+fn open_regular_file(folder: &OwnedFd, name: &OsStr) -> io::Result<FileReader> {
     // Opening a device can already have effects, so a device that replaced the file must not be opened.
     if platform::status_at(folder, name)?.kind != FileType::RegularFile {
         return Err(no_file());
     }
-    open_file(folder, name).map(Reader::new)
+    open_file(folder, name).map(FileReader::new)
 }
 
 fn no_file() -> io::Error {
@@ -108,46 +111,49 @@ fn no_file() -> io::Error {
 }
 
 /// Like `OpenedPath::visit`, for any open folder.
-pub(crate) fn below(top: OwnedFd, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, Errno> {
-    let mut unseen = Unseen::default();
-    let mut levels = vec![level(top, PathBuf::new(), &mut unseen)?];
+pub(crate) fn walk_tree(
+    top: OwnedFd,
+    visit: &mut dyn FnMut(&TreeEntry<'_>) -> VisitAction,
+) -> Result<SkippedEntries, Errno> {
+    let mut unseen = SkippedEntries::default();
+    let mut levels = vec![open_level(top, PathBuf::new(), &mut unseen)?];
     while let Some(here) = levels.last_mut() {
         let Some(name) = here.names.next() else {
             levels.pop();
             continue;
         };
         let relative = here.relative.join(&name);
-        let Some(entry) = entry(&here.handle, name) else { continue };
+        let Some(entry) = read_entry(&here.handle, name) else { continue };
         let depth = levels.len();
         let Some(here) = levels.last() else { break };
-        match visit(&Found { folder: &here.handle, relative: &relative, entry: &entry, depth }) {
-            Next::Stop => break,
-            Next::Enter if entry.kind == EntryKind::Directory && depth < DEEPEST => {
+        match visit(&TreeEntry { folder: &here.handle, relative: &relative, entry: &entry, depth }) {
+            VisitAction::Stop => break,
+            VisitAction::Enter if entry.kind == EntryKind::Directory && depth < MAX_DEPTH => {
                 let opened = open_folder(&here.handle, &entry.name);
-                match opened.and_then(|handle| level(handle, relative.clone(), &mut unseen)) {
+                match opened.and_then(|handle| open_level(handle, relative.clone(), &mut unseen)) {
                     Ok(level) => levels.push(level),
                     // Deleted or replaced meanwhile: nothing of it was visited.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                    Err(_) if unseen.unreadable.len() < MOST_NAMED => unseen.unreadable.push(relative),
-                    Err(_) => unseen.cut = true,
+                    Err(_) if unseen.unreadable.len() < MAX_REPORTED => unseen.unreadable.push(relative),
+                    Err(_) => unseen.truncated = true,
                 }
             }
-            Next::Enter if entry.kind == EntryKind::Directory => unseen.cut = true,
-            Next::Enter | Next::Skip => {}
+            VisitAction::Enter if entry.kind == EntryKind::Directory => unseen.truncated = true,
+            VisitAction::Enter | VisitAction::Skip => {}
         }
     }
     Ok(unseen)
 }
 
-fn level(handle: OwnedFd, relative: PathBuf, unseen: &mut Unseen) -> Result<Level, Errno> {
-    let (names, total) = first_names(platform::reopen_directory(&handle)?, MOST_NAMES)?;
-    unseen.cut |= total > names.len() as u64;
-    Ok(Level { handle, relative, names: names.into_iter() })
+fn open_level(handle: OwnedFd, relative: PathBuf, unseen: &mut SkippedEntries) -> Result<TreeLevel, Errno> {
+    let (names, total) = first_names(platform::reopen_directory(&handle)?, MAX_NAMES_PER_FOLDER)?;
+    unseen.truncated |= total > names.len() as u64;
+    Ok(TreeLevel { handle, relative, names: names.into_iter() })
 }
 
 /// Opens a folder by its plain name in another. Does not follow a link.
 pub(crate) fn open_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(folder, name, FOLDER, Mode::empty())
+    rustix::fs::openat(folder, name, FOLDER_FLAGS, Mode::empty())
 }
 
 /// Opens a regular file by its plain name in a folder. Does not follow a link and does not block.
@@ -166,7 +172,7 @@ pub(crate) fn create_file(folder: &OwnedFd, name: impl rustix::path::Arg, mode: 
     Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
-impl Found<'_> {
+impl TreeEntry<'_> {
     /// Returns the current metadata, or `None` if the entry no longer exists.
     pub fn facts(&self) -> Option<ObjectFacts> {
         platform::status_at(self.folder, &self.entry.name).ok().map(|seen| seen.facts)
@@ -178,14 +184,14 @@ impl Found<'_> {
     }
 
     /// Opens a regular file of this name in the visited folder.
-    pub fn file_in(&self, name: &str) -> io::Result<Reader> {
-        file_in(&open_folder(self.folder, &self.entry.name)?, OsStr::new(name))
+    pub fn open_file_in(&self, name: &str) -> io::Result<FileReader> {
+        open_regular_file(&open_folder(self.folder, &self.entry.name)?, OsStr::new(name))
     }
 
     /// Returns a reader of the file. It ends at the current end of the file, which may grow: bound it with
     /// `io::Read::take`.
-    pub fn reader(&self) -> io::Result<Reader> {
-        file_in(self.folder, &self.entry.name)
+    pub fn reader(&self) -> io::Result<FileReader> {
+        open_regular_file(self.folder, &self.entry.name)
     }
 }
 

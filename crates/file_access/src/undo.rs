@@ -14,28 +14,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tool::CallId;
 
-mod folder;
-mod made;
-mod ready;
+mod change_recorder;
+mod created_tree;
 mod record;
+mod recovery;
 mod restore;
-mod saving;
-mod settle;
+mod revert_check;
+mod store_folder;
 
-use folder::Folder;
-use record::Record;
+use record::UndoRecord;
+use store_folder::StoreFolder;
 
-pub(crate) use made::Made;
-pub(crate) use record::{Before, Held};
-pub use restore::{Reversal, Reverted};
-pub(crate) use saving::Pending;
-use saving::Room;
-pub use saving::Saving;
-pub(crate) use saving::{Was, Weight};
-pub use settle::Settled;
+pub use change_recorder::ChangeRecorder;
+pub(crate) use change_recorder::PendingChange;
+use change_recorder::UndoQuota;
+pub(crate) use change_recorder::{ExistingTarget, RemovalSize};
+pub(crate) use created_tree::CreatedTree;
+pub(crate) use record::{SavedAs, StateBefore};
+pub use recovery::RecoveryReport;
+pub use restore::{Reversal, RevertedChange};
 
 /// Age up to which a state is not pruned for space. The operator has a day to review changes.
-const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
+const PROTECTED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Limits on the size and age of saved states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,11 @@ pub struct UndoStore {
 }
 
 /// Size of each state, by its time in milliseconds since 1970 and its key.
-type Index = BTreeMap<(u64, String), u64>;
+type StateIndex = BTreeMap<(u64, String), u64>;
 
 /// Index of each store folder, oldest state first, loaded on first use. It is shared because a reload creates
 /// a second store of the same folder.
-static KEPT: LazyLock<Mutex<HashMap<PathBuf, Index>>> = LazyLock::new(Default::default);
+static STATE_INDEXES: LazyLock<Mutex<HashMap<PathBuf, StateIndex>>> = LazyLock::new(Default::default);
 
 impl UndoStore {
     /// Creates the store for this folder. The folder is created when it is first needed.
@@ -70,18 +70,18 @@ impl UndoStore {
     }
 
     /// Returns the recorder with which a call makes changes.
-    pub fn for_call(self: &Arc<Self>, call: CallId) -> Saving {
-        Saving::new(Arc::clone(self), call, Room::Bounded)
+    pub fn for_call(self: &Arc<Self>, call: CallId) -> ChangeRecorder {
+        ChangeRecorder::new(Arc::clone(self), call, UndoQuota::Enforced)
     }
 
     /// Returns the recorder with which an undo makes changes. It ignores the quota: the operator undoes
     /// changes rarely, and a full store must not prevent an undo.
-    pub fn for_undo(self: &Arc<Self>, call: CallId) -> Saving {
-        Saving::new(Arc::clone(self), call, Room::Unbounded)
+    pub fn for_undo(self: &Arc<Self>, call: CallId) -> ChangeRecorder {
+        ChangeRecorder::new(Arc::clone(self), call, UndoQuota::Ignored)
     }
 
-    fn folder(&self) -> std::io::Result<Folder> {
-        Folder::open(&self.path)
+    fn folder(&self) -> std::io::Result<StoreFolder> {
+        StoreFolder::open(&self.path)
     }
 }
 
@@ -90,15 +90,15 @@ impl UndoStore {
 impl UndoStore {
     /// Reserves space for a state, next to the states that may not be pruned. Returns the size of those if it
     /// does not fit.
-    fn reserve(&self, folder: &Folder, record: &Record, room: Room) -> Result<(), u64> {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    fn reserve(&self, folder: &StoreFolder, record: &UndoRecord, room: UndoQuota) -> Result<(), u64> {
+        let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
         let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
         let own = (record.saved_ms, record.key());
-        let recent = self.since(YOUNG.min(self.limits.keep_for));
+        let recent = self.cutoff(PROTECTED_AGE.min(self.limits.keep_for));
         let young = index.iter().filter(|(key, _)| key.0 >= recent && **key != own);
         let taken = young.map(|(_, bytes)| bytes).sum::<u64>();
         let fits = taken.saturating_add(record.bytes) <= self.limits.keep_bytes;
-        if room == Room::Bounded && !fits {
+        if room == UndoQuota::Enforced && !fits {
             return Err(taken);
         }
         index.insert(own, record.bytes);
@@ -106,16 +106,16 @@ impl UndoStore {
     }
 
     /// Adds a reserved state to the index and prunes the oldest states until all fit.
-    fn admit(&self, folder: &Folder, record: &Record) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    fn admit(&self, folder: &StoreFolder, record: &UndoRecord) {
+        let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
         let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
         index.insert((record.saved_ms, record.key()), record.bytes);
         self.prune(folder, index);
     }
 
     /// Prunes states that are too old, and the oldest until the rest fits, but none of the last day.
-    fn prune(&self, folder: &Folder, index: &mut Index) {
-        let (oldest_kept, recent) = (self.since(self.limits.keep_for), self.since(YOUNG));
+    fn prune(&self, folder: &StoreFolder, index: &mut StateIndex) {
+        let (oldest_kept, recent) = (self.cutoff(self.limits.keep_for), self.cutoff(PROTECTED_AGE));
         let mut total: u64 = index.values().sum();
         while let Some(entry) = index.first_entry() {
             let saved = entry.key().0;
@@ -124,28 +124,28 @@ impl UndoStore {
                 break;
             }
             let ((_, key), bytes) = entry.remove_entry();
-            folder.forget(&key);
+            folder.delete(&key);
             total = total.saturating_sub(bytes);
         }
     }
 
     /// Returns the current time minus `age`, in milliseconds.
-    fn since(&self, age: Duration) -> u64 {
+    fn cutoff(&self, age: Duration) -> u64 {
         (self.now)().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Removes a state from the index and the store.
-    fn dismiss(&self, folder: &Folder, record: &Record) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    fn dismiss(&self, folder: &StoreFolder, record: &UndoRecord) {
+        let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = kept.get_mut(&self.path) {
             index.remove(&(record.saved_ms, record.key()));
         }
-        folder.forget(&record.key());
+        folder.delete(&record.key());
     }
 }
 
 /// Loads the index from the records on disk.
-fn load(folder: &Folder) -> Index {
+fn load(folder: &StoreFolder) -> StateIndex {
     let names = folder.names().unwrap_or_default();
     let records =
         names.iter().filter(|name| name.ends_with(".json")).filter_map(|name| folder.read(name).ok());

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::{
-    Counts, FileNames, Policy, Protected, Situation, Surroundings, Variables, Verdict, Workspace,
-    WorkspaceAccess, Workspaces,
+    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, RateCounts, Situation,
+    Verdict, Workspace, WorkspaceAccess, Workspaces,
 };
 use guardrail::InputSchema;
 use serde_json::json;
@@ -37,13 +37,13 @@ fn main() -> Result<()> {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("work"))?;
     std::fs::write(folder.join("work/notes.txt"), "remember")?;
-    let around = Surroundings {
-        variables: Variables::with_home(&folder),
-        protected: Protected { folders: vec![folder.join("sinew")] },
-        names: FileNames::of_this_system(),
+    let around = PolicyEnvironment {
+        variables: PathVariables::with_home(&folder),
+        protected: ProtectedFolders { folders: vec![folder.join("sinew")] },
+        name_comparison: NameComparison::for_this_system(),
     };
     let shipped = Policy::embedded(&around)?;
-    let workspace = Workspace::at(&folder.join("work"), WorkspaceAccess::ReadWrite)?;
+    let workspace = Workspace::open(&folder.join("work"), WorkspaceAccess::ReadWrite)?;
     let workspaces = Workspaces::new(vec![workspace]);
     let small = measure(&shipped, "read_file", &workspaces, calls)?;
     if counting {
@@ -65,10 +65,10 @@ fn ratio(dear: (Duration, Duration), cheap: (Duration, Duration)) -> f64 {
 }
 
 /// Writes and loads a policy with many tools and many patterns for each.
-fn large(folder: &Path, around: &Surroundings) -> Result<Policy> {
+fn large(folder: &Path, around: &PolicyEnvironment) -> Result<Policy> {
     let config = folder.join("policy");
     std::fs::create_dir_all(&config)?;
-    for (name, text) in governance::EMBEDDED {
+    for (name, text) in governance::EMBEDDED_FILES {
         std::fs::write(config.join(name), text)?;
     }
     let mut tools = "tools:\n".to_owned();
@@ -101,14 +101,14 @@ fn definition(name: &str) -> Result<Arc<ToolDefinition>> {
 fn measure(policy: &Policy, tool: &str, workspaces: &Workspaces, calls: u32) -> Result<(Duration, Duration)> {
     let definition = definition(tool)?;
     let schema = InputSchema::compile(definition.input_schema())?;
-    let situation = Situation { mode: Mode::Normal, workspaces, counts: Counts::default() };
+    let situation = Situation { mode: Mode::Normal, workspaces, counts: RateCounts::default() };
     let (mut clearing, mut judging) = (Vec::new(), Vec::new());
     for _ in 0..calls {
         let call =
             guardrail::check(&definition, &schema, json!({"path": "notes.txt"})).map_err(|r| r.reason)?;
         let begun = Instant::now();
-        let cleared =
-            governance::clear(policy, &situation, call).map_err(|denial| denial.refusal().reason.clone())?;
+        let cleared = governance::precheck(policy, &situation, call)
+            .map_err(|denial| denial.refusal().reason.clone())?;
         clearing.push(begun.elapsed());
         let opened = file_access::open(cleared)?;
         let begun = Instant::now();

@@ -18,61 +18,61 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
 /// That is every link-local address and every other known cloud metadata address, because metadata services
 /// give the machine's credentials to any local process, and every address with an embedded IPv4 address at an
 /// unknown position, because its destination cannot be determined.
-pub(crate) fn is_closed(address: IpAddr) -> bool {
+pub(crate) fn is_always_blocked(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => is_closed_v4(address),
-        IpAddr::V6(address) => is_closed_v6(address),
+        IpAddr::V4(address) => is_always_blocked_v4(address),
+        IpAddr::V6(address) => is_always_blocked_v6(address),
     }
 }
 
 /// Metadata addresses of Alibaba, Oracle and Azure, which are not link-local.
-const METADATA_V4: [Ipv4Addr; 3] =
+const CLOUD_METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
 
 /// Returns true for the metadata addresses of Amazon (a whole block with several services), Google and
 /// Scaleway.
-fn is_metadata_v6(address: Ipv6Addr) -> bool {
+fn is_cloud_metadata_v6(address: Ipv6Addr) -> bool {
     matches!(
         address.segments(),
         [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
     )
 }
 
-fn is_closed_v4(address: Ipv4Addr) -> bool {
-    address.is_link_local() || METADATA_V4.contains(&address)
+fn is_always_blocked_v4(address: Ipv4Addr) -> bool {
+    address.is_link_local() || CLOUD_METADATA_V4.contains(&address)
 }
 
-fn is_closed_v6(address: Ipv6Addr) -> bool {
-    match embedded(address) {
-        Embedded::Nothing => address.is_unicast_link_local() || is_metadata_v6(address),
-        Embedded::Address(inner) => is_closed_v4(inner),
-        Embedded::Unknown => true,
+fn is_always_blocked_v6(address: Ipv6Addr) -> bool {
+    match embedded_ipv4(address) {
+        EmbeddedIpv4::Absent => address.is_unicast_link_local() || is_cloud_metadata_v6(address),
+        EmbeddedIpv4::Address(inner) => is_always_blocked_v4(inner),
+        EmbeddedIpv4::AtUnknownOffset => true,
     }
 }
 
 /// IPv4 address embedded in an IPv6 address.
-enum Embedded {
-    Nothing,
+enum EmbeddedIpv4 {
+    Absent,
     Address(Ipv4Addr),
     /// There is one, but its position depends on the configuration of a translator.
-    Unknown,
+    AtUnknownOffset,
 }
 
 /// Extracts the IPv4 address that a host or a translator on the route would use.
-fn embedded(address: Ipv6Addr) -> Embedded {
+fn embedded_ipv4(address: Ipv6Addr) -> EmbeddedIpv4 {
     let join = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Embedded::Nothing,
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => EmbeddedIpv4::Absent,
         // IPv4-compatible, IPv4-mapped, IPv4-translated (RFC 2765), and the well-known NAT64 prefix (RFC
         // 6052).
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Embedded::Address(join(high, low)),
-        [0x2002, high, low, ..] => Embedded::Address(join(high, low)),
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => EmbeddedIpv4::Address(join(high, low)),
+        [0x2002, high, low, ..] => EmbeddedIpv4::Address(join(high, low)),
         // A local-use NAT64 prefix (RFC 8215) may hold the address at any offset. Teredo holds the client's
         // address inverted, and no legitimate service is reached through it.
-        [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => Embedded::Unknown,
-        _ => Embedded::Nothing,
+        [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => EmbeddedIpv4::AtUnknownOffset,
+        _ => EmbeddedIpv4::Absent,
     }
 }
 
@@ -88,16 +88,16 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         || (a == 100 && (64..128).contains(&b)) // carrier-grade NAT
         || (a == 198 && (18..20).contains(&b)) // benchmarking
         || matches!((a, b, c), (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113))
-        || METADATA_V4.contains(&address)
+        || CLOUD_METADATA_V4.contains(&address)
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
-    match (address.segments(), embedded(address)) {
+    match (address.segments(), embedded_ipv4(address)) {
         // `::`, `::1`, and IPv4-compatible addresses, which are not routed.
-        ([0, 0, 0, 0, 0, 0, ..], _) | (_, Embedded::Unknown) => true,
-        (_, Embedded::Address(inner)) => is_private_v4(inner),
-        ([0x2001, 0xdb8, ..] | [0x100, 0, 0, ..] | [0x3fff, 0..=0xfff, ..], Embedded::Nothing) => true,
-        ([first, ..], Embedded::Nothing) => {
+        ([0, 0, 0, 0, 0, 0, ..], _) | (_, EmbeddedIpv4::AtUnknownOffset) => true,
+        (_, EmbeddedIpv4::Address(inner)) => is_private_v4(inner),
+        ([0x2001, 0xdb8, ..] | [0x100, 0, 0, ..] | [0x3fff, 0..=0xfff, ..], EmbeddedIpv4::Absent) => true,
+        ([first, ..], EmbeddedIpv4::Absent) => {
             (first & 0xfe00) == 0xfc00
                 || address.is_unicast_link_local()
                 || (first & 0xffc0) == 0xfec0
@@ -213,7 +213,7 @@ mod tests {
             "::ffff:168.63.129.16",
         ] {
             let address = text.parse().unwrap();
-            assert!(is_closed(address) && is_private(address), "{text}");
+            assert!(is_always_blocked(address) && is_private(address), "{text}");
         }
         for text in [
             "169.253.255.255",
@@ -236,7 +236,7 @@ mod tests {
             "8.8.8.8",
             "2606:4700::1111",
         ] {
-            assert!(!is_closed(text.parse().unwrap()), "{text}");
+            assert!(!is_always_blocked(text.parse().unwrap()), "{text}");
         }
     }
 

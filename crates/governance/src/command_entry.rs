@@ -49,9 +49,9 @@ pub enum WordEntry {
 // a location.
 impl<'de> Deserialize<'de> for CommandEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entry;
+        struct CommandEntryVisitor;
 
-        impl<'de> Visitor<'de> for Entry {
+        impl<'de> Visitor<'de> for CommandEntryVisitor {
             type Value = CommandEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,15 +67,15 @@ impl<'de> Deserialize<'de> for CommandEntry {
             }
         }
 
-        deserializer.deserialize_any(Entry)
+        deserializer.deserialize_any(CommandEntryVisitor)
     }
 }
 
 impl<'de> Deserialize<'de> for WordEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entry;
+        struct CommandEntryVisitor;
 
-        impl<'de> Visitor<'de> for Entry {
+        impl<'de> Visitor<'de> for CommandEntryVisitor {
             type Value = WordEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,6 +95,6 @@ impl<'de> Deserialize<'de> for WordEntry {
             }
         }
 
-        deserializer.deserialize_any(Entry)
+        deserializer.deserialize_any(CommandEntryVisitor)
     }
 }

@@ -9,16 +9,16 @@ use strict_yaml::Located;
 use tool::{RefusalCode, RuleRef};
 
 use crate::command_entry::{CommandEntry, CommandPattern, WordEntry};
-use crate::glob::Purpose;
-use crate::grounds::{Grounds, place, shown};
-use crate::name::fold;
-use crate::problems::Inspection;
-use crate::remedy;
-use crate::surroundings::FileNames;
-use crate::trail::Notes;
+use crate::denial_reason::{DenialReason, display_text, rule_location};
+use crate::glob::ListPurpose;
+use crate::normalized_path::fold_case;
+use crate::policy_environment::NameComparison;
+use crate::problems::FileInspection;
+use crate::rule_trace::TraceRecorder;
+use crate::suggested_change;
 
 /// Characters with a special meaning in a shell. A line that contains one cannot be split into words here.
-const FOR_A_SHELL: &[char] = &[
+const SHELL_CHARACTERS: &[char] = &[
     '\'', '"', '\\', '$', '`', ';', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '*', '?', '~', '!',
     '#', '\n', '\r', '\t', '\0',
 ];
@@ -30,7 +30,7 @@ pub struct CommandRules {
     pub allowed: Option<CommandList>,
     /// Commands that are refused.
     pub forbidden: Vec<CommandRule>,
-    names: FileNames,
+    file_names: NameComparison,
 }
 
 /// List of commands and the line in the policy file that it is on.
@@ -56,27 +56,29 @@ pub struct CommandRule {
 
 /// Command that a call names: its words, or a line that only a shell can split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum RequestedCommand {
     Words(Vec<String>),
-    ForAShell(String),
+    ShellLine(String),
 }
 
-impl Command {
+impl RequestedCommand {
     /// Splits a line at spaces, unless it contains shell syntax.
     pub(crate) fn from_line(line: &str) -> Self {
-        match line.contains(FOR_A_SHELL) {
-            true => Command::ForAShell(line.to_owned()),
-            false => {
-                Command::Words(line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect())
-            }
+        match line.contains(SHELL_CHARACTERS) {
+            true => RequestedCommand::ShellLine(line.to_owned()),
+            false => RequestedCommand::Words(
+                line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            ),
         }
     }
 
     /// Returns the narrowest rule that allows the command, in the syntax of the policy file.
-    fn as_written(&self) -> String {
+    fn to_rule_text(&self) -> String {
         let words: Vec<String> = match self {
-            Command::Words(words) => words.iter().map(|word| remedy::quoted(word)).collect(),
-            Command::ForAShell(line) => vec![remedy::quoted(line)],
+            RequestedCommand::Words(words) => {
+                words.iter().map(|word| suggested_change::quote_yaml(word)).collect()
+            }
+            RequestedCommand::ShellLine(line) => vec![suggested_change::quote_yaml(line)],
         };
         match words.as_slice() {
             [program] => program.clone(),
@@ -85,11 +87,11 @@ impl Command {
     }
 }
 
-impl std::fmt::Display for Command {
+impl std::fmt::Display for RequestedCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Command::Words(words) => f.write_str(&words.join(" ")),
-            Command::ForAShell(line) => f.write_str(line),
+            RequestedCommand::Words(words) => f.write_str(&words.join(" ")),
+            RequestedCommand::ShellLine(line) => f.write_str(line),
         }
     }
 }
@@ -99,38 +101,40 @@ impl CommandRules {
         allowed: Option<&Located<Vec<Located<CommandEntry>>>>,
         forbidden: Option<&Located<Vec<Located<CommandEntry>>>>,
         tool: &str,
-        names: FileNames,
-        inspection: &mut Inspection<'_>,
+        names: NameComparison,
+        inspection: &mut FileInspection<'_>,
     ) -> Self {
         let allowed = allowed.map(|list| {
             let id = format!("{tool}.allowed_commands");
             let rules = list.iter().map(|entry| CommandRule::compile(entry, &id, inspection)).collect();
-            CommandList { rules, rule: inspection.rule(list, id.as_str()) }
+            CommandList { rules, rule: inspection.rule_ref(list, id.as_str()) }
         });
         let id = format!("{tool}.forbidden_commands");
         let forbidden = forbidden.into_iter().flat_map(|list| list.iter());
         let forbidden: Vec<_> = forbidden.map(|entry| CommandRule::compile(entry, &id, inspection)).collect();
-        let rules = CommandRules { allowed, forbidden, names };
-        rules.run_examples(inspection);
+        let rules = CommandRules { allowed, forbidden, file_names: names };
+        rules.check_examples(inspection);
         rules
     }
 
     /// Returns the rule to name if a tool has command rules; `None` if it has none.
-    pub fn bind(&self) -> Option<&RuleRef> {
+    pub fn first_rule(&self) -> Option<&RuleRef> {
         let allowed = self.allowed.as_ref().map(|list| &list.rule);
         allowed.or_else(|| self.forbidden.first().map(|rule| &rule.rule))
     }
 
     /// Reports an error for each example of a pattern that the pattern does not match as stated.
-    fn run_examples(&self, inspection: &mut Inspection<'_>) {
-        let allowed = self.allowed.iter().flat_map(|list| &list.rules).map(|rule| (rule, Purpose::Allow));
-        let forbidden = self.forbidden.iter().map(|rule| (rule, Purpose::Forbid));
+    fn check_examples(&self, inspection: &mut FileInspection<'_>) {
+        let allowed = self.allowed.iter().flat_map(|list| &list.rules).map(|rule| (rule, ListPurpose::Allow));
+        let forbidden = self.forbidden.iter().map(|rule| (rule, ListPurpose::Forbid));
         for (rule, purpose) in allowed.chain(forbidden) {
             for (line, expected) in &rule.examples {
-                let found = match (Command::from_line(line), purpose) {
-                    (Command::Words(words), Purpose::Allow) => rule.allows(&words),
-                    (Command::Words(words), Purpose::Forbid) => rule.forbids(&words, self.names),
-                    (Command::ForAShell(_), _) => false,
+                let found = match (RequestedCommand::from_line(line), purpose) {
+                    (RequestedCommand::Words(words), ListPurpose::Allow) => rule.allows(&words),
+                    (RequestedCommand::Words(words), ListPurpose::Forbid) => {
+                        rule.forbids(&words, self.file_names)
+                    }
+                    (RequestedCommand::ShellLine(_), _) => false,
                 };
                 if found != *expected {
                     let says = if *expected { "must match" } else { "must not match" };
@@ -144,78 +148,82 @@ impl CommandRules {
     }
 
     /// Checks that a command may be started.
-    pub(crate) fn admit(&self, command: &Command, notes: &mut Notes<'_>) -> Result<(), Grounds> {
-        notes.asks(|| command.to_string());
-        notes.offers(|| command.as_written());
+    pub(crate) fn check(
+        &self,
+        command: &RequestedCommand,
+        notes: &mut TraceRecorder<'_>,
+    ) -> Result<(), DenialReason> {
+        notes.set_value(|| command.to_string());
+        notes.set_yaml(|| command.to_rule_text());
         let words = match command {
-            Command::Words(words) if !words.is_empty() => words,
-            Command::Words(_) => {
-                return Err(self.denied(command, "no_program", "the command is empty; name a program"));
+            RequestedCommand::Words(words) if !words.is_empty() => words,
+            RequestedCommand::Words(_) => {
+                return Err(self.denial(command, "no_program", "the command is empty; name a program"));
             }
-            Command::ForAShell(_) => {
+            RequestedCommand::ShellLine(_) => {
                 let hint = "no shell is used; pass plain words, without quotes, `;`, `|`, `$` or wildcards";
-                return Err(self.denied(command, "needs_a_shell", hint));
+                return Err(self.denial(command, "needs_a_shell", hint));
             }
         };
-        let found = self.forbidden.iter().position(|rule| rule.forbids(words, self.names));
+        let found = self.forbidden.iter().position(|rule| rule.forbids(words, self.file_names));
         let before = self.forbidden.iter().take(found.unwrap_or(self.forbidden.len()));
-        notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
+        notes.record_skipped(before.map(|rule| (&rule.rule, rule.to_string())));
         if let Some(rule) = found.and_then(|at| self.forbidden.get(at)) {
-            notes.offers(|| rule.to_string());
-            let hint = format!("{} forbids it, even if another rule allows it", place(&rule.rule));
-            let reason = format!("Command {} is forbidden", shown(&command.to_string()));
+            notes.set_yaml(|| rule.to_string());
+            let hint = format!("{} forbids it, even if another rule allows it", rule_location(&rule.rule));
+            let reason = format!("Command {} is forbidden", display_text(&command.to_string()));
             let code = RefusalCode::CommandNotAllowed;
-            return Err(Grounds::new(code, "forbidden_command", &reason, hint, &rule.rule));
+            return Err(DenialReason::new(code, "forbidden_command", &reason, hint, &rule.rule));
         }
         let Some(list) = &self.allowed else {
             let hint = "a tool that starts programs needs `allowed_commands` in tools.yaml";
-            return Err(self.denied(command, "not_listed", hint));
+            return Err(self.denial(command, "not_listed", hint));
         };
         let found = list.rules.iter().position(|rule| rule.allows(words));
         let before = list.rules.iter().take(found.unwrap_or(list.rules.len()));
-        notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
+        notes.record_skipped(before.map(|rule| (&rule.rule, rule.to_string())));
         match found.and_then(|at| list.rules.get(at)) {
             Some(rule) => {
-                notes.passes(rule.rule.clone(), || rule.to_string(), || command.to_string());
+                notes.record_passed(rule.rule.clone(), || rule.to_string(), || command.to_string());
                 Ok(())
             }
             None => {
-                let hint = format!("{} lists the commands it may run", place(&list.rule));
-                Err(self.denied(command, "not_listed", &hint))
+                let hint = format!("{} lists the commands it may run", rule_location(&list.rule));
+                Err(self.denial(command, "not_listed", &hint))
             }
         }
     }
 
-    fn denied(&self, command: &Command, detail: &str, hint: &str) -> Grounds {
-        let reason = format!("Command {} is not allowed", shown(&command.to_string()));
+    fn denial(&self, command: &RequestedCommand, detail: &str, hint: &str) -> DenialReason {
+        let reason = format!("Command {} is not allowed", display_text(&command.to_string()));
         let default = || RuleRef { file: "built-in default".into(), line: 0, id: "allowed_commands".into() };
         let rule = self.allowed.as_ref().map_or_else(default, |list| list.rule.clone());
-        Grounds::new(RefusalCode::CommandNotAllowed, detail, &reason, hint.to_owned(), &rule)
+        DenialReason::new(RefusalCode::CommandNotAllowed, detail, &reason, hint.to_owned(), &rule)
     }
 
     /// Rules of a tool that has no entry: it may start nothing.
-    pub(crate) fn none() -> Self {
-        CommandRules { allowed: None, forbidden: Vec::new(), names: FileNames::CaseSensitive }
+    pub(crate) fn deny_all() -> Self {
+        CommandRules { allowed: None, forbidden: Vec::new(), file_names: NameComparison::CaseSensitive }
     }
 
     /// Rules of a tool whose entry is in shadow mode: they allow every command.
-    pub(crate) fn any() -> Self {
+    pub(crate) fn allow_all() -> Self {
         let rule = RuleRef { file: "shadow".into(), line: 0, id: "shadow".into() };
         let any = CommandRule { words: Vec::new(), rule: rule.clone(), column: 0, examples: Vec::new() };
         let allowed = Some(CommandList { rules: vec![any], rule });
-        CommandRules { allowed, forbidden: Vec::new(), names: FileNames::CaseSensitive }
+        CommandRules { allowed, forbidden: Vec::new(), file_names: NameComparison::CaseSensitive }
     }
 }
 
 impl CommandRule {
-    fn compile(entry: &Located<CommandEntry>, id: &str, inspection: &mut Inspection<'_>) -> Self {
-        check_words(entry, inspection);
+    fn compile(entry: &Located<CommandEntry>, id: &str, inspection: &mut FileInspection<'_>) -> Self {
+        check_entry(entry, inspection);
         let (words, examples) = match &entry.value {
             CommandEntry::Program(program) if program == "*" => (Vec::new(), Vec::new()),
             CommandEntry::Program(program) => (vec![vec![program.clone()]], Vec::new()),
-            CommandEntry::Pattern(pattern) => (words_of(pattern), examples_of(pattern)),
+            CommandEntry::Pattern(pattern) => (pattern_words(pattern), pattern_examples(pattern)),
         };
-        CommandRule { words, examples, rule: inspection.rule(entry, id), column: entry.column }
+        CommandRule { words, examples, rule: inspection.rule_ref(entry, id), column: entry.column }
     }
 
     /// Returns true if this rule certainly matches every command that the other rule allows.
@@ -233,14 +241,14 @@ impl CommandRule {
 
     /// Returns true if the command starts a program of the rule's name, in any folder, with the words of the
     /// rule at its beginning.
-    fn forbids(&self, command: &[String], names: FileNames) -> bool {
+    fn forbids(&self, command: &[String], names: NameComparison) -> bool {
         let Some((programs, words)) = self.words.split_first() else { return true };
         let Some((program, arguments)) = command.split_first() else { return false };
         let file_name = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or_default();
             match names {
-                FileNames::CaseSensitive => name.to_owned(),
-                FileNames::CaseInsensitive => fold(name),
+                NameComparison::CaseSensitive => name.to_owned(),
+                NameComparison::CaseInsensitive => fold_case(name),
             }
         };
         let name = file_name(program);
@@ -260,7 +268,7 @@ impl std::fmt::Display for CommandRule {
     }
 }
 
-fn words_of(pattern: &CommandPattern) -> Vec<Vec<String>> {
+fn pattern_words(pattern: &CommandPattern) -> Vec<Vec<String>> {
     let choice = |word: &WordEntry| match word {
         WordEntry::Word(word) => vec![word.clone()],
         WordEntry::Choice(words) => words.clone(),
@@ -268,13 +276,13 @@ fn words_of(pattern: &CommandPattern) -> Vec<Vec<String>> {
     pattern.argv.iter().map(choice).collect()
 }
 
-fn examples_of(pattern: &CommandPattern) -> Vec<(String, bool)> {
+fn pattern_examples(pattern: &CommandPattern) -> Vec<(String, bool)> {
     let matching = pattern.matches.iter().map(|line| (line.clone(), true));
     matching.chain(pattern.not_match.iter().map(|line| (line.clone(), false))).collect()
 }
 
 /// Reports an error for an entry that is empty or that cannot match any command.
-fn check_words(command: &Located<CommandEntry>, inspection: &mut Inspection<'_>) {
+fn check_entry(command: &Located<CommandEntry>, inspection: &mut FileInspection<'_>) {
     match &command.value {
         CommandEntry::Program(program) if program.trim().is_empty() => {
             inspection.error(command, "a command is empty", None);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use strict_yaml::Located;
 use tool::RuleRef;
 
-use crate::glob::{PathGlobs, Purpose, Written};
+use crate::glob::{ListPurpose, ListedPattern, PathGlobs};
 use crate::path_list;
-use crate::problems::Inspection;
-use crate::surroundings::Surroundings;
+use crate::policy_environment::PolicyEnvironment;
+use crate::problems::FileInspection;
 use crate::tools_file::{ToolEntry, ToolsFile};
 
 /// Key of the list, and id of its rules.
@@ -26,19 +26,19 @@ impl CommonPaths {
     /// Compiles the list of a file. `None` if the file has none, or if it does not compile, which has been reported.
     pub(crate) fn check(
         file: &ToolsFile,
-        around: &Surroundings,
-        inspection: &mut Inspection<'_>,
+        around: &PolicyEnvironment,
+        inspection: &mut FileInspection<'_>,
     ) -> Option<Self> {
         let list = file.forbidden_paths.as_ref()?;
         let written: Vec<(Located<String>, RuleRef)> =
-            list.iter().map(|text| (text.clone(), inspection.rule(text, COMMON))).collect();
-        let globs = path_list::compile_rules(&written, Purpose::Forbid, around, inspection)?;
+            list.iter().map(|text| (text.clone(), inspection.rule_ref(text, COMMON))).collect();
+        let globs = path_list::compile_rules(&written, ListPurpose::Forbid, around, inspection)?;
         Some(CommonPaths { written, globs: Arc::new(globs) })
     }
 
     /// The list without entries.
     pub(crate) fn none() -> Self {
-        CommonPaths { written: Vec::new(), globs: Arc::new(PathGlobs::none()) }
+        CommonPaths { written: Vec::new(), globs: Arc::new(PathGlobs::empty()) }
     }
 
     /// Holds for a tool that the file says nothing of.
@@ -51,8 +51,8 @@ impl CommonPaths {
         &self,
         tool: &str,
         entry: &ToolEntry,
-        around: &Surroundings,
-        inspection: &mut Inspection<'_>,
+        around: &PolicyEnvironment,
+        inspection: &mut FileInspection<'_>,
     ) -> Option<Arc<PathGlobs>> {
         for exception in &entry.forbidden_paths_except {
             if !self.written.iter().any(|(text, _)| text.value == exception.value) {
@@ -67,17 +67,18 @@ impl CommonPaths {
             return Some(Arc::clone(&self.globs));
         }
         let id = format!("{tool}.{COMMON}");
-        let own = entry.forbidden_paths.iter().map(|text| (text.clone(), inspection.rule(text, id.as_str())));
+        let own =
+            entry.forbidden_paths.iter().map(|text| (text.clone(), inspection.rule_ref(text, id.as_str())));
         let is_excepted = |text: &str| entry.forbidden_paths_except.iter().any(|one| one.value == text);
         let common = self.written.iter().filter(|(text, _)| !is_excepted(&text.value)).cloned();
         let written: Vec<(Located<String>, RuleRef)> = own.chain(common).collect();
-        path_list::compile_rules(&written, Purpose::Forbid, around, inspection).map(Arc::new)
+        path_list::compile_rules(&written, ListPurpose::Forbid, around, inspection).map(Arc::new)
     }
 }
 
 /// The part of a tool's forbidden paths that its own entry states: those come first.
-pub fn own_part(forbidden: &PathGlobs) -> &[Written] {
-    let written = forbidden.written();
+pub fn own_part(forbidden: &PathGlobs) -> &[ListedPattern] {
+    let written = forbidden.patterns();
     let own = written.iter().take_while(|one| &*one.rule.id != COMMON).count();
     written.get(..own).unwrap_or(written)
 }

@@ -5,29 +5,29 @@ use strict_yaml::Located;
 use tool::{Arguments, Mode};
 
 use crate::pattern;
-use crate::problems::{Inspection, suggest_mode};
-use crate::surroundings::Variables;
-use crate::tools_file::{ExampleEntry, Expectation};
+use crate::policy_environment::PathVariables;
+use crate::problems::{FileInspection, suggest_mode};
+use crate::tools_file::{ExampleEntry, VerdictKind};
 
 /// Example call and its expected verdict.
 #[derive(Clone, Debug)]
-pub struct Example {
+pub struct PolicyExample {
     /// Arguments of the call.
     pub arguments: Arguments,
     /// Mode in which it is judged.
     pub mode: Mode,
     /// Expected verdict.
-    pub expect: Expectation,
+    pub expect: VerdictKind,
     /// Location in the policy file.
-    pub place: Located<()>,
+    pub location: Located<()>,
 }
 
 /// Parses a list of examples, and expands a variable such as `$HOME` at the start of a text.
-pub(crate) fn read(
+pub(crate) fn parse_examples(
     list: &[Located<ExampleEntry>],
-    variables: &Variables,
-    inspection: &mut Inspection<'_>,
-) -> Vec<Example> {
+    variables: &PathVariables,
+    inspection: &mut FileInspection<'_>,
+) -> Vec<PolicyExample> {
     let mut examples = Vec::new();
     for entry in list {
         let place = Located { value: (), line: entry.line, column: entry.column };
@@ -36,9 +36,9 @@ pub(crate) fn read(
             inspection.error(entry, &message, Some(suggest_mode(&entry.mode)));
             continue;
         };
-        match expanded(&Value::Object(entry.arguments.clone()), variables) {
+        match expand_variables(&Value::Object(entry.arguments.clone()), variables) {
             Ok(Value::Object(arguments)) => {
-                examples.push(Example { arguments, mode, expect: entry.expect, place });
+                examples.push(PolicyExample { arguments, mode, expect: entry.expect, location: place });
             }
             Ok(_) => {}
             Err(bad) => inspection.error(entry, &bad.message, bad.suggestion),
@@ -48,16 +48,17 @@ pub(crate) fn read(
 }
 
 /// Returns a value in which each text that starts with a variable or `~` is expanded.
-pub fn expanded(value: &Value, variables: &Variables) -> Result<Value, pattern::BadPattern> {
+pub fn expand_variables(value: &Value, variables: &PathVariables) -> Result<Value, pattern::PatternError> {
     Ok(match value {
         Value::String(text) if text.starts_with(['$', '~']) => {
-            Value::String(pattern::expand_plainly(text, variables)?)
+            Value::String(pattern::expand_literal(text, variables)?)
         }
-        Value::Array(items) => {
-            Value::Array(items.iter().map(|item| expanded(item, variables)).collect::<Result<_, _>>()?)
-        }
+        Value::Array(items) => Value::Array(
+            items.iter().map(|item| expand_variables(item, variables)).collect::<Result<_, _>>()?,
+        ),
         Value::Object(entries) => {
-            let entries = entries.iter().map(|(key, value)| Ok((key.clone(), expanded(value, variables)?)));
+            let entries =
+                entries.iter().map(|(key, value)| Ok((key.clone(), expand_variables(value, variables)?)));
             Value::Object(entries.collect::<Result<_, _>>()?)
         }
         other => other.clone(),

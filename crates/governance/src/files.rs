@@ -2,6 +2,6 @@
 
 pub use crate::command_entry::*;
 pub use crate::modes_file::*;
-pub use crate::policy::Files;
+pub use crate::policy::PolicyFiles;
 pub use crate::safety_file::*;
 pub use crate::tools_file::*;

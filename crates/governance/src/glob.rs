@@ -5,8 +5,8 @@
 //! resolved once, when the policy is loaded. An allowing list resolves only links owned by root (`/tmp` on
 //! macOS, `/home` on some systems), because a link that the agent created must not widen it.
 
-mod part;
-mod tree;
+mod pattern_trie;
+mod simple_component;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,56 +15,56 @@ use std::path::{Path, PathBuf};
 
 use tool::RuleRef;
 
-pub(crate) use self::part::alternatives;
-pub(crate) use self::tree::{Tree, TreeBuilder};
-use crate::name::{Name, fold};
-use crate::pattern::{BadPattern, Pattern};
-use crate::surroundings::FileNames;
+pub(crate) use self::pattern_trie::{PatternTrie, PatternTrieBuilder};
+pub(crate) use self::simple_component::brace_alternatives;
+use crate::normalized_path::{NormalizedPath, fold_case};
+use crate::pattern::{PathPattern, PatternError};
+use crate::policy_environment::NameComparison;
 
 /// Compiled list of path patterns.
 #[derive(Debug)]
 pub struct PathGlobs {
     /// Every form of each pattern, with the index of the pattern in the list.
-    tree: Tree,
+    trie: PatternTrie,
     /// Patterns as written, in file order.
-    written: Vec<Written>,
+    patterns: Vec<ListedPattern>,
     /// Paths that are listed without wildcards or as `dir/**`, with links resolved.
-    outright: Vec<PathBuf>,
-    case: Case,
+    literal_paths: Vec<PathBuf>,
+    case: CaseMatching,
 }
 
 /// Pattern as written, and its rule.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct ListedPattern {
     /// Text in the policy file.
     pub text: String,
     /// Pattern with its variables expanded.
-    pub pattern: Pattern,
+    pub pattern: PathPattern,
     /// Location in the policy file.
     pub rule: RuleRef,
     /// Part of the pattern before its first wildcard, with links resolved as its list does. All matches are
     /// below it.
-    pub plain_part: PathBuf,
+    pub literal_prefix: PathBuf,
 }
 
-impl Written {
+impl ListedPattern {
     /// Returns the pattern with the links in its literal prefix resolved; `None` if that does not change it.
-    pub fn as_it_leads(&self) -> Option<Pattern> {
-        let (literal, rest) = self.pattern.literal_part();
-        (self.plain_part != literal).then(|| self.pattern.moved_to(&self.plain_part, rest))
+    pub fn with_links_resolved(&self) -> Option<PathPattern> {
+        let (literal, rest) = self.pattern.literal_prefix();
+        (self.literal_prefix != literal).then(|| self.pattern.with_base(&self.literal_prefix, rest))
     }
 }
 
 /// Case handling when names are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
-    Kept,
+enum CaseMatching {
+    Exact,
     Folded,
 }
 
 /// Purpose of a list of patterns, which decides how widely each pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ListPurpose {
     /// Matched narrowly.
     Allow,
     /// Matched widely.
@@ -73,155 +73,171 @@ pub enum Purpose {
 
 /// Builder of `PathGlobs`.
 pub(crate) struct PathGlobsBuilder {
-    purpose: Purpose,
-    names: FileNames,
-    tree: TreeBuilder,
-    written: Vec<Written>,
-    outright: Vec<PathBuf>,
+    purpose: ListPurpose,
+    file_names: NameComparison,
+    trie: PatternTrieBuilder,
+    patterns: Vec<ListedPattern>,
+    literal_paths: Vec<PathBuf>,
 }
 
 impl PathGlobsBuilder {
-    pub(crate) fn new(purpose: Purpose, names: FileNames) -> Self {
+    pub(crate) fn new(purpose: ListPurpose, names: NameComparison) -> Self {
         PathGlobsBuilder {
             purpose,
-            names,
-            tree: TreeBuilder::new(),
-            written: Vec::new(),
-            outright: Vec::new(),
+            file_names: names,
+            trie: PatternTrieBuilder::new(),
+            patterns: Vec::new(),
+            literal_paths: Vec::new(),
         }
     }
 
     /// Adds a pattern in every form that the purpose of the list requires.
-    pub(crate) fn add(&mut self, text: &str, pattern: &Pattern, rule: &RuleRef) -> Result<(), BadPattern> {
-        let (literal, rest) = pattern.literal_part();
+    pub(crate) fn add(
+        &mut self,
+        text: &str,
+        pattern: &PathPattern,
+        rule: &RuleRef,
+    ) -> Result<(), PatternError> {
+        let (literal, rest) = pattern.literal_prefix();
         let resolved = match self.purpose {
-            Purpose::Allow => follow(&literal, belongs_to_root),
-            Purpose::Forbid => follow(&literal, |_| true),
+            ListPurpose::Allow => resolve_links(&literal, is_owned_by_root),
+            ListPurpose::Forbid => resolve_links(&literal, |_| true),
         };
         if matches!(rest, "" | "**") {
-            self.outright.push(resolved.clone());
+            self.literal_paths.push(resolved.clone());
         }
-        let written = Written {
+        let written = ListedPattern {
             text: text.to_owned(),
             pattern: pattern.clone(),
             rule: rule.clone(),
-            plain_part: resolved,
+            literal_prefix: resolved,
         };
-        let source = self.written.len();
-        self.add_spelling(pattern, source)?;
-        if let Some(leads) = written.as_it_leads() {
-            self.add_spelling(&leads, source)?;
+        let source = self.patterns.len();
+        self.add_form(pattern, source)?;
+        if let Some(leads) = written.with_links_resolved() {
+            self.add_form(&leads, source)?;
         }
-        self.written.push(written);
+        self.patterns.push(written);
         Ok(())
     }
 
-    fn add_spelling(&mut self, pattern: &Pattern, source: usize) -> Result<(), BadPattern> {
+    fn add_form(&mut self, pattern: &PathPattern, source: usize) -> Result<(), PatternError> {
         let texts = match self.purpose {
-            Purpose::Allow => pattern.with_folder_itself(),
-            Purpose::Forbid => pattern.with_everything_below(),
+            ListPurpose::Allow => pattern.texts_with_folder(),
+            ListPurpose::Forbid => pattern.texts_with_descendants(),
         };
         for text in texts {
-            let text = match self.case() {
-                Case::Kept => text,
-                Case::Folded => fold(&text),
+            let text = match self.case_matching() {
+                CaseMatching::Exact => text,
+                CaseMatching::Folded => fold_case(&text),
             };
-            self.tree.add(&text, source)?;
+            self.trie.add(&text, source)?;
         }
         Ok(())
     }
 
     /// Allowing lists compare exactly; forbidding lists ignore case if the file system does.
-    fn case(&self) -> Case {
-        match (self.purpose, self.names) {
-            (Purpose::Forbid, FileNames::CaseInsensitive) => Case::Folded,
-            (Purpose::Allow, _) | (Purpose::Forbid, FileNames::CaseSensitive) => Case::Kept,
+    fn case_matching(&self) -> CaseMatching {
+        match (self.purpose, self.file_names) {
+            (ListPurpose::Forbid, NameComparison::CaseInsensitive) => CaseMatching::Folded,
+            (ListPurpose::Allow, _) | (ListPurpose::Forbid, NameComparison::CaseSensitive) => {
+                CaseMatching::Exact
+            }
         }
     }
 
-    pub(crate) fn build(self) -> Result<PathGlobs, BadPattern> {
-        let case = self.case();
-        let tree = self.tree.build()?;
-        Ok(PathGlobs { tree, written: self.written, outright: self.outright, case })
+    pub(crate) fn build(self) -> Result<PathGlobs, PatternError> {
+        let case = self.case_matching();
+        let tree = self.trie.build()?;
+        Ok(PathGlobs { trie: tree, patterns: self.patterns, literal_paths: self.literal_paths, case })
     }
 }
 
 impl PathGlobs {
     /// Returns a list that matches nothing.
-    pub(crate) fn none() -> Self {
-        PathGlobs { tree: Tree::empty(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
+    pub(crate) fn empty() -> Self {
+        PathGlobs {
+            trie: PatternTrie::empty(),
+            patterns: Vec::new(),
+            literal_paths: Vec::new(),
+            case: CaseMatching::Exact,
+        }
     }
 
     /// Returns the folders that are listed as `dir/**`.
     pub(crate) fn whole_folders(&self) -> Vec<PathBuf> {
-        let whole = self.written.iter().filter(|written| written.pattern.literal_part().1 == "**");
-        whole.map(|written| written.plain_part.clone()).collect()
+        let whole = self.patterns.iter().filter(|written| written.pattern.literal_prefix().1 == "**");
+        whole.map(|written| written.literal_prefix.clone()).collect()
     }
 
     /// Returns the paths that are listed without wildcards or as `dir/**`, with links resolved.
-    pub(crate) fn outright(&self) -> &[PathBuf] {
-        &self.outright
+    pub(crate) fn literal_paths(&self) -> &[PathBuf] {
+        &self.literal_paths
     }
 
     /// Returns the rule of the first pattern in file order that matches.
-    pub(crate) fn first_match(&self, name: &Name) -> Option<&RuleRef> {
+    pub(crate) fn first_match(&self, name: &NormalizedPath) -> Option<&RuleRef> {
         self.find(name).map(|written| &written.rule)
     }
 
     /// Returns the first pattern in file order that matches.
-    pub(crate) fn find(&self, name: &Name) -> Option<&Written> {
-        if self.written.is_empty() {
+    pub(crate) fn find(&self, name: &NormalizedPath) -> Option<&ListedPattern> {
+        if self.patterns.is_empty() {
             return None;
         }
         let folded = match self.case {
-            Case::Kept => None,
-            Case::Folded => Some(name.folded()),
+            CaseMatching::Exact => None,
+            CaseMatching::Folded => Some(name.case_folded()),
         };
         let name = folded.as_ref().unwrap_or(name).as_path();
-        self.written.get(self.tree.first(name.as_os_str().as_bytes())?)
+        self.patterns.get(self.trie.first_match(name.as_os_str().as_bytes())?)
     }
 
     /// Returns true if a pattern matches the path; false for a path that is not canonical.
     pub fn matches(&self, path: &Path) -> bool {
-        Name::canonical(path).is_some_and(|name| self.find(&name).is_some())
+        NormalizedPath::canonical(path).is_some_and(|name| self.find(&name).is_some())
     }
 
     /// Returns the patterns as written, in file order.
-    pub fn written(&self) -> &[Written] {
-        &self.written
+    pub fn patterns(&self) -> &[ListedPattern] {
+        &self.patterns
     }
 
     /// Returns the patterns before the one that matched; all of them if none matched.
-    pub(crate) fn before(&self, found: Option<&Written>) -> impl Iterator<Item = (&RuleRef, String)> {
+    pub(crate) fn patterns_before(
+        &self,
+        found: Option<&ListedPattern>,
+    ) -> impl Iterator<Item = (&RuleRef, String)> {
         // Compared by identity, because the patterns on one line share their rule.
-        let is_found = move |written: &&Written| found.is_some_and(|found| std::ptr::eq(found, *written));
-        let skipped = self.written.iter().take_while(move |written| !is_found(written));
+        let is_found =
+            move |written: &&ListedPattern| found.is_some_and(|found| std::ptr::eq(found, *written));
+        let skipped = self.patterns.iter().take_while(move |written| !is_found(written));
         skipped.map(|written| (&written.rule, written.text.clone()))
     }
 }
 
 /// Returns the path that an allowing pattern would lead to with every link resolved, if an ignored link makes
 /// a difference.
-pub(crate) fn ignored_link(pattern: &Pattern) -> Option<PathBuf> {
-    let (literal, _) = pattern.literal_part();
-    let whole = follow(&literal, |_| true);
-    (whole != follow(&literal, belongs_to_root)).then_some(whole)
+pub(crate) fn ignored_link_target(pattern: &PathPattern) -> Option<PathBuf> {
+    let (literal, _) = pattern.literal_prefix();
+    let whole = resolve_links(&literal, |_| true);
+    (whole != resolve_links(&literal, is_owned_by_root)).then_some(whole)
 }
 
 /// Resolves the links in a path that are owned by root, and no others.
-pub(crate) fn system_name(path: &Path) -> PathBuf {
-    follow(path, belongs_to_root)
+pub(crate) fn resolve_root_links(path: &Path) -> PathBuf {
+    resolve_links(path, is_owned_by_root)
 }
 
-fn belongs_to_root(link: &Path) -> bool {
+fn is_owned_by_root(link: &Path) -> bool {
     fs::symlink_metadata(link).is_ok_and(|facts| facts.uid() == 0)
 }
 
 /// Resolves the links in the existing part of a path and keeps the rest as written. A link that `trusted`
 /// rejects is not resolved.
-fn follow(path: &Path, trusted: impl Fn(&Path) -> bool) -> PathBuf {
+fn resolve_links(path: &Path, is_trusted: impl Fn(&Path) -> bool) -> PathBuf {
     let mut real = PathBuf::from("/");
-    let mut left = 40; // the kernel's own limit of links in one path
+    let mut links_left = 40; // the kernel's own limit of links in one path
     let mut rest: Vec<_> = path.iter().skip(1).map(ToOwned::to_owned).collect();
     rest.reverse();
     while let Some(part) = rest.pop() {
@@ -231,8 +247,8 @@ fn follow(path: &Path, trusted: impl Fn(&Path) -> bool) -> PathBuf {
         }
         let next = real.join(&part);
         match fs::read_link(&next) {
-            Ok(target) if left > 0 && trusted(&next) => {
-                left -= 1;
+            Ok(target) if links_left > 0 && is_trusted(&next) => {
+                links_left -= 1;
                 if target.is_absolute() {
                     real = PathBuf::from("/");
                 }

@@ -13,11 +13,11 @@ use tool::{RefusalCode, RuleRef};
 use url::{Host, Url};
 
 use crate::address;
-use crate::floor;
-use crate::grounds::{Grounds, place, shown};
-use crate::problems::Inspection;
+use crate::built_in_denials;
+use crate::denial_reason::{DenialReason, display_text, rule_location};
+use crate::problems::FileInspection;
+use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::safety_file::OutboundGateway;
-use crate::trail::{Notes, Trail};
 
 const GATEWAY: &str = "outbound_gateway";
 
@@ -36,9 +36,9 @@ pub enum HostPattern {
     /// Every host.
     Any,
     /// This host.
-    Exactly(String),
+    Exact(String),
     /// Hosts below this name.
-    Below(String),
+    Subdomains(String),
 }
 
 /// List of hosts and the line in the policy file that it is on.
@@ -52,22 +52,22 @@ pub struct HostList {
 
 /// Rules of the outbound gateway, which apply to every tool.
 #[derive(Clone, Debug)]
-pub struct Gateway {
+pub struct GatewayRules {
     /// Hosts that tools may reach.
     pub allowed: HostList,
     /// Hosts that no tool may reach.
     pub blocked: Vec<HostRule>,
     /// Rule for private addresses.
-    pub private: Private,
+    pub private_addresses: PrivateAddressRule,
     /// Rule that requires approval for outbound calls.
-    pub asks: Option<RuleRef>,
+    pub approval_rule: Option<RuleRef>,
     /// Largest response.
     pub max_response_bytes: Option<u64>,
 }
 
 /// Rule for addresses of this machine and of private networks.
 #[derive(Clone, Debug)]
-pub enum Private {
+pub enum PrivateAddressRule {
     /// They may be reached.
     Allowed,
     /// They are denied by this rule.
@@ -76,24 +76,24 @@ pub enum Private {
 
 /// Location of a service, judged by the host name in the settings or in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nearness {
+pub enum HostLocation {
     /// This machine or a private network.
-    Near,
+    Local,
     /// The public Internet.
     Public,
 }
 
 /// Network target that a call names: a host, or a text that is not a usable URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum NetworkTarget {
     Host(Host<String>),
     Unusable { text: String, detail: &'static str, hint: &'static str },
 }
 
-impl Target {
+impl NetworkTarget {
     /// Parses a URL.
-    pub(crate) fn of_url(text: &str) -> Self {
-        let unusable = |detail, hint| Target::Unusable { text: without_secrets(text), detail, hint };
+    pub(crate) fn from_url(text: &str) -> Self {
+        let unusable = |detail, hint| NetworkTarget::Unusable { text: strip_credentials(text), detail, hint };
         // The parser drops these characters silently, and the HTTP client might not.
         if text.chars().any(|c| c.is_control() || c == '\\' || c.is_whitespace()) {
             return unusable("bad_url", "a URL must not contain spaces, backslashes or control characters");
@@ -108,37 +108,39 @@ impl Target {
             return unusable("userinfo", "remove the user name and password from the URL");
         }
         match url.host() {
-            Some(host) => Target::Host(plain(host.to_owned())),
+            Some(host) => NetworkTarget::Host(normalize_host(host.to_owned())),
             None => unusable("bad_url", "the URL has no host"),
         }
     }
 
     /// Parses a host without a URL, as the ledger records it.
-    pub(crate) fn of_host(text: &str) -> Self {
+    pub(crate) fn from_host(text: &str) -> Self {
         match Host::parse(text) {
-            Ok(host) => Target::Host(plain(host)),
-            Err(_) => Target::Unusable { text: text.to_owned(), detail: "bad_url", hint: "it is not a host" },
+            Ok(host) => NetworkTarget::Host(normalize_host(host)),
+            Err(_) => {
+                NetworkTarget::Unusable { text: text.to_owned(), detail: "bad_url", hint: "it is not a host" }
+            }
         }
     }
 
     /// Returns the target for a URL that is known only to be unusable.
     pub(crate) fn unusable() -> Self {
         let hint = "write a full URL, such as https://example.org/page";
-        Target::Unusable { text: String::new(), detail: "bad_url", hint }
+        NetworkTarget::Unusable { text: String::new(), detail: "bad_url", hint }
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for NetworkTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Target::Host(host) => host.fmt(f),
-            Target::Unusable { text, .. } => f.write_str(text),
+            NetworkTarget::Host(host) => host.fmt(f),
+            NetworkTarget::Unusable { text, .. } => f.write_str(text),
         }
     }
 }
 
 /// Removes user, password and query from a URL, because they often are credentials, so that it can be quoted.
-fn without_secrets(text: &str) -> String {
+fn strip_credentials(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.rsplit_once('@'), text.split_once("://")) {
         (Some((_, rest)), Some((scheme, _))) => format!("{scheme}://…@{rest}"),
@@ -148,16 +150,16 @@ fn without_secrets(text: &str) -> String {
 }
 
 /// Normalises a host: a name without its final dot, and an IPv4 address embedded in IPv6 as IPv4.
-fn plain(host: Host<String>) -> Host<String> {
+fn normalize_host(host: Host<String>) -> Host<String> {
     match host {
         Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
-        Host::Ipv6(address) => unwrapped(address).map_or(Host::Ipv6(address), Host::Ipv4),
+        Host::Ipv6(address) => mapped_ipv4(address).map_or(Host::Ipv6(address), Host::Ipv4),
         Host::Ipv4(address) => Host::Ipv4(address),
     }
 }
 
 /// Returns the IPv4 address in `::ffff:a.b.c.d` or in the well-known NAT64 prefix, `64:ff9b::a.b.c.d`.
-fn unwrapped(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn mapped_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
@@ -168,11 +170,15 @@ fn unwrapped(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 impl HostRule {
     /// Parses a list of hosts and reports an error for each invalid one.
-    pub(crate) fn compile(list: &[Located<String>], id: &str, inspection: &mut Inspection<'_>) -> Vec<Self> {
+    pub(crate) fn compile(
+        list: &[Located<String>],
+        id: &str,
+        inspection: &mut FileInspection<'_>,
+    ) -> Vec<Self> {
         let mut rules = Vec::new();
         for text in list {
-            match HostPattern::read(text) {
-                Some(pattern) => rules.push(HostRule { pattern, rule: inspection.rule(text, id) }),
+            match HostPattern::parse(text) {
+                Some(pattern) => rules.push(HostRule { pattern, rule: inspection.rule_ref(text, id) }),
                 None => {
                     let suggestion = "write a name such as example.org, *.example.org for all below it, or *; \
                                       non-ASCII names in their xn-- form";
@@ -186,7 +192,7 @@ impl HostRule {
 }
 
 impl HostPattern {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(HostPattern::Any);
         }
@@ -203,14 +209,14 @@ impl HostPattern {
             return None;
         }
         let name = name.to_ascii_lowercase();
-        Some(if text.starts_with("*.") { HostPattern::Below(name) } else { HostPattern::Exactly(name) })
+        Some(if text.starts_with("*.") { HostPattern::Subdomains(name) } else { HostPattern::Exact(name) })
     }
 
     pub(crate) fn allows(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,
-            HostPattern::Exactly(name) => host == name,
-            HostPattern::Below(name) => is_below(host, name),
+            HostPattern::Exact(name) => host == name,
+            HostPattern::Subdomains(name) => is_subdomain(host, name),
         }
     }
 
@@ -218,34 +224,40 @@ impl HostPattern {
     pub fn blocks_all_of(&self, other: &HostPattern) -> bool {
         match other {
             HostPattern::Any => *self == HostPattern::Any,
-            HostPattern::Exactly(name) | HostPattern::Below(name) => self.blocks(name),
+            HostPattern::Exact(name) | HostPattern::Subdomains(name) => self.blocks(name),
         }
     }
 
     /// Returns true if both patterns may allow the same host.
-    pub fn meets(&self, other: &HostPattern) -> bool {
+    pub fn overlaps(&self, other: &HostPattern) -> bool {
         match (self, other) {
             (HostPattern::Any, _) | (_, HostPattern::Any) => true,
-            (HostPattern::Exactly(name), other) => other.allows(name),
-            (HostPattern::Below(_), HostPattern::Exactly(name)) => self.allows(name),
-            (HostPattern::Below(a), HostPattern::Below(b)) => a == b || is_below(a, b) || is_below(b, a),
+            (HostPattern::Exact(name), other) => other.allows(name),
+            (HostPattern::Subdomains(_), HostPattern::Exact(name)) => self.allows(name),
+            (HostPattern::Subdomains(a), HostPattern::Subdomains(b)) => {
+                a == b || is_subdomain(a, b) || is_subdomain(b, a)
+            }
         }
     }
 
     /// Returns the narrower of two patterns if one contains the other.
     pub fn narrower<'p>(&'p self, other: &'p HostPattern) -> Option<&'p HostPattern> {
         match (self, other) {
-            _ if !self.meets(other) => None,
-            (HostPattern::Any, _) | (_, HostPattern::Exactly(_)) => Some(other),
-            (_, HostPattern::Any) | (HostPattern::Exactly(_), _) => Some(self),
-            (HostPattern::Below(a), HostPattern::Below(b)) => Some(if is_below(b, a) { other } else { self }),
+            _ if !self.overlaps(other) => None,
+            (HostPattern::Any, _) | (_, HostPattern::Exact(_)) => Some(other),
+            (_, HostPattern::Any) | (HostPattern::Exact(_), _) => Some(self),
+            (HostPattern::Subdomains(a), HostPattern::Subdomains(b)) => {
+                Some(if is_subdomain(b, a) { other } else { self })
+            }
         }
     }
 
     pub(crate) fn blocks(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,
-            HostPattern::Exactly(name) | HostPattern::Below(name) => host == name || is_below(host, name),
+            HostPattern::Exact(name) | HostPattern::Subdomains(name) => {
+                host == name || is_subdomain(host, name)
+            }
         }
     }
 }
@@ -254,181 +266,202 @@ impl std::fmt::Display for HostPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             HostPattern::Any => f.write_str("*"),
-            HostPattern::Exactly(name) => f.write_str(name),
-            HostPattern::Below(name) => write!(f, "*.{name}"),
+            HostPattern::Exact(name) => f.write_str(name),
+            HostPattern::Subdomains(name) => write!(f, "*.{name}"),
         }
     }
 }
 
-fn is_below(host: &str, name: &str) -> bool {
+fn is_subdomain(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.') && rest.len() > 1)
 }
 
-impl Gateway {
-    pub(crate) fn compile(file: &OutboundGateway, inspection: &mut Inspection<'_>) -> Self {
+impl GatewayRules {
+    pub(crate) fn compile(file: &OutboundGateway, inspection: &mut FileInspection<'_>) -> Self {
         let id = |key: &str| format!("{GATEWAY}.{key}");
-        let nowhere = Located::nowhere(());
+        let nowhere = Located::without_position(());
         let place = |at: Option<&Located<bool>>, key: &str| match at {
-            Some(at) => inspection.rule(at, id(key)),
-            None => inspection.rule(&nowhere, id(key)),
+            Some(at) => inspection.rule_ref(at, id(key)),
+            None => inspection.rule_ref(&nowhere, id(key)),
         };
         let private = match &file.allow_private_addresses {
-            Some(flag) if flag.value => Private::Allowed,
-            flag => Private::Denied(place(flag.as_ref(), "allow_private_addresses")),
+            Some(flag) if flag.value => PrivateAddressRule::Allowed,
+            flag => PrivateAddressRule::Denied(place(flag.as_ref(), "allow_private_addresses")),
         };
         let asks = file.require_approval_for_new_domains.as_ref().filter(|flag| flag.value);
-        let asks = asks.map(|flag| inspection.rule(flag, id("require_approval_for_new_domains")));
+        let asks = asks.map(|flag| inspection.rule_ref(flag, id("require_approval_for_new_domains")));
         let rule = match file.allowed_domains.first() {
-            Some(first) => inspection.rule(first, id("allowed_domains")),
-            None => inspection.rule(&nowhere, id("allowed_domains")),
+            Some(first) => inspection.rule_ref(first, id("allowed_domains")),
+            None => inspection.rule_ref(&nowhere, id("allowed_domains")),
         };
         let hosts = HostRule::compile(&file.allowed_domains, &id("allowed_domains"), inspection);
         let blocked = HostRule::compile(&file.blocked_domains, &id("blocked_domains"), inspection);
         let max_response_bytes = file.max_response_kb.map(|kibibytes| kibibytes.saturating_mul(1024));
-        Gateway { allowed: HostList { hosts, rule }, blocked, private, asks, max_response_bytes }
+        GatewayRules {
+            allowed: HostList { hosts, rule },
+            blocked,
+            private_addresses: private,
+            approval_rule: asks,
+            max_response_bytes,
+        }
     }
 }
 
 /// Outbound rules of one tool: its own list, if it has one, and the rules of the gateway.
 #[derive(Clone, Debug)]
-pub(crate) struct Outbound {
-    pub(crate) own: Option<Arc<HostList>>,
-    pub(crate) gateway: Arc<Gateway>,
+pub(crate) struct OutboundRules {
+    pub(crate) tool_hosts: Option<Arc<HostList>>,
+    pub(crate) gateway: Arc<GatewayRules>,
 }
 
-impl Outbound {
+impl OutboundRules {
     /// Checks that the call may reach a target.
-    pub(crate) fn admit(&self, target: &Target, notes: &mut Notes<'_>) -> Result<(), Grounds> {
-        notes.asks(|| target.to_string());
-        let host = self.admit_unblocked(target, notes)?;
-        self.admit_public(host, target)?;
-        self.admit_listed(host, target, notes)
+    pub(crate) fn check(
+        &self,
+        target: &NetworkTarget,
+        notes: &mut TraceRecorder<'_>,
+    ) -> Result<(), DenialReason> {
+        notes.set_value(|| target.to_string());
+        let host = self.check_not_blocked(target, notes)?;
+        self.check_not_private(host, target)?;
+        self.check_listed(host, target, notes)
     }
 
     /// Checks that the call may reach a service from the settings, and returns its location by its name.
     ///
     /// The lists of hosts apply. A private address is accepted, because the operator configured it.
-    pub(crate) fn admit_service(&self, target: &Target) -> Result<Nearness, Grounds> {
-        let mut trail = Trail::off();
-        let mut notes = Notes::on(&mut trail);
-        let host = self.admit_unblocked(target, &mut notes)?;
-        self.admit_listed(host, target, &mut notes)?;
-        Ok(if is_near(host) { Nearness::Near } else { Nearness::Public })
+    pub(crate) fn check_service(&self, target: &NetworkTarget) -> Result<HostLocation, DenialReason> {
+        let mut trail = RuleTrace::disabled();
+        let mut notes = TraceRecorder::new(&mut trail);
+        let host = self.check_not_blocked(target, &mut notes)?;
+        self.check_listed(host, target, &mut notes)?;
+        Ok(if is_local_host(host) { HostLocation::Local } else { HostLocation::Public })
     }
 
     /// Checks that the call may reach a server from its manifest, and returns its location.
     ///
     /// A manifest is not policy: a host on this machine or a private network is accepted only if the tool's
     /// own list names exactly that host.
-    pub(crate) fn admit_server(&self, target: &Target) -> Result<Nearness, Grounds> {
-        let mut trail = Trail::off();
-        let mut notes = Notes::on(&mut trail);
-        let host = self.admit_unblocked(target, &mut notes)?;
-        let is_granted = is_near(host) && self.names(host);
+    pub(crate) fn check_manifest_server(&self, target: &NetworkTarget) -> Result<HostLocation, DenialReason> {
+        let mut trail = RuleTrace::disabled();
+        let mut notes = TraceRecorder::new(&mut trail);
+        let host = self.check_not_blocked(target, &mut notes)?;
+        let is_granted = is_local_host(host) && self.lists_host(host);
         if !is_granted {
-            self.admit_public(host, target)?;
+            self.check_not_private(host, target)?;
         }
-        self.admit_listed(host, target, &mut notes)?;
-        Ok(if is_granted { Nearness::Near } else { Nearness::Public })
+        self.check_listed(host, target, &mut notes)?;
+        Ok(if is_granted { HostLocation::Local } else { HostLocation::Public })
     }
 
-    fn names(&self, host: &Host<String>) -> bool {
-        let name = HostPattern::Exactly(host.to_string());
-        self.own.as_deref().is_some_and(|list| list.hosts.iter().any(|rule| rule.pattern == name))
+    fn lists_host(&self, host: &Host<String>) -> bool {
+        let name = HostPattern::Exact(host.to_string());
+        self.tool_hosts.as_deref().is_some_and(|list| list.hosts.iter().any(|rule| rule.pattern == name))
     }
 
-    fn admit_unblocked<'a>(
+    fn check_not_blocked<'a>(
         &self,
-        target: &'a Target,
-        notes: &mut Notes<'_>,
-    ) -> Result<&'a Host<String>, Grounds> {
+        target: &'a NetworkTarget,
+        notes: &mut TraceRecorder<'_>,
+    ) -> Result<&'a Host<String>, DenialReason> {
         let host = match target {
-            Target::Host(host) => host,
-            Target::Unusable { detail, hint, .. } => {
-                return Err(self.denied(target, detail, (*hint).to_owned(), &self.gateway.allowed.rule));
+            NetworkTarget::Host(host) => host,
+            NetworkTarget::Unusable { detail, hint, .. } => {
+                return Err(self.denial(target, detail, (*hint).to_owned(), &self.gateway.allowed.rule));
             }
         };
-        self.admit_open(host, target)?;
+        self.check_not_always_blocked(host, target)?;
         let name = host.to_string();
         let blocked = &self.gateway.blocked;
         let found = blocked.iter().position(|rule| rule.pattern.blocks(&name));
         let before = blocked.iter().take(found.unwrap_or(blocked.len()));
-        notes.skips(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
+        notes.record_skipped(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
         if let Some(rule) = found.and_then(|at| blocked.get(at)) {
-            notes.offers(|| rule.pattern.to_string());
-            let hint = format!("{} blocks it, even if another rule allows it", place(&rule.rule));
-            return Err(self.denied(target, "blocked_domain", hint, &rule.rule));
+            notes.set_yaml(|| rule.pattern.to_string());
+            let hint = format!("{} blocks it, even if another rule allows it", rule_location(&rule.rule));
+            return Err(self.denial(target, "blocked_domain", hint, &rule.rule));
         }
         Ok(host)
     }
 
-    fn admit_listed(
+    fn check_listed(
         &self,
         host: &Host<String>,
-        target: &Target,
-        notes: &mut Notes<'_>,
-    ) -> Result<(), Grounds> {
+        target: &NetworkTarget,
+        notes: &mut TraceRecorder<'_>,
+    ) -> Result<(), DenialReason> {
         let name = host.to_string();
-        for list in self.own.as_deref().into_iter().chain([&self.gateway.allowed]) {
+        for list in self.tool_hosts.as_deref().into_iter().chain([&self.gateway.allowed]) {
             let found = list.hosts.iter().position(|rule| rule.pattern.allows(&name));
             let before = list.hosts.iter().take(found.unwrap_or(list.hosts.len()));
-            notes.skips(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
+            notes.record_skipped(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
             let Some(rule) = found.and_then(|at| list.hosts.get(at)) else {
-                let hint = format!("{} lists the hosts it may reach", place(&list.rule));
-                return Err(self.denied(target, "not_listed", hint, &list.rule));
+                let hint = format!("{} lists the hosts it may reach", rule_location(&list.rule));
+                return Err(self.denial(target, "not_listed", hint, &list.rule));
             };
-            notes.passes(rule.rule.clone(), || rule.pattern.to_string(), || name.clone());
+            notes.record_passed(rule.rule.clone(), || rule.pattern.to_string(), || name.clone());
         }
         Ok(())
     }
 
     /// Denies the addresses that are blocked regardless of policy and settings.
-    fn admit_open(&self, host: &Host<String>, target: &Target) -> Result<(), Grounds> {
+    fn check_not_always_blocked(
+        &self,
+        host: &Host<String>,
+        target: &NetworkTarget,
+    ) -> Result<(), DenialReason> {
         let is_closed = match host {
             Host::Domain(_) => false,
-            Host::Ipv4(address) => address::is_closed(IpAddr::V4(*address)),
-            Host::Ipv6(address) => address::is_closed(IpAddr::V6(*address)),
+            Host::Ipv4(address) => address::is_always_blocked(IpAddr::V4(*address)),
+            Host::Ipv6(address) => address::is_always_blocked(IpAddr::V6(*address)),
         };
         if !is_closed {
             return Ok(());
         }
         let hint = "it is link-local or a cloud metadata address, which no policy file can allow";
-        Err(self.denied(target, "private_address", hint.to_owned(), &floor::rule("link_local")))
+        Err(self.denial(
+            target,
+            "private_address",
+            hint.to_owned(),
+            &built_in_denials::rule_ref("link_local"),
+        ))
     }
 
-    fn admit_public(&self, host: &Host<String>, target: &Target) -> Result<(), Grounds> {
-        match &self.gateway.private {
-            Private::Denied(rule) if is_near(host) => {
-                let hint =
-                    format!("it is on this machine or a private network, which {} blocks", place(rule));
-                Err(self.denied(target, "private_address", hint, rule))
+    fn check_not_private(&self, host: &Host<String>, target: &NetworkTarget) -> Result<(), DenialReason> {
+        match &self.gateway.private_addresses {
+            PrivateAddressRule::Denied(rule) if is_local_host(host) => {
+                let hint = format!(
+                    "it is on this machine or a private network, which {} blocks",
+                    rule_location(rule)
+                );
+                Err(self.denial(target, "private_address", hint, rule))
             }
-            Private::Denied(_) | Private::Allowed => Ok(()),
+            PrivateAddressRule::Denied(_) | PrivateAddressRule::Allowed => Ok(()),
         }
     }
 
     /// Checks that the call may connect to a resolved address of a host with this location.
-    pub(crate) fn admit_address(&self, address: IpAddr, nearness: Nearness) -> Result<(), Grounds> {
+    pub(crate) fn check_address(&self, address: IpAddr, location: HostLocation) -> Result<(), DenialReason> {
         let host = match address {
             IpAddr::V4(address) => Host::Ipv4(address),
             IpAddr::V6(address) => Host::Ipv6(address),
         };
-        let target = Target::Host(host.clone());
-        self.admit_open(&host, &target)?;
-        match nearness {
-            Nearness::Near => Ok(()),
-            Nearness::Public => self.admit_public(&host, &target),
+        let target = NetworkTarget::Host(host.clone());
+        self.check_not_always_blocked(&host, &target)?;
+        match location {
+            HostLocation::Local => Ok(()),
+            HostLocation::Public => self.check_not_private(&host, &target),
         }
     }
 
-    fn denied(&self, target: &Target, detail: &str, hint: String, rule: &RuleRef) -> Grounds {
-        let reason = format!("Host {} is not allowed", shown(&target.to_string()));
-        Grounds::new(RefusalCode::DomainNotAllowed, detail, &reason, hint, rule)
+    fn denial(&self, target: &NetworkTarget, detail: &str, hint: String, rule: &RuleRef) -> DenialReason {
+        let reason = format!("Host {} is not allowed", display_text(&target.to_string()));
+        DenialReason::new(RefusalCode::DomainNotAllowed, detail, &reason, hint, rule)
     }
 }
 
 /// Returns true if a host, by its name or address, is this machine or on a private network.
-fn is_near(host: &Host<String>) -> bool {
+fn is_local_host(host: &Host<String>) -> bool {
     match host {
         Host::Domain(name) => address::is_local_name(name),
         Host::Ipv4(address) => address::is_private(IpAddr::V4(*address)),

@@ -6,172 +6,182 @@
 
 use std::sync::Arc;
 
-use file_access::{Opened, PathRequest};
+use file_access::{OpenedCall, PathRequest};
 use guardrail::ValidCall;
 use tool::{Arguments, RuleRef};
 
-use crate::cleared::Cleared;
-use crate::errands::Errands;
-use crate::facts::Seen;
-use crate::grounds::Grounds;
+use crate::decision_facts::SituationFacts;
+use crate::denial_reason::DenialReason;
+use crate::effective_policy::EffectivePolicy;
+use crate::external_targets::ExternalTargets;
 use crate::path_rules;
 use crate::policy::Policy;
-use crate::reached::Reached;
+use crate::prechecked::Prechecked;
+use crate::reached_path::ReachedPath;
+use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::situation::Situation;
-use crate::standing::Standing;
-use crate::trail::{Notes, Trail};
-use crate::verdict::{Denial, Permit, Question, Verdict};
+use crate::verdict::{ApprovalRequired, Denial, Permit, Verdict};
 
 /// Checks a call by its mode, category, rate limits and names as typed, before any of its paths is opened.
 ///
 /// No path is opened for a call that is denied here.
-pub fn clear(policy: &Policy, situation: &Situation<'_>, call: ValidCall) -> Result<Cleared, Denial> {
-    clear_traced(policy, situation, call, &mut Trail::off())
+pub fn precheck(policy: &Policy, situation: &Situation<'_>, call: ValidCall) -> Result<Prechecked, Denial> {
+    precheck_traced(policy, situation, call, &mut RuleTrace::disabled())
 }
 
 /// Like `precheck`, and records every rule it evaluates in `trace`.
-pub fn clear_traced(
+pub fn precheck_traced(
     policy: &Policy,
     situation: &Situation<'_>,
     call: ValidCall,
-    trail: &mut Trail,
-) -> Result<Cleared, Denial> {
+    trace: &mut RuleTrace,
+) -> Result<Prechecked, Denial> {
     let definition = Arc::clone(call.definition());
-    let standing = Standing::of(policy, &definition);
-    let mut notes = Notes::on(trail);
-    match admit_typed(&standing, situation, call.arguments(), &mut notes) {
-        Ok(named) => Ok(Cleared::new(call, named, standing.guard(situation), standing.timeout())),
-        Err(grounds) => {
-            let seen = Seen::by(policy, situation, None);
-            let facts = seen.unopened(&definition, call.arguments(), situation.workspaces);
-            Err(denial(&standing, grounds, notes).seeing(seen.for_denial(facts)))
+    let effective_policy = EffectivePolicy::new(policy, &definition);
+    let mut notes = TraceRecorder::new(trace);
+    match check_typed(&effective_policy, situation, call.arguments(), &mut notes) {
+        Ok(named) => {
+            Ok(Prechecked::new(call, named, effective_policy.guard(situation), effective_policy.timeout()))
+        }
+        Err(reason) => {
+            let seen = SituationFacts::new(policy, situation, None);
+            let facts = seen.unopened_facts(&definition, call.arguments(), situation.workspaces);
+            Err(build_denial(&effective_policy, reason, notes).with_facts(seen.limit_for_denial(facts)))
         }
     }
 }
 
 /// Judges a call by the objects that its names lead to, and returns the verdict.
-pub fn judge(policy: &Policy, situation: &Situation<'_>, opened: Opened<Cleared>) -> Verdict {
-    judge_traced(policy, situation, opened, &mut Trail::off())
+pub fn judge(policy: &Policy, situation: &Situation<'_>, opened: OpenedCall<Prechecked>) -> Verdict {
+    judge_traced(policy, situation, opened, &mut RuleTrace::disabled())
 }
 
 /// Like `judge`, and records every rule it evaluates in `trace`.
 pub fn judge_traced(
     policy: &Policy,
     situation: &Situation<'_>,
-    opened: Opened<Cleared>,
-    trail: &mut Trail,
+    opened: OpenedCall<Prechecked>,
+    trace: &mut RuleTrace,
 ) -> Verdict {
     let definition = Arc::clone(opened.call().call().definition());
-    let standing = Standing::of(policy, &definition);
-    let reached: Vec<Reached> = opened.paths().iter().map(Reached::of).collect();
+    let effective_policy = EffectivePolicy::new(policy, &definition);
+    let reached: Vec<ReachedPath> = opened.paths().iter().map(ReachedPath::from_opened).collect();
     let arguments = opened.call().call().arguments();
-    let named = opened.call().named();
-    let facts = Facts {
-        requests: &named.requests,
-        reached: &reached,
-        errands: &named.errands,
+    let named = opened.call().named_targets();
+    let facts = DecisionInput {
+        path_requests: &named.path_requests,
+        reached_paths: &reached,
+        external_targets: &named.external_targets,
         content_bytes: path_rules::content_bytes(arguments),
     };
-    let mut notes = Notes::on(trail);
-    match decide(&standing, situation, &facts, &mut notes) {
-        Err(grounds) => {
-            let seen = Seen::by(policy, situation, None);
-            let facts = seen.for_denial(seen.with(&opened));
-            Verdict::Denial(denial(&standing, grounds, notes).seeing(facts))
+    let mut notes = TraceRecorder::new(trace);
+    match decide(&effective_policy, situation, &facts, &mut notes) {
+        Err(reason) => {
+            let seen = SituationFacts::new(policy, situation, None);
+            let facts = seen.limit_for_denial(seen.opened_facts(&opened));
+            Verdict::Denial(build_denial(&effective_policy, reason, notes).with_facts(facts))
         }
-        Ok(Decision { asked_by, would_deny }) => {
+        Ok(PermitDecision { approval_rules: asked_by, shadow_denial: would_deny }) => {
             let tool = definition.name().as_str();
-            let would_deny = would_deny.map(|grounds| grounds.into_refusal(tool));
-            let seen = Seen::by(policy, situation, would_deny);
-            let permit = Permit::new(opened, notes.passed, standing.limits(situation), seen);
+            let would_deny = would_deny.map(|reason| reason.into_refusal(tool));
+            let seen = SituationFacts::new(policy, situation, would_deny);
+            let permit = Permit::new(opened, notes.passed_rules, effective_policy.limits(situation), seen);
             match asked_by.is_empty() {
                 true => Verdict::Permit(permit),
-                false => Verdict::Question(Question::new(permit, asked_by)),
+                false => Verdict::ApprovalRequired(ApprovalRequired::new(permit, asked_by)),
             }
         }
     }
 }
 
 /// Facts about a call that the judge decides on, besides its tool.
-pub(crate) struct Facts<'a> {
+pub(crate) struct DecisionInput<'a> {
     /// Paths that the call names.
-    pub(crate) requests: &'a [PathRequest],
+    pub(crate) path_requests: &'a [PathRequest],
     /// Objects that the paths lead to, in the same order.
-    pub(crate) reached: &'a [Reached],
+    pub(crate) reached_paths: &'a [ReachedPath],
     /// Programs and hosts that the call names.
-    pub(crate) errands: &'a Errands,
+    pub(crate) external_targets: &'a ExternalTargets,
     /// Size of the content in the arguments.
     pub(crate) content_bytes: Option<u64>,
 }
 
 /// Paths, programs and hosts that a call names, read from its arguments alone.
 #[derive(Debug)]
-pub(crate) struct Named {
-    pub(crate) requests: Vec<PathRequest>,
-    pub(crate) errands: Errands,
+pub(crate) struct NamedTargets {
+    pub(crate) path_requests: Vec<PathRequest>,
+    pub(crate) external_targets: ExternalTargets,
 }
 
 /// Decision on a call that no rule denies.
 #[derive(Debug)]
-pub(crate) struct Decision {
+pub(crate) struct PermitDecision {
     /// Rules that require approval; empty if the call may run without it.
-    pub(crate) asked_by: Vec<RuleRef>,
+    pub(crate) approval_rules: Vec<RuleRef>,
     /// Reason for which the tool's rules would deny the call if they were not in shadow mode.
-    pub(crate) would_deny: Option<Grounds>,
+    pub(crate) shadow_denial: Option<DenialReason>,
 }
 
 /// Runs every check that needs no opened path, and returns what the call names.
-pub(crate) fn admit_typed(
-    standing: &Standing<'_>,
+pub(crate) fn check_typed(
+    effective_policy: &EffectivePolicy<'_>,
     situation: &Situation<'_>,
     arguments: &Arguments,
-    notes: &mut Notes<'_>,
-) -> Result<Named, Grounds> {
-    standing.admit(situation, notes)?;
-    let errands = Errands::of(standing.definition, arguments);
-    standing.admit_outward(&errands, notes)?;
-    let requests = path_rules::requests(standing, arguments, situation.workspaces)?;
+    notes: &mut TraceRecorder<'_>,
+) -> Result<NamedTargets, DenialReason> {
+    effective_policy.admit(situation, notes)?;
+    let errands = ExternalTargets::from_arguments(effective_policy.definition, arguments);
+    effective_policy.admit_external_targets(&errands, notes)?;
+    let requests = path_rules::path_requests(effective_policy, arguments, situation.workspaces)?;
     for request in &requests {
-        path_rules::admit_typed(standing, situation.workspaces, request, notes)?;
+        path_rules::admit_typed(effective_policy, situation.workspaces, request, notes)?;
     }
-    Ok(Named { requests, errands })
+    Ok(NamedTargets { path_requests: requests, external_targets: errands })
 }
 
 /// Decides on a call from facts alone.
 pub(crate) fn decide(
-    standing: &Standing<'_>,
+    effective_policy: &EffectivePolicy<'_>,
     situation: &Situation<'_>,
-    facts: &Facts<'_>,
-    notes: &mut Notes<'_>,
-) -> Result<Decision, Grounds> {
-    let mut unread = Trail::off();
-    let in_earnest = standing.in_earnest();
-    let would_deny = in_earnest.and_then(|s| admit(&s, situation, facts, &mut Notes::on(&mut unread)).err());
-    would_deny.iter().for_each(|grounds| notes.would_deny(grounds));
-    admit(standing, situation, facts, notes)?;
+    facts: &DecisionInput<'_>,
+    notes: &mut TraceRecorder<'_>,
+) -> Result<PermitDecision, DenialReason> {
+    let mut discarded_trace = RuleTrace::disabled();
+    let enforced_policy = effective_policy.with_shadow_rules();
+    let would_deny = enforced_policy
+        .and_then(|s| check_facts(&s, situation, facts, &mut TraceRecorder::new(&mut discarded_trace)).err());
+    would_deny.iter().for_each(|reason| notes.record_shadow_denial(reason));
+    check_facts(effective_policy, situation, facts, notes)?;
     // Last, so that no approval is requested for a call that would be denied anyway.
-    let attendance = standing.attendance(facts.reached, notes);
-    Ok(Decision { asked_by: standing.approvals(situation.mode, attendance, notes), would_deny })
+    let attendance = effective_policy.tool_approvals(facts.reached_paths, notes);
+    Ok(PermitDecision {
+        approval_rules: effective_policy.approval_rules(situation.mode, attendance, notes),
+        shadow_denial: would_deny,
+    })
 }
 
-fn admit(
-    standing: &Standing<'_>,
+fn check_facts(
+    effective_policy: &EffectivePolicy<'_>,
     situation: &Situation<'_>,
-    facts: &Facts<'_>,
-    notes: &mut Notes<'_>,
-) -> Result<(), Grounds> {
-    standing.admit(situation, notes)?;
-    for (reached, request) in facts.reached.iter().zip(facts.requests) {
-        path_rules::refuse_typed(standing, request, notes)?;
-        path_rules::admit_reached(standing, situation, reached, request, notes)?;
+    facts: &DecisionInput<'_>,
+    notes: &mut TraceRecorder<'_>,
+) -> Result<(), DenialReason> {
+    effective_policy.admit(situation, notes)?;
+    for (reached, request) in facts.reached_paths.iter().zip(facts.path_requests) {
+        path_rules::refuse_typed(effective_policy, request, notes)?;
+        path_rules::admit_reached(effective_policy, situation, reached, request, notes)?;
     }
-    standing.admit_outward(facts.errands, notes)?;
-    path_rules::refuse_large_content(standing, facts.content_bytes, notes)
+    effective_policy.admit_external_targets(facts.external_targets, notes)?;
+    path_rules::refuse_large_content(effective_policy, facts.content_bytes, notes)
 }
 
-fn denial(standing: &Standing<'_>, grounds: Grounds, mut notes: Notes<'_>) -> Denial {
-    notes.denied(standing.definition, &grounds);
-    Denial::new(standing.definition.name().as_str(), grounds, notes.passed)
+fn build_denial(
+    effective_policy: &EffectivePolicy<'_>,
+    reason: DenialReason,
+    mut notes: TraceRecorder<'_>,
+) -> Denial {
+    notes.record_denied(effective_policy.definition, &reason);
+    Denial::new(effective_policy.definition.name().as_str(), reason, notes.passed_rules)
 }
 
 #[cfg(test)]

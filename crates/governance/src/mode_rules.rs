@@ -4,7 +4,7 @@ use strict_yaml::Located;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::modes_file::{ModeEntry, ModesFile, RunningCalls};
-use crate::problems::Inspection;
+use crate::problems::FileInspection;
 
 /// One value for each mode.
 #[derive(Clone, Debug, Default)]
@@ -47,16 +47,16 @@ pub struct ModeRules {
     /// Allowed categories; empty means all.
     pub categories: Vec<(Category, RuleRef)>,
     /// Calls that require approval.
-    pub approvals: Vec<(ApprovalFor, RuleRef)>,
+    pub approvals: Vec<(ApprovalScope, RuleRef)>,
     /// Action on entering the mode for running calls that it forbids.
-    pub running: RunningCalls,
+    pub running_calls: RunningCalls,
     /// True if processor, memory and disk are monitored.
-    pub watched: bool,
+    pub monitored: bool,
 }
 
 /// Calls that require approval in a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApprovalFor {
+pub enum ApprovalScope {
     /// Calls of high risk.
     HighRisk,
     /// Calls that may change something.
@@ -72,36 +72,36 @@ pub enum ApprovalFor {
 }
 
 /// Properties of a call that decide whether it requires approval.
-pub(crate) struct Subject<'a> {
+pub(crate) struct ApprovalSubject<'a> {
     pub(crate) tool: &'a str,
     pub(crate) category: &'a Category,
     pub(crate) risk: RiskLevel,
     pub(crate) writes: bool,
-    pub(crate) leaves: bool,
+    pub(crate) is_outbound: bool,
 }
 
-impl ApprovalFor {
-    pub(crate) fn applies(&self, subject: &Subject<'_>) -> bool {
+impl ApprovalScope {
+    pub(crate) fn applies(&self, subject: &ApprovalSubject<'_>) -> bool {
         match self {
-            ApprovalFor::HighRisk => subject.risk == RiskLevel::High,
-            ApprovalFor::Writes => subject.writes,
-            ApprovalFor::Network => subject.leaves,
-            ApprovalFor::Everything => true,
-            ApprovalFor::Category(category) => category == subject.category,
-            ApprovalFor::Tool(name) => name == subject.tool,
+            ApprovalScope::HighRisk => subject.risk == RiskLevel::High,
+            ApprovalScope::Writes => subject.writes,
+            ApprovalScope::Network => subject.is_outbound,
+            ApprovalScope::Everything => true,
+            ApprovalScope::Category(category) => category == subject.category,
+            ApprovalScope::Tool(name) => name == subject.tool,
         }
     }
 }
 
-impl std::fmt::Display for ApprovalFor {
+impl std::fmt::Display for ApprovalScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            ApprovalFor::HighRisk => "high_risk_tools",
-            ApprovalFor::Writes => "any_write_operation",
-            ApprovalFor::Network => "network",
-            ApprovalFor::Everything => "all_actions",
-            ApprovalFor::Category(category) => category.as_str(),
-            ApprovalFor::Tool(name) => name,
+            ApprovalScope::HighRisk => "high_risk_tools",
+            ApprovalScope::Writes => "any_write_operation",
+            ApprovalScope::Network => "network",
+            ApprovalScope::Everything => "all_actions",
+            ApprovalScope::Category(category) => category.as_str(),
+            ApprovalScope::Tool(name) => name,
         })
     }
 }
@@ -114,10 +114,10 @@ pub(crate) fn check(
     file: &ModesFile,
     categories: &[Category],
     rules: &mut PerMode<ModeRules>,
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) {
     for (key, entry) in file.modes.iter() {
-        if let Some(mode) = inspection.mode(key) {
+        if let Some(mode) = inspection.parse_mode(key) {
             *rules.get_mut(mode) = check_mode(mode, entry, categories, inspection);
         }
     }
@@ -127,40 +127,40 @@ fn check_mode(
     mode: Mode,
     entry: &ModeEntry,
     known: &[Category],
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) -> ModeRules {
     let max_concurrent = entry
         .max_concurrent_tasks
         .as_ref()
-        .map(|number| (number.value, inspection.rule(number, format!("{mode}.max_concurrent_tasks"))));
+        .map(|number| (number.value, inspection.rule_ref(number, format!("{mode}.max_concurrent_tasks"))));
     let mut categories = Vec::new();
     for word in &entry.allowed_tool_categories {
-        if let Some(category) = category(word, known, inspection) {
-            categories.push((category, inspection.rule(word, format!("{mode}.allowed_tool_categories"))));
+        if let Some(category) = find_category(word, known, inspection) {
+            categories.push((category, inspection.rule_ref(word, format!("{mode}.allowed_tool_categories"))));
         }
     }
     let mut approvals = Vec::new();
     for word in &entry.require_approval_for {
-        let rule = inspection.rule(word, format!("{mode}.require_approval_for"));
-        approvals.push((approval_for(word, known), rule));
+        let rule = inspection.rule_ref(word, format!("{mode}.require_approval_for"));
+        approvals.push((parse_approval_scope(word, known), rule));
     }
     let running = entry.on_transition.running.unwrap_or(match mode {
         Mode::Lockdown => RunningCalls::Cancel,
         Mode::Normal | Mode::Alert | Mode::Degraded | Mode::Recovery => RunningCalls::Finish,
     });
     let watched = entry.background_monitoring_enabled.unwrap_or(true);
-    ModeRules { max_concurrent, categories, approvals, running, watched }
+    ModeRules { max_concurrent, categories, approvals, running_calls: running, monitored: watched }
 }
 
-pub(crate) fn approval_for(word: &Located<String>, known: &[Category]) -> ApprovalFor {
+pub(crate) fn parse_approval_scope(word: &Located<String>, known: &[Category]) -> ApprovalScope {
     match word.as_str() {
-        "high_risk_tools" => ApprovalFor::HighRisk,
-        "any_write_operation" => ApprovalFor::Writes,
-        "network" => ApprovalFor::Network,
-        "all_actions" => ApprovalFor::Everything,
+        "high_risk_tools" => ApprovalScope::HighRisk,
+        "any_write_operation" => ApprovalScope::Writes,
+        "network" => ApprovalScope::Network,
+        "all_actions" => ApprovalScope::Everything,
         other => match known.iter().find(|category| category.as_str() == other) {
-            Some(category) => ApprovalFor::Category(category.clone()),
-            None => ApprovalFor::Tool(other.to_ascii_lowercase()),
+            Some(category) => ApprovalScope::Category(category.clone()),
+            None => ApprovalScope::Tool(other.to_ascii_lowercase()),
         },
     }
 }
@@ -172,15 +172,15 @@ pub(crate) fn approval_words(known: &[Category]) -> impl Iterator<Item = &str> {
 
 /// Returns the category with this name, built in or declared in `tools.yaml`. Reports an error if there is
 /// none.
-pub(crate) fn category(
+pub(crate) fn find_category(
     word: &Located<String>,
     known: &[Category],
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) -> Option<Category> {
     let found = known.iter().find(|category| category.as_str() == word.as_str()).cloned();
     if found.is_none() {
         let words: Vec<&str> = known.iter().map(Category::as_str).collect();
-        let suggestion = match tool::nearest(word, words.iter().copied()) {
+        let suggestion = match tool::nearest_word(word, words.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!(
                 "the known categories are {}; declare others under `tool_categories` in tools.yaml",

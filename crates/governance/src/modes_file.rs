@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use strict_yaml::{Located, Table};
+use strict_yaml::{Located, LocatedMap};
 use tool::Mode;
 
 /// Operational modes and the rules that change between them.
@@ -12,12 +12,12 @@ use tool::Mode;
 pub struct ModesFile {
     /// Modes by name. A mode that is not listed keeps its built-in rules.
     #[schemars(extend("propertyNames" = {"enum": Mode::ALL.map(Mode::as_str)}))]
-    pub modes: Table<ModeEntry>,
+    pub modes: LocatedMap<ModeEntry>,
     /// Rules that change the mode automatically, by `FROM_to_TO`. If the key is absent, the built-in rules
     /// apply; if it is present, only its rules apply.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[A-Z]+_to_[A-Z]+$"}))]
-    pub transition_rules: Option<Table<TransitionEntry>>,
+    pub transition_rules: Option<LocatedMap<TransitionEntry>>,
 }
 
 /// One operational mode.
@@ -88,7 +88,7 @@ pub struct TransitionEntry {
     #[serde(default)]
     pub logic: Logic,
     /// Conditions for the change. An empty list never fires.
-    pub conditions: Vec<Located<Condition>>,
+    pub conditions: Vec<Located<ConditionEntry>>,
     /// Requires human approval: the change is proposed, and `sinew mode set` confirms it.
     #[serde(default)]
     pub requires_human_approval: bool,
@@ -108,7 +108,7 @@ pub enum Logic {
 /// Comparison of a metric with a value.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Condition {
+pub struct ConditionEntry {
     /// Metric to measure.
     pub metric: Metric,
     /// Comparison operator.

@@ -2,37 +2,37 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use tool::nearest;
+use tool::nearest_word;
 
-use crate::glob::Purpose;
-use crate::surroundings::Variables;
+use crate::glob::ListPurpose;
+use crate::policy_environment::PathVariables;
 
 /// Pattern that can be compiled: starts with `/`, has no empty, `.` or `..` parts, and uses `**` only as a
 /// whole part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct PathPattern {
     text: String,
 }
 
 /// Error in a pattern, and a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadPattern {
+pub struct PatternError {
     /// Description of the error.
     pub message: String,
     /// Suggested correction.
     pub suggestion: Option<String>,
 }
 
-impl Pattern {
+impl PathPattern {
     /// Expands and checks the text from a policy file.
-    pub(crate) fn parse(written: &str, variables: &Variables) -> Result<Self, BadPattern> {
+    pub(crate) fn parse(written: &str, variables: &PathVariables) -> Result<Self, PatternError> {
         if written.trim().is_empty() {
-            return Err(BadPattern {
+            return Err(PatternError {
                 message: "a pattern is empty".to_owned(),
                 suggestion: Some("remove it".to_owned()),
             });
         }
-        let expanded = expand(written, variables)?;
+        let expanded = expand_pattern(written, variables)?;
         // A leading `**/` matches anywhere on the machine.
         let anchored = match expanded.as_str() {
             "**" => "/**".to_owned(),
@@ -45,16 +45,16 @@ impl Pattern {
         // Consecutive `**` parts match the same as one.
         let mut parts: Vec<&str> = text.split('/').collect();
         parts.dedup_by(|part, before| *part == "**" && *before == "**");
-        Ok(Pattern { text: parts.join("/") })
+        Ok(PathPattern { text: parts.join("/") })
     }
 
     /// Returns the text that matches this path only when written in a policy file.
     pub(crate) fn literal(name: &Path) -> String {
-        escaped(&name.to_string_lossy()).replace('$', "[$]")
+        escape_literal(&name.to_string_lossy()).replace('$', "[$]")
     }
 
     /// Returns the texts to compile so that `dir/**` also matches `dir`.
-    pub(crate) fn with_folder_itself(&self) -> Vec<String> {
+    pub(crate) fn texts_with_folder(&self) -> Vec<String> {
         let mut texts = vec![self.text.clone()];
         if let Some(folder) = self.text.strip_suffix("/**") {
             texts.push(if folder.is_empty() { "/".to_owned() } else { folder.to_owned() });
@@ -64,42 +64,42 @@ impl Pattern {
 
     /// Returns the texts to compile so that the pattern also matches everything below: a rule that forbids a
     /// folder also forbids its contents.
-    pub(crate) fn with_everything_below(&self) -> Vec<String> {
-        let mut texts = self.with_folder_itself();
-        texts.extend(everything_below(&self.text));
+    pub(crate) fn texts_with_descendants(&self) -> Vec<String> {
+        let mut texts = self.texts_with_folder();
+        texts.extend(descendants_pattern(&self.text));
         texts
     }
 
     /// Returns the path if the pattern has no wildcards.
-    pub(crate) fn plain_name(&self) -> Option<PathBuf> {
-        (!is_wild(&self.text)).then(|| PathBuf::from(&self.text))
+    pub(crate) fn literal_path(&self) -> Option<PathBuf> {
+        (!has_wildcard(&self.text)).then(|| PathBuf::from(&self.text))
     }
 
     /// Returns true if the pattern matches the whole machine.
-    pub(crate) fn covers_everything(&self) -> bool {
+    pub(crate) fn matches_everything(&self) -> bool {
         matches!(self.text.as_str(), "/**" | "/" | "/**/*")
     }
 
     /// Returns true if this pattern certainly matches everything that `other` matches. The check is lexical,
     /// so `false` proves nothing.
-    pub fn covers(&self, other: &Pattern, purpose: Purpose) -> bool {
+    pub fn covers(&self, other: &PathPattern, purpose: ListPurpose) -> bool {
         let (wide, narrow) = (self.text.as_str(), other.text.as_str());
         let below = |folder: &str| narrow == folder || narrow.starts_with(&format!("{folder}/"));
-        let name = wide.strip_prefix("/**/").filter(|name| !name.contains('/') && !is_wild(name));
+        let name = wide.strip_prefix("/**/").filter(|name| !name.contains('/') && !has_wildcard(name));
         let anywhere = |name: &str| match purpose {
-            Purpose::Allow => narrow.ends_with(&format!("/{name}")),
-            Purpose::Forbid => format!("{narrow}/").contains(&format!("/{name}/")),
+            ListPurpose::Allow => narrow.ends_with(&format!("/{name}")),
+            ListPurpose::Forbid => format!("{narrow}/").contains(&format!("/{name}/")),
         };
-        self.covers_everything()
+        self.matches_everything()
             || wide == narrow
-            || wide.strip_suffix("/**").is_some_and(|folder| !is_wild(folder) && below(folder))
-            || (purpose == Purpose::Forbid && below(wide))
+            || wide.strip_suffix("/**").is_some_and(|folder| !has_wildcard(folder) && below(folder))
+            || (purpose == ListPurpose::Forbid && below(wide))
             || name.is_some_and(anywhere)
     }
 
     /// Returns a path that the pattern may match: each wildcard replaced by a letter, each choice by its
     /// first option.
-    pub fn example(&self) -> PathBuf {
+    pub fn example_path(&self) -> PathBuf {
         let (mut name, mut chars) = (String::new(), self.text.chars());
         while let Some(c) = chars.next() {
             match c {
@@ -120,11 +120,11 @@ impl Pattern {
     }
 
     /// Returns the path before the first wildcard, and the rest.
-    pub fn literal_part(&self) -> (PathBuf, &str) {
+    pub fn literal_prefix(&self) -> (PathBuf, &str) {
         let mut end = self.text.len();
         let mut start = 0;
         for part in self.text.split('/') {
-            if is_wild(part) {
+            if has_wildcard(part) {
                 end = start;
                 break;
             }
@@ -135,14 +135,14 @@ impl Pattern {
     }
 
     /// Returns the pattern below another folder.
-    pub(crate) fn moved_to(&self, folder: &Path, rest: &str) -> Pattern {
-        let folder = escaped(&folder.to_string_lossy());
+    pub(crate) fn with_base(&self, folder: &Path, rest: &str) -> PathPattern {
+        let folder = escape_literal(&folder.to_string_lossy());
         let text = format!("{}/{}", folder.trim_end_matches('/'), rest.trim_start_matches('/'));
-        Pattern { text: if text.len() > 1 { text.trim_end_matches('/').to_owned() } else { text } }
+        PathPattern { text: if text.len() > 1 { text.trim_end_matches('/').to_owned() } else { text } }
     }
 }
 
-impl std::fmt::Display for Pattern {
+impl std::fmt::Display for PathPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
@@ -150,25 +150,25 @@ impl std::fmt::Display for Pattern {
 
 /// Returns the pattern for everything below the matched paths, unless the pattern already ends in `/**`.
 /// Applies with wildcards too: `.env.*` can match a folder as well as `.env`.
-pub(crate) fn everything_below(text: &str) -> Option<String> {
+pub(crate) fn descendants_pattern(text: &str) -> Option<String> {
     let is_tree = text.ends_with("/**");
     (!is_tree).then(|| format!("{}/**", text.trim_end_matches('/')))
 }
 
 /// Escapes a path so that the pattern matches it alone. A backslash is escaped separately, because `globset`
 /// would read it as the start of an escape.
-fn escaped(name: &str) -> String {
+fn escape_literal(name: &str) -> String {
     globset::escape(name).replace('\\', "[\\]")
 }
 
 /// Returns true if a part contains pattern syntax.
-pub(crate) fn is_wild(part: &str) -> bool {
+pub(crate) fn has_wildcard(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
 
-fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
+fn check_shape(written: &str, text: &str) -> Result<(), PatternError> {
     let bad = |message: String, suggestion: &str| {
-        Err(BadPattern { message, suggestion: Some(suggestion.to_owned()) })
+        Err(PatternError { message, suggestion: Some(suggestion.to_owned()) })
     };
     if !text.starts_with('/') {
         return bad(
@@ -182,12 +182,12 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
     if brace_spans_parts(text) {
         return bad(format!("`{{…}}` in `{written}` spans a `/`"), "write one pattern for each choice");
     }
-    let classes = classes(text);
-    if let Some(Class { whole, .. }) = classes.iter().find(|class| !class.whole.is_ascii()) {
+    let classes = char_classes(text);
+    if let Some(CharClass { text: whole, .. }) = classes.iter().find(|class| !class.text.is_ascii()) {
         let message = format!("`{whole}` in `{written}` has letters that are not ASCII");
         return bad(message, "write the choices between braces, such as `{é,è}`");
     }
-    if let Some(Class { whole: class, .. }) = classes.iter().find(|class| class.holds_slash()) {
+    if let Some(CharClass { text: class, .. }) = classes.iter().find(|class| class.matches_slash()) {
         let message =
             format!("`{class}` in `{written}` also matches `/`, so it would match paths in subfolders");
         return bad(
@@ -216,32 +216,32 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
 }
 
 /// Character class: `[ab]`.
-struct Class<'p> {
-    whole: &'p str,
+struct CharClass<'p> {
+    text: &'p str,
     /// Characters between the brackets, without the negation sign.
     members: &'p str,
     excludes: bool,
 }
 
-impl Class<'_> {
+impl CharClass<'_> {
     /// Returns true if the class matches `/`: it is negated, has a range across `/`, or lists it.
-    fn holds_slash(&self) -> bool {
+    fn matches_slash(&self) -> bool {
         let members: Vec<char> = self.members.chars().collect();
         let spans = |three: &[char]| matches!(three, [low, '-', high] if (*low..=*high).contains(&'/'));
         self.excludes || members.windows(3).any(spans) || members.contains(&'/')
     }
 }
 
-fn classes(text: &str) -> Vec<Class<'_>> {
+fn char_classes(text: &str) -> Vec<CharClass<'_>> {
     let (mut found, mut rest) = (Vec::new(), text);
-    while let Some(behind) = class_or_escape(rest, &mut found) {
+    while let Some(behind) = take_class_or_escape(rest, &mut found) {
         rest = behind;
     }
     found
 }
 
 /// Takes the next class, unless an escape comes first, and returns the rest of the text.
-fn class_or_escape<'p>(text: &'p str, found: &mut Vec<Class<'p>>) -> Option<&'p str> {
+fn take_class_or_escape<'p>(text: &'p str, found: &mut Vec<CharClass<'p>>) -> Option<&'p str> {
     let here = text.get(text.find(['[', '\\'])?..)?;
     if let Some(escaped) = here.strip_prefix('\\') {
         return escaped.get(escaped.chars().next()?.len_utf8()..);
@@ -252,7 +252,7 @@ fn class_or_escape<'p>(text: &'p str, found: &mut Vec<Class<'p>>) -> Option<&'p 
     let first = body.chars().next()?.len_utf8();
     let end = first + body.get(first..)?.find(']')?;
     let (whole, behind) = here.split_at_checked(1 + inside.len() - body.len() + end + 1)?;
-    found.push(Class { whole, members: body.get(..end)?, excludes: body.len() < inside.len() });
+    found.push(CharClass { text: whole, members: body.get(..end)?, excludes: body.len() < inside.len() });
     Some(behind)
 }
 
@@ -261,24 +261,28 @@ fn brace_spans_parts(text: &str) -> bool {
 }
 
 /// Expands the variables of a literal path.
-pub(crate) fn expand_plainly(written: &str, variables: &Variables) -> Result<String, BadPattern> {
-    expand_with(written, |name| value_of(name, variables).map(|value| value.to_string_lossy().into_owned()))
+pub(crate) fn expand_literal(written: &str, variables: &PathVariables) -> Result<String, PatternError> {
+    expand_with(written, |name| {
+        variable_value(name, variables).map(|value| value.to_string_lossy().into_owned())
+    })
 }
 
 /// Expands the variables of a pattern and escapes their values: a `[` in the home folder's name is a literal.
-fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
-    expand_with(written, |name| value_of(name, variables).map(|value| escaped(&value.to_string_lossy())))
+fn expand_pattern(written: &str, variables: &PathVariables) -> Result<String, PatternError> {
+    expand_with(written, |name| {
+        variable_value(name, variables).map(|value| escape_literal(&value.to_string_lossy()))
+    })
 }
 
 /// Expands `~` and `$NAME`. A `$` that starts no name is a literal; `[$]` is always a literal.
 fn expand_with(
     written: &str,
-    value: impl Fn(&str) -> Result<String, BadPattern>,
-) -> Result<String, BadPattern> {
+    value: impl Fn(&str) -> Result<String, PatternError>,
+) -> Result<String, PatternError> {
     let home_form = written == "~" || written.starts_with("~/");
     if !home_form && written.starts_with('~') {
         let message = format!("`{written}` names the home folder of another user, which is not expanded");
-        return Err(BadPattern { message, suggestion: Some("write the absolute path".to_owned()) });
+        return Err(PatternError { message, suggestion: Some("write the absolute path".to_owned()) });
     }
     let mut out = String::new();
     let mut rest = written;
@@ -313,23 +317,23 @@ fn variable_name(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_word(c)).unwrap_or(text.len()))
 }
 
-fn value_of(name: &str, variables: &Variables) -> Result<PathBuf, BadPattern> {
+fn variable_value(name: &str, variables: &PathVariables) -> Result<PathBuf, PatternError> {
     match variables.get(name) {
-        Some(value) => Ok(clean(value)),
+        Some(value) => Ok(without_current_dir(value)),
         None => {
             let message = format!("unknown variable `${name}`");
-            let suggestion = match nearest(name, variables.names()) {
+            let suggestion = match nearest_word(name, variables.names()) {
                 Some(near) => format!("did you mean `${near}`?"),
                 None => {
                     "`$HOME`, `~` and `$XDG_*` are expanded, where they are set to absolute paths".to_owned()
                 }
             };
-            Err(BadPattern { message, suggestion: Some(suggestion) })
+            Err(PatternError { message, suggestion: Some(suggestion) })
         }
     }
 }
 
-fn clean(path: &Path) -> PathBuf {
+fn without_current_dir(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
@@ -337,11 +341,12 @@ fn clean(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn parse(written: &str) -> Pattern {
+    fn parse(written: &str) -> PathPattern {
         let environment =
             [("HOME", "/home/a[b]"), ("XDG_CONFIG_HOME", "/cfg"), ("XDG_RUNTIME_DIR", "relative")];
-        let variables = Variables::from_environment(environment.map(|(n, v)| (n.to_owned(), v.to_owned())));
-        Pattern::parse(written, &variables).unwrap_or_else(|bad| panic!("{written}: {bad:?}"))
+        let variables =
+            PathVariables::from_environment(environment.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        PathPattern::parse(written, &variables).unwrap_or_else(|bad| panic!("{written}: {bad:?}"))
     }
 
     #[test]
@@ -363,12 +368,12 @@ mod tests {
         ] {
             assert_eq!(parse(written).text, expect, "{written}");
         }
-        let unset = Variables::default();
+        let unset = PathVariables::default();
         for written in ["$HOME/x", "~/x", "$XDG_CONFIG_HOME/x"] {
-            assert!(Pattern::parse(written, &unset).is_err(), "{written}");
+            assert!(PathPattern::parse(written, &unset).is_err(), "{written}");
         }
-        let relative = Variables::from_environment([("HOME".to_owned(), "home".to_owned())]);
-        assert!(Pattern::parse("$HOME/x", &relative).is_err(), "a relative value is no value");
+        let relative = PathVariables::from_environment([("HOME".to_owned(), "home".to_owned())]);
+        assert!(PathPattern::parse("$HOME/x", &relative).is_err(), "a relative value is no value");
     }
 
     #[test]
@@ -376,7 +381,7 @@ mod tests {
         for name in ["/h/x", r"/h\x/y", r"/a\*b", "/a[b]/{c}", r"/\\/?"] {
             let is_match =
                 |text: &str, path: &str| globset::Glob::new(text).unwrap().compile_matcher().is_match(path);
-            assert!(is_match(&Pattern::literal(Path::new(name)), name), "{name}");
+            assert!(is_match(&PathPattern::literal(Path::new(name)), name), "{name}");
         }
     }
 
@@ -390,9 +395,9 @@ mod tests {
             ("~/[bc]", "/home/a[b]/b"),
         ] {
             let pattern = parse(written);
-            assert_eq!(pattern.example(), Path::new(expect), "{written}");
+            assert_eq!(pattern.example_path(), Path::new(expect), "{written}");
             let glob = globset::Glob::new(&pattern.text).unwrap().compile_matcher();
-            assert!(glob.is_match(pattern.example()), "{written}");
+            assert!(glob.is_match(pattern.example_path()), "{written}");
         }
     }
 
@@ -407,10 +412,10 @@ mod tests {
             ("~/x", "/home", "a[[]b[]]/x"),
         ] {
             let pattern = parse(written);
-            let (literal, tail) = pattern.literal_part();
+            let (literal, tail) = pattern.literal_prefix();
             assert_eq!((literal.as_path(), tail), (Path::new(plain), rest), "{written}");
-            assert_eq!(pattern.moved_to(&literal, tail), pattern, "{written}");
+            assert_eq!(pattern.with_base(&literal, tail), pattern, "{written}");
         }
-        assert_eq!(parse("/a/b/**").moved_to(Path::new("/x[y"), "**").text, "/x[[]y/**");
+        assert_eq!(parse("/a/b/**").with_base(Path::new("/x[y"), "**").text, "/x[[]y/**");
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 use strict_yaml::{Document, DocumentError};
 use tool::{Category, Mode, RuleRef, SharedText, ToolName, canonical};
 
+use crate::built_in_denials::{BUILT_IN_FILE_NAME, BuiltInDenials};
 use crate::common_paths::CommonPaths;
-use crate::floor::{BUILT_IN_FLOOR, Floor};
 use crate::glob::PathGlobs;
 use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
-use crate::problems::{Inspection, PolicyError};
-use crate::remedy::PolicyFile;
+use crate::policy_environment::PolicyEnvironment;
+use crate::problems::{FileInspection, PolicyError};
 use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
-use crate::surroundings::Surroundings;
+use crate::suggested_change::PolicyFile;
 use crate::tool_rules::{self, CategoryRules, ToolRules};
 use crate::tools_file::{Isolation, ToolsFile};
 use crate::transitions::{self, Transitions};
@@ -33,86 +33,93 @@ pub struct Policy {
     /// Paths forbidden to every tool.
     pub(crate) common: CommonPaths,
     pub(crate) safety: SafetyRules,
-    pub(crate) floor: Arc<Floor>,
+    pub(crate) built_in_denials: Arc<BuiltInDenials>,
     pub(crate) known_categories: Vec<Category>,
-    files: Files,
+    files: PolicyFiles,
     warnings: Vec<DocumentError>,
     pub(crate) hash: SharedText,
     /// Isolation level that the sandbox provides on this machine.
     pub(crate) isolation: Option<Isolation>,
     /// Folders that the rules grant as a whole to tools that write.
-    pub(crate) granted: Arc<[PathBuf]>,
+    pub(crate) granted_folders: Arc<[PathBuf]>,
 }
 
 /// Parsed policy files, for components that read settings which the judge does not use.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct PolicyFiles {
     /// `modes.yaml`.
     pub modes: ModesFile,
     /// `tools.yaml`.
     pub tools: ToolsFile,
     /// `safety.yaml`.
     pub safety: SafetyFile,
-    pub(crate) documents: Documents,
+    pub(crate) documents: PolicyDocuments,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Documents {
+pub(crate) struct PolicyDocuments {
     pub(crate) modes: Document,
     pub(crate) tools: Document,
     pub(crate) safety: Document,
 }
 
 /// Policy files shipped with Sinew, by name, for `sinew init`.
-pub const EMBEDDED: [(&str, &str); 3] =
-    [("modes.yaml", MODES), ("tools.yaml", TOOLS), ("safety.yaml", SAFETY)];
+pub const EMBEDDED_FILES: [(&str, &str); 3] =
+    [("modes.yaml", EMBEDDED_MODES), ("tools.yaml", EMBEDDED_TOOLS), ("safety.yaml", EMBEDDED_SAFETY)];
 
-const MODES: &str = include_str!("../../../config/governance/modes.yaml");
-const TOOLS: &str = include_str!("../../../config/governance/tools.yaml");
-const SAFETY: &str = include_str!("../../../config/governance/safety.yaml");
+const EMBEDDED_MODES: &str = include_str!("../../../config/governance/modes.yaml");
+const EMBEDDED_TOOLS: &str = include_str!("../../../config/governance/tools.yaml");
+const EMBEDDED_SAFETY: &str = include_str!("../../../config/governance/safety.yaml");
 
 impl Policy {
     /// Loads the policy files of a folder. Only their owner may be able to write them.
-    pub fn load(folder: &Path, around: &Surroundings) -> Result<Self, PolicyError> {
+    pub fn load(folder: &Path, environment: &PolicyEnvironment) -> Result<Self, PolicyError> {
         if !folder.is_dir() {
             let missing =
-                DocumentError::unplaced(&folder.display().to_string(), "is not a folder of policy files");
-            return Err(PolicyError::new(vec![missing.suggest("`sinew init` writes one")]));
+                DocumentError::for_file(&folder.display().to_string(), "is not a folder of policy files");
+            return Err(PolicyError::new(vec![missing.with_suggestion("`sinew init` writes one")]));
         }
         let read = |name: &str| Document::read_trusted(&folder.join(name));
-        let (modes, tools, safety) = all(read("modes.yaml"), read("tools.yaml"), read("safety.yaml"))?;
-        Self::from_documents(Documents { modes, tools, safety }, around)
+        let (modes, tools, safety) =
+            combine_results(read("modes.yaml"), read("tools.yaml"), read("safety.yaml"))?;
+        Self::from_documents(PolicyDocuments { modes, tools, safety }, environment)
     }
 
     /// Loads the policy that ships with Sinew.
-    pub fn embedded(around: &Surroundings) -> Result<Self, PolicyError> {
-        let (modes, tools, safety) =
-            all(embedded_modes(), embedded("tools.yaml", TOOLS), embedded("safety.yaml", SAFETY))?;
-        Self::from_documents(Documents { modes, tools, safety }, around)
+    pub fn embedded(environment: &PolicyEnvironment) -> Result<Self, PolicyError> {
+        let (modes, tools, safety) = combine_results(
+            embedded_modes(),
+            embedded("tools.yaml", EMBEDDED_TOOLS),
+            embedded("safety.yaml", EMBEDDED_SAFETY),
+        )?;
+        Self::from_documents(PolicyDocuments { modes, tools, safety }, environment)
     }
 
-    pub(crate) fn from_documents(documents: Documents, around: &Surroundings) -> Result<Self, PolicyError> {
+    pub(crate) fn from_documents(
+        documents: PolicyDocuments,
+        environment: &PolicyEnvironment,
+    ) -> Result<Self, PolicyError> {
         let (modes, tools, safety) =
-            all(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
-        let files = Files { modes, tools, safety, documents };
-        let floor = Floor::new(&around.protected).map_err(|error| {
-            PolicyError::new(vec![DocumentError::unplaced(
-                BUILT_IN_FLOOR,
+            combine_results(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
+        let files = PolicyFiles { modes, tools, safety, documents };
+        let floor = BuiltInDenials::new(&environment.protected).map_err(|error| {
+            PolicyError::new(vec![DocumentError::for_file(
+                BUILT_IN_FILE_NAME,
                 &format!("cannot be compiled: {}", error.message),
             )])
         })?;
-        Checked::of(&files, around)?.into_policy(files, floor)
+        CheckedFiles::new(&files, environment)?.into_policy(files, floor)
     }
 
     /// Returns these rules with the isolation level that the sandbox provides on this machine. The default is
     /// none, which denies every call that must run sandboxed.
-    pub fn on_machine_with(self, isolation: Option<Isolation>) -> Self {
+    pub fn with_isolation(self, isolation: Option<Isolation>) -> Self {
         Policy { isolation, ..self }
     }
 
     /// Returns these rules with the isolation level of another policy.
     pub fn on_the_machine_of(self, other: &Policy) -> Self {
-        self.on_machine_with(other.isolation)
+        self.with_isolation(other.isolation)
     }
 
     /// Returns the text of a policy file.
@@ -125,9 +132,9 @@ impl Policy {
         &self,
         file: PolicyFile,
         text: &str,
-        around: &Surroundings,
+        environment: &PolicyEnvironment,
     ) -> Result<Policy, PolicyError> {
-        let changed = Policy::from_documents(self.files.documents.with(file, text)?, around)?;
+        let changed = Policy::from_documents(self.files.documents.with_text(file, text)?, environment)?;
         Ok(changed.on_the_machine_of(self))
     }
 
@@ -136,7 +143,7 @@ impl Policy {
         let documents = PolicyFile::ALL.map(|file| self.files.documents.get(file));
         match documents.into_iter().find(|document| document.name() == &*rule.file) {
             Some(document) => document.error_at(rule.line, 1, message),
-            None => DocumentError { line: rule.line, ..DocumentError::unplaced(&rule.file, message) },
+            None => DocumentError { line: rule.line, ..DocumentError::for_file(&rule.file, message) },
         }
     }
 
@@ -171,7 +178,7 @@ impl Policy {
     }
 
     /// Returns the parsed policy files.
-    pub fn files(&self) -> &Files {
+    pub fn files(&self) -> &PolicyFiles {
         &self.files
     }
 
@@ -181,8 +188,8 @@ impl Policy {
     }
 
     /// Returns the cost of one call of a tool in the budget of a worker session.
-    pub fn cost_of(&self, tool: &ToolName) -> f64 {
-        self.tools.get(tool).map_or(0.0, |rules| rules.cost)
+    pub fn cost_per_call(&self, tool: &ToolName) -> f64 {
+        self.tools.get(tool).map_or(0.0, |rules| rules.cost_per_call)
     }
 
     /// Returns the time after which an unanswered approval request expires.
@@ -192,7 +199,7 @@ impl Policy {
 }
 
 /// Rules and errors of all files, before `into_policy` decides whether they form a policy.
-struct Checked {
+struct CheckedFiles {
     modes: PerMode<ModeRules>,
     transitions: Transitions,
     categories: BTreeMap<Category, CategoryRules>,
@@ -204,28 +211,29 @@ struct Checked {
     warnings: Vec<DocumentError>,
 }
 
-impl Checked {
-    fn of(files: &Files, around: &Surroundings) -> Result<Self, PolicyError> {
-        let mut in_tools = Inspection::of(&files.documents.tools);
+impl CheckedFiles {
+    fn new(files: &PolicyFiles, environment: &PolicyEnvironment) -> Result<Self, PolicyError> {
+        let mut in_tools = FileInspection::new(&files.documents.tools);
         let (known_categories, categories) = check_categories(&files.tools, &mut in_tools);
         let (mut modes, built_in) = built_in_modes(&known_categories)?;
-        let mut in_modes = Inspection::of(&files.documents.modes);
+        let mut in_modes = FileInspection::new(&files.documents.modes);
         mode_rules::check(&files.modes, &known_categories, &mut modes, &mut in_modes);
         let transitions = transitions::check(&files.modes, &mut in_modes).unwrap_or(built_in);
         let common = match files.tools.forbidden_paths {
-            Some(_) => CommonPaths::check(&files.tools, around, &mut in_tools),
-            None => Some(built_in_paths(around)?),
+            Some(_) => CommonPaths::check(&files.tools, environment, &mut in_tools),
+            None => Some(built_in_paths(environment)?),
         };
         let common = common.unwrap_or_else(CommonPaths::none);
-        let tools = check_tool_entries(&files.tools, &known_categories, (around, &common), &mut in_tools);
-        let mut in_safety = Inspection::of(&files.documents.safety);
+        let tools =
+            check_tool_entries(&files.tools, &known_categories, (environment, &common), &mut in_tools);
+        let mut in_safety = FileInspection::new(&files.documents.safety);
         let document = &files.documents.safety;
         let safety = safety_rules::check(&files.safety, document, &known_categories, &mut in_safety);
         let inspections = [in_modes, in_tools, in_safety];
         let (errors, warnings): (Vec<_>, Vec<_>) =
             inspections.into_iter().map(|i| (i.errors, i.warnings)).unzip();
         let (errors, warnings) = (errors.concat(), warnings.concat());
-        Ok(Checked {
+        Ok(CheckedFiles {
             modes,
             transitions,
             categories,
@@ -238,13 +246,21 @@ impl Checked {
         })
     }
 
-    fn into_policy(self, files: Files, floor: Floor) -> Result<Policy, PolicyError> {
+    fn into_policy(self, files: PolicyFiles, floor: BuiltInDenials) -> Result<Policy, PolicyError> {
         if !self.errors.is_empty() {
             return Err(PolicyError::new(self.errors));
         }
         let hash = files.documents.hash().into();
-        let Checked {
-            modes, transitions, categories, tools, common, safety, known_categories, warnings, ..
+        let CheckedFiles {
+            modes,
+            transitions,
+            categories,
+            tools,
+            common,
+            safety,
+            known_categories,
+            warnings,
+            ..
         } = self;
         Ok(Policy {
             modes,
@@ -253,18 +269,18 @@ impl Checked {
             tools,
             common,
             safety,
-            floor: Arc::new(floor),
+            built_in_denials: Arc::new(floor),
             known_categories,
             files,
             warnings,
             hash,
             isolation: None,
-            granted: Arc::default(),
+            granted_folders: Arc::default(),
         })
     }
 }
 
-impl Documents {
+impl PolicyDocuments {
     pub(crate) fn get(&self, file: PolicyFile) -> &Document {
         match file {
             PolicyFile::Modes => &self.modes,
@@ -274,7 +290,7 @@ impl Documents {
     }
 
     /// Returns the files with a new text for one of them.
-    pub(crate) fn with(&self, file: PolicyFile, text: &str) -> Result<Documents, PolicyError> {
+    pub(crate) fn with_text(&self, file: PolicyFile, text: &str) -> Result<PolicyDocuments, PolicyError> {
         let document = Document::from_text(self.get(file).name(), text);
         let document = document.map_err(|error| PolicyError::new(vec![error]))?;
         let mut documents = self.clone();
@@ -302,7 +318,7 @@ fn embedded(name: &str, text: &str) -> Result<Document, DocumentError> {
 }
 
 fn embedded_modes() -> Result<Document, DocumentError> {
-    embedded("modes.yaml", MODES)
+    embedded("modes.yaml", EMBEDDED_MODES)
 }
 
 /// Returns the built-in rules, which apply to modes that the file does not list: a file without LOCKDOWN must
@@ -312,7 +328,7 @@ fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions
     let document = embedded_modes().map_err(alone)?;
     let file: ModesFile = document.parse().map_err(alone)?;
     let mut rules = PerMode::default();
-    let mut inspection = Inspection::of(&document);
+    let mut inspection = FileInspection::new(&document);
     mode_rules::check(&file, known, &mut rules, &mut inspection);
     let transitions = transitions::check(&file, &mut inspection).unwrap_or_default();
     if inspection.errors.is_empty() {
@@ -323,18 +339,18 @@ fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions
 }
 
 /// Paths forbidden to every tool where the file has no list: a file from before there was one must not open them.
-fn built_in_paths(around: &Surroundings) -> Result<CommonPaths, PolicyError> {
+fn built_in_paths(environment: &PolicyEnvironment) -> Result<CommonPaths, PolicyError> {
     let alone = |error: DocumentError| PolicyError::new(vec![error]);
-    let document = embedded("tools.yaml", TOOLS).map_err(alone)?;
+    let document = embedded("tools.yaml", EMBEDDED_TOOLS).map_err(alone)?;
     let file: ToolsFile = document.parse().map_err(alone)?;
-    let mut inspection = Inspection::of(&document);
-    let common = CommonPaths::check(&file, around, &mut inspection);
+    let mut inspection = FileInspection::new(&document);
+    let common = CommonPaths::check(&file, environment, &mut inspection);
     common.filter(|_| inspection.errors.is_empty()).ok_or_else(|| PolicyError::new(inspection.errors))
 }
 
 fn check_categories(
     file: &ToolsFile,
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) -> (Vec<Category>, BTreeMap<Category, CategoryRules>) {
     let mut known =
         vec![Category::READ_ONLY, Category::SYSTEM_WRITE, Category::NETWORK, Category::SELF_CHECK];
@@ -356,8 +372,8 @@ fn check_categories(
 fn check_tool_entries(
     file: &ToolsFile,
     known: &[Category],
-    around: (&Surroundings, &CommonPaths),
-    inspection: &mut Inspection<'_>,
+    environment: (&PolicyEnvironment, &CommonPaths),
+    inspection: &mut FileInspection<'_>,
 ) -> BTreeMap<ToolName, ToolRules> {
     let mut tools = BTreeMap::new();
     for (key, entry) in file.tools.iter() {
@@ -368,7 +384,9 @@ fn check_tool_entries(
                 continue;
             }
         };
-        let Some(rules) = tool_rules::check_tool(key, entry, known, around, inspection) else { continue };
+        let Some(rules) = tool_rules::check_tool(key, entry, known, environment, inspection) else {
+            continue;
+        };
         if tools.insert(name, rules).is_some() {
             let message = format!("`{}` is defined twice: names are case-insensitive", key.value);
             inspection.error(key, &message, Some("merge the two or remove one".to_owned()));
@@ -378,7 +396,7 @@ fn check_tool_entries(
 }
 
 /// Combines three results and keeps every error.
-fn all<A, B, C>(
+fn combine_results<A, B, C>(
     a: Result<A, DocumentError>,
     b: Result<B, DocumentError>,
     c: Result<C, DocumentError>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Mode, RuleRef, nearest};
+use tool::{Mode, RuleRef, nearest_word};
 
 /// Error of a policy that does not load, with every problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,15 +29,15 @@ impl PolicyError {
 }
 
 /// Collector of the errors and warnings of one file.
-pub(crate) struct Inspection<'a> {
+pub(crate) struct FileInspection<'a> {
     document: &'a Document,
     pub(crate) errors: Vec<DocumentError>,
     pub(crate) warnings: Vec<DocumentError>,
 }
 
-impl<'a> Inspection<'a> {
-    pub(crate) fn of(document: &'a Document) -> Self {
-        Inspection { document, errors: Vec::new(), warnings: Vec::new() }
+impl<'a> FileInspection<'a> {
+    pub(crate) fn new(document: &'a Document) -> Self {
+        FileInspection { document, errors: Vec::new(), warnings: Vec::new() }
     }
 
     pub(crate) fn error<T>(&mut self, at: &Located<T>, message: &str, suggestion: Option<String>) {
@@ -51,12 +51,12 @@ impl<'a> Inspection<'a> {
     }
 
     /// Returns the reference of the rule at this location.
-    pub(crate) fn rule<T>(&self, at: &Located<T>, id: impl Into<Arc<str>>) -> RuleRef {
+    pub(crate) fn rule_ref<T>(&self, at: &Located<T>, id: impl Into<Arc<str>>) -> RuleRef {
         RuleRef { file: self.document.name().into(), line: at.line, id: id.into() }
     }
 
     /// Parses a mode (case-sensitive) and reports an unknown one.
-    pub(crate) fn mode(&mut self, word: &Located<String>) -> Option<Mode> {
+    pub(crate) fn parse_mode(&mut self, word: &Located<String>) -> Option<Mode> {
         let mode = word.parse().ok();
         if mode.is_none() {
             self.error(word, &format!("unknown mode `{}`", word.value), Some(suggest_mode(word)));
@@ -65,14 +65,14 @@ impl<'a> Inspection<'a> {
     }
 
     /// Parses a list of modes, each with its own line, and reports duplicates.
-    pub(crate) fn modes(&mut self, words: &[Located<String>], id: &str) -> Vec<(Mode, RuleRef)> {
+    pub(crate) fn parse_modes(&mut self, words: &[Located<String>], id: &str) -> Vec<(Mode, RuleRef)> {
         let mut modes: Vec<(Mode, RuleRef)> = Vec::new();
         for word in words {
-            let Some(mode) = self.mode(word) else { continue };
+            let Some(mode) = self.parse_mode(word) else { continue };
             if modes.iter().any(|(known, _)| *known == mode) {
                 self.error(word, &format!("`{mode}` appears twice in `{id}`"), Some("remove one".to_owned()));
             }
-            modes.push((mode, self.rule(word, id)));
+            modes.push((mode, self.rule_ref(word, id)));
         }
         modes
     }
@@ -80,7 +80,7 @@ impl<'a> Inspection<'a> {
 
 pub(crate) fn suggest_mode(word: &str) -> String {
     let known = Mode::ALL.map(Mode::as_str);
-    match nearest(word, known) {
+    match nearest_word(word, known) {
         Some(mode) => format!("did you mean `{mode}`?"),
         None => format!("the modes are {}", known.join(", ")),
     }

@@ -7,24 +7,29 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use strict_yaml::Untrusted;
+use strict_yaml::TrustError;
 use tool::{ToolDefinition, ToolName};
 
 use crate::policy::Policy;
-use crate::problems::{Inspection, PolicyError};
+use crate::problems::{FileInspection, PolicyError};
 use crate::situation::{WorkspaceAccess, Workspaces};
 
 impl Policy {
     /// Returns the policy with the folders that the rules grant as a whole to these tools, as far as they
     /// write. No program is taken from there: `check_program_folders` and the start of each program both
     /// check this.
-    pub fn for_tools<'a>(mut self, definitions: impl IntoIterator<Item = &'a ToolDefinition>) -> Self {
+    pub fn with_write_grants<'a>(
+        mut self,
+        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+    ) -> Self {
         let writes = |tool: &&ToolDefinition| {
-            tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| argument.access.changes())
+            tool.requires_sandbox()
+                || tool.path_arguments().iter().any(|argument| argument.access.is_modifying())
         };
         let rules = definitions.into_iter().filter(writes).filter_map(|tool| self.tools.get(tool.name()));
-        let granted = rules.filter_map(|rules| rules.allowed_paths.as_ref()).flat_map(|list| &list.folders);
-        self.granted = granted.cloned().collect::<BTreeSet<PathBuf>>().into_iter().collect();
+        let granted =
+            rules.filter_map(|rules| rules.allowed_paths.as_ref()).flat_map(|list| &list.whole_folders);
+        self.granted_folders = granted.cloned().collect::<BTreeSet<PathBuf>>().into_iter().collect();
         self
     }
 
@@ -37,16 +42,16 @@ impl Policy {
         if named.peek().is_none() {
             return Ok(());
         }
-        let written = self.written_to(workspaces);
-        let mut inspection = Inspection::of(&files.documents.tools);
+        let written = self.writable_folders(workspaces);
+        let mut inspection = FileInspection::new(&files.documents.tools);
         for (key, entry) in named {
             let Some(rules) = ToolName::new(key).ok().and_then(|name| self.tools.get(&name)) else {
                 continue;
             };
             // The two lists have the same length: an entry that cannot be parsed fails the load.
             for (text, (folder, _)) in entry.program_folders.iter().zip(&rules.program_folders) {
-                if let Err((message, way_out)) = check(folder, &written) {
-                    inspection.error(text, &message, Some(way_out));
+                if let Err((message, suggestion)) = check_folder(folder, &written) {
+                    inspection.error(text, &message, Some(suggestion));
                 }
             }
         }
@@ -55,14 +60,14 @@ impl Policy {
 
     /// Returns the folders that calls may write to: the read-write workspaces, and the folders granted as a
     /// whole to tools that write.
-    pub(crate) fn written_to(&self, workspaces: &Workspaces) -> Vec<PathBuf> {
+    pub(crate) fn writable_folders(&self, workspaces: &Workspaces) -> Vec<PathBuf> {
         let work = workspaces.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
-        work.map(|folder| folder.root().to_owned()).chain(self.granted.iter().cloned()).collect()
+        work.map(|folder| folder.root().to_owned()).chain(self.granted_folders.iter().cloned()).collect()
     }
 }
 
 /// Returns the reason why a folder cannot be a program folder, and a suggestion.
-fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
+fn check_folder(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
     let shown = folder.display();
     // The paths are checked with their symbolic links resolved, those of `bin` included.
     let names = [folder.to_owned(), folder.join("bin")];
@@ -85,15 +90,15 @@ fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
         let trusted = match strict_yaml::check_trusted(name) {
             // The folder of this link is trusted, so no other user can change the link. Its target needs a
             // check of its own.
-            Err(Untrusted::Link(_)) if name != folder => check_target(name),
+            Err(TrustError::Link(_)) if name != folder => check_link_target(name),
             trusted => trusted,
         };
         match trusted {
-            Err(Untrusted::Unreadable { error, .. }) if error.kind() == ErrorKind::NotFound => {}
+            Err(TrustError::Unreadable { error, .. }) if error.kind() == ErrorKind::NotFound => {}
             Err(untrusted) => {
                 let message = format!("programs cannot be taken from `{shown}`: {untrusted}");
-                let way_out = untrusted.remedy().unwrap_or_else(|| "name a readable folder".to_owned());
-                return Err((message, way_out));
+                let suggestion = untrusted.remedy().unwrap_or_else(|| "name a readable folder".to_owned());
+                return Err((message, suggestion));
             }
             Ok(()) => {}
         }
@@ -102,9 +107,11 @@ fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
 }
 
 /// Checks that no other user can change the target of a link.
-fn check_target(link: &Path) -> Result<(), Untrusted> {
+fn check_link_target(link: &Path) -> Result<(), TrustError> {
     let real = link.canonicalize();
-    strict_yaml::check_trusted(&real.map_err(|error| Untrusted::Unreadable { path: link.to_owned(), error })?)
+    strict_yaml::check_trusted(
+        &real.map_err(|error| TrustError::Unreadable { path: link.to_owned(), error })?,
+    )
 }
 
 #[cfg(test)]
@@ -123,17 +130,17 @@ mod tests {
         create_dir_all(&shelf).unwrap();
         create_dir_all(&real).unwrap();
         symlink(&real, shelf.join("bin")).unwrap();
-        assert_eq!(check(&shelf, &[]), Ok(()));
+        assert_eq!(check_folder(&shelf, &[]), Ok(()));
         let mode = |folder: &Path, mode| set_permissions(folder, Permissions::from_mode(mode)).unwrap();
         for open in [real.as_path(), real.parent().unwrap()] {
             mode(open, 0o777);
-            let (message, way_out) = check(&shelf, &[]).unwrap_err();
+            let (message, suggestion) = check_folder(&shelf, &[]).unwrap_err();
             assert!(message.contains("it can be changed by"), "{message}");
-            assert!(way_out.starts_with("chmod go-w"), "{way_out}");
+            assert!(suggestion.starts_with("chmod go-w"), "{suggestion}");
             mode(open, 0o755);
         }
-        assert!(check(&shelf, std::slice::from_ref(&real)).is_err(), "nor calls");
+        assert!(check_folder(&shelf, std::slice::from_ref(&real)).is_err(), "nor calls");
         std::fs::remove_dir(&real).unwrap();
-        assert_eq!(check(&shelf, &[]), Ok(()), "a link that leads nowhere has no programs");
+        assert_eq!(check_folder(&shelf, &[]), Ok(()), "a link that leads nowhere has no programs");
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use tool::{RefusalCode, RuleRef};
 
-use crate::grounds::{Grounds, place};
-use crate::situation::Counts;
-use crate::trail::Notes;
+use crate::denial_reason::{DenialReason, rule_location};
+use crate::rule_trace::TraceRecorder;
+use crate::situation::RateCounts;
 
 /// Rate limits of one tool; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +20,23 @@ pub struct RateLimits {
 
 /// Rate limits of one call, each with its rule. `None` means no limit; 0 denies every call.
 #[derive(Clone, Debug)]
-pub(crate) struct Rates {
+pub(crate) struct RateRules {
     pub(crate) tool_per_hour: Option<(u32, RuleRef)>,
     pub(crate) mode_per_minute: Option<(u32, RuleRef)>,
     /// Set for an outbound call only.
     pub(crate) outbound_per_hour: Option<(u32, RuleRef)>,
 }
 
-impl Rates {
+impl RateRules {
     /// Denies the call if one more would exceed a limit.
-    pub(crate) fn check(&self, counts: Counts, notes: &mut Notes<'_>) -> Result<(), Grounds> {
-        one(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour", notes)?;
-        one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute", notes)?;
-        one(&self.outbound_per_hour, counts.outbound_last_hour, "outbound_per_hour", "hour", notes)
+    pub(crate) fn check(
+        &self,
+        counts: RateCounts,
+        notes: &mut TraceRecorder<'_>,
+    ) -> Result<(), DenialReason> {
+        check_limit(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour", notes)?;
+        check_limit(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute", notes)?;
+        check_limit(&self.outbound_per_hour, counts.outbound_last_hour, "outbound_per_hour", "hour", notes)
     }
 
     /// Returns the limits without their rules.
@@ -46,7 +50,7 @@ impl Rates {
     }
 
     /// Returns the remaining calls of each limit, by its name in a result.
-    pub(crate) fn remaining(&self, counts: Counts) -> Map<String, Value> {
+    pub(crate) fn remaining(&self, counts: RateCounts) -> Map<String, Value> {
         let left = |name: &str, limit: &Option<(u32, RuleRef)>, count: u32| {
             let left = limit.as_ref().map(|(limit, _)| limit.saturating_sub(count))?;
             Some((name.to_owned(), Value::from(left)))
@@ -60,31 +64,32 @@ impl Rates {
     }
 }
 
-fn one(
+fn check_limit(
     limit: &Option<(u32, RuleRef)>,
     count: u32,
     detail: &str,
     window: &str,
-    notes: &mut Notes<'_>,
-) -> Result<(), Grounds> {
+    notes: &mut TraceRecorder<'_>,
+) -> Result<(), DenialReason> {
     let Some((limit, rule)) = limit else { return Ok(()) };
     let asked = || format!("{count} calls in the last {window}");
     if count < *limit {
-        notes.passes(rule.clone(), || limit.to_string(), asked);
+        notes.record_passed(rule.clone(), || limit.to_string(), asked);
         return Ok(());
     }
-    notes.asks(asked);
+    notes.set_value(asked);
     let hint = match limit {
-        0 => format!("{} is 0, which denies every call", place(rule)),
-        _ if count == Counts::UNKNOWN => format!(
+        0 => format!("{} is 0, which denies every call", rule_location(rule)),
+        _ if count == RateCounts::UNKNOWN => format!(
             "records are missing, so the calls of the last {window} are unknown and {} counts as used up",
-            place(rule)
+            rule_location(rule)
         ),
         _ => format!(
             "{count} calls ran in the last {window} and {} allows {limit}; try again later",
-            place(rule)
+            rule_location(rule)
         ),
     };
-    let grounds = Grounds::new(RefusalCode::RateLimited, detail, "Rate limit exceeded", hint, rule);
-    Err(if *limit == 0 { grounds.for_good() } else { grounds })
+    let denial_reason =
+        DenialReason::new(RefusalCode::RateLimited, detail, "Rate limit exceeded", hint, rule);
+    Err(if *limit == 0 { denial_reason.not_retryable() } else { denial_reason })
 }

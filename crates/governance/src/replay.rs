@@ -6,25 +6,25 @@ use file_access::PathRequest;
 use serde_json::Value;
 use tool::{GitEntry, Mode, PathAccess, ToolDefinition};
 
-use crate::command_rules::Command;
-use crate::errands::Errands;
-use crate::facts::{UNOPENED, UNUSABLE};
-use crate::grounds::Grounds;
-use crate::host_rules::Target;
-use crate::judge::{Facts, decide};
-use crate::name::Name;
+use crate::command_rules::RequestedCommand;
+use crate::decision_facts::{UNOPENED_KIND, UNUSABLE_KEY};
+use crate::denial_reason::DenialReason;
+use crate::dry_run::{DryRunResult, dry_run_result};
+use crate::effective_policy::EffectivePolicy;
+use crate::external_targets::ExternalTargets;
+use crate::host_rules::NetworkTarget;
+use crate::judge::{DecisionInput, decide};
+use crate::normalized_path::NormalizedPath;
 use crate::path_rules;
-use crate::pattern::Pattern;
+use crate::pattern::PathPattern;
 use crate::policy::Policy;
-use crate::reached::{Found, Reached};
-use crate::rehearse::{Rehearsal, rehearsal};
-use crate::remedy::{self, Act, Edit, PolicyFile};
-use crate::situation::{Counts, Situation, Workspaces};
-use crate::standing::Standing;
-use crate::trail::{Notes, Trail};
+use crate::reached_path::{ReachedObject, ReachedPath};
+use crate::rule_trace::{RuleTrace, TraceRecorder};
+use crate::situation::{RateCounts, Situation, Workspaces};
+use crate::suggested_change::{self, EditAction, PolicyEdit, PolicyFile};
 
 /// Prefix of redacted text in the ledger.
-const REDACTED: &str = "[redacted:";
+const REDACTED_PREFIX: &str = "[redacted:";
 
 impl Policy {
     /// Returns the decision on a recorded call under this policy. `None` where the record is incomplete: a
@@ -34,27 +34,33 @@ impl Policy {
         definition: &ToolDefinition,
         facts: &Value,
         workspaces: &Workspaces,
-    ) -> Option<Rehearsal> {
+    ) -> Option<DryRunResult> {
         let mode: Mode = facts.get("mode")?.as_str()?.parse().ok()?;
         let count = |key: &str| facts.get("counts")?.get(key)?.as_u64()?.try_into().ok();
-        let counts = Counts {
+        let counts = RateCounts {
             tool_last_hour: count("tool_last_hour")?,
             all_last_minute: count("all_last_minute")?,
             outbound_last_hour: count("outbound_last_hour")?,
         };
-        let paths = facts.get("paths")?.as_array()?.iter().map(path).collect::<Option<Vec<_>>>()?;
+        let paths = facts.get("paths")?.as_array()?.iter().map(parse_path).collect::<Option<Vec<_>>>()?;
         let (requests, reached): (Vec<_>, Vec<_>) = paths.into_iter().unzip();
-        let errands = Errands { commands: commands(facts)?, targets: targets(facts)? };
+        let external_targets =
+            ExternalTargets { commands: parse_commands(facts)?, network_targets: parse_targets(facts)? };
         let content_bytes = facts.get("content_bytes").and_then(Value::as_u64);
-        let (requests, reached, errands) = (&requests, &reached, &errands);
-        let facts = Facts { requests, reached, errands, content_bytes };
-        let standing = Standing::of(self, definition);
+        let (requests, reached, external_targets) = (&requests, &reached, &external_targets);
+        let facts = DecisionInput {
+            path_requests: requests,
+            reached_paths: reached,
+            external_targets,
+            content_bytes,
+        };
+        let effective_policy = EffectivePolicy::new(self, definition);
         let situation = Situation { mode, workspaces, counts };
-        let mut trail = Trail::on();
-        let mut notes = Notes::on(&mut trail);
-        let judged = admit_named(&standing, &situation, &facts, &mut notes)
-            .and_then(|()| decide(&standing, &situation, &facts, &mut notes));
-        Some(rehearsal(&standing, judged, notes).with(trail))
+        let mut trace = RuleTrace::enabled();
+        let mut notes = TraceRecorder::new(&mut trace);
+        let judged = admit_recorded(&effective_policy, &situation, &facts, &mut notes)
+            .and_then(|()| decide(&effective_policy, &situation, &facts, &mut notes));
+        Some(dry_run_result(&effective_policy, judged, notes).with_trace(trace))
     }
 }
 
@@ -62,43 +68,46 @@ impl Policy {
     /// Returns the edits of `tools.yaml` after which it requires no approval for a recorded call: one for
     /// each path of the call that is not in `unattended_paths` yet. Empty for a call without paths and for an
     /// incomplete record.
-    pub fn unattended(&self, definition: &ToolDefinition, facts: &Value) -> Vec<Edit> {
+    pub fn unattended_edits(&self, definition: &ToolDefinition, facts: &Value) -> Vec<PolicyEdit> {
         let recorded = facts.get("paths").and_then(Value::as_array).into_iter().flatten();
-        let Some(paths) = recorded.map(path).collect::<Option<Vec<_>>>() else { return Vec::new() };
+        let Some(paths) = recorded.map(parse_path).collect::<Option<Vec<_>>>() else { return Vec::new() };
         let tool = definition.name();
-        let listed = self.tools.get(tool).map(|rules| &rules.unattended);
-        let keys = remedy::keys_in_tools(tool.as_str(), "unattended_paths");
+        let listed = self.tools.get(tool).map(|rules| &rules.unattended_paths);
+        let keys = suggested_change::keys_in_tools(tool.as_str(), "unattended_paths");
         let names = paths.iter().filter_map(|(_, reached)| reached.name.as_ref());
         let missing = names.filter(|name| listed.is_none_or(|list| list.find(name).is_none()));
         missing
             .map(|name| {
-                let act = Act::Add(remedy::quoted(&Pattern::literal(name.as_path())));
-                Edit { file: PolicyFile::Tools, keys: keys.clone(), act }
+                let act =
+                    EditAction::Add(suggested_change::quote_yaml(&PathPattern::literal(name.as_path())));
+                PolicyEdit { file: PolicyFile::Tools, keys: keys.clone(), action: act }
             })
             .collect()
     }
 }
 
 /// Repeats the checks of the pre-check stage.
-fn admit_named(
-    standing: &Standing<'_>,
+fn admit_recorded(
+    effective_policy: &EffectivePolicy<'_>,
     situation: &Situation<'_>,
-    facts: &Facts<'_>,
-    notes: &mut Notes<'_>,
-) -> Result<(), Grounds> {
-    standing.admit(situation, notes)?;
-    standing.admit_outward(facts.errands, notes)?;
-    let mut requests = facts.requests.iter();
-    requests.try_for_each(|request| path_rules::admit_typed(standing, situation.workspaces, request, notes))
+    facts: &DecisionInput<'_>,
+    notes: &mut TraceRecorder<'_>,
+) -> Result<(), DenialReason> {
+    effective_policy.admit(situation, notes)?;
+    effective_policy.admit_external_targets(facts.external_targets, notes)?;
+    let mut requests = facts.path_requests.iter();
+    requests.try_for_each(|request| {
+        path_rules::admit_typed(effective_policy, situation.workspaces, request, notes)
+    })
 }
 
 /// Returns a text of the record. `None` if it was redacted, because it is then not what the judge saw.
-fn whole<'a>(recorded: &'a Value, key: &str) -> Option<&'a str> {
-    recorded.get(key)?.as_str().filter(|text| !text.contains(REDACTED))
+fn unredacted_text<'a>(recorded: &'a Value, key: &str) -> Option<&'a str> {
+    recorded.get(key)?.as_str().filter(|text| !text.contains(REDACTED_PREFIX))
 }
 
-fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
-    let text = |key: &str| whole(recorded, key);
+fn parse_path(recorded: &Value) -> Option<(PathRequest, ReachedPath)> {
+    let text = |key: &str| unredacted_text(recorded, key);
     let number = |key: &str| recorded.get(key).and_then(Value::as_u64);
     let access = match text("access")? {
         "read" => PathAccess::Read,
@@ -114,21 +123,23 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
     };
     let request = PathRequest { key, text: typed.into(), access, base: base.into() };
     let found = match text("kind")? {
-        UNOPENED => {
-            let reached = Reached::by_name(&request);
+        UNOPENED_KIND => {
+            let reached = ReachedPath::from_request(&request);
             return Some((request, reached));
         }
         "file" => {
             let names = recorded.get("other_names").and_then(Value::as_array);
-            let name = |name: &Value| Name::canonical(Path::new(name.as_str()?));
+            let name = |name: &Value| NormalizedPath::canonical(Path::new(name.as_str()?));
             let others = names.and_then(|names| names.iter().map(name).collect());
-            Found::File { size: number("size")?, links: number("links")?, others }
+            ReachedObject::File { size: number("size")?, links: number("links")?, others }
         }
-        _ => Found::Other,
+        _ => ReachedObject::Other,
     };
     let folders = recorded.get("missing_folders").and_then(Value::as_array).into_iter().flatten();
     let name = |name: &Value| {
-        Some(Name::canonical(Path::new(name.as_str().filter(|text| !text.contains(REDACTED))?)))
+        Some(NormalizedPath::canonical(Path::new(
+            name.as_str().filter(|text| !text.contains(REDACTED_PREFIX))?,
+        )))
     };
     let missing_folders = folders.map(name).collect::<Option<Vec<_>>>()?;
     // A word that is not known is not guessed at.
@@ -137,24 +148,26 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
         Some(_) => Some(GitEntry::from_word(text("git_entry")?)?),
     };
     let canonical = Path::new(text("canonical")?);
-    Some((request, Reached::recorded(canonical, found, missing_folders, git_entry)))
+    Some((request, ReachedPath::from_record(canonical, found, missing_folders, git_entry)))
 }
 
-fn commands(facts: &Value) -> Option<Vec<Command>> {
+fn parse_commands(facts: &Value) -> Option<Vec<RequestedCommand>> {
     let Some(list) = facts.get("commands") else { return Some(Vec::new()) };
-    let text = |word: &Value| word.as_str().filter(|text| !text.contains(REDACTED)).map(str::to_owned);
+    let text = |word: &Value| word.as_str().filter(|text| !text.contains(REDACTED_PREFIX)).map(str::to_owned);
     let command = |command: &Value| match command {
-        Value::Array(words) => words.iter().map(text).collect::<Option<Vec<_>>>().map(Command::Words),
-        line => text(line).map(Command::ForAShell),
+        Value::Array(words) => {
+            words.iter().map(text).collect::<Option<Vec<_>>>().map(RequestedCommand::Words)
+        }
+        line => text(line).map(RequestedCommand::ShellLine),
     };
     list.as_array()?.iter().map(command).collect()
 }
 
-fn targets(facts: &Value) -> Option<Vec<Target>> {
+fn parse_targets(facts: &Value) -> Option<Vec<NetworkTarget>> {
     let Some(list) = facts.get("hosts") else { return Some(Vec::new()) };
     let target = |host: &Value| match host {
-        Value::Object(facts) if facts.contains_key(UNUSABLE) => Some(Target::unusable()),
-        host => host.as_str().filter(|text| !text.contains(REDACTED)).map(Target::of_host),
+        Value::Object(facts) if facts.contains_key(UNUSABLE_KEY) => Some(NetworkTarget::unusable()),
+        host => host.as_str().filter(|text| !text.contains(REDACTED_PREFIX)).map(NetworkTarget::from_host),
     };
     list.as_array()?.iter().map(target).collect()
 }
@@ -164,7 +177,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::Verdict;
-    use crate::judge_tests::{definition, machine, valid};
+    use crate::judge_tests::{definition, machine, valid_call};
 
     #[test]
     fn recorded_call_is_replayed_from_its_facts() {
@@ -172,7 +185,7 @@ mod tests {
             let free = "outbound_gateway: {allowed_domains: [\"*\"]}\n";
             let open = "tools: {run: {allowed_commands: [\"*\"]}}\n";
             let first = machine(open).safety(free);
-            let Verdict::Permit(permit) = first.verdict(valid(tool, arguments)) else {
+            let Verdict::Permit(permit) = first.verdict(valid_call(tool, arguments)) else {
                 panic!("not permitted")
             };
             let recorded: Value = serde_json::from_str(&permit.facts().to_string()).unwrap();
@@ -207,7 +220,7 @@ mod tests {
             let root = first.root.display().to_string();
             std::os::unix::fs::symlink("sub/b.txt", first.root.join("ws/link")).unwrap();
             let arguments = arguments.to_string().replace("$ROOT", &root);
-            let call = valid(tool, serde_json::from_str(&arguments).unwrap());
+            let call = valid_call(tool, serde_json::from_str(&arguments).unwrap());
             let Verdict::Denial(denial) = first.verdict(call) else { panic!("not denied: {arguments}") };
             let refusal = serde_json::to_string(denial.refusal()).unwrap();
             assert!(!refusal.contains("canonical") && !refusal.contains("b.txt"), "{refusal}");
@@ -243,11 +256,12 @@ mod tests {
 
     #[test]
     fn denial_facts_omit_passwords_and_are_bounded() {
-        let facts =
-            |tool: &str, arguments: Value| match machine("tools: {}\n").verdict(valid(tool, arguments)) {
-                Verdict::Denial(denial) => denial.facts().to_string(),
-                verdict => panic!("{verdict:?}"),
-            };
+        let facts = |tool: &str, arguments: Value| match machine("tools: {}\n")
+            .verdict(valid_call(tool, arguments))
+        {
+            Verdict::Denial(denial) => denial.facts().to_string(),
+            verdict => panic!("{verdict:?}"),
+        };
         let kept = facts("fetch", json!({"url": "https://user:opensesame@example.org/"}));
         assert!(kept.contains("userinfo") && !kept.contains("opensesame"), "{kept}");
         let kept = facts("run", json!({"argv": ["x".repeat(100_000)]}));

@@ -3,13 +3,13 @@
 
 pub use crate::command_rules::{CommandList, CommandRule, CommandRules};
 pub use crate::common_paths::{COMMON, own_part};
-pub use crate::example::{Example, expanded};
-pub use crate::glob::{PathGlobs, Purpose, Written};
-pub use crate::host_rules::{Gateway, HostList, HostPattern, HostRule, Private};
-pub use crate::mode_rules::{ApprovalFor, ModeRules, PerMode};
+pub use crate::effective_policy::{Access, EffectivePolicy, ToolApprovals};
+pub use crate::example::{PolicyExample, expand_variables};
+pub use crate::glob::{ListPurpose, ListedPattern, PathGlobs};
+pub use crate::host_rules::{GatewayRules, HostList, HostPattern, HostRule, PrivateAddressRule};
+pub use crate::mode_rules::{ApprovalScope, ModeRules, PerMode};
 pub use crate::path_list::PathList;
-pub use crate::pattern::{BadPattern, Pattern};
-pub use crate::remedy::quoted;
+pub use crate::pattern::{PathPattern, PatternError};
 pub use crate::safety_rules::{ApprovalRule, SafetyRules};
-pub use crate::standing::{Access, Attendance, Standing};
+pub use crate::suggested_change::quote_yaml;
 pub use crate::tool_rules::{ModeList, ToolRules};

@@ -2,11 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use strict_yaml::{Located, Table};
+use strict_yaml::{Located, LocatedMap};
 use tool::{Category, Mode, RiskLevel};
 
 /// Sections whose absence would silently loosen the policy, and how to state that it is intended.
-pub(crate) const REQUIRED: [(&str, &str); 3] = [
+pub(crate) const REQUIRED_SECTIONS: [(&str, &str); 3] = [
     ("content_filtering", "`content_filtering: {secret_patterns: []}` disables the search for secrets"),
     ("rate_limits", "`rate_limits: {}` sets no limit in any mode"),
     ("human_approval", "`human_approval: {rules: []}` requires no approval by risk or category"),
@@ -15,7 +15,7 @@ pub(crate) const REQUIRED: [(&str, &str); 3] = [
 /// Limits and safeguards that apply to all tools.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "safety.yaml", extend("required" = REQUIRED.map(|(section, _)| section)))]
+#[schemars(title = "safety.yaml", extend("required" = REQUIRED_SECTIONS.map(|(section, _)| section)))]
 pub struct SafetyFile {
     /// Content filters. The patterns are checked here and applied by the redactor.
     #[serde(default)]
@@ -26,13 +26,13 @@ pub struct SafetyFile {
     /// Rate limits by mode.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"enum": Mode::ALL.map(Mode::as_str)}))]
-    pub rate_limits: Table<RateEntry>,
+    pub rate_limits: LocatedMap<RateEntry>,
     /// Calls that require approval, and the approval timeout.
     #[serde(default)]
     pub human_approval: HumanApproval,
     /// Default budgets of worker sessions.
     #[serde(default)]
-    pub sessions: Sessions,
+    pub sessions: SessionsEntry,
 }
 
 /// Content filters.
@@ -141,7 +141,7 @@ pub struct ApprovalEntry {
 /// Budgets of worker sessions.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Sessions {
+pub struct SessionsEntry {
     /// Maximum number of calls of a worker in a turn.
     #[serde(default)]
     pub hop_budget: Option<u32>,

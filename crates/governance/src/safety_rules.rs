@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use regex::RegexBuilder;
 use serde::de::IgnoredAny;
-use strict_yaml::{Document, Located, Table};
+use strict_yaml::{Document, Located, LocatedMap};
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
-use crate::host_rules::Gateway;
-use crate::mode_rules::{self, PerMode, Subject};
-use crate::problems::Inspection;
-use crate::safety_file::{REQUIRED, SafetyFile};
+use crate::host_rules::GatewayRules;
+use crate::mode_rules::{self, ApprovalSubject, PerMode};
+use crate::problems::FileInspection;
+use crate::safety_file::{REQUIRED_SECTIONS, SafetyFile};
 use crate::tool_rules;
 
-const USUAL_APPROVAL_TIMEOUT: Duration = Duration::from_secs(300);
+const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(300);
 /// Memory limit of a compiled secret pattern.
-const LARGEST_PATTERN: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Limits and safeguards that apply to all tools.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct SafetyRules {
     /// Limit of outbound calls in a mode.
     pub outbound_per_hour: PerMode<Option<(u32, RuleRef)>>,
     /// Rules of the outbound gateway.
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<GatewayRules>,
     /// Calls that require approval by risk and category.
     pub approvals: Vec<ApprovalRule>,
     /// Time after which an unanswered approval request expires.
@@ -45,7 +45,7 @@ pub struct ApprovalRule {
 }
 
 impl ApprovalRule {
-    pub(crate) fn applies(&self, subject: &Subject<'_>, mode: Mode) -> bool {
+    pub(crate) fn applies(&self, subject: &ApprovalSubject<'_>, mode: Mode) -> bool {
         self.modes.contains(&mode)
             && self.risk.is_none_or(|risk| risk == subject.risk)
             && self.category.as_ref().is_none_or(|category| category == subject.category)
@@ -66,21 +66,21 @@ pub(crate) fn check(
     file: &SafetyFile,
     document: &Document,
     known: &[Category],
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) -> SafetyRules {
     let (mut calls_per_minute, mut outbound_per_hour) = (PerMode::default(), PerMode::default());
     for (key, entry) in file.rate_limits.iter() {
-        let Some(mode) = inspection.mode(key) else { continue };
+        let Some(mode) = inspection.parse_mode(key) else { continue };
         let limit = |number: &Option<Located<u32>>, key: &str| {
             let number = number.as_ref()?;
-            Some((number.value, inspection.rule(number, format!("rate_limits.{mode}.{key}"))))
+            Some((number.value, inspection.rule_ref(number, format!("rate_limits.{mode}.{key}"))))
         };
         *calls_per_minute.get_mut(mode) = limit(&entry.tool_calls_per_minute, "tool_calls_per_minute");
         *outbound_per_hour.get_mut(mode) = limit(&entry.outbound_calls_per_hour, "outbound_calls_per_hour");
     }
-    check_stored(file, inspection);
-    demand_sections(document, inspection);
-    let timeout = tool_rules::timeout(
+    check_secret_patterns(file, inspection);
+    require_sections(document, inspection);
+    let timeout = tool_rules::check_timeout(
         &file.human_approval.timeout_seconds,
         "human_approval.timeout_seconds",
         inspection,
@@ -88,22 +88,27 @@ pub(crate) fn check(
     SafetyRules {
         calls_per_minute,
         outbound_per_hour,
-        gateway: Arc::new(Gateway::compile(&file.outbound_gateway, inspection)),
-        approvals: approvals(file, known, inspection),
-        approval_timeout: timeout.unwrap_or(USUAL_APPROVAL_TIMEOUT),
+        gateway: Arc::new(GatewayRules::compile(&file.outbound_gateway, inspection)),
+        approvals: check_approvals(file, known, inspection),
+        approval_timeout: timeout.unwrap_or(DEFAULT_APPROVAL_TIMEOUT),
     }
 }
 
-fn approvals(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<'_>) -> Vec<ApprovalRule> {
+fn check_approvals(
+    file: &SafetyFile,
+    known: &[Category],
+    inspection: &mut FileInspection<'_>,
+) -> Vec<ApprovalRule> {
     let mut rules = Vec::new();
     for entry in &file.human_approval.rules {
         if entry.risk_level.is_none() && entry.category.is_none() {
             let suggestion = Some("state `risk_level`, `category` or both".to_owned());
             inspection.error(entry, "an approval rule names neither a risk nor a category", suggestion);
         }
-        let rule = inspection.rule(entry, "human_approval.rules");
-        let modes = inspection.modes(&entry.modes, "human_approval.rules.modes");
-        let category = entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection));
+        let rule = inspection.rule_ref(entry, "human_approval.rules");
+        let modes = inspection.parse_modes(&entry.modes, "human_approval.rules.modes");
+        let category =
+            entry.category.as_ref().and_then(|word| mode_rules::find_category(word, known, inspection));
         let modes = modes.into_iter().map(|(mode, _)| mode).collect();
         rules.push(ApprovalRule { risk: entry.risk_level, category, modes, rule });
     }
@@ -112,10 +117,10 @@ fn approvals(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<
 
 /// Reports missing sections. A safeguard cannot be disabled by omitting its section; the file has to state
 /// that it is off.
-fn demand_sections(document: &Document, inspection: &mut Inspection<'_>) {
+fn require_sections(document: &Document, inspection: &mut FileInspection<'_>) {
     // A file that is not a mapping was refused before.
-    let Ok(sections) = document.parse::<Table<IgnoredAny>>() else { return };
-    for (section, how) in REQUIRED {
+    let Ok(sections) = document.parse::<LocatedMap<IgnoredAny>>() else { return };
+    for (section, how) in REQUIRED_SECTIONS {
         if !sections.iter().any(|(key, _)| key.as_str() == section) {
             let start = Located { value: (), line: 1, column: 1 };
             let suggestion = format!("copy it from the shipped file (`sinew init` writes it); {how}");
@@ -125,9 +130,9 @@ fn demand_sections(document: &Document, inspection: &mut Inspection<'_>) {
 }
 
 /// Checks the secret patterns, which only the redactor uses.
-fn check_stored(file: &SafetyFile, inspection: &mut Inspection<'_>) {
+fn check_secret_patterns(file: &SafetyFile, inspection: &mut FileInspection<'_>) {
     for secret in &file.content_filtering.secret_patterns {
-        let compiled = RegexBuilder::new(&secret.pattern).size_limit(LARGEST_PATTERN).build();
+        let compiled = RegexBuilder::new(&secret.pattern).size_limit(MAX_PATTERN_BYTES).build();
         if let Err(error) = compiled {
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");

@@ -18,12 +18,12 @@ pub struct Situation<'a> {
     /// Workspaces of the caller.
     pub workspaces: &'a Workspaces,
     /// Recent executed calls.
-    pub counts: Counts,
+    pub counts: RateCounts,
 }
 
 /// Executed calls in the windows of the rate limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct RateCounts {
     /// Calls of this tool in the last hour.
     pub tool_last_hour: u32,
     /// Calls of all tools in the last minute.
@@ -32,7 +32,7 @@ pub struct Counts {
     pub outbound_last_hour: u32,
 }
 
-impl Counts {
+impl RateCounts {
     /// Count of a window whose ledger records are missing: higher than any limit.
     pub const UNKNOWN: u32 = u32::MAX;
 }
@@ -58,9 +58,9 @@ impl Workspace {
     ///
     /// A path through a symbolic link is refused: a user who can change the link could choose the folder.
     /// Links owned by root are part of the system and are followed.
-    pub fn at(folder: &Path, access: WorkspaceAccess) -> io::Result<Self> {
+    pub fn open(folder: &Path, access: WorkspaceAccess) -> io::Result<Self> {
         let root = file_access::canonical_directory(folder)?;
-        if glob::system_name(folder) != root {
+        if glob::resolve_root_links(folder) != root {
             let name = root.display();
             return Err(io::Error::other(format!(
                 "it leads through a link to `{name}`, and a user who can change the link could choose the folder; \
@@ -71,12 +71,12 @@ impl Workspace {
     }
 
     /// Creates a workspace that need not exist, for dry runs.
-    pub fn supposed(root: &str, access: WorkspaceAccess) -> Self {
+    pub fn hypothetical(root: &str, access: WorkspaceAccess) -> Self {
         Workspace { root: PathBuf::from(root), access }
     }
 
     /// Creates a read-write workspace for a folder that a rule grants.
-    pub(crate) fn granted(root: &Path) -> Self {
+    pub(crate) fn read_write(root: &Path) -> Self {
         Workspace { root: root.to_owned(), access: WorkspaceAccess::ReadWrite }
     }
 
@@ -108,7 +108,7 @@ impl Workspaces {
     /// Returns these workspaces with relative paths starting at `cwd`. This grants nothing: below a folder
     /// outside the workspaces every relative path is denied, instead of being resolved in a folder that is
     /// not the caller's.
-    pub fn based_at(&self, cwd: Option<&Path>) -> Workspaces {
+    pub fn with_base(&self, cwd: Option<&Path>) -> Workspaces {
         let base = cwd.filter(|path| path.is_absolute()).map(Arc::from);
         Workspaces { list: Arc::clone(&self.list), base: base.or_else(|| self.base.clone()) }
     }

@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use guardrail::{InputSchema, Known};
+use guardrail::{InputSchema, KnownTool};
 use strict_yaml::{DocumentError, Located};
-use tool::{ToolDefinition, nearest};
+use tool::{ToolDefinition, nearest_word};
 
 use crate::common_paths;
-use crate::glob::Written;
-use crate::mode_rules::{self, ApprovalFor};
+use crate::confinement::SYSTEM_FOLDERS;
+use crate::dry_run::dry_run_workspaces;
+use crate::glob::ListedPattern;
+use crate::mode_rules::{self, ApprovalScope};
 use crate::policy::Policy;
-use crate::problems::{Inspection, PolicyError};
-use crate::rehearse::rehearsed_workspaces;
-use crate::walls::SYSTEM_FOLDERS;
+use crate::problems::{FileInspection, PolicyError};
 
 impl Policy {
     /// Checks the names in the policy files against these tools. An unknown name is a warning, since the tool
@@ -25,16 +25,16 @@ impl Policy {
         definitions: impl IntoIterator<Item = &'a ToolDefinition>,
     ) -> Result<Vec<DocumentError>, PolicyError> {
         let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
-        let mut tools = Inspection::of(&self.files().documents.tools);
+        let mut tools = FileInspection::new(&self.files().documents.tools);
         for (key, _) in self.files().tools.tools.iter() {
             check_name(key, &definitions, &mut tools);
             let named = key.to_ascii_lowercase();
             if let Some(definition) = definitions.iter().find(|tool| tool.name().as_str() == named) {
                 self.run_examples(definition, &mut tools);
-                tools.warnings.extend(self.not_held_by_walls(definition));
+                tools.warnings.extend(self.not_enforced_by_sandbox(definition));
             }
         }
-        let mut modes = Inspection::of(&self.files().documents.modes);
+        let mut modes = FileInspection::new(&self.files().documents.modes);
         for (_, entry) in self.files().modes.modes.iter() {
             for word in &entry.require_approval_for {
                 self.check_approval_word(word, &definitions, &mut modes);
@@ -46,16 +46,16 @@ impl Policy {
     }
 
     /// Runs the examples beside a tool's rules. A wrong verdict keeps the policy from loading.
-    fn run_examples(&self, definition: &ToolDefinition, inspection: &mut Inspection<'_>) {
+    fn run_examples(&self, definition: &ToolDefinition, inspection: &mut FileInspection<'_>) {
         let Some(rules) = self.tools.get(definition.name()).filter(|rules| !rules.examples.is_empty()) else {
             return;
         };
-        let (tool, workspaces) = (Arc::new(definition.clone()), rehearsed_workspaces());
+        let (tool, workspaces) = (Arc::new(definition.clone()), dry_run_workspaces());
         let schema = InputSchema::compile(tool.input_schema());
         for example in &rules.examples {
             let tried = schema.as_ref().map_err(ToString::to_string).and_then(|schema| {
-                let known = Known { definition: &tool, schema };
-                self.try_known(known, &example.arguments, example.mode, &workspaces)
+                let known = KnownTool { definition: &tool, schema };
+                self.dry_run_with_schema(known, &example.arguments, example.mode, &workspaces)
             });
             match tried {
                 Ok(found) if found.verdict == example.expect => {}
@@ -63,12 +63,12 @@ impl Policy {
                     let message =
                         format!("the example expects {}; the rules say {}", example.expect, found.summary());
                     let hint = found.refusal.and_then(|refusal| refusal.hint);
-                    inspection.error(&example.place, &message, hint);
+                    inspection.error(&example.location, &message, hint);
                 }
                 Err(reason) => {
                     let message =
                         format!("the example is not a valid call of `{}`: {reason}", definition.name());
-                    inspection.error(&example.place, &message, None);
+                    inspection.error(&example.location, &message, None);
                 }
             }
         }
@@ -77,11 +77,11 @@ impl Policy {
     /// Warns about forbidden patterns that apply to the arguments of a call but not to the files its program
     /// opens: the sandbox hides existing paths, and it does not search the system folders for matches of a
     /// pattern.
-    fn not_held_by_walls(&self, definition: &ToolDefinition) -> Vec<DocumentError> {
+    fn not_enforced_by_sandbox(&self, definition: &ToolDefinition) -> Vec<DocumentError> {
         let rules = self.tools.get(definition.name()).filter(|_| definition.requires_sandbox());
         let forbidden = rules.into_iter().flat_map(|rules| common_paths::own_part(&rules.forbidden_paths));
-        let is_unheld = |written: &&Written| {
-            let (folder, rest) = written.pattern.literal_part();
+        let is_unheld = |written: &&ListedPattern| {
+            let (folder, rest) = written.pattern.literal_prefix();
             let is_systems = SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system));
             is_systems && !matches!(rest, "" | "**")
         };
@@ -104,14 +104,16 @@ impl Policy {
         &self,
         word: &Located<String>,
         tools: &[&ToolDefinition],
-        modes: &mut Inspection<'_>,
+        modes: &mut FileInspection<'_>,
     ) {
-        let ApprovalFor::Tool(name) = mode_rules::approval_for(word, &self.known_categories) else { return };
+        let ApprovalScope::Tool(name) = mode_rules::parse_approval_scope(word, &self.known_categories) else {
+            return;
+        };
         if tools.iter().any(|tool| tool.name().as_str() == name) {
             return;
         }
         let words = mode_rules::approval_words(&self.known_categories);
-        let suggestion = match nearest(&name, words.chain(names(tools))) {
+        let suggestion = match nearest_word(&name, words.chain(tool_names(tools))) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "use high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
                 .to_owned(),
@@ -122,7 +124,7 @@ impl Policy {
     }
 }
 
-fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut Inspection<'_>) {
+fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut FileInspection<'_>) {
     let named = key.to_ascii_lowercase();
     if tools.iter().any(|tool| tool.name().as_str() == named) {
         return;
@@ -134,13 +136,13 @@ fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut
         return inspection.error(key, &message, Some(format!("write `{}`", tool.name())));
     }
     let message = format!("no tool is called `{}`", key.value);
-    match nearest(&named, names(tools)) {
+    match nearest_word(&named, tool_names(tools)) {
         Some(near) => inspection.error(key, &message, Some(format!("did you mean `{near}`?"))),
         None => inspection.warn(key, &message, Some("its rules apply once such a tool exists".to_owned())),
     }
 }
 
 /// Returns each name once: host tools may be judged under the name of a Sinew tool.
-fn names<'a>(tools: &[&'a ToolDefinition]) -> BTreeSet<&'a str> {
+fn tool_names<'a>(tools: &[&'a ToolDefinition]) -> BTreeSet<&'a str> {
     tools.iter().map(|tool| tool.name().as_str()).collect()
 }

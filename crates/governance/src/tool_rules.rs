@@ -9,19 +9,19 @@ use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::command_rules::CommandRules;
 use crate::common_paths::CommonPaths;
-use crate::example::{self, Example};
-use crate::glob::{PathGlobs, Purpose};
+use crate::example::{self, PolicyExample};
+use crate::glob::{ListPurpose, PathGlobs};
 use crate::host_rules::{HostList, HostRule};
 use crate::mode_rules;
 use crate::path_list::{self, EveryPath, PathList};
-use crate::problems::Inspection;
-use crate::surroundings::Surroundings;
-use crate::tools_file::{CategoryEntry, HardLinks, Isolation, Network, ToolEntry};
+use crate::policy_environment::PolicyEnvironment;
+use crate::problems::FileInspection;
+use crate::tools_file::{CategoryEntry, HardLinks, Isolation, NetworkAccess, ToolEntry};
 
-const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
+const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
 /// Memory limit of a sandboxed process where no rule sets one.
-const USUAL_MEMORY_MB: u32 = 2048;
-const USUAL_PROCESSES: u32 = 256;
+const DEFAULT_MEMORY_MB: u32 = 2048;
+const DEFAULT_PROCESSES: u32 = 256;
 /// Unit of file sizes in the policy files.
 pub(crate) const MEBIBYTE: u64 = 1024 * 1024;
 
@@ -29,12 +29,12 @@ pub(crate) const MEBIBYTE: u64 = 1024 * 1024;
 pub(crate) struct CategoryRules {
     pub(crate) risk: Option<RiskLevel>,
     pub(crate) approval_modes: Vec<(Mode, RuleRef)>,
-    pub(crate) way_out: WayOut,
+    pub(crate) outbound_route: OutboundRoute,
 }
 
 /// Outbound route of the tools of a category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum WayOut {
+pub(crate) enum OutboundRoute {
     #[default]
     None,
     Gateway,
@@ -44,9 +44,9 @@ pub(crate) enum WayOut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
     /// Minimum isolation level.
-    pub least: Isolation,
+    pub min_isolation: Isolation,
     /// Network access.
-    pub network: Network,
+    pub network: NetworkAccess,
     /// Memory, in units of 1,048,576 bytes.
     pub memory_mb: Option<u32>,
     /// Maximum number of processes.
@@ -58,8 +58,8 @@ pub struct Confinement {
 impl Default for Confinement {
     fn default() -> Self {
         Confinement {
-            least: Isolation::Full,
-            network: Network::Off,
+            min_isolation: Isolation::Full,
+            network: NetworkAccess::Off,
             memory_mb: None,
             max_processes: None,
             cpu_seconds: None,
@@ -70,13 +70,13 @@ impl Default for Confinement {
 impl Confinement {
     /// Returns the effective memory limit, in units of 1,048,576 bytes. At least 16, because nothing starts
     /// with less.
-    pub fn memory_mebibytes(&self) -> u32 {
-        self.memory_mb.unwrap_or(USUAL_MEMORY_MB).max(16)
+    pub fn effective_memory_mb(&self) -> u32 {
+        self.memory_mb.unwrap_or(DEFAULT_MEMORY_MB).max(16)
     }
 
     /// Returns the effective process limit, at least 1.
-    pub fn processes(&self) -> u32 {
-        self.max_processes.unwrap_or(USUAL_PROCESSES).max(1)
+    pub fn effective_max_processes(&self) -> u32 {
+        self.max_processes.unwrap_or(DEFAULT_PROCESSES).max(1)
     }
 }
 
@@ -98,21 +98,21 @@ pub struct ToolRules {
     /// Largest file that it may read or write.
     pub max_file_bytes: Option<(u64, RuleRef)>,
     /// Rule that requires approval in every mode.
-    pub approval: Option<RuleRef>,
+    pub approval_rule: Option<RuleRef>,
     /// Paths on which approvals required by this file are waived.
-    pub unattended: Arc<PathGlobs>,
+    pub unattended_paths: Arc<PathGlobs>,
     /// Rule that requires the sandbox.
-    pub sandbox: Option<RuleRef>,
+    pub sandbox_rule: Option<RuleRef>,
     /// Timeout of a call.
     pub timeout: Option<Duration>,
     /// Calls per hour.
-    pub rate: Option<(u32, RuleRef)>,
+    pub calls_per_hour: Option<(u32, RuleRef)>,
     /// Handling of files with several hard links.
     pub hard_links: HardLinks,
     /// Largest output.
     pub max_output_bytes: Option<u64>,
     /// Cost of one call in the budget of a worker session.
-    pub cost: f64,
+    pub cost_per_call: f64,
     /// Programs that it may start.
     pub commands: CommandRules,
     /// Folders whose programs it may start by name.
@@ -124,7 +124,7 @@ pub struct ToolRules {
     /// Rules as written, if they are only recorded. The other fields then contain nothing that denies.
     pub shadow: Option<Box<ToolRules>>,
     /// Examples, which must hold.
-    pub examples: Vec<Example>,
+    pub examples: Vec<PolicyExample>,
 }
 
 /// List of modes and its location, which denials of unlisted modes cite.
@@ -139,12 +139,13 @@ pub struct ModeList {
 pub(crate) fn check_category(
     name: &str,
     entry: &CategoryEntry,
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) -> CategoryRules {
     let id = format!("tool_categories.{name}.requires_approval_in_modes");
-    let approval_modes = inspection.modes(&entry.requires_approval_in_modes, &id);
-    let way_out = if entry.requires_outbound_gateway { WayOut::Gateway } else { WayOut::None };
-    CategoryRules { risk: entry.risk_level, approval_modes, way_out }
+    let approval_modes = inspection.parse_modes(&entry.requires_approval_in_modes, &id);
+    let outbound_route =
+        if entry.requires_outbound_gateway { OutboundRoute::Gateway } else { OutboundRoute::None };
+    CategoryRules { risk: entry.risk_level, approval_modes, outbound_route }
 }
 
 /// Checks the entry of one tool. `None` where a list could not be compiled, which is reported.
@@ -152,33 +153,33 @@ pub(crate) fn check_tool(
     key: &Located<String>,
     entry: &ToolEntry,
     known: &[Category],
-    (around, common): (&Surroundings, &CommonPaths),
-    inspection: &mut Inspection<'_>,
+    (environment, common): (&PolicyEnvironment, &CommonPaths),
+    inspection: &mut FileInspection<'_>,
 ) -> Option<ToolRules> {
     let id = |what: &str| format!("{}.{what}", key.value);
     let unattended = path_list::compile(
         &entry.unattended_paths,
-        Purpose::Allow,
+        ListPurpose::Allow,
         &id("unattended_paths"),
-        around,
+        environment,
         inspection,
     );
     let allowed_modes = entry.allowed_in_modes.as_ref().map(|list| ModeList {
-        modes: inspection.modes(&list.value, &id("allowed_in_modes")),
-        rule: inspection.rule(list, id("allowed_in_modes")),
+        modes: inspection.parse_modes(&list.value, &id("allowed_in_modes")),
+        rule: inspection.rule_ref(list, id("allowed_in_modes")),
     });
     let approval_modes =
-        inspection.modes(&entry.requires_approval_in_modes, &id("requires_approval_in_modes"));
-    let forbidden_modes = inspection.modes(&entry.forbidden_in_modes, &id("forbidden_in_modes"));
-    warn_of_overlap(key, &allowed_modes, &forbidden_modes, inspection);
-    let forbidden_paths = common.with_entry(&key.value, entry, around, inspection);
-    let every_path = if entry.allow_every_path { EveryPath::Meant } else { EveryPath::Refused };
+        inspection.parse_modes(&entry.requires_approval_in_modes, &id("requires_approval_in_modes"));
+    let forbidden_modes = inspection.parse_modes(&entry.forbidden_in_modes, &id("forbidden_in_modes"));
+    warn_about_overlap(key, &allowed_modes, &forbidden_modes, inspection);
+    let forbidden_paths = common.with_entry(&key.value, entry, environment, inspection);
+    let every_path = if entry.allow_every_path { EveryPath::Allowed } else { EveryPath::Refused };
     let allowed_paths = entry.allowed_paths.as_ref();
     let allowed_paths = allowed_paths
-        .map(|list| PathList::compile(list, (&id("allowed_paths"), every_path), around, inspection));
+        .map(|list| PathList::compile(list, (&id("allowed_paths"), every_path), environment, inspection));
     let (allowed, forbidden) = (entry.allowed_commands.as_ref(), entry.forbidden_commands.as_ref());
     let rules = ToolRules {
-        category: entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection)),
+        category: entry.category.as_ref().and_then(|word| mode_rules::find_category(word, known, inspection)),
         allowed_modes,
         approval_modes,
         forbidden_modes,
@@ -187,36 +188,42 @@ pub(crate) fn check_tool(
             None => None,
         },
         forbidden_paths: forbidden_paths?,
-        max_file_bytes: numbered(&entry.max_file_size_mb, &id("max_file_size_mb"), inspection)
+        max_file_bytes: limit_with_rule(&entry.max_file_size_mb, &id("max_file_size_mb"), inspection)
             .map(|(mebibytes, rule)| (u64::from(mebibytes) * MEBIBYTE, rule)),
-        unattended: Arc::new(unattended?),
-        approval: when_true(&entry.requires_approval, &id("requires_approval"), inspection),
-        sandbox: sandbox(entry, &id, inspection),
-        timeout: timeout(&entry.timeout_seconds, "timeout_seconds", inspection),
-        rate: numbered(&entry.rate_limit_per_hour, &id("rate_limit_per_hour"), inspection),
+        unattended_paths: Arc::new(unattended?),
+        approval_rule: rule_if_true(&entry.requires_approval, &id("requires_approval"), inspection),
+        sandbox_rule: sandbox_rule(entry, &id, inspection),
+        timeout: check_timeout(&entry.timeout_seconds, "timeout_seconds", inspection),
+        calls_per_hour: limit_with_rule(&entry.rate_limit_per_hour, &id("rate_limit_per_hour"), inspection),
         hard_links: entry.hard_links,
         max_output_bytes: entry.max_output_bytes.as_ref().map(|number| number.value),
-        cost: cost(&entry.cost_per_call, inspection),
-        commands: CommandRules::compile(allowed, forbidden, &key.value, around.names, inspection),
-        program_folders: path_list::folders(
+        cost_per_call: check_cost(&entry.cost_per_call, inspection),
+        commands: CommandRules::compile(
+            allowed,
+            forbidden,
+            &key.value,
+            environment.name_comparison,
+            inspection,
+        ),
+        program_folders: path_list::compile_folders(
             &entry.program_folders,
             &id("program_folders"),
-            around,
+            environment,
             inspection,
         ),
         hosts: entry.allowed_domains.as_ref().map(|list| {
             let hosts = HostRule::compile(list, &id("allowed_domains"), inspection);
-            Arc::new(HostList { hosts, rule: inspection.rule(list, id("allowed_domains")) })
+            Arc::new(HostList { hosts, rule: inspection.rule_ref(list, id("allowed_domains")) })
         }),
         confinement: Confinement {
-            least: entry.min_isolation.as_ref().map_or(Isolation::Full, |level| level.value),
-            network: entry.network.unwrap_or(Network::Off),
+            min_isolation: entry.min_isolation.as_ref().map_or(Isolation::Full, |level| level.value),
+            network: entry.network.unwrap_or(NetworkAccess::Off),
             memory_mb: entry.memory_mb,
             max_processes: entry.max_processes,
             cpu_seconds: entry.cpu_seconds,
         },
         shadow: None,
-        examples: example::read(&entry.examples, &around.variables, inspection),
+        examples: example::parse_examples(&entry.examples, &environment.variables, inspection),
     };
     Some(match &entry.shadow {
         Some(flag) if flag.value => {
@@ -225,7 +232,7 @@ pub(crate) fn check_tool(
                 "the rules of this tool are recorded, not enforced",
                 Some("remove it to enforce them".to_owned()),
             );
-            rules.in_shadow(common)
+            rules.into_shadow(common)
         }
         _ => rules,
     })
@@ -234,7 +241,7 @@ pub(crate) fn check_tool(
 impl ToolRules {
     /// Moves the rules to `shadow` and keeps only those that do not deny by mode, path, command, host or
     /// rate. The sandbox and the refusal of hard links stay in force.
-    fn in_shadow(self, common: &CommonPaths) -> Self {
+    fn into_shadow(self, common: &CommonPaths) -> Self {
         ToolRules {
             category: self.category.clone(),
             allowed_modes: None,
@@ -244,15 +251,15 @@ impl ToolRules {
             // Not a rule of this entry: it holds as for a tool that the file says nothing of.
             forbidden_paths: Arc::clone(common.globs()),
             max_file_bytes: None,
-            approval: self.approval.clone(),
-            unattended: Arc::clone(&self.unattended),
-            sandbox: self.sandbox.clone(),
+            approval_rule: self.approval_rule.clone(),
+            unattended_paths: Arc::clone(&self.unattended_paths),
+            sandbox_rule: self.sandbox_rule.clone(),
             timeout: self.timeout,
-            rate: None,
+            calls_per_hour: None,
             hard_links: HardLinks::Refuse,
             max_output_bytes: self.max_output_bytes,
-            cost: self.cost,
-            commands: CommandRules::any(),
+            cost_per_call: self.cost_per_call,
+            commands: CommandRules::allow_all(),
             program_folders: self.program_folders.clone(),
             hosts: None,
             confinement: self.confinement,
@@ -263,7 +270,7 @@ impl ToolRules {
 }
 
 /// Checks that a cost is finite and not negative.
-fn cost(stated: &Option<Located<f64>>, inspection: &mut Inspection<'_>) -> f64 {
+fn check_cost(stated: &Option<Located<f64>>, inspection: &mut FileInspection<'_>) -> f64 {
     let Some(stated) = stated else { return 0.0 };
     if stated.value.is_finite() && stated.value >= 0.0 {
         return stated.value;
@@ -272,23 +279,27 @@ fn cost(stated: &Option<Located<f64>>, inspection: &mut Inspection<'_>) -> f64 {
     0.0
 }
 
-fn numbered(number: &Option<Located<u32>>, id: &str, inspection: &Inspection<'_>) -> Option<(u32, RuleRef)> {
-    number.as_ref().map(|number| (number.value, inspection.rule(number, id)))
+fn limit_with_rule(
+    number: &Option<Located<u32>>,
+    id: &str,
+    inspection: &FileInspection<'_>,
+) -> Option<(u32, RuleRef)> {
+    number.as_ref().map(|number| (number.value, inspection.rule_ref(number, id)))
 }
 
-fn when_true(flag: &Option<Located<bool>>, id: &str, inspection: &Inspection<'_>) -> Option<RuleRef> {
-    flag.as_ref().filter(|flag| flag.value).map(|flag| inspection.rule(flag, id))
+fn rule_if_true(flag: &Option<Located<bool>>, id: &str, inspection: &FileInspection<'_>) -> Option<RuleRef> {
+    flag.as_ref().filter(|flag| flag.value).map(|flag| inspection.rule_ref(flag, id))
 }
 
 /// Checks that a timeout is at most one day.
-pub(crate) fn timeout(
+pub(crate) fn check_timeout(
     seconds: &Option<Located<u64>>,
     key: &str,
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) -> Option<Duration> {
     let seconds = seconds.as_ref()?;
-    if !(1..=LONGEST_TIMEOUT).contains(&seconds.value) {
-        let message = format!("`{key}` is {}: it must be between 1 and {LONGEST_TIMEOUT}", seconds.value);
+    if !(1..=MAX_TIMEOUT_SECONDS).contains(&seconds.value) {
+        let message = format!("`{key}` is {}: it must be between 1 and {MAX_TIMEOUT_SECONDS}", seconds.value);
         inspection.error(seconds, &message, None);
     }
     Some(Duration::from_secs(seconds.value))
@@ -296,19 +307,23 @@ pub(crate) fn timeout(
 
 /// Returns the rule that requires a sandbox. `min_isolation` requires one too, unless `requires_sandbox:
 /// false` is set.
-fn sandbox(entry: &ToolEntry, id: &impl Fn(&str) -> String, inspection: &Inspection<'_>) -> Option<RuleRef> {
+fn sandbox_rule(
+    entry: &ToolEntry,
+    id: &impl Fn(&str) -> String,
+    inspection: &FileInspection<'_>,
+) -> Option<RuleRef> {
     match (&entry.requires_sandbox, &entry.min_isolation) {
-        (Some(flag), _) => flag.value.then(|| inspection.rule(flag, id("requires_sandbox"))),
-        (None, Some(level)) => Some(inspection.rule(level, id("min_isolation"))),
+        (Some(flag), _) => flag.value.then(|| inspection.rule_ref(flag, id("requires_sandbox"))),
+        (None, Some(level)) => Some(inspection.rule_ref(level, id("min_isolation"))),
         (None, None) => None,
     }
 }
 
-fn warn_of_overlap(
+fn warn_about_overlap(
     key: &Located<String>,
     allowed: &Option<ModeList>,
     forbidden: &[(Mode, RuleRef)],
-    inspection: &mut Inspection<'_>,
+    inspection: &mut FileInspection<'_>,
 ) {
     let modes = allowed.iter().flat_map(|list| &list.modes).map(|(mode, _)| mode);
     for mode in modes.filter(|mode| forbidden.iter().any(|(other, _)| other == *mode)) {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strict_yaml::{Located, Table};
+use strict_yaml::{Located, LocatedMap};
 use tool::{Arguments, Mode, RiskLevel};
 
 use crate::command_entry::CommandEntry;
@@ -14,13 +14,13 @@ use crate::command_entry::CommandEntry;
 pub struct ToolsFile {
     /// Tool categories, and the rules for all tools of a category.
     #[serde(default)]
-    pub tool_categories: Table<CategoryEntry>,
+    pub tool_categories: LocatedMap<CategoryEntry>,
     /// Paths that no tool may access, whether it is built in, from a manifest or of an MCP server, and listed
     /// below or not. Absent means the list that ships with Sinew, empty means none.
     #[serde(default)]
     pub forbidden_paths: Option<Vec<Located<String>>>,
     /// Tools by name.
-    pub tools: Table<ToolEntry>,
+    pub tools: LocatedMap<ToolEntry>,
 }
 
 /// One tool category.
@@ -117,7 +117,7 @@ pub struct ToolEntry {
     pub allowed_domains: Option<Located<Vec<Located<String>>>>,
     /// Network access of a sandboxed tool. Default off.
     #[serde(default)]
-    pub network: Option<Network>,
+    pub network: Option<NetworkAccess>,
     /// Memory limit of a sandboxed tool, in units of 1,048,576 bytes. Default 2048.
     #[serde(default)]
     pub memory_mb: Option<u32>,
@@ -187,7 +187,7 @@ impl Isolation {
 /// Network access of a sandboxed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Network {
+pub enum NetworkAccess {
     /// No network.
     Off,
     /// A private loopback interface only.
@@ -206,13 +206,13 @@ pub struct ExampleEntry {
     #[schemars(with = "Mode")]
     pub mode: String,
     /// Expected verdict.
-    pub expect: Expectation,
+    pub expect: VerdictKind,
 }
 
 /// Verdict as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Expectation {
+pub enum VerdictKind {
     /// The call runs.
     Allow,
     /// Approval is required.
@@ -221,12 +221,12 @@ pub enum Expectation {
     Deny,
 }
 
-impl std::fmt::Display for Expectation {
+impl std::fmt::Display for VerdictKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Expectation::Allow => "allow",
-            Expectation::Ask => "ask",
-            Expectation::Deny => "deny",
+            VerdictKind::Allow => "allow",
+            VerdictKind::Ask => "ask",
+            VerdictKind::Deny => "deny",
         })
     }
 }

@@ -6,8 +6,8 @@
 mod check;
 mod condition;
 mod edges;
-mod machine;
 mod metric;
+mod mode_machine;
 #[cfg(test)]
 mod tests;
 
@@ -16,47 +16,47 @@ use tool::{Mode, RuleRef};
 use crate::files::Logic;
 
 pub(crate) use check::check;
-pub(crate) use condition::Condition;
-pub use edges::{a_human_may_lead, ways_out};
-pub use machine::{ChangedBy, Machine, Move, Transition};
-pub use metric::{MOST_COUNTED, Need, Reading};
+pub(crate) use condition::TransitionCondition;
+pub use edges::{is_human_edge, modes_settable_from};
+pub use metric::{MAX_COUNTED_EVENTS, MetricQuery, MetricReading};
+pub use mode_machine::{ChangedBy, ModeMachine, ModeTransition, TransitionAction};
 
 /// Rules that change the mode, sorted by target mode, the strictest first. Their order in the file does not
 /// matter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transitions {
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<TransitionRule>,
 }
 
 impl Transitions {
     /// Returns the rules.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[TransitionRule] {
         &self.rules
     }
 }
 
 /// Rule that changes the mode.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct TransitionRule {
     pub(crate) from: Mode,
     pub(crate) to: Mode,
     pub(crate) logic: Logic,
-    pub(crate) conditions: Vec<Condition>,
-    pub(crate) gate: Gate,
+    pub(crate) conditions: Vec<TransitionCondition>,
+    pub(crate) approval: TransitionApproval,
     /// Location in the file.
-    pub place: RuleRef,
+    pub location: RuleRef,
 }
 
 /// Approval that a transition needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum TransitionApproval {
     /// None.
-    Open,
+    NotRequired,
     /// Human approval.
-    Human,
+    Required,
 }
 
-impl Rule {
+impl TransitionRule {
     /// Returns true if the rule leads to NORMAL or RECOVERY. Loosening waits for a minimum stay in the mode;
     /// tightening does not.
     pub fn loosens(&self) -> bool {
@@ -65,17 +65,17 @@ impl Rule {
 }
 
 /// Writes the complete rule: rules with the same text are equal.
-impl std::fmt::Display for Rule {
+impl std::fmt::Display for TransitionRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let joint = match self.logic {
             Logic::Any => " or ",
             Logic::All => " and ",
         };
-        let conditions: Vec<String> = self.conditions.iter().map(Condition::to_string).collect();
+        let conditions: Vec<String> = self.conditions.iter().map(TransitionCondition::to_string).collect();
         write!(f, "{} to {} when {}", self.from, self.to, conditions.join(joint))?;
-        match self.gate {
-            Gate::Open => Ok(()),
-            Gate::Human => f.write_str(", with human approval"),
+        match self.approval {
+            TransitionApproval::NotRequired => Ok(()),
+            TransitionApproval::Required => f.write_str(", with human approval"),
         }
     }
 }

@@ -9,25 +9,25 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guardrail::{Curated, Guard, InputSchema, Known};
+use guardrail::{CuratedGuardrails, Guardrail, InputSchema, KnownTool};
 use serde_json::{Value, json};
 use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Number of calls timed together, because one call is shorter than a clock tick.
-const BATCH: u32 = 64;
+const CALLS_PER_SAMPLE: u32 = 64;
 /// Upper bound for the check of a small call.
-const BOUND: Duration = Duration::from_micros(5);
+const MAX_SMALL_CALL_TIME: Duration = Duration::from_micros(5);
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let curated = Curated::embedded()?;
+    let curated = CuratedGuardrails::embedded()?;
     let (definition, schema) = write_file()?;
-    let known = Known { definition: &definition, schema: &schema };
+    let known = KnownTool { definition: &definition, schema: &schema };
     let no_tools = |_: &str| None;
-    let guard = Guard::new(&curated, &no_tools);
+    let guard = Guardrail::new(&curated, &no_tools);
     let small = json!({"path": "notes/today.txt", "content": "Remember the milk.\n"});
     let all = json!({"path": "notes/today.txt", "content": "x", "mode": "append", "expected_sha256": "0".repeat(64)});
     let wrong = json!({"file_path": "notes/today.txt", "text": "Remember the milk.\n"});
@@ -54,8 +54,8 @@ fn main() -> Result<()> {
     let median = measure("check of a small call", rounds, &small, passes);
     measure("check of a call with every argument", rounds, &all, passes);
     measure("refusal with example and repair", rounds / 10, &wrong, passes);
-    let found = if median <= BOUND { "within" } else { "OVER" };
-    println!("bound for a small call is {BOUND:?}: {found}");
+    let found = if median <= MAX_SMALL_CALL_TIME { "within" } else { "OVER" };
+    println!("bound for a small call is {MAX_SMALL_CALL_TIME:?}: {found}");
     Ok(())
 }
 
@@ -81,12 +81,12 @@ fn measure(name: &str, rounds: usize, arguments: &Value, call: impl Fn(Value) ->
     let mut times: Vec<Duration> = (0..rounds.max(1))
         .map(|_| {
             // The caller owns the arguments, so cloning them is not part of the check.
-            let batch = vec![arguments.clone(); BATCH as usize];
+            let batch = vec![arguments.clone(); CALLS_PER_SAMPLE as usize];
             let begun = Instant::now();
             for arguments in batch {
                 black_box(call(arguments));
             }
-            begun.elapsed() / BATCH
+            begun.elapsed() / CALLS_PER_SAMPLE
         })
         .collect();
     times.sort_unstable();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use tool::{Arguments, Refusal, ToolDefinition};
 
-use crate::curated::Curated;
-use crate::guard::{Guard, Known};
+use crate::curated::CuratedGuardrails;
+use crate::guardrail::{Guardrail, KnownTool};
 use crate::schema::InputSchema;
-use crate::{Fitting, ValidCall};
+use crate::{SchemaCheckedCall, ValidCall};
 
 /// Checks arguments against the tool's schema alone and fills in its defaults. Calls in the pipeline are
 /// checked by a `Guardrail` instead, which also knows the curated map. A tool with validators is refused,
@@ -18,33 +18,35 @@ pub fn check(
     schema: &InputSchema,
     arguments: Value,
 ) -> Result<ValidCall, Box<Refusal>> {
-    fits(definition, schema, arguments)?.settled().map_err(|unseen| unseen.unasked())
+    check_schema(definition, schema, arguments)?
+        .without_validators()
+        .map_err(|unseen| unseen.validators_unavailable())
 }
 
 /// Checks arguments against the tool's schema without running its validators.
-pub fn fits(
+pub fn check_schema(
     definition: &Arc<ToolDefinition>,
     schema: &InputSchema,
     arguments: Value,
-) -> Result<Fitting, Box<Refusal>> {
-    let (no_entries, no_tools) = (Curated::none(), |_: &str| None);
-    let guard = Guard::new(&no_entries, &no_tools);
-    guard.check(Known { definition, schema }, arguments).map_err(|rejected| rejected.refusal)
+) -> Result<SchemaCheckedCall, Box<Refusal>> {
+    let (no_entries, no_tools) = (CuratedGuardrails::empty(), |_: &str| None);
+    let guard = Guardrail::new(&no_entries, &no_tools);
+    guard.check(KnownTool { definition, schema }, arguments).map_err(|rejected| rejected.refusal)
 }
 
 /// Arguments with absent ones replaced by an empty object and with defaults filled in.
-pub(crate) struct Filled<'d> {
+pub(crate) struct FilledArguments<'d> {
     pub(crate) arguments: Value,
     /// Names of the filled-in defaults, in the order in which they were appended.
     added: Vec<&'d str>,
 }
 
-impl<'d> Filled<'d> {
+impl<'d> FilledArguments<'d> {
     pub(crate) fn new(definition: &'d ToolDefinition, arguments: Value) -> Self {
         let mut arguments = match arguments {
             Value::Null => Arguments::new(),
             Value::Object(arguments) => arguments,
-            other => return Filled { arguments: other, added: Vec::new() },
+            other => return FilledArguments { arguments: other, added: Vec::new() },
         };
         let mut added = Vec::new();
         for parameter in definition.parameters() {
@@ -56,14 +58,14 @@ impl<'d> Filled<'d> {
                 added.push(parameter.name.as_str());
             }
         }
-        Filled { arguments: Value::Object(arguments), added }
+        FilledArguments { arguments: Value::Object(arguments), added }
     }
 
     /// Returns the arguments if they are an object.
     pub(crate) fn into_object(self) -> Result<Arguments, Self> {
         match self.arguments {
             Value::Object(arguments) => Ok(arguments),
-            arguments => Err(Filled { arguments, ..self }),
+            arguments => Err(FilledArguments { arguments, ..self }),
         }
     }
 

@@ -3,64 +3,66 @@
 //! snapshot.
 
 mod changes;
-mod inspection;
-mod tools;
+mod entry_checks;
+mod tool_checks;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Problem, RuleRef, ToolDefinition, ToolName, canonical};
+use tool::{ArgumentProblem, RuleRef, ToolDefinition, ToolName, canonical};
 
 use crate::curated_file::GuardrailsFile;
-use crate::{name, problem};
+use crate::{problem, tool_name};
 
-pub use changes::{CuratedChange, Demands};
+pub use changes::{CuratedChange, RequirementChange};
 
 /// Name and text of the `guardrails.yaml` that ships with Sinew, for writing it out to be edited.
-pub const EMBEDDED: (&str, &str) = ("guardrails.yaml", TEXT);
+pub const EMBEDDED_FILE: (&str, &str) = ("guardrails.yaml", EMBEDDED_TEXT);
 
-const TEXT: &str = include_str!("../../../config/governance/guardrails.yaml");
+const EMBEDDED_TEXT: &str = include_str!("../../../config/governance/guardrails.yaml");
 
 /// Requirements of the curated map, by tool name.
 #[derive(Debug, Default)]
-pub struct Curated {
-    entries: HashMap<ToolName, Entry>,
+pub struct CuratedGuardrails {
+    entries: HashMap<ToolName, CuratedRequirements>,
     /// Source of the entries; `None` for the empty map.
     document: Option<Document>,
     hash: String,
 }
 
-impl Curated {
+impl CuratedGuardrails {
     /// Returns a map without entries.
-    pub fn none() -> Self {
+    pub fn empty() -> Self {
         Self::default()
     }
 
     /// Loads `guardrails.yaml` from a policy folder. Refuses a file that users other than its owner can
     /// write.
     pub fn load(folder: &Path) -> Result<Self, CuratedError> {
-        let file = folder.join(EMBEDDED.0);
+        let file = folder.join(EMBEDDED_FILE.0);
         let document = Document::read_trusted(&file).map_err(|error| {
-            let error = if file.exists() { error } else { error.suggest("run `sinew init` to create it") };
+            let error =
+                if file.exists() { error } else { error.with_suggestion("run `sinew init` to create it") };
             CuratedError { problems: vec![error] }
         })?;
-        Self::of(document)
+        Self::from_document(document)
     }
 
     /// Loads the map that ships with Sinew.
     pub fn embedded() -> Result<Self, CuratedError> {
-        let document = Document::from_text(&format!("config/governance/{}", EMBEDDED.0), TEXT);
-        Self::of(document.map_err(|error| CuratedError { problems: vec![error] })?)
+        let document = Document::from_text(&format!("config/governance/{}", EMBEDDED_FILE.0), EMBEDDED_TEXT);
+        Self::from_document(document.map_err(|error| CuratedError { problems: vec![error] })?)
     }
 
-    pub(crate) fn of(document: Document) -> Result<Self, CuratedError> {
+    pub(crate) fn from_document(document: Document) -> Result<Self, CuratedError> {
         let file: GuardrailsFile =
             document.parse().map_err(|error| CuratedError { problems: vec![error] })?;
-        let entries = inspection::entries(&document, file).map_err(|problems| CuratedError { problems })?;
+        let entries =
+            entry_checks::check_entries(&document, file).map_err(|problems| CuratedError { problems })?;
         let hash = canonical::sha256_hex(document.text().as_bytes());
-        Ok(Curated { entries, document: Some(document), hash })
+        Ok(CuratedGuardrails { entries, document: Some(document), hash })
     }
 
     /// SHA-256 digest of the file, as recorded in the ledger.
@@ -70,59 +72,72 @@ impl Curated {
 
     /// Replacement of a deprecated name, as text for the caller.
     pub fn deprecation(&self, name: &str) -> Option<&str> {
-        self.of_unknown(name, |_| false)?.deprecated.as_deref()
+        self.for_unknown_name(name, |_| false)?.deprecated.as_deref()
     }
 
     /// Requirements for calls of an existing tool.
-    pub(crate) fn of_tool(&self, name: &ToolName) -> Option<&Entry> {
+    pub(crate) fn for_tool(&self, name: &ToolName) -> Option<&CuratedRequirements> {
         self.entries.get(name)
     }
 
     /// Requirements for a name that no tool has: those of the exact name, else those of the name after a host
     /// prefix, unless a tool of that bare name exists (`here`).
-    pub(crate) fn of_unknown(&self, name: &str, here: impl Fn(&str) -> bool) -> Option<&Entry> {
+    pub(crate) fn for_unknown_name(
+        &self,
+        name: &str,
+        here: impl Fn(&str) -> bool,
+    ) -> Option<&CuratedRequirements> {
         let find = |name: &str| self.entries.get(&ToolName::new(name).ok()?);
-        find(name).or_else(|| find(name::without_host(name).filter(|bare| !here(bare))?))
+        find(name).or_else(|| find(tool_name::strip_host_prefix(name).filter(|bare| !here(bare))?))
     }
 }
 
 /// Requirements of the curated map for the calls of one tool name.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CuratedRequirements {
     /// Name as written in the file, with its position.
     pub(crate) key: Located<String>,
     pub(crate) rule: RuleRef,
     pub(crate) required: Vec<Located<String>>,
     /// Groups of arguments of which at least one must be present.
-    pub(crate) groups: Vec<Vec<Located<String>>>,
-    pub(crate) least: Vec<(Located<String>, u32)>,
+    pub(crate) any_of_groups: Vec<Vec<Located<String>>>,
+    pub(crate) min_lengths: Vec<(Located<String>, u32)>,
     /// Argument that holds nested calls.
-    pub(crate) calls: Option<Located<String>>,
+    pub(crate) calls_field: Option<Located<String>>,
     pub(crate) example: Option<Located<Value>>,
     pub(crate) deprecated: Option<String>,
 }
 
-impl Entry {
+impl CuratedRequirements {
     /// Iterates over every argument the entry names.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = &Located<String>> {
-        let lengths = self.least.iter().map(|(field, _)| field);
-        self.required.iter().chain(self.groups.iter().flatten()).chain(lengths).chain(&self.calls)
+    pub(crate) fn field_names(&self) -> impl Iterator<Item = &Located<String>> {
+        let lengths = self.min_lengths.iter().map(|(field, _)| field);
+        self.required
+            .iter()
+            .chain(self.any_of_groups.iter().flatten())
+            .chain(lengths)
+            .chain(&self.calls_field)
     }
 
     /// Returns the problems of these arguments. A value that is not an object has no arguments.
-    pub(crate) fn problems(&self, arguments: &Value, definition: Option<&ToolDefinition>) -> Vec<Problem> {
+    pub(crate) fn problems(
+        &self,
+        arguments: &Value,
+        definition: Option<&ToolDefinition>,
+    ) -> Vec<ArgumentProblem> {
         let given = |field: &str| arguments.get(field).filter(|value| !problem::is_absent(Some(value)));
         let missing = self.required.iter().filter(|field| given(field).is_none());
         let missing = missing.map(|field| {
-            let kind = definition.map_or(problem::A_VALUE, |known| problem::kind_of(field, known));
+            let kind = definition.map_or(problem::ANY_VALUE, |known| problem::argument_type(field, known));
             match arguments.get(field.as_str()) {
                 None => problem::missing("", field, kind),
-                Some(_) => problem::empty(field, kind),
+                Some(_) => problem::empty_field(field, kind),
             }
         });
-        let unmet = self.groups.iter().filter(|group| group.iter().all(|field| given(field).is_none()));
-        let unmet = unmet.map(|group| problem::none_of(group.iter().map(|field| field.as_str())));
-        let short = self.least.iter().filter_map(|(field, least)| {
+        let unmet =
+            self.any_of_groups.iter().filter(|group| group.iter().all(|field| given(field).is_none()));
+        let unmet = unmet.map(|group| problem::unmet_group(group.iter().map(|field| field.as_str())));
+        let short = self.min_lengths.iter().filter_map(|(field, least)| {
             let length = given(field)?.as_str()?.chars().count();
             (length < *least as usize).then(|| problem::too_short(field, *least, length))
         });
@@ -132,7 +147,7 @@ impl Entry {
 
 /// Error of a map that does not load, with every problem found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.text())]
+#[error("{}", self.joined_messages())]
 pub struct CuratedError {
     problems: Vec<DocumentError>,
 }
@@ -143,7 +158,7 @@ impl CuratedError {
         &self.problems
     }
 
-    fn text(&self) -> String {
+    fn joined_messages(&self) -> String {
         self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
     }
 }

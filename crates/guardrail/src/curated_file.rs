@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use strict_yaml::{Located, Table};
+use strict_yaml::{Located, LocatedMap};
 use tool::Arguments;
 
 /// Required arguments of calls, in addition to or in place of a tool's own schema, with examples.
@@ -11,7 +11,7 @@ use tool::Arguments;
 #[schemars(title = "guardrails.yaml")]
 pub struct GuardrailsFile {
     /// Tools, by the name callers use. A tool of that name need not exist here.
-    pub tools: Table<CuratedEntry>,
+    pub tools: LocatedMap<CuratedEntry>,
 }
 
 /// Requirements for one tool name.
@@ -26,7 +26,7 @@ pub struct CuratedEntry {
     pub required_any: Vec<Located<Vec<Located<String>>>>,
     /// Minimum number of characters of a text, by argument.
     #[serde(default)]
-    pub min_length: Table<Located<u32>>,
+    pub min_length: LocatedMap<Located<u32>>,
     /// Argument that holds calls of other tools, as a list of {tool_slug, arguments}.
     pub calls: Option<Located<String>>,
     /// Arguments of a valid call, shown when a call is refused.

@@ -10,34 +10,34 @@
 //!
 //! This crate consults no policy: a valid call may still be denied.
 
+mod argument_complaints;
+mod argument_names;
+mod argument_problems;
 mod check;
 mod curated;
 mod curated_file;
 mod example;
-mod findings;
-mod guard;
-mod lore;
-mod name;
-mod nested;
-mod nudge;
+mod guardrail;
+mod guidance;
+mod nested_calls;
 mod problem;
 mod repair;
 mod requirement;
 mod schema;
-mod synonym;
+mod tool_name;
 mod valid_call;
 mod validators;
 
-pub use check::{check, fits};
-pub use curated::{Curated, CuratedChange, CuratedError, Demands, EMBEDDED};
+pub use argument_complaints::blames_arguments;
+pub use check::{check, check_schema};
+pub use curated::{CuratedChange, CuratedError, CuratedGuardrails, EMBEDDED_FILE, RequirementChange};
 pub use curated_file::{CuratedEntry, GuardrailsFile};
-pub use guard::{FindTool, Guard, Known, Rejected};
-pub use lore::{Lore, Mistake, Quirk};
-pub use name::{without_host, without_markup};
-pub use nudge::blames_arguments;
+pub use guardrail::{Guardrail, KnownTool, RejectedCall, ToolLookup};
+pub use guidance::{KnownMistake, KnownQuirk, ToolGuidance};
 pub use problem::missing_fields;
-pub use repair::{Offer, Proposal};
+pub use repair::{RepairOffer, RepairProposal};
 pub use requirement::Requirement;
 pub use schema::{InputSchema, SchemaError};
-pub use valid_call::{Fitting, ValidCall, Validated};
-pub use validators::{Rule, Validators};
+pub use tool_name::{strip_host_prefix, strip_markup};
+pub use valid_call::{SchemaCheckedCall, ValidCall, ValidatedCall};
+pub use validators::{ValidatorRule, Validators};

@@ -2,49 +2,49 @@
 //! none if a repair is ambiguous. No value is invented: the proposal has the given values, under other keys
 //! or converted to the type they denote.
 
-mod keys;
-mod values;
-mod wrapping;
+mod convert_values;
+mod rename_keys;
+mod unwrap_arguments;
 
 use std::io;
 
 use serde_json::Value;
 use tool::{Arguments, Refusal, Repair};
 
-use crate::Fitting;
-use crate::guard::{Guard, Known};
+use crate::SchemaCheckedCall;
+use crate::guardrail::{Guardrail, KnownTool};
 
 /// Maximum size in bytes of arguments for which a repair is searched.
-const LARGEST: usize = 4 << 20;
+const MAX_REPAIRABLE_BYTES: usize = 4 << 20;
 /// Maximum size in bytes of repaired arguments that are sent back; for larger ones the offer only lists the
 /// changes.
-const LARGEST_REPEATED: usize = 64 << 10;
+const MAX_RETURNED_BYTES: usize = 64 << 10;
 /// Maximum number of changes; with more, the result would be a different call.
-const MOST_CHANGES: usize = 16;
+const MAX_CHANGES: usize = 16;
 
 /// Repaired call that would pass the guardrail. No policy has judged it.
 #[derive(Debug)]
-pub struct Proposal {
-    call: Fitting,
-    offer: Offer,
+pub struct RepairProposal {
+    call: SchemaCheckedCall,
+    offer: RepairOffer,
 }
 
 /// Repair to offer once the proposed call is known to be permitted.
 #[derive(Debug)]
-pub struct Offer {
+pub struct RepairOffer {
     /// Repaired arguments without the tool's defaults; `None` if they are too large to send back.
     arguments: Option<Arguments>,
     note: String,
 }
 
-impl Proposal {
+impl RepairProposal {
     /// Returns the call to validate and judge, and the offer to make if it would be permitted.
-    pub fn into_parts(self) -> (Fitting, Offer) {
+    pub fn into_parts(self) -> (SchemaCheckedCall, RepairOffer) {
         (self.call, self.offer)
     }
 }
 
-impl Offer {
+impl RepairOffer {
     /// Adds the repair to the refusal of the original call.
     pub fn add_to(self, refusal: &mut Refusal) {
         let accepted = match &self.arguments {
@@ -61,52 +61,60 @@ impl Offer {
 
 /// Descriptions of the changes made.
 #[derive(Default)]
-struct Changes(Vec<String>);
+struct RepairChanges(Vec<String>);
 
-impl Changes {
+impl RepairChanges {
     fn add(&mut self, change: String) {
         self.0.push(change);
     }
 
     /// Returns true if there are more changes than a repair may have, so that the search can stop.
     fn are_too_many(&self) -> bool {
-        self.0.len() > MOST_CHANGES
+        self.0.len() > MAX_CHANGES
     }
 }
 
 /// Returns the one obvious repair of a call, if there is one and the guardrail accepts it.
-pub(crate) fn propose(guard: &Guard<'_>, known: Known<'_>, arguments: Value) -> Option<Proposal> {
-    if size(&arguments) > LARGEST {
+pub(crate) fn propose(
+    guard: &Guardrail<'_>,
+    known: KnownTool<'_>,
+    arguments: Value,
+) -> Option<RepairProposal> {
+    if json_size(&arguments) > MAX_REPAIRABLE_BYTES {
         return None;
     }
-    let mut changes = Changes::default();
-    let mut arguments = wrapping::unwrap(known.definition, arguments, &mut changes)?;
-    keys::rename(known.definition, &mut arguments, &mut changes);
-    values::retype(known.definition, &mut arguments, &mut changes);
+    let mut changes = RepairChanges::default();
+    let mut arguments = unwrap_arguments::unwrap(known.definition, arguments, &mut changes)?;
+    rename_keys::rename(known.definition, &mut arguments, &mut changes);
+    convert_values::convert(known.definition, &mut arguments, &mut changes);
     if changes.0.is_empty() || changes.are_too_many() {
         return None;
     }
     let note = changes.0.join("; ");
     let repeated = Value::Object(arguments.clone());
-    let arguments = (size(&repeated) <= LARGEST_REPEATED).then_some(arguments);
-    let call = guard.accept(known, repeated).ok()?;
-    Some(Proposal { call, offer: Offer { arguments, note } })
+    let arguments = (json_size(&repeated) <= MAX_RETURNED_BYTES).then_some(arguments);
+    let call = guard.check_arguments(known, repeated).ok()?;
+    Some(RepairProposal { call, offer: RepairOffer { arguments, note } })
 }
 
 /// Returns the size of a value as JSON in bytes. Counting stops soon after `MAX_REPAIRABLE_BYTES`.
-fn size(value: &Value) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
+fn json_size(value: &Value) -> usize {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
-            if self.0 > LARGEST { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+            if self.0 > MAX_REPAIRABLE_BYTES {
+                Err(io::ErrorKind::FileTooLarge.into())
+            } else {
+                Ok(bytes.len())
+            }
         }
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // The only possible error is the one of `write` above, and the count already shows it.
     let _ = serde_json::to_writer(&mut count, value);
     count.0

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
-use tool::{Arguments, Problem, TextFormat, ToolDefinition};
+use tool::{ArgumentProblem, Arguments, TextFormat, ToolDefinition};
 
 use crate::problem::is_absent;
 
@@ -15,20 +15,24 @@ pub enum Requirement {
     Present(Vec<String>),
     /// This argument has this format; without a name, every argument that is named after the format or
     /// declares it.
-    Form(Option<String>, TextFormat),
+    Format(Option<String>, TextFormat),
     /// None of these values begins with `-`, because a program would read it as an option.
-    NoOption(Vec<String>),
+    NotAnOption(Vec<String>),
     /// No object inside the arguments has this key, because the code that runs the call would interpret it.
-    NoKey(&'static str),
+    ForbiddenKey(&'static str),
 }
 
 impl Requirement {
-    pub(crate) fn problems(&self, definition: &ToolDefinition, arguments: &Arguments) -> Vec<Problem> {
+    pub(crate) fn problems(
+        &self,
+        definition: &ToolDefinition,
+        arguments: &Arguments,
+    ) -> Vec<ArgumentProblem> {
         match self {
             Requirement::Present(fields) => {
                 let absent = fields.iter().filter(|field| is_absent(arguments.get(*field)));
                 let missing = |field: &String| {
-                    Problem::missing(
+                    ArgumentProblem::missing(
                         format!("/{field}"),
                         "a value",
                         format!("Required field '{field}' is missing"),
@@ -36,29 +40,29 @@ impl Requirement {
                 };
                 absent.map(missing).collect()
             }
-            Requirement::Form(Some(field), form) => {
+            Requirement::Format(Some(field), form) => {
                 format_problem(*form, field, arguments.get(field)).into_iter().collect()
             }
-            Requirement::NoOption(fields) => {
+            Requirement::NotAnOption(fields) => {
                 let given = fields.iter().filter_map(|field| Some((field, arguments.get(field)?)));
                 let options = given.filter(|(_, value)| is_option(value));
                 let refused = |(field, _): (&String, &Value)| {
                     let message =
                         format!("Field '{field}' must not begin with '-': it would be taken for an option");
-                    Problem::new(format!("/{field}"), "no option", "an option", message)
+                    ArgumentProblem::new(format!("/{field}"), "no option", "an option", message)
                 };
                 options.map(refused).collect()
             }
-            Requirement::NoKey(key) => {
+            Requirement::ForbiddenKey(key) => {
                 let refused = |(field, _): (&String, &Value)| {
                     let message = format!("Field '{field}' must not contain the key '{key}' at any depth");
-                    Problem::new(format!("/{field}"), format!("no key {key}"), "that key", message)
+                    ArgumentProblem::new(format!("/{field}"), format!("no key {key}"), "that key", message)
                 };
                 arguments.iter().filter(|(_, value)| has_key(value, key)).map(refused).collect()
             }
-            Requirement::Form(None, form) => {
+            Requirement::Format(None, form) => {
                 let of_form =
-                    |name: &&String| is_named_after(name, *form) || declares(definition, name, *form);
+                    |name: &&String| is_named_after(name, *form) || declares_format(definition, name, *form);
                 let named = arguments.keys().filter(of_form);
                 named.filter_map(|name| format_problem(*form, name, arguments.get(name))).collect()
             }
@@ -84,7 +88,7 @@ fn has_key(value: &Value, key: &str) -> bool {
     }
 }
 
-fn declares(definition: &ToolDefinition, name: &str, form: TextFormat) -> bool {
+fn declares_format(definition: &ToolDefinition, name: &str, form: TextFormat) -> bool {
     let parameter = definition.parameters().iter().find(|parameter| parameter.name == name);
     parameter.is_some_and(|parameter| parameter.format.as_deref() == Some(form.as_str()))
 }
@@ -97,13 +101,13 @@ fn is_named_after(name: &str, format: TextFormat) -> bool {
 
 /// Returns the problem of a value that lacks the format. An absent value is not a problem here; `Present` checks
 /// that.
-fn format_problem(format: TextFormat, name: &str, value: Option<&Value>) -> Option<Problem> {
+fn format_problem(format: TextFormat, name: &str, value: Option<&Value>) -> Option<ArgumentProblem> {
     if is_absent(value) || value.and_then(Value::as_str).is_some_and(|text| matches_format(format, text)) {
         return None;
     }
     let word = format.as_str();
     let message = format!("Field '{name}' is not a valid {word}");
-    Some(Problem::new(format!("/{name}"), word, "something else", message))
+    Some(ArgumentProblem::new(format!("/{name}"), word, "something else", message))
 }
 
 fn matches_format(format: TextFormat, text: &str) -> bool {
@@ -161,7 +165,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Parses a number of exactly `length` digits.
-fn number(text: &str, length: usize) -> Option<u32> {
+fn parse_digits(text: &str, length: usize) -> Option<u32> {
     let digits = text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
@@ -169,7 +173,9 @@ fn number(text: &str, length: usize) -> Option<u32> {
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts.as_slice() else { return false };
-    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
+    let (Some(year), Some(month), Some(day)) =
+        (parse_digits(year, 4), parse_digits(month, 2), parse_digits(day, 2))
+    else {
         return false;
     };
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -191,7 +197,10 @@ fn is_time(text: &str) -> bool {
     let fits = |clock: &str, limits: &[u32]| {
         let parts: Vec<&str> = clock.split(':').collect();
         parts.len() == limits.len()
-            && parts.iter().zip(limits).all(|(part, limit)| number(part, 2).is_some_and(|n| n <= *limit))
+            && parts
+                .iter()
+                .zip(limits)
+                .all(|(part, limit)| parse_digits(part, 2).is_some_and(|n| n <= *limit))
     };
     let fraction_fits =
         fraction.is_none_or(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
@@ -297,7 +306,7 @@ mod tests {
         let definition = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low).check().unwrap();
         let check = |value: Value, expect: usize| {
             let arguments: Arguments = [("a".to_owned(), value.clone())].into_iter().collect();
-            let problems = Requirement::NoKey("$from").problems(&definition, &arguments);
+            let problems = Requirement::ForbiddenKey("$from").problems(&definition, &arguments);
             assert_eq!(problems.len(), expect, "{value}");
         };
         check(json!({"$from": "x"}), 1);
@@ -315,7 +324,7 @@ mod tests {
         let arguments: Arguments =
             ["other", "contact", "home"].map(|name| (name.to_owned(), json!("?"))).into_iter().collect();
         let check = |form: TextFormat, expect: &str| {
-            let problems = Requirement::Form(None, form).problems(&definition, &arguments);
+            let problems = Requirement::Format(None, form).problems(&definition, &arguments);
             let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
             assert_eq!(messages, [expect]);
         };

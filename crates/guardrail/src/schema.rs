@@ -8,19 +8,19 @@ use std::sync::Arc;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::lore::Lore;
+use crate::guidance::ToolGuidance;
 use crate::validators::Validators;
 
 /// Maximum depth of a schema. Hand-written schemas are flatter, and validators recurse.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Maximum number of values in a schema, enum values included.
-const MOST_VALUES: usize = 100_000;
+const MAX_VALUES: usize = 100_000;
 /// Maximum memory of a compiled pattern in bytes.
-const LARGEST_PATTERN: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// Maximum number of characters of an error message, which may quote the value.
-const LONGEST_OBJECTION: usize = 300;
+const MAX_ERROR_CHARS: usize = 300;
 /// Format of an argument that is a list of `{tool_slug, arguments}`.
-const CALLS: &str = "calls";
+const CALLS_FORMAT: &str = "calls";
 /// Supported dialects, by the URI under which a schema declares them.
 const DIALECTS: [(&str, Draft); 5] = [
     ("json-schema.org/draft/2020-12/schema", Draft::Draft202012),
@@ -35,50 +35,51 @@ const DIALECTS: [(&str, Draft); 5] = [
 pub struct InputSchema {
     validator: Validator,
     /// Arguments that hold calls of other tools.
-    calls: Vec<String>,
+    call_fields: Vec<String>,
     /// Validators of the tool, which run after the schema check.
     validators: Option<Arc<Validators>>,
     /// Guidance on known mistakes.
-    lore: Option<Arc<Lore>>,
+    guidance: Option<Arc<ToolGuidance>>,
 }
 
 impl InputSchema {
     /// Compiles a schema. References outside it are refused, patterns run in linear time, and a schema whose
     /// evaluation could take unbounded time is an error.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
-        if depth_exceeds(schema, DEEPEST) {
+        if depth_exceeds(schema, MAX_DEPTH) {
             return Err(SchemaError::TooDeep);
         }
-        if values_exceed(schema, MOST_VALUES).is_none() {
+        if budget_after_values(schema, MAX_VALUES).is_none() {
             return Err(SchemaError::TooLarge);
         }
-        let draft = dialect(schema)?;
+        let draft = declared_dialect(schema)?;
         cost::check(schema)?;
-        let patterns = PatternOptions::regex().size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_PATTERN);
+        let patterns =
+            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().offline().with_draft(draft).with_pattern_options(patterns);
         let validator = options.build(schema).map_err(|error| SchemaError::Invalid(error.to_string()))?;
         let properties = schema["properties"].as_object().into_iter().flatten();
-        let calls = properties.filter(|(_, property)| property["format"] == CALLS);
+        let calls = properties.filter(|(_, property)| property["format"] == CALLS_FORMAT);
         let calls = calls.map(|(name, _)| name.clone()).collect();
-        Ok(InputSchema { validator, calls, validators: None, lore: None })
+        Ok(InputSchema { validator, call_fields: calls, validators: None, guidance: None })
     }
 
     /// Adds the tool's validators. No call of the tool is valid before they have run.
-    pub fn validated_by(self, validators: Arc<Validators>) -> Self {
+    pub fn with_validators(self, validators: Arc<Validators>) -> Self {
         InputSchema { validators: Some(validators), ..self }
     }
 
     /// Adds guidance to include in refusals.
-    pub fn taught_by(self, lore: Arc<Lore>) -> Self {
-        InputSchema { lore: Some(lore), ..self }
+    pub fn with_guidance(self, lore: Arc<ToolGuidance>) -> Self {
+        InputSchema { guidance: Some(lore), ..self }
     }
 
     /// Returns the first error of a value as one short line. For values that are not call arguments, such as
     /// results.
-    pub fn objection(&self, value: &Value) -> Option<String> {
+    pub fn first_error(&self, value: &Value) -> Option<String> {
         let error = self.validator.iter_errors(value).next()?;
         let (at, what) = (error.instance_path().to_string(), error.to_string());
-        let what: String = tool::visible_line(&what).chars().take(LONGEST_OBJECTION).collect();
+        let what: String = tool::escape_invisible_line(&what).chars().take(MAX_ERROR_CHARS).collect();
         Some(if at.is_empty() { what } else { format!("at {at}: {what}") })
     }
 
@@ -86,13 +87,13 @@ impl InputSchema {
         self.validators.as_ref()
     }
 
-    pub(crate) fn lore(&self) -> Option<&Lore> {
-        self.lore.as_deref()
+    pub(crate) fn guidance(&self) -> Option<&ToolGuidance> {
+        self.guidance.as_deref()
     }
 
     /// Arguments that hold calls of other tools: those of the format `calls`.
-    pub(crate) fn calls(&self) -> &[String] {
-        &self.calls
+    pub(crate) fn call_fields(&self) -> &[String] {
+        &self.call_fields
     }
 
     pub(crate) fn validator(&self) -> &Validator {
@@ -102,16 +103,16 @@ impl InputSchema {
 
 /// Returns the declared dialect, or the newest if none is declared. An unknown dialect is refused, because
 /// its keywords may mean anything.
-fn dialect(schema: &Value) -> Result<Draft, SchemaError> {
+fn declared_dialect(schema: &Value) -> Result<Draft, SchemaError> {
     let Some(declared) = schema.get("$schema") else { return Ok(Draft::Draft202012) };
     let address = declared.as_str().map(|address| address.trim_end_matches('#'));
     let address = address.and_then(|it| it.strip_prefix("https://").or_else(|| it.strip_prefix("http://")));
     let known = DIALECTS.iter().find(|(known, _)| address == Some(known));
-    known.map(|(_, draft)| *draft).ok_or_else(|| SchemaError::Dialect(shown(declared)))
+    known.map(|(_, draft)| *draft).ok_or_else(|| SchemaError::UnknownDialect(shorten_declared(declared)))
 }
 
-fn shown(declared: &Value) -> String {
-    tool::shorten(&declared.to_string(), tool::LONGEST_WORD).into_owned()
+fn shorten_declared(declared: &Value) -> String {
+    tool::shorten(&declared.to_string(), tool::MAX_QUOTED_CHARS).into_owned()
 }
 
 fn depth_exceeds(value: &Value, left: usize) -> bool {
@@ -124,11 +125,11 @@ fn depth_exceeds(value: &Value, left: usize) -> bool {
 }
 
 /// Returns the rest of the budget `left` after counting every value, or `None` once it is exceeded.
-fn values_exceed(value: &Value, left: usize) -> Option<usize> {
+fn budget_after_values(value: &Value, left: usize) -> Option<usize> {
     let left = left.checked_sub(1)?;
     match value {
-        Value::Array(items) => items.iter().try_fold(left, |left, item| values_exceed(item, left)),
-        Value::Object(map) => map.values().try_fold(left, |left, child| values_exceed(child, left)),
+        Value::Array(items) => items.iter().try_fold(left, |left, item| budget_after_values(item, left)),
+        Value::Object(map) => map.values().try_fold(left, |left, child| budget_after_values(child, left)),
         _ => Some(left),
     }
 }
@@ -137,10 +138,10 @@ fn values_exceed(value: &Value, left: usize) -> Option<usize> {
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The schema is nested too deeply.
-    #[error("the input schema is nested deeper than {DEEPEST} levels")]
+    #[error("the input schema is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
     /// The schema has too many values.
-    #[error("the input schema has more than {MOST_VALUES} values")]
+    #[error("the input schema has more than {MAX_VALUES} values")]
     TooLarge,
     /// The schema refers to itself without descending into a value.
     #[error("the input schema refers to itself in a loop that never reaches a value")]
@@ -149,15 +150,15 @@ pub enum SchemaError {
     #[error(
         "the input schema is too expensive to evaluate: its references may apply more than {} subschemas to one value, \
          or it has more than {} subschemas",
-        cost::DEAREST,
-        graph::MOST_SUBSCHEMAS
+        cost::MAX_COST,
+        graph::MAX_SUBSCHEMAS
     )]
-    TooDear,
+    TooExpensive,
     /// The schema declares an unknown dialect.
     #[error(
         "the input schema declares the dialect {0}; supported are the drafts 4, 6, 7, 2019-09 and 2020-12"
     )]
-    Dialect(String),
+    UnknownDialect(String),
     /// The value is not a valid schema, or refers to something outside itself.
     #[error("the input schema cannot be used: {0}")]
     Invalid(String),

@@ -3,66 +3,68 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use knowledge::{Function, KnowledgeError, Validation, Workers};
-use tool::{Arguments, Problem, Refusal, RefusalCode, ToolDefinition, visible_line};
+use knowledge::{KnowledgeError, KnowledgeFunction, Validation, WorkerPool};
+use tool::{ArgumentProblem, Arguments, Refusal, RefusalCode, ToolDefinition, escape_invisible_line};
 
-use crate::findings::MOST_PROBLEMS;
-use crate::lore::Lore;
+use crate::argument_problems::MAX_LISTED_PROBLEMS;
+use crate::guidance::ToolGuidance;
 use crate::requirement::Requirement;
 
 /// One validator of a tool.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct ValidatorRule {
     /// Declarative checks.
     pub requirements: Vec<Requirement>,
     /// Validator function, if there is one.
-    pub function: Option<Function>,
+    pub function: Option<KnowledgeFunction>,
 }
 
 /// All validators of one tool in declared order, the guidance for their refusals, and the workers that run
 /// them.
 #[derive(Debug)]
 pub struct Validators {
-    rules: Vec<Rule>,
-    lore: Arc<Lore>,
-    workers: Workers,
+    rules: Vec<ValidatorRule>,
+    guidance: Arc<ToolGuidance>,
+    workers: WorkerPool,
 }
 
 /// Collected results of the validators of one call.
-struct Asked {
-    problems: Vec<Problem>,
+struct ValidatorResults {
+    problems: Vec<ArgumentProblem>,
     failed: Option<KnowledgeError>,
     slow: Vec<(Arc<str>, Duration)>,
 }
 
 impl Validators {
     /// Creates the validators of a tool, to be run by these workers.
-    pub fn new(rules: Vec<Rule>, lore: Arc<Lore>, workers: Workers) -> Self {
-        Validators { rules, lore, workers }
+    pub fn new(rules: Vec<ValidatorRule>, lore: Arc<ToolGuidance>, workers: WorkerPool) -> Self {
+        Validators { rules, guidance: lore, workers }
     }
 
     /// Runs every validator, so that the caller gets all problems at once, and returns the slow ones with
     /// their run time.
-    pub(crate) async fn ask(
+    pub(crate) async fn run(
         &self,
         definition: &ToolDefinition,
         arguments: &Arguments,
     ) -> Result<Vec<(Arc<str>, Duration)>, Box<Refusal>> {
         let text = serde_json::to_string(arguments).unwrap_or_default();
-        let mut asked = Asked { problems: Vec::new(), failed: None, slow: Vec::new() };
+        let mut asked = ValidatorResults { problems: Vec::new(), failed: None, slow: Vec::new() };
         for rule in &self.rules {
             let unmet = rule.requirements.iter().flat_map(|one| one.problems(definition, arguments));
             asked.problems.extend(unmet);
             let Some(function) = &rule.function else { continue };
             match self.workers.validate(function, &text).await {
                 Ok(validation) => {
-                    asked.problems.extend(validation.errors.iter().map(|error| told(function, error)));
-                    if validation.took > Validation::SLOW {
-                        asked.slow.push((Arc::clone(&function.id), validation.took));
+                    asked
+                        .problems
+                        .extend(validation.errors.iter().map(|error| problem_from(function, error)));
+                    if validation.duration > Validation::SLOW_THRESHOLD {
+                        asked.slow.push((Arc::clone(&function.id), validation.duration));
                     }
                 }
                 Err(error) => {
-                    asked.problems.push(told(function, &error.to_string()));
+                    asked.problems.push(problem_from(function, &error.to_string()));
                     asked.failed = asked.failed.or(Some(error));
                 }
             }
@@ -70,13 +72,13 @@ impl Validators {
         if asked.problems.is_empty() { Ok(asked.slow) } else { Err(self.refusal(definition, asked)) }
     }
 
-    fn refusal(&self, definition: &ToolDefinition, asked: Asked) -> Box<Refusal> {
-        let Asked { mut problems, failed, .. } = asked;
+    fn refusal(&self, definition: &ToolDefinition, asked: ValidatorResults) -> Box<Refusal> {
+        let ValidatorResults { mut problems, failed, .. } = asked;
         // Several validators of one command often report the same problem.
         let mut seen = std::collections::HashSet::new();
         problems.retain(|problem| seen.insert(problem.message.clone()));
         let count = problems.len();
-        problems.truncate(MOST_PROBLEMS);
+        problems.truncate(MAX_LISTED_PROBLEMS);
         let name = definition.name().as_str();
         let mut reason = format!("⚠️ Invalid {name} call.");
         for problem in &problems {
@@ -97,17 +99,17 @@ impl Validators {
             Some(_) => ("validator_failed", "the tool's validator failed: fix it in the tool's manifest"),
         };
         let mut refusal =
-            Refusal::new(name, RefusalCode::ValidatorRejected, reason).detail(detail).hint(hint);
+            Refusal::new(name, RefusalCode::ValidatorRejected, reason).with_detail(detail).with_hint(hint);
         refusal.problems = problems;
         refusal.example = definition.example().cloned();
-        self.lore.teach(&mut refusal, definition);
+        self.guidance.add_to(&mut refusal, definition);
         Box::new(refusal)
     }
 }
 
-fn told(function: &Function, error: &str) -> Problem {
+fn problem_from(function: &KnowledgeFunction, error: &str) -> ArgumentProblem {
     let expected = format!("arguments that `{}` accepts", function.id);
-    Problem::new("", expected, "something else", visible_line(error))
+    ArgumentProblem::new("", expected, "something else", escape_invisible_line(error))
 }
 
 #[cfg(test)]

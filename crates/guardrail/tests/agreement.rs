@@ -15,7 +15,7 @@ use guardrail::InputSchema;
 use serde_json::{Value, json};
 use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
-use random::{Dialect, Random};
+use random::{Dialect, SchemaRng};
 
 const SCHEMAS: u64 = 400;
 const INSTANCES: usize = 12;
@@ -23,7 +23,7 @@ const GARBAGE: usize = 2500;
 
 /// Python program that reads `[schema, [instance, …]]` per line and prints a list of `true` and `false` per
 /// line.
-const SECOND_OPINION: &str = r#"
+const PYTHON_VALIDATOR: &str = r#"
 import json, sys
 from jsonschema.validators import validator_for, Draft202012Validator
 for line in sys.stdin:
@@ -51,7 +51,7 @@ fn second_validator_gives_the_same_results() {
     let Some(python) = python_with_jsonschema() else { return };
     let mut questions = String::new();
     let mut answers: Vec<Vec<bool>> = Vec::new();
-    let mut random = Random::new(7);
+    let mut random = SchemaRng::new(7);
     for n in 0..SCHEMAS {
         let dialect = if n % 4 == 0 { Dialect::Draft7 } else { Dialect::Newest };
         let schema = random.schema(3, dialect);
@@ -69,7 +69,7 @@ fn second_validator_gives_the_same_results() {
         accepted * 5 > all && accepted * 5 < all * 4,
         "accepted and refused are both frequent: {accepted} of {all}"
     );
-    let others = ask(&python, questions.clone());
+    let others = run_python(&python, questions.clone());
     assert_eq!(others.len(), answers.len());
     for ((ours, theirs), question) in answers.iter().zip(&others).zip(questions.lines()) {
         assert_eq!(ours, theirs, "{question}");
@@ -89,9 +89,9 @@ fn python_with_jsonschema() -> Option<String> {
     None
 }
 
-fn ask(python: &str, questions: String) -> Vec<Vec<bool>> {
+fn run_python(python: &str, questions: String) -> Vec<Vec<bool>> {
     let mut child = Command::new(python)
-        .args(["-c", SECOND_OPINION])
+        .args(["-c", PYTHON_VALIDATOR])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -108,7 +108,7 @@ fn ask(python: &str, questions: String) -> Vec<Vec<bool>> {
 
 #[test]
 fn random_schemas_never_panic() {
-    let mut random = Random::new(11);
+    let mut random = SchemaRng::new(11);
     let mut usable = 0;
     for _ in 0..GARBAGE {
         let schema = random.garbage(4);

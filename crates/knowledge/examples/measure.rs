@@ -8,7 +8,7 @@ use std::error::Error;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use knowledge::{Function, Kind, Started, Workers};
+use knowledge::{FunctionKind, KnowledgeFunction, StartedWorker, WorkerPool};
 
 const SOURCE: &str = "function validate(args) { \
     if (args.text.length > 20) return { valid: false, errors: ['text must have at most 20 characters'] }; \
@@ -34,18 +34,22 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(rounds: usize) -> Result<Vec<Duration>, Box<dyn Error>> {
-    let workers = Workers::new(|| {
+    let workers = WorkerPool::new(|| {
         Box::pin(async {
             let (ours, theirs) = UnixStream::pair()?;
             let from = theirs.try_clone()?;
             std::thread::spawn(move || knowledge::serve(from, theirs));
             ours.set_nonblocking(true)?;
             let (from, to) = tokio::net::UnixStream::from_std(ours)?.into_split();
-            Ok(Started { from: Box::new(from), to: Box::new(to), life: Box::new(()) })
+            Ok(StartedWorker { from: Box::new(from), to: Box::new(to), kill_guard: Box::new(()) })
         })
     });
-    let function =
-        Function { kind: Kind::Validator, id: "short".into(), source: SOURCE.into(), helpers: [].into() };
+    let function = KnowledgeFunction {
+        kind: FunctionKind::Validator,
+        id: "short".into(),
+        source: SOURCE.into(),
+        helpers: [].into(),
+    };
     let mut times = Vec::new();
     for _ in 0..rounds {
         let began = Instant::now();

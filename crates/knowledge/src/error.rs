@@ -1,6 +1,6 @@
 //! Errors of a function run. Each of them refuses the call.
 
-use crate::function::Kind;
+use crate::function::FunctionKind;
 
 /// Reason why a function gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,7 +9,7 @@ pub enum KnowledgeError {
     #[error("{} `{id}` exceeded {} timeout{}", .kind.as_str(), limit(*.kind), safety(*.kind))]
     TimedOut {
         /// Kind of the function.
-        kind: Kind,
+        kind: FunctionKind,
         /// Id of the function.
         id: String,
     },
@@ -17,7 +17,7 @@ pub enum KnowledgeError {
     #[error("{} `{id}` exceeded 8MB memory limit", .kind.as_str())]
     OutOfMemory {
         /// Kind of the function.
-        kind: Kind,
+        kind: FunctionKind,
         /// Id of the function.
         id: String,
     },
@@ -25,7 +25,7 @@ pub enum KnowledgeError {
     #[error("{} `{id}` execution failed: {message}", .kind.as_str())]
     Failed {
         /// Kind of the function.
-        kind: Kind,
+        kind: FunctionKind,
         /// Id of the function.
         id: String,
         /// Message of the exception.
@@ -33,9 +33,9 @@ pub enum KnowledgeError {
     },
     /// It returned a value of the wrong form.
     #[error("{} `{id}` returned invalid format: {message}", .kind.as_str())]
-    Shape {
+    InvalidResult {
         /// Kind of the function.
-        kind: Kind,
+        kind: FunctionKind,
         /// Id of the function.
         id: String,
         /// Description of the error.
@@ -45,7 +45,7 @@ pub enum KnowledgeError {
     #[error("{} `{id}` crashed the engine, which was replaced", .kind.as_str())]
     Crashed {
         /// Kind of the function.
-        kind: Kind,
+        kind: FunctionKind,
         /// Id of the function.
         id: String,
     },
@@ -76,16 +76,16 @@ fn listed(ids: &[String]) -> String {
     if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
 }
 
-fn limit(kind: Kind) -> &'static str {
+fn limit(kind: FunctionKind) -> &'static str {
     match kind {
-        Kind::Helper | Kind::Processor => "1s",
-        Kind::Validator => "500ms",
+        FunctionKind::Helper | FunctionKind::Processor => "1s",
+        FunctionKind::Validator => "500ms",
     }
 }
 
-fn safety(kind: Kind) -> &'static str {
+fn safety(kind: FunctionKind) -> &'static str {
     match kind {
-        Kind::Validator => ". Validation failed for safety",
-        Kind::Helper | Kind::Processor => "",
+        FunctionKind::Validator => ". Validation failed for safety",
+        FunctionKind::Helper | FunctionKind::Processor => "",
     }
 }

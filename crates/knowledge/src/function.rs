@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Kind of a function, which decides its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FunctionKind {
     /// Computes a value for other functions.
     Helper,
     /// Transforms input or output.
@@ -15,32 +15,32 @@ pub enum Kind {
 }
 
 /// Memory limit of a function in bytes, including the engine's own use.
-pub(crate) const MEMORY: usize = 8 * 1024 * 1024;
+pub(crate) const MEMORY_LIMIT: usize = 8 * 1024 * 1024;
 
-impl Kind {
+impl FunctionKind {
     /// Returns the time limit.
-    pub fn time(self) -> Duration {
+    pub fn time_limit(self) -> Duration {
         match self {
-            Kind::Helper | Kind::Processor => Duration::from_millis(1000),
-            Kind::Validator => Duration::from_millis(500),
+            FunctionKind::Helper | FunctionKind::Processor => Duration::from_millis(1000),
+            FunctionKind::Validator => Duration::from_millis(500),
         }
     }
 
     /// Returns the word for messages.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::Helper => "helper",
-            Kind::Processor => "processor",
-            Kind::Validator => "validator",
+            FunctionKind::Helper => "helper",
+            FunctionKind::Processor => "processor",
+            FunctionKind::Validator => "validator",
         }
     }
 }
 
 /// JavaScript function of a manifest.
 #[derive(Clone, Debug)]
-pub struct Function {
+pub struct KnowledgeFunction {
     /// Kind of the function.
-    pub kind: Kind,
+    pub kind: FunctionKind,
     /// Id of the function.
     pub id: Arc<str>,
     /// Source text.
@@ -49,7 +49,7 @@ pub struct Function {
     pub helpers: Arc<[(Arc<str>, Arc<str>)]>,
 }
 
-impl Function {
+impl KnowledgeFunction {
     /// Returns the ids of the helpers it may call.
     pub(crate) fn helper_ids(&self) -> Vec<String> {
         self.helpers.iter().map(|(id, _)| id.to_string()).collect()
@@ -74,12 +74,12 @@ pub struct Validation {
     /// Reasons for refusing the call; empty if it is accepted.
     pub errors: Vec<String>,
     /// Run time.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl Validation {
     /// Run time above which a validator is reported as slow.
-    pub const SLOW: Duration = Duration::from_millis(50);
+    pub const SLOW_THRESHOLD: Duration = Duration::from_millis(50);
 
     /// Returns true if the call is accepted.
     pub fn passes(&self) -> bool {

@@ -11,61 +11,61 @@ use rlsf::{GRANULARITY, Tlsf};
 use rquickjs::allocator::Allocator;
 
 /// Twice the limit of a function, because a growing list exists twice while it is copied.
-const LENGTH: usize = 16 * 1024 * 1024;
+const REGION_SIZE: usize = 16 * 1024 * 1024;
 /// Alignment of allocations, as in the C library.
 const ALIGN: usize = 16;
 
 /// Unit of the region's layout.
 #[repr(C, align(4096))]
-struct Page([u8; 4096]);
+struct HeapPage([u8; 4096]);
 
 /// Block allocator for blocks of up to 32 MiB, which is larger than the region.
-type Blocks = Tlsf<'static, u32, u16, 20, 16>;
+type BlockAllocator = Tlsf<'static, u32, u16, 20, 16>;
 
 /// Allocator state at the start of the region, which is therefore restored with it.
 #[repr(C, align(32))]
-struct Head {
-    blocks: Blocks,
+struct RegionHead {
+    blocks: BlockAllocator,
     /// Offset after which only the end of the region was ever written.
-    mark: usize,
+    high_water_mark: usize,
 }
 
 /// Memory region of one engine.
-struct Region {
+struct HeapRegion {
     start: NonNull<u8>,
 }
 
-impl Region {
-    const LAYOUT: Layout = Layout::new::<[Page; LENGTH / size_of::<Page>()]>();
+impl HeapRegion {
+    const LAYOUT: Layout = Layout::new::<[HeapPage; REGION_SIZE / size_of::<HeapPage>()]>();
 
     fn new() -> Option<Self> {
         // SAFETY: the layout has a non-zero size.
         let start = NonNull::new(unsafe { alloc_zeroed(Self::LAYOUT) })?;
-        let region = Region { start };
-        let mut blocks = Blocks::new();
-        let first = size_of::<Head>().next_multiple_of(GRANULARITY);
+        let region = HeapRegion { start };
+        let mut blocks = BlockAllocator::new();
+        let first = size_of::<RegionHead>().next_multiple_of(GRANULARITY);
         // SAFETY: nothing else uses the region from `first` on, and it is freed after the head that refers to
         // it.
         unsafe {
-            let rest = NonNull::slice_from_raw_parts(start.add(first), LENGTH - first);
+            let rest = NonNull::slice_from_raw_parts(start.add(first), REGION_SIZE - first);
             blocks.insert_free_block_ptr(rest)?;
-            region.head().write(Head { blocks, mark: first + GRANULARITY });
+            region.head().write(RegionHead { blocks, high_water_mark: first + GRANULARITY });
         }
         Some(region)
     }
 
-    fn head(&self) -> NonNull<Head> {
+    fn head(&self) -> NonNull<RegionHead> {
         self.start.cast()
     }
 
     /// Returns the end marker of the region, where the allocator stores data about the last block.
     fn end(&self) -> NonNull<u8> {
         // SAFETY: the offset is within the region.
-        unsafe { self.start.add(LENGTH - GRANULARITY) }
+        unsafe { self.start.add(REGION_SIZE - GRANULARITY) }
     }
 }
 
-impl Drop for Region {
+impl Drop for HeapRegion {
     fn drop(&mut self) {
         // SAFETY: the region was allocated with this layout, and all users held an `Rc` to it that is now
         // dropped.
@@ -74,31 +74,31 @@ impl Drop for Region {
 }
 
 /// Memory of an engine, shared by the engine and the code that restores it.
-pub(crate) struct Heap(Rc<Region>);
+pub(crate) struct EngineHeap(Rc<HeapRegion>);
 
-impl Heap {
+impl EngineHeap {
     pub(crate) fn new() -> Option<Self> {
-        Some(Heap(Rc::new(Region::new()?)))
+        Some(EngineHeap(Rc::new(HeapRegion::new()?)))
     }
 
     /// Returns another handle to the same memory.
-    pub(crate) fn share(&self) -> Self {
-        Heap(Rc::clone(&self.0))
+    pub(crate) fn clone_handle(&self) -> Self {
+        EngineHeap(Rc::clone(&self.0))
     }
 
-    fn mark(&self) -> usize {
+    fn high_water_mark(&self) -> usize {
         // SAFETY: the head is written when the region is created, and nothing writes to it during this read.
-        unsafe { self.0.head().as_ref() }.mark
+        unsafe { self.0.head().as_ref() }.high_water_mark
     }
 
     /// Copies the used content, for any number of restores.
-    pub(crate) fn image(&self) -> Image {
+    pub(crate) fn image(&self) -> HeapImage {
         let copy = |from: NonNull<u8>, length: usize| {
             // SAFETY: that many bytes from there are within the region, and they were zeroed when it was
             // created.
             unsafe { std::slice::from_raw_parts(from.as_ptr(), length) }.to_vec()
         };
-        Image { start: copy(self.0.start, self.mark()), end: copy(self.0.end(), GRANULARITY) }
+        HeapImage { start: copy(self.0.start, self.high_water_mark()), end: copy(self.0.end(), GRANULARITY) }
     }
 
     /// Restores the content of the image and clears everything else.
@@ -107,9 +107,9 @@ impl Heap {
     ///
     /// The image must be of this heap. Everything that refers into the heap must have existed when the image
     /// was taken, and must be in the same state as then.
-    pub(crate) unsafe fn put_back(&mut self, image: &Image) {
+    pub(crate) unsafe fn restore(&mut self, image: &HeapImage) {
         let (start, kept) = (self.0.start.as_ptr(), image.start.len());
-        let used = self.mark().saturating_sub(kept);
+        let used = self.high_water_mark().saturating_sub(kept);
         // SAFETY: the mark is within the region, and both parts of the image are as long as their origin.
         unsafe {
             ptr::write_bytes(start.add(kept), 0, used);
@@ -120,13 +120,13 @@ impl Heap {
 }
 
 #[cfg(test)]
-impl Heap {
+impl EngineHeap {
     /// Returns true if the region contains nothing beyond the image.
-    pub(crate) fn is_clear_after(&self, image: &Image) -> bool {
+    pub(crate) fn is_clear_after(&self, image: &HeapImage) -> bool {
         let kept = image.start.len();
         // SAFETY: the range is within the region, which was zeroed when it was created.
         let rest = unsafe {
-            std::slice::from_raw_parts(self.0.start.as_ptr().add(kept), LENGTH - GRANULARITY - kept)
+            std::slice::from_raw_parts(self.0.start.as_ptr().add(kept), REGION_SIZE - GRANULARITY - kept)
         };
         rest.iter().all(|byte| *byte == 0)
     }
@@ -134,7 +134,7 @@ impl Heap {
 
 /// Copy of the content of a heap.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Image {
+pub(crate) struct HeapImage {
     start: Vec<u8>,
     end: Vec<u8>,
 }
@@ -147,15 +147,19 @@ fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(HEADER)?, ALIGN).ok()
 }
 
-impl Heap {
+impl EngineHeap {
     /// Allocates with `take`, writes the header, and raises the mark of written memory.
-    fn taken(&mut self, size: usize, take: impl FnOnce(&mut Blocks) -> Option<NonNull<u8>>) -> *mut u8 {
+    fn allocate_with(
+        &mut self,
+        size: usize,
+        take: impl FnOnce(&mut BlockAllocator) -> Option<NonNull<u8>>,
+    ) -> *mut u8 {
         // SAFETY: the engine is single-threaded and makes one request at a time.
         let head = unsafe { self.0.head().as_mut() };
         let Some(block) = take(&mut head.blocks) else { return ptr::null_mut() };
         let end = block.as_ptr().addr() - self.0.start.as_ptr().addr() + HEADER + size;
         // The block is rounded up, and the free block after it starts with a few words of allocator data.
-        head.mark = head.mark.max(end + 2 * GRANULARITY).min(LENGTH - GRANULARITY);
+        head.high_water_mark = head.high_water_mark.max(end + 2 * GRANULARITY).min(REGION_SIZE - GRANULARITY);
         // SAFETY: the block is longer than requested by the header, and its alignment exceeds that of a word.
         unsafe {
             block.cast::<usize>().write(size);
@@ -175,9 +179,9 @@ unsafe fn with_header(content: *mut u8) -> Option<NonNull<u8>> {
 }
 
 // SAFETY: the allocator returns memory of sufficient length and at least word alignment, or null.
-unsafe impl Allocator for Heap {
+unsafe impl Allocator for EngineHeap {
     fn alloc(&mut self, size: usize) -> *mut u8 {
-        self.taken(size, |blocks| blocks.allocate(layout(size)?))
+        self.allocate_with(size, |blocks| blocks.allocate(layout(size)?))
     }
 
     fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
@@ -202,7 +206,7 @@ unsafe impl Allocator for Heap {
         // SAFETY: the caller got the pointer from this heap.
         let Some(block) = (unsafe { with_header(content) }) else { return self.alloc(size) };
         // SAFETY: as above, with the same alignment.
-        self.taken(size, |blocks| unsafe { blocks.reallocate(block, layout(size)?) })
+        self.allocate_with(size, |blocks| unsafe { blocks.reallocate(block, layout(size)?) })
     }
 
     unsafe fn usable_size(content: *mut u8) -> usize {

@@ -12,10 +12,10 @@ mod engine;
 mod error;
 mod function;
 mod heap;
-mod pool;
-mod wire;
+mod worker_pool;
+mod worker_protocol;
 
 pub use engine::serve;
 pub use error::KnowledgeError;
-pub use function::{Function, Kind, Validation};
-pub use pool::{Start, Started, Starting, Workers};
+pub use function::{FunctionKind, KnowledgeFunction, Validation};
+pub use worker_pool::{StartWorker, StartWorkerFuture, StartedWorker, WorkerPool};

@@ -11,9 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::entry::{EndFacts, StageTime};
-use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
-use tool::{CallId, Caller, Door, Mode, RiskLevel, RuleRef, TraceContext};
+use ledger::entry::{OutcomeFacts, StageTime};
+use ledger::{
+    CallHeader, Ledger, LedgerOptions, LedgerOutcome, OutcomeStatus, RecordFilter, RecordedDecision,
+    RecordedEffect,
+};
+use tool::{CallId, Caller, CallerEndpoint, Mode, RiskLevel, RuleRef, TraceContext};
 
 /// Limit for a start, which reads one segment regardless of the size of the ledger.
 const LONGEST_START: Duration = Duration::from_secs(1);
@@ -41,7 +44,7 @@ fn main() -> Result<()> {
     rebuild(&folder)?;
     ask(&folder)?;
     let begun = Instant::now();
-    let report = ledger::verify(&folder, &Options::default())?;
+    let report = ledger::verify(&folder, &LedgerOptions::default())?;
     println!("verify of {} records, {} MB: {:?}", report.records, report.bytes >> 20, begun.elapsed());
     if !report.is_intact() {
         return Err(format!("{:?}", report.problems).into());
@@ -50,7 +53,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn decision(n: u64) -> Decision {
+fn decision(n: u64) -> RecordedDecision {
     let tools = [
         "read_file",
         "list_directory",
@@ -66,18 +69,18 @@ fn decision(n: u64) -> Decision {
     let caller = Caller {
         uid: 501,
         pid: Some(4242),
-        door: Door::Mcp,
+        door: CallerEndpoint::Mcp,
         connection: n % 5,
         client: Some(if n.is_multiple_of(2) { "claude-code" } else { "codex" }.into()),
         session: Some(format!("session-{}", n / 1000)),
     };
     let mode = if (n / 100_000).is_multiple_of(2) { Mode::Normal } else { Mode::Alert };
     let call =
-        Call { call_id: CallId::fresh(), tool: tool.into(), mode, caller, trace: TraceContext::root() };
-    Decision {
+        CallHeader { call_id: CallId::fresh(), tool: tool.into(), mode, caller, trace: TraceContext::root() };
+    RecordedDecision {
         call: Arc::new(call),
         risk: RiskLevel::Low,
-        effect: Effect::Reads,
+        effect: RecordedEffect::Reads,
         decided_at: None,
         definition_hash: "d".repeat(64).into(),
         policy_hash: "p".repeat(64).into(),
@@ -104,21 +107,21 @@ fn rules() -> Vec<RuleRef> {
     ]
 }
 
-fn outcome(n: u64) -> Outcome {
-    let status = if n % 100 == 3 { Status::Failed } else { Status::Done };
+fn outcome(n: u64) -> LedgerOutcome {
+    let status = if n % 100 == 3 { OutcomeStatus::Failed } else { OutcomeStatus::Done };
     let stage =
         |(stage, start_us): (&'static str, u64)| StageTime { stage: stage.into(), start_us, duration_us: 7 };
     let stages = [("check", 2), ("judge", 5), ("open", 9), ("judge", 12), ("record", 14), ("run", 28)];
-    Outcome {
+    LedgerOutcome {
         output_digest: Some("o".repeat(64)),
-        facts: EndFacts { stages: stages.map(stage).into(), ..EndFacts::default() },
-        ..Outcome::new(status, Duration::from_micros(n % 5000))
+        facts: OutcomeFacts { stages: stages.map(stage).into(), ..OutcomeFacts::default() },
+        ..LedgerOutcome::new(status, Duration::from_micros(n % 5000))
     }
 }
 
 /// Records calls and does nothing else.
 async fn record(folder: &Path, calls: u64) -> Result<()> {
-    let (ledger, _) = Ledger::open(folder, &Options::default())?;
+    let (ledger, _) = Ledger::open(folder, &LedgerOptions::default())?;
     for n in 0..calls {
         let intent = ledger.intend(decision(n), ()).await?;
         ledger.conclude(&intent, outcome(n))?;
@@ -127,7 +130,7 @@ async fn record(folder: &Path, calls: u64) -> Result<()> {
 }
 
 async fn write(folder: &Path, records: u64) -> Result<()> {
-    let (ledger, _) = Ledger::open(folder, &Options::default())?;
+    let (ledger, _) = Ledger::open(folder, &LedgerOptions::default())?;
     let mut costs = Vec::new();
     for n in 0..records / 2 {
         let (decision, outcome) = (decision(n), outcome(n));
@@ -141,7 +144,7 @@ async fn write(folder: &Path, records: u64) -> Result<()> {
     print("record in the kernel", &mut costs);
     let mut costs = Vec::new();
     for n in 0..500 {
-        let decision = Decision { effect: Effect::Changes, ..decision(n) };
+        let decision = RecordedDecision { effect: RecordedEffect::Changes, ..decision(n) };
         let begun = Instant::now();
         let intent = ledger.intend(decision, ()).await?;
         costs.push(begun.elapsed());
@@ -152,7 +155,7 @@ async fn write(folder: &Path, records: u64) -> Result<()> {
     let calls: Vec<_> = (0..5000)
         .map(|n| {
             let ledger = Arc::clone(&ledger);
-            let decision = Decision { effect: Effect::Changes, ..decision(n) };
+            let decision = RecordedDecision { effect: RecordedEffect::Changes, ..decision(n) };
             tokio::spawn(async move {
                 let intent = ledger.intend(decision, ()).await.map_err(|error| error.to_string())?;
                 ledger.conclude(&intent, outcome(n)).map_err(|error| error.to_string())
@@ -176,7 +179,7 @@ fn rebuild(folder: &Path) -> Result<()> {
         let _ = std::fs::remove_file(folder.join(name));
     }
     let begun = Instant::now();
-    let (ledger, _) = Ledger::open(folder, &Options::default())?;
+    let (ledger, _) = Ledger::open(folder, &LedgerOptions::default())?;
     while ledger.health().indexed < ledger.health().head {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -187,7 +190,7 @@ fn rebuild(folder: &Path) -> Result<()> {
 
 fn start(folder: &Path) -> Result<()> {
     let begun = Instant::now();
-    let (ledger, recovery) = Ledger::open(folder, &Options::default())?;
+    let (ledger, recovery) = Ledger::open(folder, &LedgerOptions::default())?;
     let took = begun.elapsed();
     let ran: u64 =
         recovery.executed.iter().flat_map(|ran| &ran.slots).map(|(_, count)| u64::from(*count)).sum();
@@ -196,10 +199,14 @@ fn start(folder: &Path) -> Result<()> {
 }
 
 fn ask(folder: &Path) -> Result<()> {
-    let reader = ledger::Reader::new(folder);
+    let reader = ledger::LedgerReader::new(folder);
     let some = |text: &str| Some(text.to_owned());
-    let page = Filter { limit: Some(100), ..Filter::default() };
-    let middle = reader.query(&Filter { before_seq: Some(500_000), limit: Some(1), ..Filter::default() })?;
+    let page = RecordFilter { limit: Some(100), ..RecordFilter::default() };
+    let middle = reader.query(&RecordFilter {
+        before_seq: Some(500_000),
+        limit: Some(1),
+        ..RecordFilter::default()
+    })?;
     let time = middle.first().map(|record| record.time);
     let call = middle.first().and_then(|record| record.json().pointer("/call_id")?.as_str()?.parse().ok());
     let trace = middle
@@ -207,43 +214,51 @@ fn ask(folder: &Path) -> Result<()> {
         .and_then(|record| Some(record.json().pointer("/trace/trace_id")?.as_str()?.to_owned()));
     let questions = [
         ("the last 100", page.clone()),
-        ("one call", Filter { call_id: call, ..Filter::default() }),
-        ("one trace", Filter { trace, ..Filter::default() }),
-        ("a common tool", Filter { tool: some("write_file"), ..page.clone() }),
-        ("a rare tool", Filter { tool: some("rare_tool"), ..page.clone() }),
+        ("one call", RecordFilter { call_id: call, ..RecordFilter::default() }),
+        ("one trace", RecordFilter { trace, ..RecordFilter::default() }),
+        ("a common tool", RecordFilter { tool: some("write_file"), ..page.clone() }),
+        ("a rare tool", RecordFilter { tool: some("rare_tool"), ..page.clone() }),
         (
             "failed calls of a tool",
-            Filter { tool: some("fetch_url"), outcome: some("failed"), ..page.clone() },
+            RecordFilter { tool: some("fetch_url"), outcome: some("failed"), ..page.clone() },
         ),
         (
             "failed calls of a tool that never fails",
-            Filter { tool: some("shell"), outcome: some("failed"), ..page.clone() },
+            RecordFilter { tool: some("shell"), outcome: some("failed"), ..page.clone() },
         ),
-        ("a mode and a caller", Filter { mode: Some(Mode::Alert), caller: some("codex"), ..page.clone() }),
+        (
+            "a mode and a caller",
+            RecordFilter { mode: Some(Mode::Alert), caller: some("codex"), ..page.clone() },
+        ),
         (
             "a mode, a caller and a tool that never meet",
-            Filter {
+            RecordFilter {
                 mode: Some(Mode::Alert),
                 caller: some("codex"),
                 tool: some("read_file"),
                 ..page.clone()
             },
         ),
-        ("an old session", Filter { session: some("session-3"), ..page.clone() }),
+        ("an old session", RecordFilter { session: some("session-3"), ..page.clone() }),
         (
             "an old session, a tool, an outcome",
-            Filter { session: some("session-3"), tool: some("shell"), outcome: some("done"), ..page.clone() },
+            RecordFilter {
+                session: some("session-3"),
+                tool: some("shell"),
+                outcome: some("done"),
+                ..page.clone()
+            },
         ),
-        ("a kind", Filter { kind: some("decision"), ..page.clone() }),
+        ("a kind", RecordFilter { kind: some("decision"), ..page.clone() }),
         (
             "a kind and a caller that never meet",
-            Filter { kind: some("checkpoint"), caller: some("codex"), ..page.clone() },
+            RecordFilter { kind: some("checkpoint"), caller: some("codex"), ..page.clone() },
         ),
-        ("until the middle", Filter { until: time, ..page.clone() }),
-        ("a tool since the middle", Filter { since: time, tool: some("search"), ..page.clone() }),
+        ("until the middle", RecordFilter { until: time, ..page.clone() }),
+        ("a tool since the middle", RecordFilter { since: time, tool: some("search"), ..page.clone() }),
         (
             "a tool since an hour from now",
-            Filter {
+            RecordFilter {
                 since: Some(jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)),
                 tool: some("search"),
                 ..page

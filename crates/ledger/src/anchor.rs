@@ -14,10 +14,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{hash::Hash, key::Key, private_file};
+use crate::{hash::SealHash, key::LedgerKey, private_file};
 
 /// Size of an anchor: one sector, which disks write atomically.
-const SIZE: usize = 512;
+const ANCHOR_SIZE: usize = 512;
 
 /// Intention of the writer when it wrote the anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub(crate) struct Anchor {
     /// Boot id of the machine when the anchor was written; empty if the system has none.
     pub(crate) boot: String,
     /// Seal of the last record.
-    pub(crate) hash: Hash,
+    pub(crate) hash: SealHash,
 }
 
 /// Reason why an anchor cannot be used.
@@ -62,20 +62,20 @@ pub(crate) enum AnchorFlaw {
 
 impl Anchor {
     /// Renders the sealed, padded line.
-    pub(crate) fn render(&self, key: &Key) -> Vec<u8> {
+    pub(crate) fn render(&self, key: &LedgerKey) -> Vec<u8> {
         // An anchor consists of numbers and strings, so it can always be serialised.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         // The closing brace is added again after the seal.
         line.pop();
         let seal = key.seal_anchor(&line);
         line.extend_from_slice(format!(r#","mac":"{seal}"}}"#).as_bytes());
-        line.resize(SIZE - 1, b' ');
+        line.resize(ANCHOR_SIZE - 1, b' ');
         line.push(b'\n');
         line
     }
 
     /// Parses an anchor. Any byte that differs from the rendered form makes it invalid.
-    pub(crate) fn parse(bytes: &[u8], key: &Key) -> Result<Anchor, AnchorFlaw> {
+    pub(crate) fn parse(bytes: &[u8], key: &LedgerKey) -> Result<Anchor, AnchorFlaw> {
         if bytes.is_empty() {
             return Err(AnchorFlaw::Missing);
         }
@@ -86,7 +86,7 @@ impl Anchor {
     }
 
     /// Reads the anchor in a file. A writer may be overwriting it, so an invalid anchor is read again.
-    pub(crate) fn read(path: &Path, key: &Key) -> Result<Anchor, AnchorFlaw> {
+    pub(crate) fn read(path: &Path, key: &LedgerKey) -> Result<Anchor, AnchorFlaw> {
         let mut flaw = AnchorFlaw::Missing;
         for _ in 0..5 {
             let mut bytes = Vec::new();
@@ -125,8 +125,8 @@ impl AnchorFile {
     }
 
     /// Truncates the file to one anchor, in case other data was appended.
-    pub(crate) fn trim(&self) -> io::Result<()> {
-        self.0.set_len(u64::try_from(SIZE).unwrap_or(u64::MAX))
+    pub(crate) fn truncate(&self) -> io::Result<()> {
+        self.0.set_len(u64::try_from(ANCHOR_SIZE).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<AnchorFile> {
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn any_changed_byte_invalidates_the_anchor() {
-        let key = Key::derive(&[1; 32]).unwrap();
+        let key = LedgerKey::derive(&[1; 32]).unwrap();
         let anchor = Anchor {
             seq: u64::MAX,
-            hash: Hash([0xab; 32]),
+            hash: SealHash([0xab; 32]),
             segment: u64::MAX,
             end: u64::MAX,
             synced: u64::MAX,
@@ -162,7 +162,7 @@ mod tests {
             boot: "f".repeat(36),
         };
         let bytes = anchor.render(&key);
-        assert_eq!(bytes.len(), SIZE, "the longest anchor fits its sector");
+        assert_eq!(bytes.len(), ANCHOR_SIZE, "the longest anchor fits its sector");
         assert_eq!(Anchor::parse(&bytes, &key).as_ref(), Ok(&anchor));
         for place in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -173,14 +173,14 @@ mod tests {
             assert_eq!(Anchor::parse(&bytes[..length], &key), Err(AnchorFlaw::Changed), "cut at {length}");
         }
         assert_eq!(Anchor::parse(&[], &key), Err(AnchorFlaw::Missing));
-        assert!(Anchor::parse(&bytes, &Key::derive(&[2; 32]).unwrap()).is_err());
+        assert!(Anchor::parse(&bytes, &LedgerKey::derive(&[2; 32]).unwrap()).is_err());
     }
 
     /// An anchor is valid if rendering it again gives the same bytes, so the format must stay compatible.
     #[test]
     fn anchor_format_is_compatible_with_older_ledgers() {
-        let key = Key::derive(&[1; 32]).unwrap();
-        let (hash, writer, boot) = (Hash([0; 32]), WriterState::Open, "0f-1".to_owned());
+        let key = LedgerKey::derive(&[1; 32]).unwrap();
+        let (hash, writer, boot) = (SealHash([0; 32]), WriterState::Open, "0f-1".to_owned());
         let anchor = Anchor { seq: 10, hash, segment: 1, end: 4096, synced: 9, owed: 0, writer, boot };
         let text = |anchor: &Anchor| String::from_utf8(anchor.render(&key)).unwrap();
         let (head, tail) = (r#"{"seq":10,"segment":1,"end":4096,"synced":9"#, r#""boot":"0f-1","hash":"000"#);

@@ -3,23 +3,23 @@
 use std::fmt;
 
 use crate::{
-    hash::Hash,
-    key::Key,
-    line::{self, Parts},
+    hash::SealHash,
+    key::LedgerKey,
+    line::{self, ParsedLine},
 };
 
 /// Position between two lines: the number and the previous seal that the next line must contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Chain {
+pub(crate) struct ChainPosition {
     /// Sequence number of the next line.
     pub(crate) next: u64,
     /// Seal of the last line.
-    pub(crate) prev: Hash,
+    pub(crate) prev: SealHash,
 }
 
 /// Defect of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum LineFlaw {
     /// The line does not have the form of a record.
     Form,
     /// The bytes differ from those that were sealed, or another key sealed them.
@@ -30,9 +30,9 @@ pub(crate) enum Flaw {
     Link { seq: u64 },
 }
 
-impl Chain {
+impl ChainPosition {
     /// Start of a ledger.
-    pub(crate) const START: Chain = Chain { next: 1, prev: Hash::NONE };
+    pub(crate) const START: ChainPosition = ChainPosition { next: 1, prev: SealHash::NONE };
 
     /// Returns the sequence number of the last line, or 0 before the first.
     pub(crate) fn head(&self) -> u64 {
@@ -40,17 +40,17 @@ impl Chain {
     }
 
     /// Advances past a line that was just written.
-    pub(crate) fn advance(&mut self, hash: Hash) {
-        *self = Chain { next: self.next + 1, prev: hash };
+    pub(crate) fn advance(&mut self, hash: SealHash) {
+        *self = ChainPosition { next: self.next + 1, prev: hash };
     }
 }
 
 /// Checker of a chain, line by line, that resynchronises after damaged lines.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Follower {
+pub(crate) struct ChainChecker {
     next: u64,
     /// Unknown at the start of a segment that is read alone.
-    prev: Option<Hash>,
+    prev: Option<SealHash>,
     /// Damaged lines since the last authentic one. That many sequence numbers may be missing without another
     /// flaw.
     damaged: u64,
@@ -58,17 +58,17 @@ pub(crate) struct Follower {
 
 /// Result of checking one line.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Step<'a> {
+pub(crate) struct CheckedLine<'a> {
     /// The line, if it is authentic and not a repetition. The chain continues from it.
-    pub(crate) parts: Option<Parts<'a>>,
+    pub(crate) parts: Option<ParsedLine<'a>>,
     /// Defect of the line or of its predecessors.
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) flaw: Option<LineFlaw>,
 }
 
-impl Follower {
+impl ChainChecker {
     /// Creates a follower that expects line `next`.
-    pub(crate) fn new(next: u64, prev: Option<Hash>) -> Follower {
-        Follower { next, prev, damaged: 0 }
+    pub(crate) fn new(next: u64, prev: Option<SealHash>) -> ChainChecker {
+        ChainChecker { next, prev, damaged: 0 }
     }
 
     /// Returns the expected next sequence number.
@@ -77,65 +77,65 @@ impl Follower {
     }
 
     /// Returns the highest sequence number that the lines read so far can account for.
-    pub(crate) fn reach(&self) -> u64 {
+    pub(crate) fn highest_accounted(&self) -> u64 {
         self.next.saturating_sub(1) + self.damaged
     }
 
     /// Returns the position after the last authentic line.
-    pub(crate) fn place(&self) -> Chain {
-        Chain { next: self.next, prev: self.prev.unwrap_or(Hash::NONE) }
+    pub(crate) fn position(&self) -> ChainPosition {
+        ChainPosition { next: self.next, prev: self.prev.unwrap_or(SealHash::NONE) }
     }
 
     /// Checks a line (without its newline).
-    pub(crate) fn follow<'a>(&mut self, text: &'a [u8], key: &Key) -> Step<'a> {
-        let Some(parts) = line::parts(text) else { return self.damage(Flaw::Form) };
+    pub(crate) fn check_line<'a>(&mut self, text: &'a [u8], key: &LedgerKey) -> CheckedLine<'a> {
+        let Some(parts) = line::parse_line(text) else { return self.count_damaged(LineFlaw::Form) };
         let (seq, expected) = (parts.seq, self.next);
         if !parts.is_authentic(key) {
-            return self.damage(Flaw::Seal { seq });
+            return self.count_damaged(LineFlaw::Seal { seq });
         }
         if seq < expected {
-            return Step { parts: None, flaw: Some(Flaw::Order { seq, expected }) };
+            return CheckedLine { parts: None, flaw: Some(LineFlaw::Order { seq, expected }) };
         }
         let linked = self.damaged > 0 || self.prev.is_none_or(|prev| prev == parts.prev);
         let flaw = match () {
             () if seq > expected + self.damaged => {
-                Some(Flaw::Order { seq, expected: expected + self.damaged })
+                Some(LineFlaw::Order { seq, expected: expected + self.damaged })
             }
-            () if seq == expected && !linked => Some(Flaw::Link { seq }),
+            () if seq == expected && !linked => Some(LineFlaw::Link { seq }),
             () => None,
         };
-        *self = Follower { next: seq + 1, prev: Some(parts.hash), damaged: 0 };
-        Step { parts: Some(parts), flaw }
+        *self = ChainChecker { next: seq + 1, prev: Some(parts.hash), damaged: 0 };
+        CheckedLine { parts: Some(parts), flaw }
     }
 
-    fn damage(&mut self, flaw: Flaw) -> Step<'static> {
+    fn count_damaged(&mut self, flaw: LineFlaw) -> CheckedLine<'static> {
         self.damaged += 1;
-        Step { parts: None, flaw: Some(flaw) }
+        CheckedLine { parts: None, flaw: Some(flaw) }
     }
 }
 
-impl Flaw {
+impl LineFlaw {
     /// Returns the sequence number in the line, if it could be read.
     pub(crate) fn seq(&self) -> Option<u64> {
         match self {
-            Flaw::Form => None,
-            Flaw::Seal { seq } | Flaw::Order { seq, .. } | Flaw::Link { seq } => Some(*seq),
+            LineFlaw::Form => None,
+            LineFlaw::Seal { seq } | LineFlaw::Order { seq, .. } | LineFlaw::Link { seq } => Some(*seq),
         }
     }
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for LineFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::Form => f.write_str("this line has not the form of a record"),
-            Flaw::Seal { seq } => write!(f, "record {seq} was changed: its seal does not fit its bytes"),
-            Flaw::Order { seq, expected } if seq > expected => {
+            LineFlaw::Form => f.write_str("this line has not the form of a record"),
+            LineFlaw::Seal { seq } => write!(f, "record {seq} was changed: its seal does not fit its bytes"),
+            LineFlaw::Order { seq, expected } if seq > expected => {
                 write!(f, "record {seq} stands where record {expected} belongs: {} missing", seq - expected)
             }
-            Flaw::Order { seq, expected } => {
+            LineFlaw::Order { seq, expected } => {
                 write!(f, "record {seq} stands where record {expected} belongs: moved or repeated")
             }
-            Flaw::Link { seq } => write!(f, "record {seq} does not follow the record before it"),
+            LineFlaw::Link { seq } => write!(f, "record {seq} does not follow the record before it"),
         }
     }
 }
@@ -146,13 +146,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::line::Body;
+    use crate::line::EntryBody;
 
-    fn lines(key: &Key, count: u64) -> Vec<Vec<u8>> {
-        let mut chain = Chain::START;
+    fn lines(key: &LedgerKey, count: u64) -> Vec<Vec<u8>> {
+        let mut chain = ChainPosition::START;
         let one = |seq| {
-            let body = Body::new(&json!({"kind": "note", "n": seq}), key).unwrap();
-            let line = body.sealed(key, seq, Timestamp::UNIX_EPOCH, &chain.prev);
+            let body = EntryBody::new(&json!({"kind": "note", "n": seq}), key).unwrap();
+            let line = body.into_sealed_line(key, seq, Timestamp::UNIX_EPOCH, &chain.prev);
             chain.advance(line.hash);
             line.bytes.strip_suffix(b"\n").unwrap().to_vec()
         };
@@ -160,34 +160,35 @@ mod tests {
     }
 
     /// Asserts the flaws in order and the last authentic sequence number.
-    fn check(key: &Key, lines: &[&Vec<u8>], flaws: &[Flaw], head: u64) {
-        let mut follower = Follower::new(1, Some(Hash::NONE));
-        let found: Vec<Flaw> = lines.iter().filter_map(|line| follower.follow(line, key).flaw).collect();
-        assert_eq!((found.as_slice(), follower.place().head()), (flaws, head));
+    fn check(key: &LedgerKey, lines: &[&Vec<u8>], flaws: &[LineFlaw], head: u64) {
+        let mut follower = ChainChecker::new(1, Some(SealHash::NONE));
+        let found: Vec<LineFlaw> =
+            lines.iter().filter_map(|line| follower.check_line(line, key).flaw).collect();
+        assert_eq!((found.as_slice(), follower.position().head()), (flaws, head));
     }
 
     #[test]
     fn only_the_next_line_is_accepted() {
-        let key = Key::derive(&[1; 32]).unwrap();
+        let key = LedgerKey::derive(&[1; 32]).unwrap();
         let all = lines(&key, 4);
         let [a, b, c, d] = all.as_slice() else { panic!("four") };
         let junk = b"{}".to_vec();
-        let order = |seq, expected| Flaw::Order { seq, expected };
+        let order = |seq, expected| LineFlaw::Order { seq, expected };
         check(&key, &[a, b, c, d], &[], 4);
         check(&key, &[], &[], 0);
         check(&key, &[a, c, d], &[order(3, 2)], 4);
         check(&key, &[a, c, b, d], &[order(3, 2), order(2, 4)], 4);
         check(&key, &[a, b, b, c], &[order(2, 3)], 3);
         check(&key, &[b], &[order(2, 1)], 2);
-        check(&key, &[a, &junk, b], &[Flaw::Form], 2);
-        check(&key, &[a, &junk, c], &[Flaw::Form], 3);
-        check(&key, &[a, &junk, d], &[Flaw::Form, order(4, 3)], 4);
-        check(&key, &[a, b, &junk], &[Flaw::Form], 2);
-        check(&Key::derive(&[2; 32]).unwrap(), &[a], &[Flaw::Seal { seq: 1 }], 0);
+        check(&key, &[a, &junk, b], &[LineFlaw::Form], 2);
+        check(&key, &[a, &junk, c], &[LineFlaw::Form], 3);
+        check(&key, &[a, &junk, d], &[LineFlaw::Form, order(4, 3)], 4);
+        check(&key, &[a, b, &junk], &[LineFlaw::Form], 2);
+        check(&LedgerKey::derive(&[2; 32]).unwrap(), &[a], &[LineFlaw::Seal { seq: 1 }], 0);
         // A line with the right number and the right key, but with another predecessor.
-        let body = Body::new(&json!({"kind": "note"}), &key).unwrap();
-        let mut forked = body.sealed(&key, 2, Timestamp::UNIX_EPOCH, &Hash([9; 32])).bytes;
+        let body = EntryBody::new(&json!({"kind": "note"}), &key).unwrap();
+        let mut forked = body.into_sealed_line(&key, 2, Timestamp::UNIX_EPOCH, &SealHash([9; 32])).bytes;
         forked.pop();
-        check(&key, &[a, &forked], &[Flaw::Link { seq: 2 }], 2);
+        check(&key, &[a, &forked], &[LineFlaw::Link { seq: 2 }], 2);
     }
 }

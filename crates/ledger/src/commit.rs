@@ -13,30 +13,30 @@ use jiff::Timestamp;
 
 use crate::{
     anchor::AnchorFile,
-    entry::Entry,
-    health::Pressure,
+    entry::LedgerEntry,
+    health::SizeLimitPressure,
     resume, retention,
-    shared::{Queue, RETRY_EVERY, Shared, lock},
-    writer::{Halt, HaltKind, Purpose},
+    shared::{CommitQueue, LedgerShared, RESUME_INTERVAL, lock},
+    writer::{HaltKind, WritePurpose, WriterHalt},
 };
 
 /// Interval of syncing the anchors; in between they are only in the kernel.
-const ANCHORS_EVERY: Duration = Duration::from_secs(5);
+const ANCHOR_SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Interval of retention checks by age; a new segment triggers a check too.
-const RETENTION_EVERY: Duration = Duration::from_secs(3600);
+const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// State of the commit thread.
 pub(crate) struct Committer {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LedgerShared>,
     pub(crate) witness: Option<AnchorFile>,
-    pub(crate) anchors_synced: Instant,
-    pub(crate) retained: Instant,
+    pub(crate) last_anchor_sync: Instant,
+    pub(crate) last_retention: Instant,
     /// Wakes the index thread after every pass.
     pub(crate) index_bell: SyncSender<()>,
 }
 
-enum Stop {
+enum StopRequested {
     Yes,
     No,
 }
@@ -47,11 +47,11 @@ impl Drop for Committer {
         if std::thread::panicking() {
             let reason = "the thread that makes records durable died";
             let mut writer = lock(&self.shared.writer);
-            writer.stop(HaltKind::Broken, reason);
-            self.shared.publish(&writer);
+            writer.halt_writing(HaltKind::Broken, reason);
+            self.shared.publish_state(&writer);
             lock(&self.shared.queue).stop = true;
-            self.tell_all(&reason.into());
-            self.shared.tries.send_modify(|count| *count += 1);
+            self.fail_all_waiters(&reason.into());
+            self.shared.resume_attempts.send_modify(|count| *count += 1);
         }
     }
 }
@@ -67,33 +67,33 @@ impl Committer {
             }
             // Incremented after every pass, because a caller may have requested an attempt when none was
             // needed any more.
-            self.shared.tries.send_modify(|count| *count += 1);
-            self.shared.settle();
-            self.let_go();
+            self.shared.resume_attempts.send_modify(|count| *count += 1);
+            self.shared.write_deferred();
+            self.apply_retention();
             self.write_witness();
             // A full channel is enough: one message covers any number of passes.
             let _ = self.index_bell.try_send(());
-            if let Stop::Yes = stop {
+            if let StopRequested::Yes = stop {
                 self.close();
                 return;
             }
         }
     }
 
-    fn wait(&self) -> Stop {
+    fn wait(&self) -> StopRequested {
         let mut queue = lock(&self.shared.queue);
         loop {
-            let Queue { waiters, look_at, nudged, stop } = &*queue;
+            let CommitQueue { waiters, next_pass: look_at, resume_requested: nudged, stop } = &*queue;
             let now = Instant::now();
             if *stop {
-                return Stop::Yes;
+                return StopRequested::Yes;
             }
             if *nudged || !waiters.is_empty() || look_at.is_some_and(|at| at <= now) {
-                queue.look_at = None;
-                queue.nudged = false;
-                return Stop::No;
+                queue.next_pass = None;
+                queue.resume_requested = false;
+                return StopRequested::No;
             }
-            let bell = &self.shared.bell;
+            let bell = &self.shared.work_available;
             queue = match *look_at {
                 Some(at) => {
                     bell.wait_timeout(queue, at - now).map_or_else(|e| e.into_inner().0, |(queue, _)| queue)
@@ -112,22 +112,23 @@ impl Committer {
         let shared = &self.shared;
         shared.unsynced.store(false, Ordering::Release);
         let mut writer = lock(&shared.writer);
-        if let Some(Halt { kind: HaltKind::Broken, reason, .. }) = writer.halt.clone() {
+        if let Some(WriterHalt { kind: HaltKind::Broken, reason, .. }) = writer.halt.clone() {
             drop(writer);
-            return self.tell_all(&reason);
+            return self.fail_all_waiters(&reason);
         }
-        if let Some(tampering) = writer.tampering() {
-            writer.stop(HaltKind::Broken, &tampering);
-            shared.publish(&writer);
-            return self.tell_all(&tampering.into());
+        if let Some(tampering) = writer.detect_tampering() {
+            writer.halt_writing(HaltKind::Broken, &tampering);
+            shared.publish_state(&writer);
+            return self.fail_all_waiters(&tampering.into());
         }
-        let (upto, names, retired) = (writer.chain.head(), writer.names_changed, writer.retired.len());
+        let (upto, names, retired) =
+            (writer.chain.head(), writer.names_changed, writer.unsynced_segments.len());
         if upto == writer.synced && !names {
             drop(writer);
-            return self.tell_durable(upto);
+            return self.notify_durable(upto);
         }
         let mut files: Vec<Arc<File>> =
-            writer.retired.iter().map(|active| Arc::clone(&active.file)).collect();
+            writer.unsynced_segments.iter().map(|active| Arc::clone(&active.file)).collect();
         files.push(Arc::clone(&writer.active.file));
         let (disk, folder) = (Arc::clone(&writer.disk), Arc::clone(&writer.folder_file));
         drop(writer);
@@ -140,59 +141,62 @@ impl Committer {
         match result {
             Ok(()) => {
                 writer.synced = upto;
-                let done = retired.min(writer.retired.len());
-                writer.retired.drain(..done);
-                writer.names_changed = writer.names_changed && !writer.retired.is_empty();
+                let done = retired.min(writer.unsynced_segments.len());
+                writer.unsynced_segments.drain(..done);
+                writer.names_changed = writer.names_changed && !writer.unsynced_segments.is_empty();
                 writer.write_anchor();
                 drop(writer);
-                self.tell_durable(upto);
+                self.notify_durable(upto);
             }
             Err(error) => {
                 let reason = format!("cannot make {} durable: {error}", writer.active.segment.name());
-                writer.stop(HaltKind::Broken, &reason);
-                shared.publish(&writer);
+                writer.halt_writing(HaltKind::Broken, &reason);
+                shared.publish_state(&writer);
                 // The writer's lock is still taken, so every entry written before the halt is in the queue.
-                self.tell_all(&reason.into());
+                self.fail_all_waiters(&reason.into());
             }
         }
     }
 
-    fn tell_durable(&self, upto: u64) {
+    fn notify_durable(&self, upto: u64) {
         let mut queue = lock(&self.shared.queue);
         for waiter in queue.waiters.extract_if(.., |waiter| waiter.seq <= upto) {
             // Sending fails if the call was cancelled; its guard records that.
-            let _ = waiter.told.send(Ok(()));
+            let _ = waiter.result_sender.send(Ok(()));
         }
     }
 
-    fn tell_all(&self, reason: &Arc<str>) {
+    fn fail_all_waiters(&self, reason: &Arc<str>) {
         for waiter in std::mem::take(&mut lock(&self.shared.queue).waiters) {
-            let _ = waiter.told.send(Err(Arc::clone(reason)));
+            let _ = waiter.result_sender.send(Err(Arc::clone(reason)));
         }
     }
 
     fn try_to_resume(&self) {
         if let Err(error) = resume::resume(&self.shared) {
             tracing::warn!(%error, "the ledger cannot go on yet");
-            lock(&self.shared.queue).look_within(RETRY_EVERY);
+            lock(&self.shared.queue).schedule_pass_within(RESUME_INTERVAL);
         }
     }
 
     /// Removes old segments once the retention entry is durable.
-    fn let_go(&mut self) {
+    fn apply_retention(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let due =
-            std::mem::take(&mut lock(&shared.writer).rotated) || self.retained.elapsed() >= RETENTION_EVERY;
+        let due = std::mem::take(&mut lock(&shared.writer).retention_due)
+            || self.last_retention.elapsed() >= RETENTION_INTERVAL;
         if !due || self.is_halted() {
             return;
         }
-        self.retained = Instant::now();
+        self.last_retention = Instant::now();
         let (options, open, removed) = {
             let mut writer = lock(&shared.writer);
-            if retention::is_due_a_successor(&writer.active, &writer.options, Timestamp::now()) {
+            if retention::should_rotate_by_age(&writer.active, &writer.options, Timestamp::now()) {
                 writer.rotate();
             }
-            let open = retention::Open { first: writer.active.segment.first, length: writer.active.length };
+            let open = retention::OpenSegmentSize {
+                first: writer.active.segment.first,
+                length: writer.active.length,
+            };
             (writer.options.clone(), open, writer.tracker.removed())
         };
         let survey = match retention::survey(&shared.folder, open, &options, removed, Timestamp::now()) {
@@ -200,19 +204,19 @@ impl Committer {
             Err(error) => return tracing::warn!(%error, "cannot look for old ledger segments"),
         };
         shared.older_bytes.store(survey.older_bytes, Ordering::Relaxed);
-        let pressure = Pressure {
+        let pressure = SizeLimitPressure {
             removed_segments: removed.under_pressure,
             reads_refused: survey.older_bytes >= options.reads_limit(),
         };
         shared.report_pressure(pressure);
         let Some(plan) = survey.plan else { return };
-        match shared.write(&Entry::Retention(plan.entry.clone()), Purpose::Work) {
+        match shared.write(&LedgerEntry::Retention(plan.entry.clone()), WritePurpose::NewWork) {
             Ok(seq) => {
                 self.sync();
                 if lock(&shared.writer).synced >= seq {
-                    plan.carry_out();
+                    plan.execute();
                     let removed_segments = plan.entry.total.under_pressure;
-                    shared.report_pressure(Pressure { removed_segments, ..pressure });
+                    shared.report_pressure(SizeLimitPressure { removed_segments, ..pressure });
                 }
             }
             Err(error) => tracing::warn!(%error, "old ledger segments stay: the record of their end failed"),
@@ -228,13 +232,13 @@ impl Committer {
         if let Err(error) = witness.write(&rendered) {
             tracing::warn!(%error, "cannot update the ledger's second anchor");
         }
-        if self.anchors_synced.elapsed() >= ANCHORS_EVERY {
+        if self.last_anchor_sync.elapsed() >= ANCHOR_SYNC_INTERVAL {
             self.sync_anchors();
         }
     }
 
     fn sync_anchors(&mut self) {
-        self.anchors_synced = Instant::now();
+        self.last_anchor_sync = Instant::now();
         let ours = lock(&self.shared.writer).anchor_file.try_clone();
         let synced = ours.and_then(|ours| ours.sync());
         let witness = self.witness.as_ref().map_or(Ok(()), AnchorFile::sync);
@@ -245,28 +249,28 @@ impl Committer {
 
     /// Runs the last pass; the ledger accepts nothing after it.
     fn close(&mut self) {
-        lock(&self.shared.writer).owed.iter_mut().for_each(|owed| owed.due = Instant::now());
+        lock(&self.shared.writer).deferred.iter_mut().for_each(|owed| owed.due = Instant::now());
         if !self.is_halted() {
-            self.shared.settle();
+            self.shared.write_deferred();
             self.sync();
         }
         let mut writer = lock(&self.shared.writer);
         let in_good_order = writer.halt.is_none();
-        if !writer.owed.is_empty() {
+        if !writer.deferred.is_empty() {
             tracing::error!(
-                records = writer.owed.len(),
+                records = writer.deferred.len(),
                 "the ledger closes with records owed: they are lost"
             );
         }
-        writer.stop(HaltKind::Closed, "it was closed");
+        writer.halt_writing(HaltKind::Closed, "it was closed");
         if in_good_order {
             writer.write_anchor();
         }
-        self.shared.publish(&writer);
-        self.tell_all(&"it was closed".into());
+        self.shared.publish_state(&writer);
+        self.fail_all_waiters(&"it was closed".into());
         drop(writer);
         self.write_witness();
         self.sync_anchors();
-        self.shared.tries.send_modify(|count| *count += 1);
+        self.shared.resume_attempts.send_modify(|count| *count += 1);
     }
 }

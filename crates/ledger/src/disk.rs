@@ -11,7 +11,7 @@ use std::{
 use crate::private_file;
 
 /// Operations that can fail while a record is made durable.
-pub(crate) trait Disk: Send + Sync + fmt::Debug {
+pub(crate) trait LedgerDisk: Send + Sync + fmt::Debug {
     /// Creates a file for appending that must not exist yet.
     fn create(&self, path: &Path) -> io::Result<File>;
     /// Appends with one `write(2)`; it may write fewer bytes than requested.
@@ -19,16 +19,16 @@ pub(crate) trait Disk: Send + Sync + fmt::Debug {
     /// Makes written data durable. On Apple systems this uses `F_FULLFSYNC`, which flushes the drive's cache.
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Truncates the file to `length`.
-    fn cut(&self, file: &File, length: u64) -> io::Result<()>;
+    fn truncate(&self, file: &File, length: u64) -> io::Result<()>;
     /// Makes created and removed file names durable.
     fn sync_folder(&self, folder: &File) -> io::Result<()>;
 }
 
 /// Implementation by the operating system.
 #[derive(Debug)]
-pub(crate) struct Real;
+pub(crate) struct SystemDisk;
 
-impl Disk for Real {
+impl LedgerDisk for SystemDisk {
     fn create(&self, path: &Path) -> io::Result<File> {
         private_file::create(path)
     }
@@ -41,7 +41,7 @@ impl Disk for Real {
         file.sync_data()
     }
 
-    fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+    fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
         file.set_len(length)
     }
 
@@ -51,17 +51,17 @@ impl Disk for Real {
 }
 
 /// Number of retries of a write that would block.
-const PATIENCE: u32 = 1000;
+const MAX_WOULD_BLOCK_RETRIES: u32 = 1000;
 
 /// Appends all bytes, continuing after partial writes.
-pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(disk: &dyn LedgerDisk, file: &File, mut bytes: &[u8]) -> io::Result<()> {
     let mut refused = 0;
     while !bytes.is_empty() {
         match disk.write(file, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && refused < PATIENCE => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && refused < MAX_WOULD_BLOCK_RETRIES => {
                 refused += 1;
                 std::thread::yield_now();
             }
@@ -72,6 +72,6 @@ pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8]) -> io::R
 }
 
 /// Returns true if the error goes away once disk space is freed.
-pub(crate) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -9,74 +9,79 @@ mod housekeeping;
 
 use serde::{Deserialize, Serialize};
 
-pub use call::{Call, Concluded, Decision, Effect, EndFacts, Outcome, Refused, StageTime, Status};
+pub use call::{
+    CallHeader, LedgerOutcome, OutcomeFacts, OutcomeStatus, RecordedDecision, RecordedEffect,
+    RecordedOutcome, RecordedRefusal, StageTime,
+};
 pub use event::{
-    Approval, ApprovalEvent, ModeChange, Note, Reload, ReloadResult, Session, SessionEvent, Start, Stop, Undo,
+    ApprovalEvent, ApprovalEventEntry, DaemonStart, DaemonStop, ModeChange, NoteEntry, ReloadEntry,
+    ReloadResult, SessionEntry, SessionEvent, UndoEntry,
 };
 pub use housekeeping::{
-    Checkpoint, Executed, Missing, MissingCause, Recovered, Removals, Resumed, Retention, Sealed, Torn,
+    AbandonedSegment, Checkpoint, ExecutionCounts, MissingCause, MissingRecords, RecoveryEntry,
+    RemovalTotals, ResumptionEntry, RetentionEntry, TornBytes,
 };
 
 /// Content of one line of the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Entry {
+pub enum LedgerEntry {
     /// A call was permitted and is about to run: the intent.
-    Decision(Decision),
+    Decision(RecordedDecision),
     /// A call that had an intent ended.
-    Outcome(Concluded),
+    Outcome(RecordedOutcome),
     /// A call was refused and did not run.
-    Refusal(Refused),
+    Refusal(RecordedRefusal),
     /// The mode changed.
     Mode(ModeChange),
     /// The policy, the tools or the settings were reloaded.
-    Reload(Reload),
+    Reload(ReloadEntry),
     /// The daemon started.
-    Start(Start),
+    Start(DaemonStart),
     /// The daemon shut down cleanly.
-    Stop(Stop),
+    Stop(DaemonStop),
     /// A worker session was opened or closed.
-    Session(Session),
+    Session(SessionEntry),
     /// An approval was requested, decided, used or expired.
-    Approval(Approval),
+    Approval(ApprovalEventEntry),
     /// An undo state was saved or restored.
-    Undo(Undo),
+    Undo(UndoEntry),
     /// Any other event worth recording.
-    Note(Note),
+    Note(NoteEntry),
     /// State carried over from earlier segments; the first line of each segment. Written by the ledger
     /// itself.
     Checkpoint(Checkpoint),
     /// Findings of a start. Written by the ledger itself.
-    Recovered(Recovered),
+    Recovered(RecoveryEntry),
     /// The ledger continues in a new segment after an error. Written by the ledger itself.
-    Resumed(Resumed),
+    Resumed(ResumptionEntry),
     /// Old segments were removed. Written by the ledger itself.
-    Retention(Retention),
+    Retention(RetentionEntry),
     /// Kind written by a later version.
     #[serde(other)]
     Other,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Returns the value of the `kind` field of the line.
     pub fn kind(&self) -> &'static str {
         match self {
-            Entry::Decision(_) => "decision",
-            Entry::Outcome(_) => "outcome",
-            Entry::Refusal(_) => "refusal",
-            Entry::Mode(_) => "mode",
-            Entry::Reload(_) => "reload",
-            Entry::Start(_) => "start",
-            Entry::Stop(_) => "stop",
-            Entry::Session(_) => "session",
-            Entry::Approval(_) => "approval",
-            Entry::Undo(_) => "undo",
-            Entry::Note(_) => "note",
-            Entry::Checkpoint(_) => "checkpoint",
-            Entry::Recovered(_) => "recovered",
-            Entry::Resumed(_) => "resumed",
-            Entry::Retention(_) => "retention",
-            Entry::Other => "other",
+            LedgerEntry::Decision(_) => "decision",
+            LedgerEntry::Outcome(_) => "outcome",
+            LedgerEntry::Refusal(_) => "refusal",
+            LedgerEntry::Mode(_) => "mode",
+            LedgerEntry::Reload(_) => "reload",
+            LedgerEntry::Start(_) => "start",
+            LedgerEntry::Stop(_) => "stop",
+            LedgerEntry::Session(_) => "session",
+            LedgerEntry::Approval(_) => "approval",
+            LedgerEntry::Undo(_) => "undo",
+            LedgerEntry::Note(_) => "note",
+            LedgerEntry::Checkpoint(_) => "checkpoint",
+            LedgerEntry::Recovered(_) => "recovered",
+            LedgerEntry::Resumed(_) => "resumed",
+            LedgerEntry::Retention(_) => "retention",
+            LedgerEntry::Other => "other",
         }
     }
 }

@@ -15,19 +15,19 @@ pub enum LedgerError {
     #[error(
         "the ledger has {bytes} bytes that are too young to be removed, and the last quarter of ledger.max_bytes ({max_bytes}) is reserved for records of changes"
     )]
-    Reserved { bytes: u64, max_bytes: u64 },
+    ReadsRefused { bytes: u64, max_bytes: u64 },
     #[error("the ledger is closed")]
     Closed,
     #[error("another process ({holder}) writes the ledger in `{}`: stop it, or read only", .folder.display())]
     Locked { folder: PathBuf, holder: String },
     #[error("`{}` belongs to user {owner}, not to user {us}: a ledger must be written by its owner", .path.display())]
-    NotOurs { path: PathBuf, owner: u32, us: u32 },
+    NotOwned { path: PathBuf, owner: u32, us: u32 },
     #[error("the key `{}` is missing although the ledger has records: put it back from a backup, or move the folder away to begin a new ledger", .path.display())]
     KeyMissing { path: PathBuf },
     #[error("the key `{}` is not 64 hexadecimal digits: put it back from a backup", .path.display())]
     BadKey { path: PathBuf },
     #[error("`{}` is not a ledger segment: only `segment-<number>.ndjson` may begin with `segment-`; move it away", .path.display())]
-    StrangeFile { path: PathBuf },
+    UnexpectedFile { path: PathBuf },
     #[error("the outcome of call {0} is already recorded")]
     AlreadyConcluded(CallId),
     #[error("cannot {doing} `{}`: {source}", .path.display())]

@@ -4,7 +4,9 @@ use std::{borrow::Cow, io::Write, ops::ControlFlow};
 
 use serde_json::Value;
 
-use crate::{Filter, LedgerError, Reader, facets::Facets, line, lines::Lines, segment};
+use crate::{
+    LedgerError, LedgerReader, RecordFilter, line, lines::SegmentLines, search_fields::SearchFields, segment,
+};
 
 /// Export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ const COLUMNS: [(&str, &str); 14] = [
 ];
 
 /// JSON pointers to the text of a record, by kind.
-const TEXTS: [&str; 4] = ["/reason", "/message", "/text", "/event"];
+const TEXT_POINTERS: [&str; 4] = ["/reason", "/message", "/text", "/event"];
 
 /// Part of an export that fits into one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,23 +48,23 @@ pub struct ExportPage {
     pub next_after_seq: Option<u64>,
 }
 
-impl Reader {
+impl LedgerReader {
     /// Writes matching records, oldest first, and returns their number.
     pub fn export(
         &self,
-        filter: &Filter,
+        filter: &RecordFilter,
         format: ExportFormat,
         mut out: impl Write,
     ) -> Result<u64, LedgerError> {
         out.write_all(heading(format).as_bytes()).map_err(LedgerError::Export)?;
         let limit = filter.limit.map_or(u64::MAX, |limit| u64::try_from(limit).unwrap_or(u64::MAX));
         let mut count = 0;
-        self.each(filter, |_, line| {
+        self.for_each_line(filter, |_, line| {
             if count == limit {
                 return Ok(ControlFlow::Break(()));
             }
             count += 1;
-            out.write_all(&rendered(line, format)).map_err(LedgerError::Export)?;
+            out.write_all(&render_line(line, format)).map_err(LedgerError::Export)?;
             Ok(ControlFlow::Continue(()))
         })?;
         out.flush().map_err(LedgerError::Export)?;
@@ -73,7 +75,7 @@ impl Reader {
     /// page that continues another starts after its last record ([`Filter::after_seq`]) and has no heading.
     pub fn export_page(
         &self,
-        filter: &Filter,
+        filter: &RecordFilter,
         format: ExportFormat,
         most_bytes: usize,
     ) -> Result<ExportPage, LedgerError> {
@@ -81,8 +83,8 @@ impl Reader {
         let limit = filter.limit.map_or(u64::MAX, |limit| u64::try_from(limit).unwrap_or(u64::MAX));
         let mut page = ExportPage { text: heading, records: 0, next_after_seq: None };
         let mut last = None;
-        self.each(filter, |seq, line| {
-            let lines = rendered(line, format);
+        self.for_each_line(filter, |seq, line| {
+            let lines = render_line(line, format);
             if page.records == limit || (page.records > 0 && page.text.len() + lines.len() > most_bytes) {
                 page.next_after_seq = last;
                 return Ok(ControlFlow::Break(()));
@@ -96,23 +98,23 @@ impl Reader {
     }
 
     /// Calls `take` for each matching line, including its newline, oldest first, until it returns `Break`.
-    fn each(
+    fn for_each_line(
         &self,
-        filter: &Filter,
+        filter: &RecordFilter,
         mut take: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, LedgerError>,
     ) -> Result<(), LedgerError> {
-        let (first, last) = filter.range();
+        let (first, last) = filter.seq_range();
         let segments = segment::list(&self.folder)?;
         for (n, segment) in segments.iter().enumerate() {
             if segments.get(n + 1).is_some_and(|next| next.first <= first) || segment.first > last {
                 continue;
             }
             let failed = |error| LedgerError::io("read", &segment.path)(error);
-            let mut lines = Lines::open(segment).map_err(failed)?;
+            let mut lines = SegmentLines::open(segment).map_err(failed)?;
             while let Some(line) = lines.next_line().map_err(failed)? {
-                let Some(text) = line.whole() else { break };
-                let in_range = line::number(text).is_some_and(|seq| (first..=last).contains(&seq));
-                let Some(facets) = in_range.then(|| Facets::parse(text)).flatten() else { continue };
+                let Some(text) = line.without_newline() else { break };
+                let in_range = line::parse_seq(text).is_some_and(|seq| (first..=last).contains(&seq));
+                let Some(facets) = in_range.then(|| SearchFields::parse(text)).flatten() else { continue };
                 if filter.matches(&facets) && take(facets.seq, line.bytes)?.is_break() {
                     return Ok(());
                 }
@@ -129,7 +131,7 @@ fn heading(format: ExportFormat) -> String {
     }
 }
 
-fn rendered(line: &[u8], format: ExportFormat) -> Cow<'_, [u8]> {
+fn render_line(line: &[u8], format: ExportFormat) -> Cow<'_, [u8]> {
     match format {
         ExportFormat::Ndjson => Cow::Borrowed(line),
         ExportFormat::Csv => Cow::Owned(row(line).into_bytes()),
@@ -138,7 +140,7 @@ fn rendered(line: &[u8], format: ExportFormat) -> Cow<'_, [u8]> {
 
 fn row(line: &[u8]) -> String {
     let record: Value = serde_json::from_slice(line).unwrap_or_default();
-    let text = TEXTS.iter().find_map(|pointer| record.pointer(pointer));
+    let text = TEXT_POINTERS.iter().find_map(|pointer| record.pointer(pointer));
     let cells = COLUMNS.iter().map(|(_, pointer)| match *pointer {
         "" => cell(text),
         pointer => cell(record.pointer(pointer)),
@@ -150,7 +152,7 @@ fn row(line: &[u8]) -> String {
 fn cell(value: Option<&Value>) -> String {
     let text = match value {
         None | Some(Value::Null) => return String::new(),
-        Some(Value::String(text)) => text.chars().flat_map(visible).collect::<String>(),
+        Some(Value::String(text)) => text.chars().flat_map(escape_hidden).collect::<String>(),
         Some(other) => other.to_string(),
     };
     let formula = text.starts_with(['=', '+', '-', '@', '\t']) && text.parse::<f64>().is_err();
@@ -158,7 +160,7 @@ fn cell(value: Option<&Value>) -> String {
     if text.contains(['"', ',', '\'', ' ']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-fn visible(c: char) -> Vec<char> {
+fn escape_hidden(c: char) -> Vec<char> {
     if tool::escaped_json::is_hidden(c) { c.escape_unicode().collect() } else { vec![c] }
 }
 

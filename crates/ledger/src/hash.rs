@@ -7,11 +7,11 @@ use tool::canonical::hex;
 
 /// Hash of 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hash(pub(crate) [u8; 32]);
+pub(crate) struct SealHash(pub(crate) [u8; 32]);
 
-impl Hash {
+impl SealHash {
     /// Previous hash of the first line of a ledger.
-    pub(crate) const NONE: Hash = Hash([0; 32]);
+    pub(crate) const NONE: SealHash = SealHash([0; 32]);
     /// Number of digits of the text form.
     pub(crate) const DIGITS: usize = 64;
 
@@ -21,8 +21,8 @@ impl Hash {
     }
 
     /// Parses the text form. Upper case is rejected, so that each seal has exactly one spelling.
-    pub(crate) fn parse(text: &[u8]) -> Option<Hash> {
-        if text.len() != Hash::DIGITS {
+    pub(crate) fn parse(text: &[u8]) -> Option<SealHash> {
+        if text.len() != SealHash::DIGITS {
             return None;
         }
         let mut bytes = [0; 32];
@@ -30,32 +30,32 @@ impl Hash {
             let &[high, low] = pair else { return None };
             *byte = nibble(high)? << 4 | nibble(low)?;
         }
-        Some(Hash(bytes))
+        Some(SealHash(bytes))
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for SealHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
     }
 }
 
-impl fmt::Debug for Hash {
+impl fmt::Debug for SealHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Hash({self})")
     }
 }
 
-impl Serialize for Hash {
+impl Serialize for SealHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Hash {
+impl<'de> Deserialize<'de> for SealHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Hash::parse(text.as_bytes()).ok_or_else(|| D::Error::custom("not a seal"))
+        SealHash::parse(text.as_bytes()).ok_or_else(|| D::Error::custom("not a seal"))
     }
 }
 
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn only_the_lower_case_form_of_64_digits_parses() {
-        let hash = Hash(std::array::from_fn(|i| u8::try_from(i * 8).unwrap()));
+        let hash = SealHash(std::array::from_fn(|i| u8::try_from(i * 8).unwrap()));
         let mut text = Vec::new();
         hash.write(&mut text);
         assert_eq!(text, hash.to_string().as_bytes());
-        assert_eq!(Hash::parse(&text), Some(hash));
-        assert_eq!(Hash::parse(&text.to_ascii_uppercase()), None);
-        assert_eq!(Hash::parse(text.get(..63).unwrap()), None);
-        assert_eq!(Hash::parse(&[b'g'; 64]), None);
+        assert_eq!(SealHash::parse(&text), Some(hash));
+        assert_eq!(SealHash::parse(&text.to_ascii_uppercase()), None);
+        assert_eq!(SealHash::parse(text.get(..63).unwrap()), None);
+        assert_eq!(SealHash::parse(&[b'g'; 64]), None);
     }
 }

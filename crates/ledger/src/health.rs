@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use crate::entry::Removals;
+use crate::entry::RemovalTotals;
 
 /// Availability of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LedgerState {
     /// The ledger accepts records.
     Ready,
     /// The ledger accepts no records until a new durable segment exists, so no risky call may run.
@@ -23,16 +23,16 @@ pub enum State {
 /// Subscription to changes of the ledger's state. It returns copies only: a caller that kept a borrow of the
 /// state while waiting for a record would block the ledger from publishing that it is ready again.
 #[derive(Clone, Debug)]
-pub struct StateWatch(watch::Receiver<State>);
+pub struct LedgerStateWatch(watch::Receiver<LedgerState>);
 
-impl StateWatch {
-    pub(crate) fn new(states: watch::Receiver<State>) -> Self {
-        StateWatch(states)
+impl LedgerStateWatch {
+    pub(crate) fn new(states: watch::Receiver<LedgerState>) -> Self {
+        LedgerStateWatch(states)
     }
 
     /// Waits for the next state that differs from the last one returned here. Never completes after the
     /// ledger is dropped.
-    pub async fn changed(&mut self) -> State {
+    pub async fn changed(&mut self) -> LedgerState {
         match self.0.changed().await {
             Ok(()) => self.0.borrow_and_update().clone(),
             Err(_) => std::future::pending().await,
@@ -42,7 +42,7 @@ impl StateWatch {
 
 /// Effects of the size limit of the ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressure {
+pub struct SizeLimitPressure {
     /// Segments with records younger than the minimum age that were removed since the ledger was created.
     pub removed_segments: u64,
     /// Reads are refused, because the rest of the size limit is reserved for records of changes.
@@ -51,23 +51,23 @@ pub struct Pressure {
 
 /// State and counters of the ledger at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
+pub struct LedgerHealthReport {
     /// Availability of the ledger.
-    pub state: State,
+    pub state: LedgerState,
     /// Sequence number of the last record.
     pub head: u64,
     /// Sequence number of the last record known to be on disk.
     pub synced: u64,
     /// Duration of recovery at start, from taking the lock to a durable first record.
-    pub recovered_in: Duration,
+    pub recovery_duration: Duration,
     /// Calls that have an intent and no outcome.
     pub open_intents: u64,
     /// Records that were acknowledged and then lost by a disk error or by tampering. Expected to stay 0.
     pub lost_records: u64,
     /// Entries that were rejected; each caller received an error.
-    pub turned_away: u64,
+    pub rejected_entries: u64,
     /// Records that wait in memory until the ledger accepts records again.
-    pub owed: u64,
+    pub deferred_records: u64,
     /// Number of syncs of the disk.
     pub syncs: u64,
     /// Bytes of records in the segment that is being written.
@@ -75,9 +75,9 @@ pub struct Health {
     /// Bytes of all segments. Those before the open one are counted at the last scan of the folder.
     pub bytes: u64,
     /// Segments that retention has removed.
-    pub removed: Removals,
+    pub removed: RemovalTotals,
     /// Effects of the size limit.
-    pub pressure: Pressure,
+    pub pressure: SizeLimitPressure,
     /// Last record in the index; queries read later ones from the segments.
     pub indexed: u64,
 }

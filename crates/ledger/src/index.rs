@@ -15,13 +15,13 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use crate::{LedgerError, hash::Hash, line, lines::Lines, private_file, segment::Segment};
+use crate::{LedgerError, hash::SealHash, line, lines::SegmentLines, private_file, segment::Segment};
 
 /// Schema version. An index with another version is rebuilt.
-const VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 1;
 
 /// Records per row of `block`, which maps a time to a range of sequence numbers even when the clock jumped.
-const BLOCK: u64 = 4096;
+const RECORDS_PER_BLOCK: u64 = 4096;
 
 /// SQL schema. A `sort` is a distinct combination of kind, tool, outcome, mode and caller. There are few
 /// sorts and many records, so a query selects sorts first and then only their records; combinations that
@@ -57,12 +57,12 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
 
 /// Position of the last indexed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct IndexPosition {
     pub(crate) seq: u64,
     pub(crate) segment: u64,
     pub(crate) offset: u64,
     pub(crate) end: u64,
-    pub(crate) hash: Hash,
+    pub(crate) hash: SealHash,
 }
 
 /// Opens the index for writing and creates the tables in a new file.
@@ -79,7 +79,7 @@ fn open_to_fill(folder: &Path) -> Result<Connection, LedgerError> {
     connection.pragma_update(None, "cache_size", -64_000)?;
     if version(&connection)? == 0 {
         connection.execute_batch(SCHEMA)?;
-        connection.pragma_update(None, "user_version", VERSION)?;
+        connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     Ok(connection)
 }
@@ -89,47 +89,47 @@ fn open_to_read(folder: &Path) -> Option<Connection> {
     let path = path(folder);
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
     connection.busy_timeout(Duration::from_secs(1)).ok()?;
-    (version(&connection).ok()? == VERSION).then_some(connection)
+    (version(&connection).ok()? == SCHEMA_VERSION).then_some(connection)
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-fn reached(connection: &Connection) -> rusqlite::Result<Option<Reached>> {
+fn read_position(connection: &Connection) -> rusqlite::Result<Option<IndexPosition>> {
     let mut statement = connection
         .prepare_cached("SELECT seq, segment, offset, line_end, hash FROM reached WHERE one = 1")?;
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(Reached {
-            seq: unsigned(row.get(0)?),
-            segment: unsigned(row.get(1)?),
-            offset: unsigned(row.get(2)?),
-            end: unsigned(row.get(3)?),
-            hash: Hash::parse(row.get::<_, String>(4)?.as_bytes()).unwrap_or(Hash::NONE),
+        Ok(IndexPosition {
+            seq: to_unsigned(row.get(0)?),
+            segment: to_unsigned(row.get(1)?),
+            offset: to_unsigned(row.get(2)?),
+            end: to_unsigned(row.get(3)?),
+            hash: SealHash::parse(row.get::<_, String>(4)?.as_bytes()).unwrap_or(SealHash::NONE),
         })
     };
     statement.query_row([], read).optional()
 }
 
 /// Returns true if the last indexed line is still at its position.
-fn fits(folder: &Path, reached: &Reached) -> bool {
+fn matches_segment(folder: &Path, reached: &IndexPosition) -> bool {
     let segment = Segment::new(folder, reached.segment);
-    let Ok(mut lines) = Lines::open_at(&segment, reached.offset) else { return false };
+    let Ok(mut lines) = SegmentLines::open_at(&segment, reached.offset) else { return false };
     let Ok(Some(line)) = lines.next_line() else { return false };
-    line.whole().and_then(line::parts).is_some_and(|parts| parts.hash == reached.hash)
+    line.without_newline().and_then(line::parse_line).is_some_and(|parts| parts.hash == reached.hash)
 }
 
 /// SQLite has signed integers only. Reaching `i64::MAX` records would take centuries.
-fn signed(number: u64) -> i64 {
+fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> u64 {
+fn to_unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
 /// Packs an id of 32 hexadecimal digits, with or without hyphens, into 16 bytes. Returns other ids unchanged.
-fn packed(id: &str) -> Vec<u8> {
+fn pack_id(id: &str) -> Vec<u8> {
     let (mut bytes, mut digits) = ([0_u8; 16], 0);
     for byte in id.bytes().filter(|byte| *byte != b'-') {
         let digit = match byte {
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn ids_are_packed_one_to_one() {
-        assert_eq!(packed("00ff00ff-00ff-00ff-00ff-00ff00ff00ff"), [0, 255].repeat(8));
-        assert_eq!(packed(&"0a".repeat(16)), [10].repeat(16));
+        assert_eq!(pack_id("00ff00ff-00ff-00ff-00ff-00ff00ff00ff"), [0, 255].repeat(8));
+        assert_eq!(pack_id(&"0a".repeat(16)), [10].repeat(16));
         for odd in ["", "-", "0", &"g".repeat(32), &"0".repeat(33), "é"] {
-            assert_eq!(packed(odd), odd.as_bytes());
+            assert_eq!(pack_id(odd), odd.as_bytes());
         }
     }
 }

@@ -8,10 +8,10 @@ use std::sync::{
 use tool::CallId;
 
 use crate::{
-    LedgerError, Receipt,
-    entry::{Call, Outcome, Status},
-    owed::Care,
-    shared::Shared,
+    LedgerError, RecordReceipt,
+    deferred::RequiredDurability,
+    entry::{CallHeader, LedgerOutcome, OutcomeStatus},
+    shared::LedgerShared,
 };
 
 /// Value that may be acted on, because the decision is recorded, or deferred if the ledger may allow
@@ -26,15 +26,21 @@ use crate::{
 /// `unknown`.
 pub struct Intent<T> {
     value: T,
-    call: Arc<Call>,
-    receipt: Receipt,
-    care: Care,
-    shared: Arc<Shared>,
+    call: Arc<CallHeader>,
+    receipt: RecordReceipt,
+    care: RequiredDurability,
+    shared: Arc<LedgerShared>,
     concluded: AtomicBool,
 }
 
 impl<T> Intent<T> {
-    pub(crate) fn new(value: T, call: Arc<Call>, receipt: Receipt, care: Care, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(
+        value: T,
+        call: Arc<CallHeader>,
+        receipt: RecordReceipt,
+        care: RequiredDurability,
+        shared: Arc<LedgerShared>,
+    ) -> Self {
         Intent { value, call, receipt, care, shared, concluded: AtomicBool::new(false) }
     }
 
@@ -49,16 +55,16 @@ impl<T> Intent<T> {
     }
 
     /// Returns the call with its caller and trace context, for requests that it makes to other components.
-    pub fn call(&self) -> &Call {
+    pub fn call(&self) -> &CallHeader {
         &self.call
     }
 
     /// Returns the receipt of the decision.
-    pub fn receipt(&self) -> Receipt {
+    pub fn receipt(&self) -> RecordReceipt {
         self.receipt
     }
 
-    pub(crate) fn conclude(&self, outcome: Outcome) -> Result<Receipt, LedgerError> {
+    pub(crate) fn conclude(&self, outcome: LedgerOutcome) -> Result<RecordReceipt, LedgerError> {
         let concluded = self.shared.conclude(&self.call, outcome, self.care);
         // After any other error the ledger has the outcome or will never accept it. After an encoding error
         // it never received one.
@@ -72,7 +78,11 @@ impl<T> Intent<T> {
 impl<T> Drop for Intent<T> {
     fn drop(&mut self) {
         if !self.concluded.load(Ordering::Acquire) {
-            self.shared.abandon(&self.call, Status::Unknown, "the call was dropped without an outcome");
+            self.shared.abandon(
+                &self.call,
+                OutcomeStatus::Unknown,
+                "the call was dropped without an outcome",
+            );
         }
     }
 }
@@ -89,17 +99,17 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Intent<T> {
 
 /// Guard of a decision that is written but not yet an intent. If dropped before, it records the call as not
 /// started.
-pub(crate) struct Pending {
-    pub(crate) call: Arc<Call>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) why: &'static str,
+pub(crate) struct PendingDecision {
+    pub(crate) call: Arc<CallHeader>,
+    pub(crate) shared: Arc<LedgerShared>,
+    pub(crate) reason: &'static str,
     pub(crate) armed: bool,
 }
 
-impl Drop for Pending {
+impl Drop for PendingDecision {
     fn drop(&mut self) {
         if self.armed {
-            self.shared.abandon(&self.call, Status::NotStarted, self.why);
+            self.shared.abandon(&self.call, OutcomeStatus::NotStarted, self.reason);
         }
     }
 }

@@ -9,40 +9,41 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tool::{RiskLevel, Side, canonical};
+use tool::{EndpointParty, RiskLevel, canonical};
 
 use crate::{
-    Filter, Health, Intent, LedgerError, Options, Outcome, Pressure, Reader, Record, Recovery, State,
-    StateWatch, VerifyReport, WhenUnavailable,
+    Intent, LedgerError, LedgerHealthReport, LedgerOptions, LedgerOutcome, LedgerReader, LedgerRecord,
+    LedgerRecovery, LedgerState, LedgerStateWatch, RecordFilter, SizeLimitPressure, UnavailablePolicy,
+    VerifyReport,
     commit::Committer,
-    disk::{Disk, Real},
-    entry::{Decision, Effect, Entry},
+    deferred::RequiredDurability,
+    disk::{LedgerDisk, SystemDisk},
+    entry::{LedgerEntry, RecordedDecision, RecordedEffect},
     index::fill,
-    intent::Pending,
-    open::{self, Opened},
-    owed::Care,
-    shared::{Queue, Shared, lock},
-    writer::Purpose,
+    intent::PendingDecision,
+    open::{self, OpenedLedger},
+    shared::{CommitQueue, LedgerShared, lock},
+    writer::WritePurpose,
 };
 
 /// Proof that the ledger accepted an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receipt {
+pub enum RecordReceipt {
     /// The entry is written to a segment.
     Written {
         /// Sequence number of the record.
         seq: u64,
     },
     /// The entry is in memory and is written once the ledger accepts records again.
-    Owed,
+    Deferred,
 }
 
-impl Receipt {
+impl RecordReceipt {
     /// Returns the sequence number of a written record.
     pub fn seq(self) -> Option<u64> {
         match self {
-            Receipt::Written { seq } => Some(seq),
-            Receipt::Owed => None,
+            RecordReceipt::Written { seq } => Some(seq),
+            RecordReceipt::Deferred => None,
         }
     }
 }
@@ -53,10 +54,10 @@ impl Receipt {
 /// entries that must be durable first, and all waiting callers share one sync of the disk. Reading is
 /// blocking work.
 pub struct Ledger {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LedgerShared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    when_unavailable: WhenUnavailable,
-    recovered_in: Duration,
+    when_unavailable: UnavailablePolicy,
+    recovery_duration: Duration,
     reads_limit: u64,
     /// Lock file, locked until the ledger is dropped. The kernel also releases the lock when the process
     /// dies.
@@ -66,58 +67,67 @@ pub struct Ledger {
 impl Ledger {
     /// Opens the ledger in `folder`, creates it if there is none, and repairs the state the last writer left.
     /// Blocking.
-    pub fn open(folder: &Path, options: &Options) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
-        Ledger::open_on(Arc::new(Real), folder, options)
+    pub fn open(
+        folder: &Path,
+        options: &LedgerOptions,
+    ) -> Result<(Arc<Ledger>, LedgerRecovery), LedgerError> {
+        Ledger::open_with_disk(Arc::new(SystemDisk), folder, options)
     }
 
     /// Returns what opening the ledger in `folder` would find, without changing anything. No process may have
     /// it open for writing. Blocking.
-    pub fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
-        open::look(folder, options)
+    pub fn inspect(folder: &Path, options: &LedgerOptions) -> Result<LedgerRecovery, LedgerError> {
+        open::inspect(folder, options)
     }
 
-    pub(crate) fn open_on(
-        disk: Arc<dyn Disk>,
+    pub(crate) fn open_with_disk(
+        disk: Arc<dyn LedgerDisk>,
         folder: &Path,
-        options: &Options,
-    ) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
+        options: &LedgerOptions,
+    ) -> Result<(Arc<Ledger>, LedgerRecovery), LedgerError> {
         let begun = Instant::now();
-        let Opened { writer, witness, lock: lock_file, recovery } = open::open(disk, folder, options)?;
+        let OpenedLedger { writer, witness, lock: lock_file, recovery } = open::open(disk, folder, options)?;
         let recovered_in = begun.elapsed();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LedgerShared {
             folder: folder.to_owned(),
             key: writer.key.clone(),
             writer: Mutex::new(writer),
-            queue: Mutex::new(Queue::default()),
-            bell: Condvar::new(),
-            state: watch::Sender::new(State::Ready),
-            tries: watch::Sender::new(0),
+            queue: Mutex::new(CommitQueue::default()),
+            work_available: Condvar::new(),
+            state: watch::Sender::new(LedgerState::Ready),
+            resume_attempts: watch::Sender::new(0),
             unsynced: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             indexed: AtomicU64::new(0),
             older_bytes: AtomicU64::new(0),
-            pressure: watch::Sender::new(Pressure::default()),
+            pressure: watch::Sender::new(SizeLimitPressure::default()),
             closing: AtomicBool::new(false),
         });
         let (index_bell, rings) = std::sync::mpsc::sync_channel(1);
         let committer = Committer {
             shared: Arc::clone(&shared),
             witness,
-            anchors_synced: Instant::now(),
-            retained: Instant::now(),
+            last_anchor_sync: Instant::now(),
+            last_retention: Instant::now(),
             index_bell,
         };
         let filled = Arc::clone(&shared);
         // The first pass checks for expired segments and for records missing from the index.
-        lock(&shared.queue).look_within(Duration::ZERO);
+        lock(&shared.queue).schedule_pass_within(Duration::ZERO);
         let threads = vec![
             spawn("ledger-commit", folder, move || committer.run())?,
             spawn("ledger-index", folder, move || fill::run(&filled, &rings))?,
         ];
         let (threads, when_unavailable) = (Mutex::new(threads), options.when_unavailable);
         let reads_limit = options.reads_limit();
-        let ledger =
-            Ledger { shared, threads, when_unavailable, recovered_in, reads_limit, _lock: lock_file };
+        let ledger = Ledger {
+            shared,
+            threads,
+            when_unavailable,
+            recovery_duration: recovered_in,
+            reads_limit,
+            _lock: lock_file,
+        };
         Ok((Arc::new(ledger), recovery))
     }
 
@@ -127,25 +137,29 @@ impl Ledger {
     /// call that changes something is on disk. On an error the value is dropped, so that the call cannot run.
     /// With [`WhenUnavailable::AllowReads`] the decision on a read-only call may stay in memory while the
     /// ledger is unavailable.
-    pub async fn intend<T>(&self, decision: Decision, value: T) -> Result<Intent<T>, LedgerError> {
-        self.admit_read(&decision)?;
+    pub async fn intend<T>(&self, decision: RecordedDecision, value: T) -> Result<Intent<T>, LedgerError> {
+        self.check_read_limit(&decision)?;
         let call = Arc::clone(&decision.call);
-        let care = self.care(&decision);
-        let entry = Entry::Decision(decision);
-        let mut pending = Pending {
+        let care = self.required_durability(&decision);
+        let entry = LedgerEntry::Decision(decision);
+        let mut pending = PendingDecision {
             call: Arc::clone(&call),
             shared: Arc::clone(&self.shared),
-            why: "given up before it was known to be on disk",
+            reason: "given up before it was known to be on disk",
             armed: true,
         };
         let recorded = match care {
-            Care::OnDisk => self.record_durably(&entry, Purpose::Work).await,
-            Care::InKernel | Care::MayBeOwed => self.record(&entry).await,
+            RequiredDurability::OnDisk => self.append_durably_with_retry(&entry, WritePurpose::NewWork).await,
+            RequiredDurability::InKernel | RequiredDurability::Deferrable => {
+                self.append_with_retry(&entry).await
+            }
         };
         let receipt = match (recorded, entry) {
-            (Ok(seq), _) => Receipt::Written { seq },
-            (Err(LedgerError::Unavailable { .. }), Entry::Decision(decision)) if care == Care::MayBeOwed => {
-                self.shared.owe(decision)?
+            (Ok(seq), _) => RecordReceipt::Written { seq },
+            (Err(LedgerError::Unavailable { .. }), LedgerEntry::Decision(decision))
+                if care == RequiredDurability::Deferrable =>
+            {
+                self.shared.defer_read(decision)?
             }
             (Err(error), _) => return Err(error),
         };
@@ -155,25 +169,25 @@ impl Ledger {
 
     /// Refuses an agent's read-only call once only the share of the size limit reserved for records of
     /// changes is left.
-    fn admit_read(&self, decision: &Decision) -> Result<(), LedgerError> {
-        let is_agents = decision.call.caller.door.side() == Side::Agents;
+    fn check_read_limit(&self, decision: &RecordedDecision) -> Result<(), LedgerError> {
+        let is_agents = decision.call.caller.door.party() == EndpointParty::Agents;
         let bytes = self.shared.older_bytes.load(Ordering::Relaxed);
-        if decision.effect == Effect::Changes || !is_agents || bytes < self.reads_limit {
+        if decision.effect == RecordedEffect::Changes || !is_agents || bytes < self.reads_limit {
             return Ok(());
         }
-        Err(LedgerError::Reserved { bytes, max_bytes: self.reads_limit / 3 * 4 })
+        Err(LedgerError::ReadsRefused { bytes, max_bytes: self.reads_limit / 3 * 4 })
     }
 
     /// Returns the durability that the decision record needs before the call runs.
-    fn care(&self, decision: &Decision) -> Care {
+    fn required_durability(&self, decision: &RecordedDecision) -> RequiredDurability {
         // A repeated call must find the decision, even after a crash.
         let must_be_found = decision.idempotency_key.is_some();
-        if decision.effect == Effect::Changes || decision.risk == RiskLevel::High || must_be_found {
-            return Care::OnDisk;
+        if decision.effect == RecordedEffect::Changes || decision.risk == RiskLevel::High || must_be_found {
+            return RequiredDurability::OnDisk;
         }
         match self.when_unavailable {
-            WhenUnavailable::Refuse => Care::InKernel,
-            WhenUnavailable::AllowReads => Care::MayBeOwed,
+            UnavailablePolicy::Refuse => RequiredDurability::InKernel,
+            UnavailablePolicy::AllowReads => RequiredDurability::Deferrable,
         }
     }
 
@@ -181,24 +195,32 @@ impl Ledger {
     ///
     /// While the ledger cannot write, it keeps the outcome in memory and records it as soon as it can. It
     /// then returns an error, or `Receipt::Owed` for a read-only call that was allowed while unavailable.
-    pub fn conclude<T>(&self, intent: &Intent<T>, outcome: Outcome) -> Result<Receipt, LedgerError> {
+    pub fn conclude<T>(
+        &self,
+        intent: &Intent<T>,
+        outcome: LedgerOutcome,
+    ) -> Result<RecordReceipt, LedgerError> {
         intent.conclude(outcome)
     }
 
     /// Records an entry. It is written to the kernel when this returns, and synced to disk within a second.
-    pub fn append(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        self.shared.write(entry, Purpose::Work).map(|seq| Receipt::Written { seq })
+    pub fn append(&self, entry: &LedgerEntry) -> Result<RecordReceipt, LedgerError> {
+        self.shared.write(entry, WritePurpose::NewWork).map(|seq| RecordReceipt::Written { seq })
     }
 
     /// Records an entry. It is on disk when this returns.
-    pub async fn append_durably(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        self.record_durably(entry, Purpose::Work).await.map(|seq| Receipt::Written { seq })
+    pub async fn append_durably(&self, entry: &LedgerEntry) -> Result<RecordReceipt, LedgerError> {
+        self.append_durably_with_retry(entry, WritePurpose::NewWork)
+            .await
+            .map(|seq| RecordReceipt::Written { seq })
     }
 
     /// Records an entry that must not be lost even when the ledger accepts no other entries: on a full disk
     /// it uses the reserved space. It is on disk when this returns.
-    pub async fn append_last(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        self.record_durably(entry, Purpose::LastWords).await.map(|seq| Receipt::Written { seq })
+    pub async fn append_final(&self, entry: &LedgerEntry) -> Result<RecordReceipt, LedgerError> {
+        self.append_durably_with_retry(entry, WritePurpose::FinalRecord)
+            .await
+            .map(|seq| RecordReceipt::Written { seq })
     }
 
     /// Returns a keyed digest of content that must not appear in the ledger. Equal content has equal digests
@@ -208,17 +230,17 @@ impl Ledger {
     }
 
     /// Returns the current state and counters of the ledger.
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> LedgerHealthReport {
         let writer = lock(&self.shared.writer);
-        Health {
+        LedgerHealthReport {
             state: self.shared.state.borrow().clone(),
             head: writer.chain.head(),
             synced: writer.synced,
-            recovered_in: self.recovered_in,
+            recovery_duration: self.recovery_duration,
             open_intents: u64::try_from(writer.tracker.open_count()).unwrap_or(u64::MAX),
-            lost_records: writer.lost,
-            turned_away: writer.turned_away,
-            owed: u64::try_from(writer.owed.len()).unwrap_or(u64::MAX),
+            lost_records: writer.lost_records,
+            rejected_entries: writer.rejected,
+            deferred_records: u64::try_from(writer.deferred.len()).unwrap_or(u64::MAX),
             syncs: self.shared.syncs.load(Ordering::Relaxed),
             segment_bytes: writer.active.length,
             bytes: self.shared.older_bytes.load(Ordering::Relaxed) + writer.active.length,
@@ -229,8 +251,8 @@ impl Ledger {
     }
 
     /// Subscribes to changes between accepting and not accepting records.
-    pub fn watch(&self) -> StateWatch {
-        StateWatch::new(self.shared.state.subscribe())
+    pub fn watch(&self) -> LedgerStateWatch {
+        LedgerStateWatch::new(self.shared.state.subscribe())
     }
 
     /// Returns the size limit of all segments together.
@@ -239,17 +261,17 @@ impl Ledger {
     }
 
     /// Subscribes to the effects of the size limit.
-    pub fn watch_pressure(&self) -> watch::Receiver<Pressure> {
+    pub fn watch_pressure(&self) -> watch::Receiver<SizeLimitPressure> {
         self.shared.pressure.subscribe()
     }
 
     /// Returns the last `count` records, oldest first. Blocking.
-    pub fn tail(&self, count: usize) -> Result<Vec<Record>, LedgerError> {
+    pub fn tail(&self, count: usize) -> Result<Vec<LedgerRecord>, LedgerError> {
         self.reader().tail(count)
     }
 
     /// Returns matching records, newest first. Blocking.
-    pub fn query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
+    pub fn query(&self, filter: &RecordFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
         self.reader().query(filter)
     }
 
@@ -260,15 +282,15 @@ impl Ledger {
     }
 
     /// Returns a reader of this folder.
-    pub fn reader(&self) -> Reader {
-        Reader::new(&self.shared.folder)
+    pub fn reader(&self) -> LedgerReader {
+        LedgerReader::new(&self.shared.folder)
     }
 
     /// Makes all records durable and accepts no further ones. Blocking. Dropping the ledger does this too.
     pub fn close(&self) {
         lock(&self.shared.queue).stop = true;
         self.shared.closing.store(true, Ordering::Relaxed);
-        self.shared.bell.notify_all();
+        self.shared.work_available.notify_all();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the ledger panicked");
@@ -277,25 +299,29 @@ impl Ledger {
     }
 
     /// A halted ledger may be able to resume by now, so an async caller waits for one attempt.
-    async fn record(&self, entry: &Entry) -> Result<u64, LedgerError> {
-        match self.shared.write(entry, Purpose::Work) {
+    async fn append_with_retry(&self, entry: &LedgerEntry) -> Result<u64, LedgerError> {
+        match self.shared.write(entry, WritePurpose::NewWork) {
             Err(LedgerError::Unavailable { .. }) => {
-                self.shared.one_try().await;
-                self.shared.write(entry, Purpose::Work)
+                self.shared.wait_for_resume_attempt().await;
+                self.shared.write(entry, WritePurpose::NewWork)
             }
             written => written,
         }
     }
 
-    async fn record_durably(&self, entry: &Entry, purpose: Purpose) -> Result<u64, LedgerError> {
+    async fn append_durably_with_retry(
+        &self,
+        entry: &LedgerEntry,
+        purpose: WritePurpose,
+    ) -> Result<u64, LedgerError> {
         let ticket = match self.shared.write_and_queue(entry, purpose) {
             Err(LedgerError::Unavailable { .. }) => {
-                self.shared.one_try().await;
+                self.shared.wait_for_resume_attempt().await;
                 self.shared.write_and_queue(entry, purpose)
             }
             written => written,
         };
-        ticket?.durable().await
+        ticket?.wait_durable().await
     }
 }
 

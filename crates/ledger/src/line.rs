@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tool::escaped_json;
 
-use crate::{LedgerError, hash::Hash, key::Key, shrink};
+use crate::{LedgerError, hash::SealHash, key::LedgerKey, shrink};
 
 const HASH: &[u8] = br#","hash":""#;
 const PREV: &[u8] = br#","prev":""#;
@@ -19,21 +19,21 @@ const KIND: &[u8] = br#"","kind":""#;
 
 /// Serialised entry `{"kind":"…",…}`.
 #[derive(Debug)]
-pub(crate) struct Body(Vec<u8>);
+pub(crate) struct EntryBody(Vec<u8>);
 
-impl Body {
+impl EntryBody {
     /// Serialises an entry; one that is too long is shortened and marked with its original length and digest.
-    pub(crate) fn new(entry: &impl Serialize, key: &Key) -> Result<Body, LedgerError> {
-        let body = Body::whole(entry)?;
-        if body.len() <= shrink::LONGEST {
+    pub(crate) fn new(entry: &impl Serialize, key: &LedgerKey) -> Result<EntryBody, LedgerError> {
+        let body = EntryBody::unshortened(entry)?;
+        if body.len() <= shrink::MAX_ENTRY_BYTES {
             return Ok(body);
         }
-        Body::whole(&shrink::shrink(&body.0, key)?)
+        EntryBody::unshortened(&shrink::shrink(&body.0, key)?)
     }
 
     /// Serialises an entry of the ledger itself, regardless of its length.
-    pub(crate) fn whole(entry: &impl Serialize) -> Result<Body, LedgerError> {
-        let mut body = Body(Vec::new());
+    pub(crate) fn unshortened(entry: &impl Serialize) -> Result<EntryBody, LedgerError> {
+        let mut body = EntryBody(Vec::new());
         escaped_json::append(&mut body.0, entry).map_err(|error| LedgerError::Encode(error.to_string()))?;
         if !body.members().starts_with(br#""kind":""#) {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
@@ -52,7 +52,13 @@ impl Body {
     }
 
     /// Turns the entry into a sealed line.
-    pub(crate) fn sealed(self, key: &Key, seq: u64, time: Timestamp, prev: &Hash) -> SealedLine {
+    pub(crate) fn into_sealed_line(
+        self,
+        key: &LedgerKey,
+        seq: u64,
+        time: Timestamp,
+        prev: &SealHash,
+    ) -> SealedLine {
         let mut bytes = format!(r#"{{"seq":{seq},"time":"{time:.3}","#).into_bytes();
         bytes.extend_from_slice(self.members());
         bytes.extend_from_slice(PREV);
@@ -72,35 +78,35 @@ impl Body {
 pub(crate) struct SealedLine {
     /// The line, including its newline.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) hash: Hash,
+    pub(crate) hash: SealHash,
 }
 
 /// Parsed line.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct ParsedLine<'a> {
     pub(crate) seq: u64,
     pub(crate) kind: &'a str,
-    pub(crate) prev: Hash,
-    pub(crate) hash: Hash,
+    pub(crate) prev: SealHash,
+    pub(crate) hash: SealHash,
     sealed: &'a [u8],
 }
 
-impl Parts<'_> {
+impl ParsedLine<'_> {
     /// Returns true if the seal matches these bytes and the key.
-    pub(crate) fn is_authentic(&self, key: &Key) -> bool {
+    pub(crate) fn is_authentic(&self, key: &LedgerKey) -> bool {
         key.seal(self.sealed) == self.hash
     }
 }
 
 /// Returns the sequence number of a line without parsing the rest.
-pub(crate) fn number(line: &[u8]) -> Option<u64> {
+pub(crate) fn parse_seq(line: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(SEQ)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
 /// Parses a line (without its newline), or returns `None` if it does not have this format.
-pub(crate) fn parts(line: &[u8]) -> Option<Parts<'_>> {
+pub(crate) fn parse_line(line: &[u8]) -> Option<ParsedLine<'_>> {
     let (sealed, hash) = split_member(line.strip_suffix(CLOSE)?, HASH)?;
     let (content, prev) = split_member(sealed.strip_suffix(b"\"")?, PREV)?;
     let rest = content.strip_prefix(SEQ)?;
@@ -112,12 +118,12 @@ pub(crate) fn parts(line: &[u8]) -> Option<Parts<'_>> {
     let kind = rest.get(time..)?.strip_prefix(KIND)?;
     let end = kind.iter().position(|byte| *byte == b'"')?;
     let kind = std::str::from_utf8(kind.get(..end)?).ok()?;
-    Some(Parts { seq, kind, prev, hash, sealed })
+    Some(ParsedLine { seq, kind, prev, hash, sealed })
 }
 
-fn split_member<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Hash)> {
-    let (rest, digits) = text.split_at_checked(text.len().checked_sub(Hash::DIGITS)?)?;
-    Some((rest.strip_suffix(name)?, Hash::parse(digits)?))
+fn split_member<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], SealHash)> {
+    let (rest, digits) = text.split_at_checked(text.len().checked_sub(SealHash::DIGITS)?)?;
+    Some((rest.strip_suffix(name)?, SealHash::parse(digits)?))
 }
 
 #[cfg(test)]
@@ -127,13 +133,13 @@ mod tests {
 
     use super::*;
 
-    fn key() -> Key {
-        Key::derive(&[1; 32]).unwrap()
+    fn key() -> LedgerKey {
+        LedgerKey::derive(&[1; 32]).unwrap()
     }
 
     fn line(entry: &Value) -> Vec<u8> {
-        let body = Body::new(entry, &key()).unwrap();
-        body.sealed(&key(), 7, Timestamp::UNIX_EPOCH, &Hash::NONE).bytes
+        let body = EntryBody::new(entry, &key()).unwrap();
+        body.into_sealed_line(&key(), 7, Timestamp::UNIX_EPOCH, &SealHash::NONE).bytes
     }
 
     #[test]
@@ -143,10 +149,10 @@ mod tests {
         assert!(text.starts_with(
             r#"{"seq":7,"time":"1970-01-01T00:00:00.000Z","kind":"note","text":"hello","prev":"0000"#
         ));
-        let parts = parts(line.strip_suffix(b"\n").unwrap()).unwrap();
-        assert_eq!((parts.seq, parts.kind, parts.prev), (7, "note", Hash::NONE));
+        let parts = parse_line(line.strip_suffix(b"\n").unwrap()).unwrap();
+        assert_eq!((parts.seq, parts.kind, parts.prev), (7, "note", SealHash::NONE));
         assert!(parts.is_authentic(&key()));
-        assert!(!parts.is_authentic(&Key::derive(&[2; 32]).unwrap()));
+        assert!(!parts.is_authentic(&LedgerKey::derive(&[2; 32]).unwrap()));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["hash"], parts.hash.to_string());
     }
@@ -161,13 +167,13 @@ mod tests {
                 (Timestamp::MAX, "9999-12-30T22:00:00.999Z"),
                 (Timestamp::MIN, "-009999-01-02T01:59:59.000Z"),
             ] {
-                let body = Body::new(&json!({"kind": "note", "text": "hello"}), &key()).unwrap();
-                let sealed = body.sealed(&key(), seq, time, &Hash([7; 32]));
+                let body = EntryBody::new(&json!({"kind": "note", "text": "hello"}), &key()).unwrap();
+                let sealed = body.into_sealed_line(&key(), seq, time, &SealHash([7; 32]));
                 let line = String::from_utf8(sealed.bytes).unwrap();
                 let begin =
                     format!(r#"{{"seq":{seq},"time":"{text}","kind":"note","text":"hello","prev":"0707"#);
                 assert!(line.starts_with(&begin), "{line}");
-                let parts = parts(line.strip_suffix('\n').unwrap().as_bytes()).unwrap();
+                let parts = parse_line(line.strip_suffix('\n').unwrap().as_bytes()).unwrap();
                 assert!(
                     parts.seq == seq && parts.hash == sealed.hash && parts.is_authentic(&key()),
                     "{line}"
@@ -184,7 +190,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = line.to_vec();
                 changed[place] ^= 1 << bit;
-                let accepted = parts(&changed).is_some_and(|parts| parts.is_authentic(&key()));
+                let accepted = parse_line(&changed).is_some_and(|parts| parts.is_authentic(&key()));
                 assert!(!accepted, "byte {place} bit {bit}");
             }
         }
@@ -207,9 +213,9 @@ mod tests {
     #[test]
     fn text_of_another_form_does_not_parse() {
         for wrong in ["", "{}", "\"}", "{\"seq\":1}", &"x".repeat(400)] {
-            assert_eq!(parts(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(parse_line(wrong.as_bytes()), None, "{wrong}");
         }
-        assert!(Body::new(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
-        assert!(Body::new(&json!(["kind"]), &key()).is_err());
+        assert!(EntryBody::new(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
+        assert!(EntryBody::new(&json!(["kind"]), &key()).is_err());
     }
 }

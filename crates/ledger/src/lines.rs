@@ -10,10 +10,10 @@ use std::{
 use crate::{LedgerError, private_file, segment::Segment};
 
 /// Maximum length of a line; it bounds memory for a file without newlines.
-const LONGEST: u64 = 16 * 1024 * 1024;
+const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Lines of one segment, up to its length when it was opened.
-pub(crate) struct Lines {
+pub(crate) struct SegmentLines {
     reader: BufReader<Take<File>>,
     offset: u64,
     number: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Lines {
 
 /// Line with its position.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line<'a> {
+pub(crate) struct SegmentLine<'a> {
     /// Byte offset of the start.
     pub(crate) offset: u64,
     /// Line number, starting at 1.
@@ -31,24 +31,24 @@ pub(crate) struct Line<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-impl<'a> Line<'a> {
+impl<'a> SegmentLine<'a> {
     /// Returns the line without its newline, or `None` if the newline is missing.
-    pub(crate) fn whole(&self) -> Option<&'a [u8]> {
+    pub(crate) fn without_newline(&self) -> Option<&'a [u8]> {
         self.bytes.strip_suffix(b"\n")
     }
 }
 
-impl Lines {
-    pub(crate) fn open(segment: &Segment) -> io::Result<Lines> {
-        Lines::open_at(segment, 0)
+impl SegmentLines {
+    pub(crate) fn open(segment: &Segment) -> io::Result<SegmentLines> {
+        SegmentLines::open_at(segment, 0)
     }
 
     /// Opens at an offset where a line starts; line numbers count from there.
-    pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<Lines> {
+    pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<SegmentLines> {
         let mut file = private_file::open_to_read(&segment.path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Lines {
+        Ok(SegmentLines {
             reader: BufReader::with_capacity(256 * 1024, file.take(length.saturating_sub(offset))),
             offset,
             number: 0,
@@ -57,32 +57,32 @@ impl Lines {
     }
 
     /// Returns the next line, complete or not.
-    pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<SegmentLine<'_>>> {
         self.buffer.clear();
-        let count = (&mut self.reader).take(LONGEST).read_until(b'\n', &mut self.buffer)?;
+        let count = (&mut self.reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.buffer)?;
         if count == 0 {
             return Ok(None);
         }
         let offset = self.offset;
         self.offset += u64::try_from(count).unwrap_or_default();
         self.number += 1;
-        Ok(Some(Line { offset, number: self.number, bytes: &self.buffer }))
+        Ok(Some(SegmentLine { offset, number: self.number, bytes: &self.buffer }))
     }
 }
 
 /// Bytes read at a time.
-const BLOCK: u64 = 64 * 1024;
+const BLOCK_BYTES: u64 = 64 * 1024;
 
 /// Iterator over complete lines from the last to the first. An unfinished last line belongs to a write in
 /// progress and is skipped.
-pub(crate) struct Reverse {
+pub(crate) struct ReverseLines {
     /// Segments not yet opened, oldest first.
     segments: Vec<Segment>,
-    current: Option<Current>,
+    current: Option<ReverseSegment>,
 }
 
 /// Segment being read.
-struct Current {
+struct ReverseSegment {
     segment: Segment,
     file: File,
     /// Offset before which nothing has been read yet.
@@ -91,9 +91,9 @@ struct Current {
     bytes: Vec<u8>,
 }
 
-impl Reverse {
-    pub(crate) fn new(segments: Vec<Segment>) -> Reverse {
-        Reverse { segments, current: None }
+impl ReverseLines {
+    pub(crate) fn new(segments: Vec<Segment>) -> ReverseLines {
+        ReverseLines { segments, current: None }
     }
 
     /// Returns the line before the last one returned.
@@ -101,7 +101,7 @@ impl Reverse {
         loop {
             let Some(current) = &mut self.current else {
                 let Some(segment) = self.segments.pop() else { return Ok(None) };
-                self.current = Current::open(segment)?;
+                self.current = ReverseSegment::open(segment)?;
                 continue;
             };
             let path = current.segment.path.clone();
@@ -113,13 +113,13 @@ impl Reverse {
     }
 }
 
-impl Current {
-    fn open(segment: Segment) -> Result<Option<Current>, LedgerError> {
+impl ReverseSegment {
+    fn open(segment: Segment) -> Result<Option<ReverseSegment>, LedgerError> {
         let opened =
             private_file::open_to_read(&segment.path).and_then(|file| Ok((file.metadata()?.len(), file)));
         match opened {
             Ok((start, file)) => {
-                let mut current = Current { segment, file, start, bytes: Vec::new() };
+                let mut current = ReverseSegment { segment, file, start, bytes: Vec::new() };
                 let path = current.segment.path.clone();
                 current.skip_unfinished().map_err(LedgerError::io("read", path))?;
                 Ok(Some(current))
@@ -164,7 +164,7 @@ impl Current {
     /// repeatedly.
     fn read_more(&mut self) -> io::Result<bool> {
         let held = u64::try_from(self.bytes.len()).unwrap_or_default();
-        let count = BLOCK.max(held).min(self.start);
+        let count = BLOCK_BYTES.max(held).min(self.start);
         if count == 0 {
             return Ok(false);
         }
@@ -197,7 +197,7 @@ mod tests {
             expected.extend(whole.split_inclusive('\n').map(|line| line.trim_end_matches('\n').to_owned()));
         }
         expected.reverse();
-        let mut reverse = Reverse::new(segments);
+        let mut reverse = ReverseLines::new(segments);
         let mut found = Vec::new();
         while let Some(line) = reverse.next_line().unwrap() {
             found.push(String::from_utf8(line).unwrap());

@@ -12,56 +12,59 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    LedgerError, Options,
+    LedgerError, LedgerOptions,
     anchor::{self, Anchor, AnchorFile, AnchorFlaw, WriterState},
-    disk::Disk,
-    entry::{Approval, Call, Concluded, Entry, Executed, Missing, Outcome, Recovered, Status, Torn},
-    key::Key,
-    line::Body,
+    disk::LedgerDisk,
+    entry::{
+        ApprovalEventEntry, CallHeader, ExecutionCounts, LedgerEntry, LedgerOutcome, MissingRecords,
+        OutcomeStatus, RecordedOutcome, RecoveryEntry, TornBytes,
+    },
+    key::LedgerKey,
+    line::EntryBody,
     private_file,
-    recover::{self, Found, Remains},
+    recover::{self, RecoveredState, TrailingBytesPolicy},
     resume, segment,
-    segment::Active,
-    writer::{Purpose, Writer},
+    segment::OpenSegment,
+    writer::{LedgerWriter, WritePurpose},
 };
 
 /// Findings of a start, for the components that continue where the last daemon stopped.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recovery {
+pub struct LedgerRecovery {
     /// There was no record before this start.
     pub first_start: bool,
     /// The last writer did not close the ledger.
     pub crashed: bool,
     /// Torn ends of segments that recovery removed.
-    pub torn: Vec<Torn>,
+    pub torn: Vec<TornBytes>,
     /// Records that an anchor counts and no segment contains.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingRecords>,
     /// Descriptions of further damage, with its position.
     pub damage: Vec<String>,
     /// Read-only calls that were answered while the ledger was unavailable, and whose records were lost with
     /// the last daemon.
     pub unrecorded_reads: u64,
     /// Calls that were running; each is now recorded as `unknown`.
-    pub interrupted: Vec<Arc<Call>>,
+    pub interrupted: Vec<Arc<CallHeader>>,
     /// Mode that applied last.
     pub mode: Option<tool::Mode>,
     /// Runs of the last hour, including interrupted calls.
-    pub executed: Vec<Executed>,
+    pub executed: Vec<ExecutionCounts>,
     /// Events of approvals that can still be decided or used, in order.
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<ApprovalEventEntry>,
     /// Time of the last record in the last segment.
     pub last_record: Option<Timestamp>,
 }
 
 /// Parts of an opened ledger.
-pub(crate) struct Opened {
-    pub(crate) writer: Writer,
+pub(crate) struct OpenedLedger {
+    pub(crate) writer: LedgerWriter,
     pub(crate) witness: Option<AnchorFile>,
     pub(crate) lock: File,
-    pub(crate) recovery: Recovery,
+    pub(crate) recovery: LedgerRecovery,
 }
 
-pub(crate) fn key_path(folder: &Path, options: &Options) -> PathBuf {
+pub(crate) fn key_path(folder: &Path, options: &LedgerOptions) -> PathBuf {
     options.key_file.clone().unwrap_or_else(|| folder.join("key"))
 }
 
@@ -75,47 +78,56 @@ pub(crate) fn lock_path(folder: &Path) -> PathBuf {
     folder.join("lock")
 }
 
-pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &Options) -> Result<Opened, LedgerError> {
+pub(crate) fn open(
+    disk: Arc<dyn LedgerDisk>,
+    folder: &Path,
+    options: &LedgerOptions,
+) -> Result<OpenedLedger, LedgerError> {
     private_file::prepare_folder(folder)?;
     let lock = take_lock(folder)?;
     let key = load_or_create_key(folder, options)?;
     let boot = anchor::boot_id();
-    let anchors = anchors(folder, options, &key);
-    let found = recover::recover(folder, &key, &anchors, &boot, Remains::TakenOff)?;
+    let anchors = read_anchors(folder, options, &key);
+    let found = recover::recover(folder, &key, &anchors, &boot, TrailingBytesPolicy::Remove)?;
     resume::fill_reserve(&*disk, &folder.join("reserve"), options.reserve_bytes)
         .map_err(LedgerError::io("keep space back in", folder))?;
-    let witness = options.witness.as_ref().map(|path| open_anchor(path)).transpose()?;
-    let mut recovery = Recovery::of(&found);
-    let mut writer = build(disk, folder, options, key, found, boot)?;
+    let witness = options.second_anchor.as_ref().map(|path| open_anchor(path)).transpose()?;
+    let mut recovery = LedgerRecovery::from_state(&found);
+    let mut writer = build_writer(disk, folder, options, key, found, boot)?;
     record_recovery(&mut writer, &recovery)?;
     recovery.executed = writer.tracker.executed(Timestamp::now());
-    settle(&mut writer, folder, witness.as_ref())?;
-    Ok(Opened { writer, witness, lock, recovery })
+    sync_start(&mut writer, folder, witness.as_ref())?;
+    Ok(OpenedLedger { writer, witness, lock, recovery })
 }
 
 /// Returns what opening would find, without creating or changing anything. No process may write meanwhile, or
 /// its unfinished line would be reported as torn.
-pub(crate) fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
-    let key = match Key::load(&key_path(folder, options)) {
-        Err(LedgerError::KeyMissing { .. }) if recover::segments(folder, Remains::Left)?.is_empty() => {
-            return Ok(Recovery { first_start: true, ..Recovery::default() });
+pub(crate) fn inspect(folder: &Path, options: &LedgerOptions) -> Result<LedgerRecovery, LedgerError> {
+    let key = match LedgerKey::load(&key_path(folder, options)) {
+        Err(LedgerError::KeyMissing { .. })
+            if recover::list_segments(folder, TrailingBytesPolicy::Keep)?.is_empty() =>
+        {
+            return Ok(LedgerRecovery { first_start: true, ..LedgerRecovery::default() });
         }
         loaded => loaded?,
     };
-    let anchors = anchors(folder, options, &key);
-    let found = recover::recover(folder, &key, &anchors, &anchor::boot_id(), Remains::Left)?;
-    Ok(Recovery { executed: found.tracker.executed(Timestamp::now()), ..Recovery::of(&found) })
+    let anchors = read_anchors(folder, options, &key);
+    let found = recover::recover(folder, &key, &anchors, &anchor::boot_id(), TrailingBytesPolicy::Keep)?;
+    Ok(LedgerRecovery {
+        executed: found.tracker.executed(Timestamp::now()),
+        ..LedgerRecovery::from_state(&found)
+    })
 }
 
-fn anchors(folder: &Path, options: &Options, key: &Key) -> Vec<Result<Anchor, AnchorFlaw>> {
-    let paths = [Some(anchor_path(folder)), options.witness.clone()];
+fn read_anchors(folder: &Path, options: &LedgerOptions, key: &LedgerKey) -> Vec<Result<Anchor, AnchorFlaw>> {
+    let paths = [Some(anchor_path(folder)), options.second_anchor.clone()];
     paths.into_iter().flatten().map(|path| Anchor::read(&path, key)).collect()
 }
 
-impl Recovery {
+impl LedgerRecovery {
     /// Copies everything except `executed`, which must include the outcomes that are recorded afterwards.
-    fn of(found: &Found) -> Self {
-        Recovery {
+    fn from_state(found: &RecoveredState) -> Self {
+        LedgerRecovery {
             first_start: found.last.is_none() && found.missing.is_none() && found.damage.is_empty(),
             crashed: found.writer.is_some_and(|writer| writer != WriterState::Closed),
             torn: found.torn.clone(),
@@ -155,15 +167,15 @@ fn take_lock(folder: &Path) -> Result<File, LedgerError> {
     Err(LedgerError::Locked { folder: folder.to_owned(), holder })
 }
 
-fn load_or_create_key(folder: &Path, options: &Options) -> Result<Key, LedgerError> {
+fn load_or_create_key(folder: &Path, options: &LedgerOptions) -> Result<LedgerKey, LedgerError> {
     let path = key_path(folder, options);
-    match Key::load(&path) {
+    match LedgerKey::load(&path) {
         // No key can have sealed anything in a ledger without records.
         Err(LedgerError::KeyMissing { .. }) if segment::list(folder)?.is_empty() => {
             if let Some(parent) = options.key_file.as_ref().and_then(|path| path.parent()) {
                 private_file::prepare_folder(parent)?;
             }
-            Key::create(&path)
+            LedgerKey::create(&path)
         }
         loaded => loaded,
     }
@@ -173,14 +185,14 @@ fn open_anchor(path: &Path) -> Result<AnchorFile, LedgerError> {
     AnchorFile::open(path).map_err(LedgerError::io("open the anchor", path))
 }
 
-fn build(
-    disk: Arc<dyn Disk>,
+fn build_writer(
+    disk: Arc<dyn LedgerDisk>,
     folder: &Path,
-    options: &Options,
-    key: Key,
-    found: Found,
+    options: &LedgerOptions,
+    key: LedgerKey,
+    found: RecoveredState,
     boot: String,
-) -> Result<Writer, LedgerError> {
+) -> Result<LedgerWriter, LedgerError> {
     let halted = found.writer == Some(WriterState::Halted);
     let mut chain = found.chain;
     let anchor = Anchor {
@@ -205,18 +217,19 @@ fn build(
         Some((segment, length)) if !halted => {
             let file = private_file::open_to_append(&segment.path)
                 .map_err(LedgerError::io("open", &segment.path))?;
-            (Active { segment, file: Arc::new(file), length }, false)
+            (OpenSegment { segment, file: Arc::new(file), length }, false)
         }
         Some(_) | None => {
-            let checkpoint = Body::whole(&Entry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;
-            let begun = segment::begin(&*disk, folder, chain, &key, [checkpoint]);
+            let checkpoint =
+                EntryBody::unshortened(&LedgerEntry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;
+            let begun = segment::create_segment(&*disk, folder, chain, &key, [checkpoint]);
             let (active, after) = begun.map_err(LedgerError::io("begin a segment in", folder))?;
             chain = after;
             (active, true)
         }
     };
     let folder_file = File::open(folder).map_err(LedgerError::io("open", folder))?;
-    Ok(Writer {
+    Ok(LedgerWriter {
         folder: folder.to_owned(),
         folder_file: Arc::new(folder_file),
         disk,
@@ -224,15 +237,15 @@ fn build(
         chain,
         tracker: found.tracker,
         halt: None,
-        retired: Vec::new(),
+        unsynced_segments: Vec::new(),
         names_changed,
-        rotated: true,
+        retention_due: true,
         synced: 0,
-        owed: Vec::new(),
-        reads_owed: 0,
-        turned_away: 0,
-        turned_away_before: 0,
-        lost: 0,
+        deferred: Vec::new(),
+        deferred_reads: 0,
+        rejected: 0,
+        rejected_before_halt: 0,
+        lost_records: 0,
         anchor,
         anchor_file,
         anchor_failing: false,
@@ -243,11 +256,11 @@ fn build(
 }
 
 /// Records the findings of recovery and an outcome for every interrupted call.
-fn record_recovery(writer: &mut Writer, recovery: &Recovery) -> Result<(), LedgerError> {
-    let Recovery { crashed, torn, missing, damage, interrupted, unrecorded_reads, .. } = recovery;
+fn record_recovery(writer: &mut LedgerWriter, recovery: &LedgerRecovery) -> Result<(), LedgerError> {
+    let LedgerRecovery { crashed, torn, missing, damage, interrupted, unrecorded_reads, .. } = recovery;
     let lost = !torn.is_empty() || missing.is_some() || !damage.is_empty() || *unrecorded_reads > 0;
     if *crashed || lost || !interrupted.is_empty() {
-        let entry = Entry::Recovered(Recovered {
+        let entry = LedgerEntry::Recovered(RecoveryEntry {
             crashed: *crashed,
             torn: torn.clone(),
             missing: missing.clone(),
@@ -255,40 +268,49 @@ fn record_recovery(writer: &mut Writer, recovery: &Recovery) -> Result<(), Ledge
             unrecorded_reads: *unrecorded_reads,
             interrupted: u64::try_from(interrupted.len()).unwrap_or(u64::MAX),
         });
-        write(writer, &entry)?;
+        append_final(writer, &entry)?;
     }
     for call in interrupted {
-        let outcome = Outcome {
+        let outcome = LedgerOutcome {
             message: Some("interrupted: the daemon ended while the call was under way".into()),
-            ..Outcome::new(Status::Unknown, Duration::ZERO)
+            ..LedgerOutcome::new(OutcomeStatus::Unknown, Duration::ZERO)
         };
-        write(writer, &Entry::Outcome(Concluded { call: Arc::clone(call), outcome }))?;
+        append_final(writer, &LedgerEntry::Outcome(RecordedOutcome { call: Arc::clone(call), outcome }))?;
     }
     Ok(())
 }
 
-fn write(writer: &mut Writer, entry: &Entry) -> Result<u64, LedgerError> {
-    let body = Body::new(entry, &writer.key)?;
-    writer.append(entry, body, Purpose::LastWords)
+fn append_final(writer: &mut LedgerWriter, entry: &LedgerEntry) -> Result<u64, LedgerError> {
+    let body = EntryBody::new(entry, &writer.key)?;
+    writer.append(entry, body, WritePurpose::FinalRecord)
 }
 
 /// Makes the first records and the anchors durable before the ledger is used.
-fn settle(writer: &mut Writer, folder: &Path, witness: Option<&AnchorFile>) -> Result<(), LedgerError> {
+fn sync_start(
+    writer: &mut LedgerWriter,
+    folder: &Path,
+    witness: Option<&AnchorFile>,
+) -> Result<(), LedgerError> {
     let disk = Arc::clone(&writer.disk);
-    let files = writer.retired.iter().chain([&writer.active]).map(|active| Arc::clone(&active.file));
+    let files =
+        writer.unsynced_segments.iter().chain([&writer.active]).map(|active| Arc::clone(&active.file));
     files
         .into_iter()
         .try_for_each(|file| disk.sync(&file))
         .and_then(|()| disk.sync_folder(&writer.folder_file))
         .map_err(LedgerError::io("make durable", folder))?;
-    writer.retired.clear();
+    writer.unsynced_segments.clear();
     writer.names_changed = false;
     writer.synced = writer.chain.head();
     writer.write_anchor();
     let rendered = writer.anchor.render(&writer.key);
     let failed = |error| LedgerError::io("write the anchor of", folder)(error);
     for anchor in [Some(&writer.anchor_file), witness].into_iter().flatten() {
-        anchor.write(&rendered).and_then(|()| anchor.trim()).and_then(|()| anchor.sync()).map_err(failed)?;
+        anchor
+            .write(&rendered)
+            .and_then(|()| anchor.truncate())
+            .and_then(|()| anchor.sync())
+            .map_err(failed)?;
     }
     Ok(())
 }

@@ -14,25 +14,25 @@ use crate::LedgerError;
 
 /// Creates a file for appending that must not exist yet.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    options().append(true).read(true).create_new(true).open(path)
+    open_options().append(true).read(true).create_new(true).open(path)
 }
 
 /// Opens an existing file for appending, also if it is marked append-only (`chattr +a`).
 pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
-    regular(options().append(true).read(true).open(path)?)
+    require_regular_file(open_options().append(true).read(true).open(path)?)
 }
 
 /// Opens a file for writing in place, and creates it if needed.
 pub(crate) fn open_to_overwrite(path: &Path) -> io::Result<File> {
-    regular(options().write(true).read(true).create(true).truncate(false).open(path)?)
+    require_regular_file(open_options().write(true).read(true).create(true).truncate(false).open(path)?)
 }
 
 /// Opens a file for reading.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
-    regular(options().read(true).open(path)?)
+    require_regular_file(open_options().read(true).open(path)?)
 }
 
-fn options() -> OpenOptions {
+fn open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     // NONBLOCK: opening a FIFO in place of a file must fail and not block.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
@@ -40,7 +40,7 @@ fn options() -> OpenOptions {
     options
 }
 
-fn regular(file: File) -> io::Result<File> {
+fn require_regular_file(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -55,7 +55,7 @@ pub(crate) fn prepare_folder(path: &Path) -> Result<(), LedgerError> {
     let found = fs::metadata(path).map_err(failed)?;
     let us = rustix::process::geteuid().as_raw();
     if found.uid() != us {
-        return Err(LedgerError::NotOurs { path: path.to_owned(), owner: found.uid(), us });
+        return Err(LedgerError::NotOwned { path: path.to_owned(), owner: found.uid(), us });
     }
     if found.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;

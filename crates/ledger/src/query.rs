@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use tool::{CallId, Mode};
 
-use crate::facets::Facets;
+use crate::search_fields::SearchFields;
 
 /// Conditions that records must meet; an absent condition matches all records.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filter {
+pub struct RecordFilter {
     /// Kind of entry: `decision`, `outcome`, `refusal`, …
     pub kind: Option<String>,
     /// Name of the tool.
@@ -38,16 +38,16 @@ pub struct Filter {
     pub limit: Option<usize>,
 }
 
-impl Filter {
+impl RecordFilter {
     /// Returns the smallest and the largest sequence number that can match.
-    pub(crate) fn range(&self) -> (u64, u64) {
+    pub(crate) fn seq_range(&self) -> (u64, u64) {
         let first = self.after_seq.map_or(0, |seq| seq.saturating_add(1));
         let last = self.before_seq.map_or(u64::MAX, |seq| seq.saturating_sub(1));
         (first, last)
     }
 
     /// Returns the conditions on the columns of the `sort` table, by column name.
-    pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn sort_conditions(&self) -> Vec<(&'static str, String)> {
         let words = [
             ("kind", self.kind.clone()),
             ("tool", self.tool.clone()),
@@ -58,11 +58,11 @@ impl Filter {
         words.into_iter().filter_map(|(name, word)| Some((name, word?))).collect()
     }
 
-    pub(crate) fn matches(&self, facets: &Facets) -> bool {
+    pub(crate) fn matches(&self, facets: &SearchFields) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
-        let (first, last) = self.range();
+        let (first, last) = self.seq_range();
         let mode = self.mode.map(|mode| mode.as_str().to_owned());
         let call = self.call_id.map(|call| call.to_string());
         (first..=last).contains(&facets.seq)
@@ -83,76 +83,93 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{entry::Status, key::Key, line::Body, samples};
+    use crate::{entry::OutcomeStatus, key::LedgerKey, line::EntryBody, samples};
 
-    fn facets(entry: &crate::Entry) -> Facets<'static> {
-        let key = Key::derive(&[1; 32]).unwrap();
+    fn facets(entry: &crate::LedgerEntry) -> SearchFields<'static> {
+        let key = LedgerKey::derive(&[1; 32]).unwrap();
         let time = Timestamp::from_second(1000).unwrap();
-        let line = Body::new(entry, &key).unwrap().sealed(&key, 5, time, &crate::hash::Hash::NONE);
+        let line = EntryBody::new(entry, &key).unwrap().into_sealed_line(
+            &key,
+            5,
+            time,
+            &crate::hash::SealHash::NONE,
+        );
         let text = line.bytes;
-        Facets::parse(text.leak().strip_suffix(b"\n").unwrap()).unwrap()
+        SearchFields::parse(text.leak().strip_suffix(b"\n").unwrap()).unwrap()
     }
 
     #[test]
     fn each_condition_of_a_filter_applies() {
         let call = samples::call("read_file");
-        let outcome = facets(&samples::outcome_of(&call, Status::Done));
+        let outcome = facets(&samples::outcome_entry(&call, OutcomeStatus::Done));
         let some = |text: &str| Some(text.to_owned());
         let at = |second| Some(Timestamp::from_second(second).unwrap());
-        let none = Filter::default();
-        let check = |yes: Filter, no: Filter| {
+        let none = RecordFilter::default();
+        let check = |yes: RecordFilter, no: RecordFilter| {
             assert!(yes.matches(&outcome), "{yes:?}");
             assert!(!no.matches(&outcome), "{no:?}");
         };
         check(
-            Filter { kind: some("outcome"), ..none.clone() },
-            Filter { kind: some("decision"), ..none.clone() },
+            RecordFilter { kind: some("outcome"), ..none.clone() },
+            RecordFilter { kind: some("decision"), ..none.clone() },
         );
         check(
-            Filter { tool: some("read_file"), ..none.clone() },
-            Filter { tool: some("read"), ..none.clone() },
+            RecordFilter { tool: some("read_file"), ..none.clone() },
+            RecordFilter { tool: some("read"), ..none.clone() },
         );
         check(
-            Filter { outcome: some("done"), ..none.clone() },
-            Filter { outcome: some("failed"), ..none.clone() },
+            RecordFilter { outcome: some("done"), ..none.clone() },
+            RecordFilter { outcome: some("failed"), ..none.clone() },
         );
         check(
-            Filter { mode: Some(Mode::Normal), ..none.clone() },
-            Filter { mode: Some(Mode::Alert), ..none.clone() },
+            RecordFilter { mode: Some(Mode::Normal), ..none.clone() },
+            RecordFilter { mode: Some(Mode::Alert), ..none.clone() },
         );
         check(
-            Filter { caller: some("claude"), ..none.clone() },
-            Filter { caller: some("uid 501"), ..none.clone() },
+            RecordFilter { caller: some("claude"), ..none.clone() },
+            RecordFilter { caller: some("uid 501"), ..none.clone() },
         );
         check(
-            Filter { session: some("s-1"), ..none.clone() },
-            Filter { session: some("s-2"), ..none.clone() },
+            RecordFilter { session: some("s-1"), ..none.clone() },
+            RecordFilter { session: some("s-2"), ..none.clone() },
         );
         let trace = Some(call.trace.trace_id.to_string());
-        check(Filter { trace, ..none.clone() }, Filter { trace: some("0"), ..none.clone() });
+        check(RecordFilter { trace, ..none.clone() }, RecordFilter { trace: some("0"), ..none.clone() });
         let other = Some(tool::CallId::fresh());
         check(
-            Filter { call_id: Some(call.call_id), ..none.clone() },
-            Filter { call_id: other, ..none.clone() },
+            RecordFilter { call_id: Some(call.call_id), ..none.clone() },
+            RecordFilter { call_id: other, ..none.clone() },
         );
-        check(none.clone(), Filter { idempotency_key: some("k"), ..none.clone() });
-        check(Filter { since: at(1000), ..none.clone() }, Filter { since: at(1001), ..none.clone() });
-        check(Filter { until: at(1001), ..none.clone() }, Filter { until: at(1000), ..none.clone() });
-        check(Filter { before_seq: Some(6), ..none.clone() }, Filter { before_seq: Some(5), ..none.clone() });
-        check(Filter { after_seq: Some(4), ..none.clone() }, Filter { after_seq: Some(5), ..none });
+        check(none.clone(), RecordFilter { idempotency_key: some("k"), ..none.clone() });
+        check(
+            RecordFilter { since: at(1000), ..none.clone() },
+            RecordFilter { since: at(1001), ..none.clone() },
+        );
+        check(
+            RecordFilter { until: at(1001), ..none.clone() },
+            RecordFilter { until: at(1000), ..none.clone() },
+        );
+        check(
+            RecordFilter { before_seq: Some(6), ..none.clone() },
+            RecordFilter { before_seq: Some(5), ..none.clone() },
+        );
+        check(
+            RecordFilter { after_seq: Some(4), ..none.clone() },
+            RecordFilter { after_seq: Some(5), ..none },
+        );
     }
 
     #[test]
     fn each_kind_has_its_searchable_fields() {
-        assert_eq!(facets(&samples::refusal_of(&samples::call("x"))).outcome.as_deref(), Some("refused"));
+        assert_eq!(facets(&samples::refusal_entry(&samples::call("x"))).outcome.as_deref(), Some("refused"));
         assert_eq!(facets(&samples::mode(Mode::Normal, Mode::Alert)).mode.as_deref(), Some("ALERT"));
         let id = "s-9".to_owned();
-        let session = crate::entry::Session {
+        let session = crate::entry::SessionEntry {
             id,
             event: crate::entry::SessionEvent::Opened,
             data: serde_json::Value::Null,
         };
-        assert_eq!(facets(&crate::Entry::Session(session)).session.as_deref(), Some("s-9"));
+        assert_eq!(facets(&crate::LedgerEntry::Session(session)).session.as_deref(), Some("s-9"));
         let note = facets(&samples::note("x"));
         assert_eq!((note.seq, note.time, &*note.kind, note.tool), (5, 1_000_000, "note", None));
     }

@@ -10,52 +10,52 @@ use std::{
 use tool::CallId;
 
 use crate::{
-    Filter, LedgerError, Record,
-    facets::Facets,
-    index::search::{Place, Snapshot},
-    lines::Reverse,
+    LedgerError, LedgerRecord, RecordFilter,
+    index::search::{IndexSnapshot, RecordPosition},
+    lines::ReverseLines,
     private_file,
+    search_fields::SearchFields,
     segment::{self, Segment},
 };
 
 /// Reader of one ledger folder. It changes nothing, takes no lock, and reads everything that has the form of
 /// a record. All its methods are blocking.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct LedgerReader {
     pub(crate) folder: PathBuf,
 }
 
-impl Reader {
+impl LedgerReader {
     /// Creates a reader of the ledger in `folder`.
-    pub fn new(folder: &Path) -> Reader {
-        Reader { folder: folder.to_owned() }
+    pub fn new(folder: &Path) -> LedgerReader {
+        LedgerReader { folder: folder.to_owned() }
     }
 
     /// Returns the last `count` records, oldest first.
-    pub fn tail(&self, count: usize) -> Result<Vec<Record>, LedgerError> {
-        let mut records = self.query(&Filter { limit: Some(count), ..Filter::default() })?;
+    pub fn tail(&self, count: usize) -> Result<Vec<LedgerRecord>, LedgerError> {
+        let mut records = self.query(&RecordFilter { limit: Some(count), ..RecordFilter::default() })?;
         records.reverse();
         Ok(records)
     }
 
     /// Returns all records of one call, oldest first.
-    pub fn call(&self, call: CallId) -> Result<Vec<Record>, LedgerError> {
-        let mut records = self.query(&Filter { call_id: Some(call), ..Filter::default() })?;
+    pub fn call(&self, call: CallId) -> Result<Vec<LedgerRecord>, LedgerError> {
+        let mut records = self.query(&RecordFilter { call_id: Some(call), ..RecordFilter::default() })?;
         records.reverse();
         Ok(records)
     }
 
     /// Returns matching records, newest first. The result is complete: records not yet in the index are read
     /// from the segments.
-    pub fn query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
-        let index = Snapshot::open(&self.folder);
+    pub fn query(&self, filter: &RecordFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
+        let index = IndexSnapshot::open(&self.folder);
         let limit = filter.limit.unwrap_or(usize::MAX);
-        let reached = index.as_ref().map_or(0, Snapshot::reached);
+        let reached = index.as_ref().map_or(0, IndexSnapshot::last_indexed);
         let mut records = self.scan(filter, reached, limit)?;
         if let Some(index) = index
             && records.len() < limit
         {
-            match self.look_up(&index, filter, limit - records.len()) {
+            match self.search_index(&index, filter, limit - records.len()) {
                 Some(found) => records.extend(found),
                 // The index does not match the segments, which are authoritative.
                 None => return self.scan(filter, 0, limit),
@@ -65,40 +65,50 @@ impl Reader {
     }
 
     /// Reads backwards from the end down to sequence number `floor` (exclusive).
-    fn scan(&self, filter: &Filter, floor: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
-        let mut reverse = Reverse::new(segment::list(&self.folder)?);
-        let floor = floor.max(filter.range().0.saturating_sub(1));
+    fn scan(
+        &self,
+        filter: &RecordFilter,
+        floor: u64,
+        limit: usize,
+    ) -> Result<Vec<LedgerRecord>, LedgerError> {
+        let mut reverse = ReverseLines::new(segment::list(&self.folder)?);
+        let floor = floor.max(filter.seq_range().0.saturating_sub(1));
         let mut records = Vec::new();
         while records.len() < limit {
             let Some(line) = reverse.next_line()? else { break };
-            let Some(facets) = Facets::parse(&line) else { continue };
+            let Some(facets) = SearchFields::parse(&line) else { continue };
             if facets.seq <= floor {
                 break;
             }
             if filter.matches(&facets) {
-                records.extend(Record::parse(&line));
+                records.extend(LedgerRecord::parse(&line));
             }
         }
         Ok(records)
     }
 
     /// Returns `None` if the index fails or points to a record that does not match it.
-    fn look_up(&self, index: &Snapshot, filter: &Filter, limit: usize) -> Option<Vec<Record>> {
+    fn search_index(
+        &self,
+        index: &IndexSnapshot,
+        filter: &RecordFilter,
+        limit: usize,
+    ) -> Option<Vec<LedgerRecord>> {
         let places = index.search(filter, limit).ok()?;
         let mut files = HashMap::new();
         let mut records = Vec::with_capacity(places.len());
         for place in places {
             let line = self.line_at(&mut files, place)?;
-            let facets = Facets::parse(&line)?;
+            let facets = SearchFields::parse(&line)?;
             if facets.seq != place.seq || !filter.matches(&facets) {
                 return None;
             }
-            records.push(Record::parse(&line)?);
+            records.push(LedgerRecord::parse(&line)?);
         }
         Some(records)
     }
 
-    fn line_at(&self, files: &mut HashMap<u64, File>, place: Place) -> Option<Vec<u8>> {
+    fn line_at(&self, files: &mut HashMap<u64, File>, place: RecordPosition) -> Option<Vec<u8>> {
         if let std::collections::hash_map::Entry::Vacant(slot) = files.entry(place.segment) {
             let segment = Segment::new(&self.folder, place.segment);
             slot.insert(private_file::open_to_read(&segment.path).ok()?);

@@ -12,28 +12,28 @@ use sha2::{Digest, Sha256};
 use crate::{
     LedgerError,
     anchor::{Anchor, AnchorFlaw, WriterState},
-    chain::{Chain, Follower, Step},
-    entry::{Missing, MissingCause, Torn},
-    key::Key,
-    lines::Lines,
+    chain::{ChainChecker, ChainPosition, CheckedLine},
+    entry::{MissingCause, MissingRecords, TornBytes},
+    key::LedgerKey,
+    lines::SegmentLines,
     private_file,
-    record::{Passage, Record},
+    record::{CallRecordSummary, LedgerRecord},
     segment::{self, Segment},
-    tracker::Tracker,
+    tracker::LedgerStateTracker,
 };
 
 /// Maximum number of damaged lines to report; `verify` lists the rest.
-const MOST_DAMAGE: usize = 16;
+const MAX_DAMAGE_REPORTED: usize = 16;
 
 /// State of a ledger that has no writer.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) chain: Chain,
+pub(crate) struct RecoveredState {
+    pub(crate) chain: ChainPosition,
     /// Segment to continue, and the bytes of it that are records.
     pub(crate) last: Option<(Segment, u64)>,
-    pub(crate) tracker: Tracker,
-    pub(crate) torn: Vec<Torn>,
-    pub(crate) missing: Option<Missing>,
+    pub(crate) tracker: LedgerStateTracker,
+    pub(crate) torn: Vec<TornBytes>,
+    pub(crate) missing: Option<MissingRecords>,
     pub(crate) damage: Vec<String>,
     pub(crate) writer: Option<WriterState>,
     pub(crate) unrecorded_reads: u64,
@@ -41,40 +41,40 @@ pub(crate) struct Found {
 
 /// Treatment of bytes that a dead writer left after the last record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remains {
+pub(crate) enum TrailingBytesPolicy {
     /// They are removed, so that a writer can continue.
-    TakenOff,
+    Remove,
     /// They are ignored and stay.
-    Left,
+    Keep,
 }
 
 /// Recovers the state of a folder.
 pub(crate) fn recover(
     folder: &Path,
-    key: &Key,
+    key: &LedgerKey,
     anchors: &[Result<Anchor, AnchorFlaw>],
     boot: &str,
-    remains: Remains,
-) -> Result<Found, LedgerError> {
+    remains: TrailingBytesPolicy,
+) -> Result<RecoveredState, LedgerError> {
     let good: Vec<&Anchor> = anchors.iter().flatten().collect();
     let excused_from = first_unsynced(&good, boot);
     // The first anchor is written with every record; the second one follows it.
     let first = anchors.first().and_then(|first| first.as_ref().ok());
-    let mut found = Found {
-        chain: Chain::START,
+    let mut found = RecoveredState {
+        chain: ChainPosition::START,
         last: None,
-        tracker: Tracker::default(),
+        tracker: LedgerStateTracker::default(),
         torn: Vec::new(),
         missing: None,
         damage: Vec::new(),
         writer: first.map(|anchor| anchor.writer),
         unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
     };
-    let mut segments = segments(folder, remains)?;
+    let mut segments = list_segments(folder, remains)?;
     while let Some(segment) = segments.pop() {
-        let scan =
-            scan(&segment, key, &good, excused_from).map_err(LedgerError::io("read", &segment.path))?;
-        if remains == Remains::TakenOff {
+        let scan = scan_segment(&segment, key, &good, excused_from)
+            .map_err(LedgerError::io("read", &segment.path))?;
+        if remains == TrailingBytesPolicy::Remove {
             let torn = take_off(folder, &segment, scan.end, scan.rest);
             found.torn.extend(
                 torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
@@ -88,19 +88,22 @@ pub(crate) fn recover(
             break;
         }
         // The segment contains no record: a start or a rotation died before its first line was complete.
-        if remains == Remains::TakenOff {
+        if remains == TrailingBytesPolicy::Remove {
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
     }
-    found.missing = missing(found.chain.head(), &good, boot);
+    found.missing = missing_records(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
     Ok(found)
 }
 
 /// Lists the segments. A folder that does not exist has none; a writer has created it before.
-pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, LedgerError> {
+pub(crate) fn list_segments(
+    folder: &Path,
+    remains: TrailingBytesPolicy,
+) -> Result<Vec<Segment>, LedgerError> {
     let is_there = || folder.try_exists().map_err(LedgerError::io("look for", folder));
-    if remains == Remains::Left && !is_there()? {
+    if remains == TrailingBytesPolicy::Keep && !is_there()? {
         return Ok(Vec::new());
     }
     segment::list(folder)
@@ -118,42 +121,50 @@ enum Rest {
 
 /// Content of one segment.
 #[derive(Default)]
-struct Scan {
+struct SegmentScan {
     /// Position after the last authentic line, if there is one.
-    chain: Option<Chain>,
+    chain: Option<ChainPosition>,
     /// End of that line.
     end: u64,
     /// Bytes after that line.
     rest: Rest,
-    tracker: Tracker,
+    tracker: LedgerStateTracker,
     damage: Vec<String>,
 }
 
-impl Scan {
+impl SegmentScan {
     /// Applies an authentic line to the tracked state.
     fn track(&mut self, kind: &str, text: &[u8]) {
-        if !Tracker::cares_for(kind) {
+        if !LedgerStateTracker::is_tracked_kind(kind) {
             return;
         }
-        if let Some(Passage { time, call, step }) = Passage::parse(text) {
-            self.tracker.step(&call, step, time);
-        } else if let Some(record) = Record::parse(text) {
-            self.tracker.note(&record.entry, record.time);
+        if let Some(CallRecordSummary { time, call, transition: step }) = CallRecordSummary::parse(text) {
+            self.tracker.apply_call(&call, step, time);
+        } else if let Some(record) = LedgerRecord::parse(text) {
+            self.tracker.apply(&record.entry, record.time);
         }
     }
 }
 
 /// `excused_from`: first sequence number from which a bad line counts as lost in a power failure.
-fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<u64>) -> io::Result<Scan> {
-    let mut lines = Lines::open(segment)?;
-    let mut follower = Follower::new(segment.first, None);
-    let mut scan = Scan::default();
+fn scan_segment(
+    segment: &Segment,
+    key: &LedgerKey,
+    anchors: &[&Anchor],
+    excused_from: Option<u64>,
+) -> io::Result<SegmentScan> {
+    let mut lines = SegmentLines::open(segment)?;
+    let mut follower = ChainChecker::new(segment.first, None);
+    let mut scan = SegmentScan::default();
     // Damage that no authentic line follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
-        let (text, expected) = (line.whole().unwrap_or_default(), follower.next());
-        let Step { parts, flaw } = follower.follow(text, key);
-        if flaw.is_some() && line.whole().is_some() && excused_from.is_some_and(|from| expected >= from) {
+        let (text, expected) = (line.without_newline().unwrap_or_default(), follower.next());
+        let CheckedLine { parts, flaw } = follower.check_line(text, key);
+        if flaw.is_some()
+            && line.without_newline().is_some()
+            && excused_from.is_some_and(|from| expected >= from)
+        {
             // Later lines were not synced either, though some of them may have reached the disk.
             scan.rest = Rest::More;
             return Ok(scan);
@@ -165,16 +176,16 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
         let Some(parts) = parts else {
             // No record contains a control character. Zero bytes come from a page that was not written before
             // a power failure, so a later page may contain more than the rest of this line.
-            let is_begun = line.whole().is_none() && !line.bytes.iter().any(u8::is_ascii_control);
+            let is_begun = line.without_newline().is_none() && !line.bytes.iter().any(u8::is_ascii_control);
             let is_all = scan.rest == Rest::Nothing && is_begun;
             scan.rest = if is_all { Rest::UnfinishedLine } else { Rest::More };
             continue;
         };
         scan.rest = Rest::Nothing;
         scan.damage.append(&mut pending);
-        scan.damage.truncate(MOST_DAMAGE);
+        scan.damage.truncate(MAX_DAMAGE_REPORTED);
         scan.end = line.offset + u64::try_from(line.bytes.len()).unwrap_or_default();
-        scan.chain = Some(follower.place());
+        scan.chain = Some(follower.position());
         if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash != parts.hash) {
             scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
         }
@@ -184,7 +195,7 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<
 }
 
 /// Truncates the segment to `end`, the end of its last record.
-fn take_off(folder: &Path, segment: &Segment, end: u64, rest: Rest) -> io::Result<Option<Torn>> {
+fn take_off(folder: &Path, segment: &Segment, end: u64, rest: Rest) -> io::Result<Option<TornBytes>> {
     if rest == Rest::Nothing {
         return Ok(None);
     }
@@ -196,7 +207,7 @@ fn take_off(folder: &Path, segment: &Segment, end: u64, rest: Rest) -> io::Resul
 }
 
 /// Describes the torn bytes, and saves them in a separate file if they are more than one unfinished line.
-fn keep(folder: &Path, segment: &Segment, offset: u64, rest: Rest, file: &mut File) -> io::Result<Torn> {
+fn keep(folder: &Path, segment: &Segment, offset: u64, rest: Rest, file: &mut File) -> io::Result<TornBytes> {
     let saved_as = (rest == Rest::More).then(|| format!("cut-{}-{offset}.bin", segment.name()));
     let mut copy = match &saved_as {
         None => None,
@@ -216,7 +227,7 @@ fn keep(folder: &Path, segment: &Segment, offset: u64, rest: Rest, file: &mut Fi
     }
     copy.iter().try_for_each(File::sync_all)?;
     let sha256 = tool::canonical::hex(&hash.finalize());
-    Ok(Torn { segment: segment.name(), offset, bytes, sha256, saved_as })
+    Ok(TornBytes { segment: segment.name(), offset, bytes, sha256, saved_as })
 }
 
 /// Describes defects of the anchors.
@@ -241,20 +252,20 @@ fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>], head: u64) -> Vec<Strin
 fn first_unsynced(anchors: &[&Anchor], boot: &str) -> Option<u64> {
     let last = anchors.iter().max_by_key(|anchor| anchor.seq)?;
     let synced = anchors.iter().map(|anchor| anchor.synced).max()?;
-    (!is_of_this_boot(last, boot)).then_some(synced + 1)
+    (!is_same_boot(last, boot)).then_some(synced + 1)
 }
 
 /// Returns the records that the anchors count beyond the head. Pure.
-fn missing(head: u64, anchors: &[&Anchor], boot: &str) -> Option<Missing> {
+fn missing_records(head: u64, anchors: &[&Anchor], boot: &str) -> Option<MissingRecords> {
     let last = anchors.iter().max_by_key(|anchor| anchor.seq).filter(|anchor| anchor.seq > head)?;
     let synced = anchors.iter().any(|anchor| anchor.synced > head);
-    let is_removed = synced || is_of_this_boot(last, boot);
+    let is_removed = synced || is_same_boot(last, boot);
     let cause = if is_removed { MissingCause::Removed } else { MissingCause::PowerFailure };
-    Some(Missing { from: head + 1, to: last.seq, cause })
+    Some(MissingRecords { from: head + 1, to: last.seq, cause })
 }
 
 /// Returns true if the machine has not rebooted since the anchor was written. Without a boot id this is
 /// unknown and counts as false.
-fn is_of_this_boot(anchor: &Anchor, boot: &str) -> bool {
+fn is_same_boot(anchor: &Anchor, boot: &str) -> bool {
     !boot.is_empty() && anchor.boot == boot
 }

@@ -3,23 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tool::{CallId, Caller, Door, Mode, RefusalCode, RiskLevel, TraceContext};
+use tool::{CallId, Caller, CallerEndpoint, Mode, RefusalCode, RiskLevel, TraceContext};
 
 use crate::entry::{
-    Approval, ApprovalEvent, Call, Concluded, Decision, Effect, Entry, ModeChange, Note, Outcome, Refused,
-    Status,
+    ApprovalEvent, ApprovalEventEntry, CallHeader, LedgerEntry, LedgerOutcome, ModeChange, NoteEntry,
+    OutcomeStatus, RecordedDecision, RecordedEffect, RecordedOutcome, RecordedRefusal,
 };
 
-pub(crate) fn call(tool: &str) -> Arc<Call> {
+pub(crate) fn call(tool: &str) -> Arc<CallHeader> {
     let caller = Caller {
         uid: 501,
         pid: Some(77),
-        door: Door::Mcp,
+        door: CallerEndpoint::Mcp,
         connection: 3,
         client: Some("claude".into()),
         session: Some("s-1".into()),
     };
-    Arc::new(Call {
+    Arc::new(CallHeader {
         call_id: CallId::fresh(),
         tool: tool.into(),
         mode: Mode::Normal,
@@ -28,15 +28,15 @@ pub(crate) fn call(tool: &str) -> Arc<Call> {
     })
 }
 
-pub(crate) fn decision(tool: &str, effect: Effect) -> Decision {
-    Decision { effect, ..decided(&call(tool)) }
+pub(crate) fn decision(tool: &str, effect: RecordedEffect) -> RecordedDecision {
+    RecordedDecision { effect, ..decision_for(&call(tool)) }
 }
 
-pub(crate) fn decided(call: &Arc<Call>) -> Decision {
-    Decision {
+pub(crate) fn decision_for(call: &Arc<CallHeader>) -> RecordedDecision {
+    RecordedDecision {
         call: Arc::clone(call),
         risk: RiskLevel::Low,
-        effect: Effect::Reads,
+        effect: RecordedEffect::Reads,
         decided_at: None,
         definition_hash: "d".repeat(64).into(),
         policy_hash: "p".repeat(64).into(),
@@ -49,20 +49,20 @@ pub(crate) fn decided(call: &Arc<Call>) -> Decision {
     }
 }
 
-pub(crate) fn decision_of(call: &Arc<Call>) -> Entry {
-    Entry::Decision(decided(call))
+pub(crate) fn decision_entry(call: &Arc<CallHeader>) -> LedgerEntry {
+    LedgerEntry::Decision(decision_for(call))
 }
 
-pub(crate) fn outcome(status: Status) -> Outcome {
-    Outcome::new(status, Duration::from_micros(1234))
+pub(crate) fn outcome(status: OutcomeStatus) -> LedgerOutcome {
+    LedgerOutcome::new(status, Duration::from_micros(1234))
 }
 
-pub(crate) fn outcome_of(call: &Arc<Call>, status: Status) -> Entry {
-    Entry::Outcome(Concluded { call: Arc::clone(call), outcome: outcome(status) })
+pub(crate) fn outcome_entry(call: &Arc<CallHeader>, status: OutcomeStatus) -> LedgerEntry {
+    LedgerEntry::Outcome(RecordedOutcome { call: Arc::clone(call), outcome: outcome(status) })
 }
 
-pub(crate) fn refusal_of(call: &Arc<Call>) -> Entry {
-    Entry::Refusal(Refused {
+pub(crate) fn refusal_entry(call: &Arc<CallHeader>) -> LedgerEntry {
+    LedgerEntry::Refusal(RecordedRefusal {
         call: Arc::clone(call),
         code: RefusalCode::PathForbidden,
         detail: None,
@@ -75,8 +75,8 @@ pub(crate) fn refusal_of(call: &Arc<Call>) -> Entry {
     })
 }
 
-pub(crate) fn approval(id: &str, event: ApprovalEvent) -> Approval {
-    Approval {
+pub(crate) fn approval(id: &str, event: ApprovalEvent) -> ApprovalEventEntry {
+    ApprovalEventEntry {
         id: id.to_owned(),
         event,
         call_id: None,
@@ -87,10 +87,10 @@ pub(crate) fn approval(id: &str, event: ApprovalEvent) -> Approval {
     }
 }
 
-pub(crate) fn mode(from: Mode, to: Mode) -> Entry {
-    Entry::Mode(ModeChange { from, to, reason: "test".into(), by: None, data: Value::Null })
+pub(crate) fn mode(from: Mode, to: Mode) -> LedgerEntry {
+    LedgerEntry::Mode(ModeChange { from, to, reason: "test".into(), by: None, data: Value::Null })
 }
 
-pub(crate) fn note(text: &str) -> Entry {
-    Entry::Note(Note { about: "test".into(), text: text.into(), data: Value::Null })
+pub(crate) fn note(text: &str) -> LedgerEntry {
+    LedgerEntry::Note(NoteEntry { about: "test".into(), text: text.into(), data: Value::Null })
 }

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 
 use crate::{
     LedgerError,
-    chain::Chain,
-    disk::{self, Disk},
-    key::Key,
-    line::Body,
+    chain::ChainPosition,
+    disk::{self, LedgerDisk},
+    key::LedgerKey,
+    line::EntryBody,
 };
 
 const PREFIX: &str = "segment-";
@@ -29,53 +29,53 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn new(folder: &Path, first: u64) -> Segment {
-        Segment { first, path: folder.join(name(first)) }
+        Segment { first, path: folder.join(file_name(first)) }
     }
 
     /// Returns the file name.
     pub(crate) fn name(&self) -> String {
-        name(self.first)
+        file_name(self.first)
     }
 }
 
 /// The number is zero-padded, so that `ls`, `cat segment-*` and `grep` list the segments in order.
-fn name(first: u64) -> String {
+fn file_name(first: u64) -> String {
     format!("{PREFIX}{first:012}{SUFFIX}")
 }
 
 /// Lists the segments of a folder in order. A file whose name only resembles a segment name is an error.
 pub(crate) fn list(folder: &Path) -> Result<Vec<Segment>, LedgerError> {
     let listed = list_all(folder)?;
-    match listed.strange.first() {
-        Some(name) => Err(LedgerError::StrangeFile { path: folder.join(name) }),
+    match listed.unexpected_names.first() {
+        Some(name) => Err(LedgerError::UnexpectedFile { path: folder.join(name) }),
         None => Ok(listed.segments),
     }
 }
 
 /// Content of a ledger folder.
-pub(crate) struct Listed {
+pub(crate) struct SegmentListing {
     /// Segments in order.
     pub(crate) segments: Vec<Segment>,
     /// Names that start like a segment name but are not one.
-    pub(crate) strange: Vec<String>,
+    pub(crate) unexpected_names: Vec<String>,
 }
 
-impl Listed {
+impl SegmentListing {
     pub(crate) fn is_empty(&self) -> bool {
-        self.segments.is_empty() && self.strange.is_empty()
+        self.segments.is_empty() && self.unexpected_names.is_empty()
     }
 }
 
-pub(crate) fn list_all(folder: &Path) -> Result<Listed, LedgerError> {
+pub(crate) fn list_all(folder: &Path) -> Result<SegmentListing, LedgerError> {
     let failed = |error| LedgerError::io("list", folder)(error);
-    let mut listed = Listed { segments: Vec::new(), strange: Vec::new() };
+    let mut listed = SegmentListing { segments: Vec::new(), unexpected_names: Vec::new() };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let file = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
         let Some(number) = file.strip_prefix(PREFIX) else { continue };
         let first = number.strip_suffix(SUFFIX).and_then(|digits| digits.parse().ok());
-        match first.filter(|first| name(*first) == file) {
+        match first.filter(|first| file_name(*first) == file) {
             Some(first) => listed.segments.push(Segment::new(folder, first)),
-            None => listed.strange.push(file),
+            None => listed.unexpected_names.push(file),
         }
     }
     listed.segments.sort_by_key(|segment| segment.first);
@@ -84,16 +84,16 @@ pub(crate) fn list_all(folder: &Path) -> Result<Listed, LedgerError> {
 
 /// Segment that is being written.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct OpenSegment {
     pub(crate) segment: Segment,
     pub(crate) file: Arc<File>,
     /// Length of the file, all of it records.
     pub(crate) length: u64,
 }
 
-impl Active {
+impl OpenSegment {
     /// Appends complete lines.
-    pub(crate) fn write(&mut self, disk: &dyn Disk, lines: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, disk: &dyn LedgerDisk, lines: &[u8]) -> io::Result<()> {
         disk::write_all(disk, &self.file, lines)?;
         self.length += u64::try_from(lines.len()).unwrap_or_default();
         Ok(())
@@ -101,18 +101,18 @@ impl Active {
 }
 
 /// Creates the segment that starts at `chain` with these entries. On failure no file is left.
-pub(crate) fn begin(
-    disk: &dyn Disk,
+pub(crate) fn create_segment(
+    disk: &dyn LedgerDisk,
     folder: &Path,
-    chain: Chain,
-    key: &Key,
-    entries: impl IntoIterator<Item = Body>,
-) -> io::Result<(Active, Chain)> {
+    chain: ChainPosition,
+    key: &LedgerKey,
+    entries: impl IntoIterator<Item = EntryBody>,
+) -> io::Result<(OpenSegment, ChainPosition)> {
     let segment = Segment::new(folder, chain.next);
     let file = disk.create(&segment.path)?;
     let (mut after, mut lines) = (chain, Vec::new());
     for body in entries {
-        let line = body.sealed(key, after.next, Timestamp::now(), &after.prev);
+        let line = body.into_sealed_line(key, after.next, Timestamp::now(), &after.prev);
         lines.extend_from_slice(&line.bytes);
         after.advance(line.hash);
     }
@@ -122,7 +122,7 @@ pub(crate) fn begin(
         return Err(error);
     }
     let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
-    Ok((Active { segment, file: Arc::new(file), length }, after))
+    Ok((OpenSegment { segment, file: Arc::new(file), length }, after))
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
         {
             let path = folder.path().join(strange);
             File::create(&path).unwrap();
-            assert!(matches!(list(folder.path()), Err(LedgerError::StrangeFile { .. })), "{strange}");
+            assert!(matches!(list(folder.path()), Err(LedgerError::UnexpectedFile { .. })), "{strange}");
             fs::remove_file(path).unwrap();
         }
     }

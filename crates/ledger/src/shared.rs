@@ -13,59 +13,59 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     LedgerError,
-    entry::Entry,
-    health::{Pressure, State},
-    key::Key,
-    line::Body,
-    writer::{HaltKind, Purpose, Writer},
+    entry::LedgerEntry,
+    health::{LedgerState, SizeLimitPressure},
+    key::LedgerKey,
+    line::EntryBody,
+    writer::{HaltKind, LedgerWriter, WritePurpose},
 };
 
 /// Maximum time that records may stay unsynced in the kernel.
-pub(crate) const SYNC_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const MAX_UNSYNCED_TIME: Duration = Duration::from_secs(1);
 /// Interval of attempts to resume a halted ledger.
-pub(crate) const RETRY_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const RESUME_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Caller that waits until a record is durable.
-pub(crate) struct Waiter {
+pub(crate) struct DurabilityWaiter {
     pub(crate) seq: u64,
-    pub(crate) told: oneshot::Sender<Result<(), Arc<str>>>,
+    pub(crate) result_sender: oneshot::Sender<Result<(), Arc<str>>>,
 }
 
 /// Work for the commit thread.
 #[derive(Default)]
-pub(crate) struct Queue {
-    pub(crate) waiters: Vec<Waiter>,
+pub(crate) struct CommitQueue {
+    pub(crate) waiters: Vec<DurabilityWaiter>,
     /// Time of the next pass without a request.
-    pub(crate) look_at: Option<Instant>,
+    pub(crate) next_pass: Option<Instant>,
     /// A caller requests an attempt to resume.
-    pub(crate) nudged: bool,
+    pub(crate) resume_requested: bool,
     pub(crate) stop: bool,
 }
 
-impl Queue {
-    pub(crate) fn look_within(&mut self, time: Duration) {
+impl CommitQueue {
+    pub(crate) fn schedule_pass_within(&mut self, time: Duration) {
         let at = Instant::now() + time;
-        self.look_at = Some(self.look_at.map_or(at, |earlier| earlier.min(at)));
+        self.next_pass = Some(self.next_pass.map_or(at, |earlier| earlier.min(at)));
     }
 }
 
 /// State of a ledger that is open for writing.
-pub(crate) struct Shared {
+pub(crate) struct LedgerShared {
     pub(crate) folder: PathBuf,
-    pub(crate) key: Key,
-    pub(crate) writer: Mutex<Writer>,
-    pub(crate) queue: Mutex<Queue>,
-    pub(crate) bell: Condvar,
-    pub(crate) state: watch::Sender<State>,
+    pub(crate) key: LedgerKey,
+    pub(crate) writer: Mutex<LedgerWriter>,
+    pub(crate) queue: Mutex<CommitQueue>,
+    pub(crate) work_available: Condvar,
+    pub(crate) state: watch::Sender<LedgerState>,
     /// Number of attempts to resume, so that callers can wait for the next one.
-    pub(crate) tries: watch::Sender<u64>,
+    pub(crate) resume_attempts: watch::Sender<u64>,
     /// There are records that are not durable yet and have no waiter.
     pub(crate) unsynced: AtomicBool,
     pub(crate) syncs: AtomicU64,
     pub(crate) indexed: AtomicU64,
     /// Bytes of all segments except the open one, as of the last scan of the folder.
     pub(crate) older_bytes: AtomicU64,
-    pub(crate) pressure: watch::Sender<Pressure>,
+    pub(crate) pressure: watch::Sender<SizeLimitPressure>,
     /// Stops background work that the segments do not depend on.
     pub(crate) closing: AtomicBool,
 }
@@ -76,10 +76,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl LedgerShared {
     /// Writes an entry to the kernel.
-    pub(crate) fn write(&self, entry: &Entry, purpose: Purpose) -> Result<u64, LedgerError> {
-        let body = Body::new(entry, &self.key)?;
+    pub(crate) fn write(&self, entry: &LedgerEntry, purpose: WritePurpose) -> Result<u64, LedgerError> {
+        let body = EntryBody::new(entry, &self.key)?;
         let mut writer = lock(&self.writer);
         let written = writer.append(entry, body, purpose);
         self.after_write(&writer);
@@ -88,32 +88,36 @@ impl Shared {
 
     /// Writes an entry and queues a waiter for its durability. Both happen under one lock, so that no failure
     /// in between can miss the waiter.
-    pub(crate) fn write_and_queue(&self, entry: &Entry, purpose: Purpose) -> Result<Ticket, LedgerError> {
-        let body = Body::new(entry, &self.key)?;
+    pub(crate) fn write_and_queue(
+        &self,
+        entry: &LedgerEntry,
+        purpose: WritePurpose,
+    ) -> Result<DurabilityTicket, LedgerError> {
+        let body = EntryBody::new(entry, &self.key)?;
         let (told, answer) = oneshot::channel();
         let mut writer = lock(&self.writer);
         let seq = writer.append(entry, body, purpose);
         self.after_write(&writer);
         let seq = seq?;
-        lock(&self.queue).waiters.push(Waiter { seq, told });
+        lock(&self.queue).waiters.push(DurabilityWaiter { seq, result_sender: told });
         drop(writer);
-        self.bell.notify_one();
-        Ok(Ticket { seq, answer })
+        self.work_available.notify_one();
+        Ok(DurabilityTicket { seq, result: answer })
     }
 
-    pub(crate) fn after_write(&self, writer: &Writer) {
+    pub(crate) fn after_write(&self, writer: &LedgerWriter) {
         if writer.halt.is_some() {
-            self.publish(writer);
-            lock(&self.queue).look_within(RETRY_EVERY);
-            self.bell.notify_one();
+            self.publish_state(writer);
+            lock(&self.queue).schedule_pass_within(RESUME_INTERVAL);
+            self.work_available.notify_one();
         } else if !self.unsynced.swap(true, Ordering::AcqRel) {
-            lock(&self.queue).look_within(SYNC_WITHIN);
-            self.bell.notify_one();
+            lock(&self.queue).schedule_pass_within(MAX_UNSYNCED_TIME);
+            self.work_available.notify_one();
         }
     }
 
     /// Notifies subscribers when the size limit starts or stops having an effect.
-    pub(crate) fn report_pressure(&self, pressure: Pressure) {
+    pub(crate) fn report_pressure(&self, pressure: SizeLimitPressure) {
         self.pressure.send_if_modified(|last| {
             let changed = *last != pressure;
             *last = pressure;
@@ -122,11 +126,11 @@ impl Shared {
     }
 
     /// Notifies subscribers of the state.
-    pub(crate) fn publish(&self, writer: &Writer) {
+    pub(crate) fn publish_state(&self, writer: &LedgerWriter) {
         let state = match &writer.halt {
-            None => State::Ready,
-            Some(halt) if halt.kind == HaltKind::Closed => State::Closed,
-            Some(halt) => State::Unavailable { reason: Arc::clone(&halt.reason) },
+            None => LedgerState::Ready,
+            Some(halt) if halt.kind == HaltKind::Closed => LedgerState::Closed,
+            Some(halt) => LedgerState::Unavailable { reason: Arc::clone(&halt.reason) },
         };
         self.state.send_if_modified(|current| {
             let changed = *current != state;
@@ -136,31 +140,31 @@ impl Shared {
     }
 
     /// Waits for one attempt to resume after a failure.
-    pub(crate) async fn one_try(&self) {
-        let mut tries = self.tries.subscribe();
+    pub(crate) async fn wait_for_resume_attempt(&self) {
+        let mut tries = self.resume_attempts.subscribe();
         {
             let mut queue = lock(&self.queue);
             if queue.stop {
                 return;
             }
-            queue.nudged = true;
+            queue.resume_requested = true;
         }
-        self.bell.notify_one();
+        self.work_available.notify_one();
         // An error means that the ledger was dropped; the next write reports that.
         let _ = tries.changed().await;
     }
 }
 
 /// Record that is written and waits to become durable.
-pub(crate) struct Ticket {
+pub(crate) struct DurabilityTicket {
     pub(crate) seq: u64,
-    answer: oneshot::Receiver<Result<(), Arc<str>>>,
+    result: oneshot::Receiver<Result<(), Arc<str>>>,
 }
 
-impl Ticket {
+impl DurabilityTicket {
     /// Waits until the record is durable.
-    pub(crate) async fn durable(self) -> Result<u64, LedgerError> {
-        match self.answer.await {
+    pub(crate) async fn wait_durable(self) -> Result<u64, LedgerError> {
+        match self.result.await {
             Ok(Ok(())) => Ok(self.seq),
             Ok(Err(reason)) => Err(LedgerError::Unavailable { reason }),
             Err(_) => Err(LedgerError::Closed),

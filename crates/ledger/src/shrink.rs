@@ -5,24 +5,24 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{LedgerError, key::Key};
+use crate::{LedgerError, key::LedgerKey};
 
 /// Maximum length of an entry that is stored unshortened, in bytes.
-pub(crate) const LONGEST: usize = 128 * 1024;
+pub(crate) const MAX_ENTRY_BYTES: usize = 128 * 1024;
 
 /// Limits per round: characters of a text, members of a list or object, and nesting levels.
-const LIMITS: [(usize, usize, usize); 4] = [(4096, 128, 12), (1024, 32, 8), (256, 12, 5), (64, 12, 3)];
+const SHRINK_ROUNDS: [(usize, usize, usize); 4] = [(4096, 128, 12), (1024, 32, 8), (256, 12, 5), (64, 12, 3)];
 
 /// Shortens an entry to at most [`LONGEST`] bytes.
-pub(crate) fn shrink(entry: &[u8], key: &Key) -> Result<Value, LedgerError> {
+pub(crate) fn shrink(entry: &[u8], key: &LedgerKey) -> Result<Value, LedgerError> {
     let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
     let whole: Value = serde_json::from_slice(entry).map_err(encode)?;
     let note = json!({"bytes": entry.len(), "digest": key.digest(entry).to_string()});
-    for (text, members, levels) in LIMITS {
-        let Value::Object(mut shorter) = cut(&whole, text, members, levels, Top::Yes) else { break };
+    for (text, members, levels) in SHRINK_ROUNDS {
+        let Value::Object(mut shorter) = shorten(&whole, text, members, levels, TopLevel::Yes) else { break };
         shorter.insert("cut".to_owned(), note.clone());
         let shorter = Value::Object(shorter);
-        if shorter.to_string().len() <= LONGEST {
+        if shorter.to_string().len() <= MAX_ENTRY_BYTES {
             return Ok(shorter);
         }
     }
@@ -31,19 +31,20 @@ pub(crate) fn shrink(entry: &[u8], key: &Key) -> Result<Value, LedgerError> {
 
 /// Marks the entry itself, whose few fields are defined by this crate and are all kept.
 #[derive(Clone, Copy, PartialEq)]
-enum Top {
+enum TopLevel {
     Yes,
     No,
 }
 
-fn cut(value: &Value, text: usize, members: usize, levels: usize, top: Top) -> Value {
-    let inner = |value: &Value| cut(value, text, members, levels.saturating_sub(1), Top::No);
+fn shorten(value: &Value, text: usize, members: usize, levels: usize, top: TopLevel) -> Value {
+    let inner = |value: &Value| shorten(value, text, members, levels.saturating_sub(1), TopLevel::No);
     match value {
-        Value::String(whole) => Value::String(beginning(whole, text)),
+        Value::String(whole) => Value::String(truncate_text(whole, text)),
         Value::Array(items) if levels > 0 => items.iter().take(members).map(inner).collect(),
         Value::Object(map) if levels > 0 => {
-            let members = if top == Top::Yes { map.len() } else { members };
-            let kept = map.iter().take(members).map(|(name, value)| (beginning(name, text), inner(value)));
+            let members = if top == TopLevel::Yes { map.len() } else { members };
+            let kept =
+                map.iter().take(members).map(|(name, value)| (truncate_text(name, text), inner(value)));
             Value::Object(kept.collect::<Map<_, _>>())
         }
         Value::Array(_) => json!([]),
@@ -52,7 +53,7 @@ fn cut(value: &Value, text: usize, members: usize, levels: usize, top: Top) -> V
     }
 }
 
-fn beginning(text: &str, most: usize) -> String {
+fn truncate_text(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
         None => text.to_owned(),
@@ -62,17 +63,17 @@ fn beginning(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::Body;
+    use crate::line::EntryBody;
 
     fn check(entry: &Value) -> Value {
-        let key = Key::derive(&[1; 32]).unwrap();
+        let key = LedgerKey::derive(&[1; 32]).unwrap();
         let whole = entry.to_string();
         let short = shrink(whole.as_bytes(), &key).unwrap();
-        assert!(short.to_string().len() <= LONGEST);
+        assert!(short.to_string().len() <= MAX_ENTRY_BYTES);
         assert_eq!(short["cut"]["bytes"], whole.len());
         assert_eq!(short["cut"]["digest"], key.digest(whole.as_bytes()).to_string());
         assert_eq!(short["kind"], "note");
-        assert!(Body::new(&short, &key).is_ok());
+        assert!(EntryBody::new(&short, &key).is_ok());
         short
     }
 

@@ -1,14 +1,14 @@
 //! Tests of the whole ledger on real files.
 
 mod crash;
+mod deferred_records;
+mod fault_sweep;
 mod faults;
-mod faulty;
+mod faulty_disk;
 mod full_disk;
-mod owing;
 mod power_failure;
 mod reading;
-mod retaining;
-mod sweep;
+mod retention;
 mod tamper;
 mod writing;
 
@@ -18,18 +18,18 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Ledger, Options, Record, Recovery, VerifyReport};
+use crate::{Ledger, LedgerOptions, LedgerRecord, LedgerRecovery, VerifyReport};
 
-fn open(folder: &Path) -> (Arc<Ledger>, Recovery) {
-    open_with(folder, &Options::default())
+fn open(folder: &Path) -> (Arc<Ledger>, LedgerRecovery) {
+    open_with(folder, &LedgerOptions::default())
 }
 
-fn open_with(folder: &Path, options: &Options) -> (Arc<Ledger>, Recovery) {
+fn open_with(folder: &Path, options: &LedgerOptions) -> (Arc<Ledger>, LedgerRecovery) {
     Ledger::open(folder, options).unwrap()
 }
 
 fn verify(folder: &Path) -> VerifyReport {
-    crate::verify(folder, &Options::default()).unwrap()
+    crate::verify(folder, &LedgerOptions::default()).unwrap()
 }
 
 fn assert_intact(folder: &Path) -> VerifyReport {
@@ -56,8 +56,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn all(folder: &Path) -> Vec<Record> {
-    crate::Reader::new(folder).tail(usize::MAX).unwrap()
+fn all(folder: &Path) -> Vec<LedgerRecord> {
+    crate::LedgerReader::new(folder).tail(usize::MAX).unwrap()
 }
 
 fn kinds(folder: &Path) -> Vec<&'static str> {

@@ -9,94 +9,99 @@ use std::{
 use jiff::Timestamp;
 use tool::{CallId, Mode};
 
-use crate::entry::{Approval, Call, Checkpoint, Entry, Executed, Removals, Status};
+use crate::entry::{
+    ApprovalEventEntry, CallHeader, Checkpoint, ExecutionCounts, LedgerEntry, OutcomeStatus, RemovalTotals,
+};
 
 /// Seconds for which runs are counted: the longest rate window.
-const WINDOW: i64 = 3600;
+const WINDOW_SECONDS: i64 = 3600;
 /// Length of a slot in seconds. A call counts until the end of its slot has left the window, so a restart
 /// never drops one early.
-const SLOT: i64 = 10;
+const SLOT_SECONDS: i64 = 10;
 /// Slots that a window can overlap, plus one that has just left it.
-const MOST_SLOTS: usize = (WINDOW / SLOT) as usize + 2;
+const MAX_SLOTS: usize = (WINDOW_SECONDS / SLOT_SECONDS) as usize + 2;
 /// Maximum number of open approvals. The component that requests approvals has a smaller limit. Beyond this
 /// one the oldest approval is dropped, so that it can never be used.
-const MOST_APPROVALS: usize = 1024;
+const MAX_OPEN_APPROVALS: usize = 1024;
 
 type Slots = VecDeque<(i64, u32)>;
 
 /// Effect of an entry on the state of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum CallTransition {
     Decided,
-    Ended(Status),
+    Ended(OutcomeStatus),
     Refused,
 }
 
 /// State that results from a sequence of entries.
 #[derive(Debug, Default)]
-pub(crate) struct Tracker {
+pub(crate) struct LedgerStateTracker {
     /// Open calls. There are few, and call ids sort by time, so an ordered map is faster here than a keyed
     /// hash map that resists chosen keys.
-    open: BTreeMap<CallId, Arc<Call>>,
+    open: BTreeMap<CallId, Arc<CallHeader>>,
     mode: Option<Mode>,
     executed: BTreeMap<String, BTreeMap<Mode, Slots>>,
     /// Events of approvals that can still be decided or used, in order.
-    approvals: VecDeque<Approval>,
+    approvals: VecDeque<ApprovalEventEntry>,
     last_record: Option<Timestamp>,
-    removed: Removals,
+    removed: RemovalTotals,
 }
 
-impl Tracker {
+impl LedgerStateTracker {
     /// Applies one entry.
-    pub(crate) fn note(&mut self, entry: &Entry, time: Timestamp) {
+    pub(crate) fn apply(&mut self, entry: &LedgerEntry, time: Timestamp) {
         self.last_record = self.last_record.max(Some(time));
         match entry {
-            Entry::Decision(decision) => self.step(&decision.call, Step::Decided, time),
-            Entry::Outcome(concluded) => {
-                self.step(&concluded.call, Step::Ended(concluded.outcome.status), time);
+            LedgerEntry::Decision(decision) => self.apply_call(&decision.call, CallTransition::Decided, time),
+            LedgerEntry::Outcome(concluded) => {
+                self.apply_call(&concluded.call, CallTransition::Ended(concluded.outcome.status), time);
             }
-            Entry::Refusal(refused) => self.step(&refused.call, Step::Refused, time),
-            Entry::Mode(change) => self.mode = Some(change.to),
-            Entry::Approval(approval) => self.note_approval(approval),
-            Entry::Checkpoint(checkpoint) => {
-                *self = Tracker { last_record: self.last_record, ..Tracker::from(checkpoint) };
+            LedgerEntry::Refusal(refused) => self.apply_call(&refused.call, CallTransition::Refused, time),
+            LedgerEntry::Mode(change) => self.mode = Some(change.to),
+            LedgerEntry::Approval(approval) => self.apply_approval(approval),
+            LedgerEntry::Checkpoint(checkpoint) => {
+                *self = LedgerStateTracker {
+                    last_record: self.last_record,
+                    ..LedgerStateTracker::from(checkpoint)
+                };
             }
-            Entry::Retention(retention) => self.removed = retention.total,
-            Entry::Reload(_)
-            | Entry::Start(_)
-            | Entry::Stop(_)
-            | Entry::Session(_)
-            | Entry::Undo(_)
-            | Entry::Note(_)
-            | Entry::Recovered(_)
-            | Entry::Resumed(_)
-            | Entry::Other => {}
+            LedgerEntry::Retention(retention) => self.removed = retention.total,
+            LedgerEntry::Reload(_)
+            | LedgerEntry::Start(_)
+            | LedgerEntry::Stop(_)
+            | LedgerEntry::Session(_)
+            | LedgerEntry::Undo(_)
+            | LedgerEntry::Note(_)
+            | LedgerEntry::Recovered(_)
+            | LedgerEntry::Resumed(_)
+            | LedgerEntry::Other => {}
         }
     }
 
     /// Applies the effect of one entry on its call.
-    pub(crate) fn step(&mut self, call: &Arc<Call>, step: Step, time: Timestamp) {
+    pub(crate) fn apply_call(&mut self, call: &Arc<CallHeader>, step: CallTransition, time: Timestamp) {
         match step {
-            Step::Decided => {
-                self.count(call, time);
+            CallTransition::Decided => {
+                self.count_run(call, time);
                 self.open.insert(call.call_id, Arc::clone(call));
             }
-            Step::Ended(status) => {
+            CallTransition::Ended(status) => {
                 self.open.remove(&call.call_id);
-                if status == Status::NotStarted {
-                    self.uncount(call);
+                if status == OutcomeStatus::NotStarted {
+                    self.uncount_run(call);
                 }
             }
-            Step::Refused => {
+            CallTransition::Refused => {
                 if self.open.remove(&call.call_id).is_some() {
-                    self.uncount(call);
+                    self.uncount_run(call);
                 }
             }
         }
     }
 
     /// Returns true if an entry of this kind can change the state.
-    pub(crate) fn cares_for(kind: &str) -> bool {
+    pub(crate) fn is_tracked_kind(kind: &str) -> bool {
         matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "approval" | "checkpoint" | "retention")
     }
 
@@ -116,7 +121,7 @@ impl Tracker {
     }
 
     /// Returns the open calls, oldest first (call ids sort by time).
-    pub(crate) fn open_calls(&self) -> Vec<Arc<Call>> {
+    pub(crate) fn open_calls(&self) -> Vec<Arc<CallHeader>> {
         self.open.values().cloned().collect()
     }
 
@@ -126,19 +131,19 @@ impl Tracker {
     }
 
     /// Returns the events of approvals that are still open, in order.
-    pub(crate) fn approvals(&self) -> Vec<Approval> {
+    pub(crate) fn approvals(&self) -> Vec<ApprovalEventEntry> {
         self.approvals.iter().cloned().collect()
     }
 
     /// Returns the runs of the hour before `now`.
-    pub(crate) fn executed(&self, now: Timestamp) -> Vec<Executed> {
-        let oldest = now.as_second() - WINDOW;
+    pub(crate) fn executed(&self, now: Timestamp) -> Vec<ExecutionCounts> {
+        let oldest = now.as_second() - WINDOW_SECONDS;
         let mut out = Vec::new();
         for (tool, modes) in &self.executed {
             for (mode, slots) in modes {
                 let slots: Vec<_> = slots.iter().filter(|(end, _)| *end > oldest).copied().collect();
                 if !slots.is_empty() {
-                    out.push(Executed { tool: tool.clone(), mode: *mode, slots });
+                    out.push(ExecutionCounts { tool: tool.clone(), mode: *mode, slots });
                 }
             }
         }
@@ -158,47 +163,47 @@ impl Tracker {
     }
 
     /// Returns the totals of segments that retention has removed so far.
-    pub(crate) fn removed(&self) -> Removals {
+    pub(crate) fn removed(&self) -> RemovalTotals {
         self.removed
     }
 
-    fn note_approval(&mut self, approval: &Approval) {
+    fn apply_approval(&mut self, approval: &ApprovalEventEntry) {
         if !approval.event.is_open() {
             return self.approvals.retain(|open| open.id != approval.id);
         }
         self.approvals.push_back(approval.clone());
-        while self.approvals.len() > MOST_APPROVALS
+        while self.approvals.len() > MAX_OPEN_APPROVALS
             && let Some(oldest) = self.approvals.pop_front()
         {
             self.approvals.retain(|open| open.id != oldest.id);
         }
     }
 
-    fn count(&mut self, call: &Call, time: Timestamp) {
+    fn count_run(&mut self, call: &CallHeader, time: Timestamp) {
         let second = time.as_second();
-        let end = second - second.rem_euclid(SLOT) + SLOT;
-        self.change_slots(call, |slots| {
+        let end = second - second.rem_euclid(SLOT_SECONDS) + SLOT_SECONDS;
+        self.update_slots(call, |slots| {
             match slots.back_mut() {
                 Some((last, count)) if *last == end => *count = count.saturating_add(1),
                 _ => slots.push_back((end, 1)),
             }
             // Slots are limited by number and not by age, so that a clock that jumps forward and back cannot
             // erase earlier runs.
-            while slots.len() > MOST_SLOTS {
+            while slots.len() > MAX_SLOTS {
                 slots.pop_front();
             }
         });
     }
 
-    fn uncount(&mut self, call: &Call) {
-        self.change_slots(call, |slots| {
+    fn uncount_run(&mut self, call: &CallHeader) {
+        self.update_slots(call, |slots| {
             if let Some((_, count)) = slots.iter_mut().rev().find(|(_, count)| *count > 0) {
                 *count -= 1;
             }
         });
     }
 
-    fn change_slots(&mut self, call: &Call, change: impl FnOnce(&mut Slots)) {
+    fn update_slots(&mut self, call: &CallHeader, change: impl FnOnce(&mut Slots)) {
         // The name is copied only for the first call of a tool in a mode.
         match self.executed.get_mut(&call.tool).and_then(|modes| modes.get_mut(&call.mode)) {
             Some(slots) => change(slots),
@@ -207,8 +212,8 @@ impl Tracker {
     }
 }
 
-impl From<&Checkpoint> for Tracker {
-    fn from(checkpoint: &Checkpoint) -> Tracker {
+impl From<&Checkpoint> for LedgerStateTracker {
+    fn from(checkpoint: &Checkpoint) -> LedgerStateTracker {
         let mut executed: BTreeMap<String, BTreeMap<Mode, Slots>> = BTreeMap::new();
         for ran in &checkpoint.executed {
             let slots = ran.slots.iter().copied().collect();
@@ -217,7 +222,7 @@ impl From<&Checkpoint> for Tracker {
         let open = checkpoint.open.iter().map(|call| (call.call_id, Arc::new(call.clone()))).collect();
         let approvals = checkpoint.approvals.iter().cloned().collect();
         let removed = checkpoint.removed;
-        Tracker { open, mode: checkpoint.mode, executed, approvals, last_record: None, removed }
+        LedgerStateTracker { open, mode: checkpoint.mode, executed, approvals, last_record: None, removed }
     }
 }
 
@@ -232,32 +237,32 @@ mod tests {
 
     #[test]
     fn a_call_is_open_from_intent_to_outcome() {
-        let mut tracker = Tracker::default();
+        let mut tracker = LedgerStateTracker::default();
         let calls: Vec<_> = (0..4).map(|_| samples::call("write_file")).collect();
         for call in &calls {
-            tracker.note(&samples::decision_of(call), at(1000));
+            tracker.apply(&samples::decision_entry(call), at(1000));
         }
-        tracker.note(&samples::outcome_of(&calls[0], Status::Done), at(1001));
-        tracker.note(&samples::outcome_of(&calls[1], Status::NotStarted), at(1001));
-        tracker.note(&samples::refusal_of(&calls[2]), at(1001));
-        tracker.note(&samples::refusal_of(&samples::call("write_file")), at(1001));
+        tracker.apply(&samples::outcome_entry(&calls[0], OutcomeStatus::Done), at(1001));
+        tracker.apply(&samples::outcome_entry(&calls[1], OutcomeStatus::NotStarted), at(1001));
+        tracker.apply(&samples::refusal_entry(&calls[2]), at(1001));
+        tracker.apply(&samples::refusal_entry(&samples::call("write_file")), at(1001));
         assert_eq!(tracker.open_calls(), [Arc::clone(&calls[3])]);
         assert!(tracker.is_open(calls[3].call_id) && !tracker.is_open(calls[0].call_id));
         let slots = vec![(1010, 2)];
-        let ran = vec![Executed { tool: "write_file".into(), mode: Mode::Normal, slots }];
+        let ran = vec![ExecutionCounts { tool: "write_file".into(), mode: Mode::Normal, slots }];
         assert_eq!(tracker.executed(at(1002)), ran, "given up is not executed; interrupted is");
     }
 
     #[test]
     fn a_checkpoint_carries_everything_over() {
-        let mut tracker = Tracker::default();
-        tracker.note(&samples::decision_of(&samples::call("a")), at(1000));
-        tracker.note(&samples::decision_of(&samples::call("b")), at(1015));
-        tracker.note(&samples::mode(Mode::Normal, Mode::Lockdown), at(1016));
+        let mut tracker = LedgerStateTracker::default();
+        tracker.apply(&samples::decision_entry(&samples::call("a")), at(1000));
+        tracker.apply(&samples::decision_entry(&samples::call("b")), at(1015));
+        tracker.apply(&samples::mode(Mode::Normal, Mode::Lockdown), at(1016));
         let checkpoint = tracker.checkpoint(at(1017));
-        let mut next = Tracker::default();
-        next.note(&samples::decision_of(&samples::call("stale")), at(1));
-        next.note(&Entry::Checkpoint(checkpoint.clone()), at(1017));
+        let mut next = LedgerStateTracker::default();
+        next.apply(&samples::decision_entry(&samples::call("stale")), at(1));
+        next.apply(&LedgerEntry::Checkpoint(checkpoint.clone()), at(1017));
         assert_eq!(next.checkpoint(at(1017)), checkpoint);
         assert_eq!((next.mode(), next.open_count()), (Some(Mode::Lockdown), 2));
     }
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn approval_stays_open_until_denied_used_or_expired() {
         use crate::entry::ApprovalEvent::{Denied, Expired, Granted, Requested, Standing, Used};
-        let mut tracker = Tracker::default();
+        let mut tracker = LedgerStateTracker::default();
         for (id, event) in [
             ("a", Requested),
             ("b", Requested),
@@ -277,29 +282,29 @@ mod tests {
             ("e", Requested),
             ("e", serde_json::from_str("\"a word of a later version\"").unwrap()),
         ] {
-            tracker.note(&Entry::Approval(samples::approval(id, event)), at(1000));
+            tracker.apply(&LedgerEntry::Approval(samples::approval(id, event)), at(1000));
         }
-        let open = |tracker: &Tracker| -> Vec<String> {
+        let open = |tracker: &LedgerStateTracker| -> Vec<String> {
             tracker.approvals().iter().map(|open| format!("{} {:?}", open.id, open.event)).collect()
         };
         assert_eq!(open(&tracker), ["a Requested", "a Granted", "c Standing"]);
-        let mut next = Tracker::default();
-        next.note(&Entry::Checkpoint(tracker.checkpoint(at(1001))), at(1001));
-        next.note(&Entry::Approval(samples::approval("a", Used)), at(1002));
+        let mut next = LedgerStateTracker::default();
+        next.apply(&LedgerEntry::Checkpoint(tracker.checkpoint(at(1001))), at(1001));
+        next.apply(&LedgerEntry::Approval(samples::approval("a", Used)), at(1002));
         assert_eq!(open(&next), ["c Standing"]);
         for n in 0..3000 {
-            next.note(&Entry::Approval(samples::approval(&n.to_string(), Requested)), at(1003));
+            next.apply(&LedgerEntry::Approval(samples::approval(&n.to_string(), Requested)), at(1003));
         }
-        assert_eq!(next.approvals().len(), MOST_APPROVALS, "memory is bounded");
+        assert_eq!(next.approvals().len(), MAX_OPEN_APPROVALS, "memory is bounded");
         assert_eq!(next.approvals().last().unwrap().id, "2999");
     }
 
     #[test]
     fn runs_are_counted_for_one_hour() {
-        let mut tracker = Tracker::default();
+        let mut tracker = LedgerStateTracker::default();
         let call = samples::call("a");
         for second in (0..20_000).step_by(5) {
-            tracker.note(&samples::decision_of(&call), at(second));
+            tracker.apply(&samples::decision_entry(&call), at(second));
         }
         let ran = tracker.executed(at(19_999));
         let total: u32 = ran[0].slots.iter().map(|(_, count)| count).sum();
@@ -311,17 +316,17 @@ mod tests {
     #[test]
     fn clock_jumps_do_not_erase_counted_runs() {
         let day = 24 * 3600;
-        let mut tracker = Tracker::default();
+        let mut tracker = LedgerStateTracker::default();
         let call = samples::call("a");
-        let total = |tracker: &Tracker, now: i64| -> u32 {
+        let total = |tracker: &LedgerStateTracker, now: i64| -> u32 {
             tracker.executed(at(now)).iter().flat_map(|ran| &ran.slots).map(|(_, count)| count).sum()
         };
         for _ in 0..10 {
-            tracker.note(&samples::decision_of(&call), at(day));
+            tracker.apply(&samples::decision_entry(&call), at(day));
         }
-        tracker.note(&samples::decision_of(&call), at(2 * day));
+        tracker.apply(&samples::decision_entry(&call), at(2 * day));
         assert_eq!(total(&tracker, day + 60), 11, "ahead and back: nothing is forgotten");
-        tracker.note(&samples::decision_of(&call), at(1));
+        tracker.apply(&samples::decision_entry(&call), at(1));
         assert_eq!(total(&tracker, 2), 12, "what seems to come is counted too");
         assert_eq!(total(&tracker, 3 * day), 0, "an hour that has passed is over");
     }

@@ -7,19 +7,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    LedgerError, Options,
+    LedgerError, LedgerOptions,
     anchor::{Anchor, AnchorFlaw},
-    entry::Removals,
-    key::Key,
-    lines::Lines,
+    chain_verifier::{ChainVerification, ChainVerifier},
+    entry::RemovalTotals,
+    key::LedgerKey,
+    lines::SegmentLines,
     open, private_file,
     segment::{self, Segment},
-    walk::{Walk, Walked},
 };
 
 /// Finding of a verification, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct VerifyFinding {
     /// File name in the ledger's folder, or the path of an anchor stored elsewhere.
     pub file: String,
     /// Line number, starting at 1.
@@ -32,7 +32,7 @@ pub struct Finding {
     pub what: String,
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for VerifyFinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.file)?;
         if let (Some(line), Some(offset)) = (self.line, self.offset) {
@@ -58,11 +58,11 @@ pub struct VerifyReport {
     /// Time of the oldest record.
     pub oldest: Option<Timestamp>,
     /// Segments that retention has removed since the ledger was created, according to the remaining records.
-    pub removed: Removals,
+    pub removed: RemovalTotals,
     /// First hundred differences from what was written.
-    pub problems: Vec<Finding>,
+    pub problems: Vec<VerifyFinding>,
     /// Events that the ledger itself records and explains: torn ends after a crash, disk errors, retention.
-    pub notices: Vec<Finding>,
+    pub notices: Vec<VerifyFinding>,
 }
 
 impl VerifyReport {
@@ -74,23 +74,23 @@ impl VerifyReport {
 
 /// Number of attempts before a problem is reported while a writer is active: a rotation, a retention pass or
 /// an unfinished line can look like a problem for a moment.
-const LOOKS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// Verifies every byte. `options` locates the key and the second anchor.
-pub fn verify(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
-    let mut report = look(folder, options)?;
-    for _ in 1..LOOKS {
-        if report.is_intact() || !is_being_written(folder) {
+pub fn verify(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, LedgerError> {
+    let mut report = verify_once(folder, options)?;
+    for _ in 1..MAX_ATTEMPTS {
+        if report.is_intact() || !has_writer(folder) {
             break;
         }
-        report = look(folder, options)?;
+        report = verify_once(folder, options)?;
     }
     Ok(report)
 }
 
-fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
+fn verify_once(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, LedgerError> {
     let listed = segment::list_all(folder)?;
-    let key = match Key::load(&open::key_path(folder, options)) {
+    let key = match LedgerKey::load(&open::key_path(folder, options)) {
         // No record was ever written here.
         Err(LedgerError::KeyMissing { .. }) if listed.is_empty() && !open::anchor_path(folder).exists() => {
             return Ok(VerifyReport::default());
@@ -99,18 +99,20 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
     };
     // Anchors are read before the segments, because a writer only adds to what an anchor counts.
     let mut anchors = vec![("anchor".to_owned(), Anchor::read(&open::anchor_path(folder), &key))];
-    if let Some(path) = &options.witness {
+    if let Some(path) = &options.second_anchor {
         anchors.push((path.display().to_string(), Anchor::read(path, &key)));
     }
     let listed = segment::list_all(folder)?;
-    let mut walk =
-        Walk::new(&key, anchors.iter().filter_map(|(_, anchor)| anchor.as_ref().ok()).map(|a| a.seq));
-    for strange in &listed.strange {
-        walk.problem(strange, "this is not the name of a segment");
+    let mut walk = ChainVerifier::new(
+        &key,
+        anchors.iter().filter_map(|(_, anchor)| anchor.as_ref().ok()).map(|a| a.seq),
+    );
+    for strange in &listed.unexpected_names {
+        walk.add_file_problem(strange, "this is not the name of a segment");
     }
     for segment in &listed.segments {
-        if let Err(error) = read(&mut walk, segment) {
-            walk.problem(&segment.name(), &format!("cannot be read: {error}"));
+        if let Err(error) = verify_segment(&mut walk, segment) {
+            walk.add_file_problem(&segment.name(), &format!("cannot be read: {error}"));
         }
     }
     let mut walked = walk.finish();
@@ -120,17 +122,17 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
     Ok(walked.report)
 }
 
-fn read(walk: &mut Walk<'_>, segment: &Segment) -> io::Result<()> {
-    let mut lines = Lines::open(segment)?;
-    walk.enter(segment);
+fn verify_segment(walk: &mut ChainVerifier<'_>, segment: &Segment) -> io::Result<()> {
+    let mut lines = SegmentLines::open(segment)?;
+    walk.enter_segment(segment);
     while let Some(line) = lines.next_line()? {
-        walk.line(&line);
+        walk.check_line(&line);
     }
     Ok(())
 }
 
-fn check_anchor(walked: &mut Walked, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
-    let Walked { report, marks, reach } = walked;
+fn check_anchor(walked: &mut ChainVerification, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
+    let ChainVerification { report, requested_seals: marks, highest_accounted: reach } = walked;
     let what = match anchor {
         Err(AnchorFlaw::Missing) if report.records == 0 => return,
         Err(AnchorFlaw::Missing) => "the anchor is missing: a cut end could not be seen".to_owned(),
@@ -146,11 +148,11 @@ fn check_anchor(walked: &mut Walked, file: String, anchor: Result<&Anchor, &Anch
             _ => return,
         },
     };
-    report.problems.push(Finding { file, line: None, offset: None, seq: None, what });
+    report.problems.push(VerifyFinding { file, line: None, offset: None, seq: None, what });
 }
 
 /// Returns true if a process has the writer's lock.
-fn is_being_written(folder: &Path) -> bool {
+fn has_writer(folder: &Path) -> bool {
     let locked = |file: File| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock));
     private_file::open_to_read(&open::lock_path(folder)).is_ok_and(locked)
 }

@@ -12,31 +12,31 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    LedgerError, Options,
+    LedgerError, LedgerOptions,
     anchor::{Anchor, AnchorFile, WriterState},
-    chain::Chain,
-    disk::{self, Disk},
-    entry::{Effect, Entry, Note, Sealed},
-    key::Key,
-    line::Body,
-    owed::Owed,
-    segment::{self, Active},
-    tracker::Tracker,
+    chain::ChainPosition,
+    deferred::DeferredRecord,
+    disk::{self, LedgerDisk},
+    entry::{AbandonedSegment, LedgerEntry, NoteEntry, RecordedEffect},
+    key::LedgerKey,
+    line::EntryBody,
+    segment::{self, OpenSegment},
+    tracker::LedgerStateTracker,
 };
 
 /// Purpose of an entry, which determines when it is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum WritePurpose {
     /// New work: accepted only while the ledger is ready.
-    Work,
+    NewWork,
     /// Final records, such as outcomes of started calls: on a full disk also accepted into the reserved
     /// space.
-    LastWords,
+    FinalRecord,
 }
 
 /// Reason why the ledger accepts no entries.
 #[derive(Clone, Debug)]
-pub(crate) struct Halt {
+pub(crate) struct WriterHalt {
     pub(crate) reason: Arc<str>,
     pub(crate) since: Timestamp,
     pub(crate) kind: HaltKind,
@@ -57,31 +57,31 @@ pub(crate) enum HaltKind {
 
 /// End of the ledger and everything needed to append to it.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct LedgerWriter {
     pub(crate) folder: PathBuf,
-    pub(crate) options: Options,
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) key: Key,
-    pub(crate) chain: Chain,
-    pub(crate) active: Active,
-    pub(crate) tracker: Tracker,
-    pub(crate) halt: Option<Halt>,
+    pub(crate) options: LedgerOptions,
+    pub(crate) disk: Arc<dyn LedgerDisk>,
+    pub(crate) key: LedgerKey,
+    pub(crate) chain: ChainPosition,
+    pub(crate) active: OpenSegment,
+    pub(crate) tracker: LedgerStateTracker,
+    pub(crate) halt: Option<WriterHalt>,
     /// Segments that have a successor and are not durable yet.
-    pub(crate) retired: Vec<Active>,
+    pub(crate) unsynced_segments: Vec<OpenSegment>,
     /// Open folder, so that syncing file names needs no new descriptor.
     pub(crate) folder_file: Arc<File>,
     /// The folder has file names that are not durable yet.
     pub(crate) names_changed: bool,
     /// Retention should check for old segments.
-    pub(crate) rotated: bool,
+    pub(crate) retention_due: bool,
     pub(crate) synced: u64,
-    pub(crate) owed: Vec<Owed>,
+    pub(crate) deferred: Vec<DeferredRecord>,
     /// Allowed read-only calls whose decisions are not written yet.
-    pub(crate) reads_owed: u64,
-    pub(crate) turned_away: u64,
+    pub(crate) deferred_reads: u64,
+    pub(crate) rejected: u64,
     /// Value of `turned_away` when the halt began.
-    pub(crate) turned_away_before: u64,
-    pub(crate) lost: u64,
+    pub(crate) rejected_before_halt: u64,
+    pub(crate) lost_records: u64,
     pub(crate) anchor: Anchor,
     pub(crate) anchor_file: AnchorFile,
     pub(crate) anchor_failing: bool,
@@ -89,89 +89,94 @@ pub(crate) struct Writer {
     pub(crate) rotate_at: u64,
 }
 
-impl Writer {
+impl LedgerWriter {
     /// Writes one entry and returns its sequence number.
-    pub(crate) fn append(&mut self, entry: &Entry, body: Body, purpose: Purpose) -> Result<u64, LedgerError> {
+    pub(crate) fn append(
+        &mut self,
+        entry: &LedgerEntry,
+        body: EntryBody,
+        purpose: WritePurpose,
+    ) -> Result<u64, LedgerError> {
         self.admit(purpose)?;
         if self.active.length >= self.rotate_at {
             self.rotate();
         }
         let (seq, time) = (self.chain.next, Timestamp::now());
-        let line = body.sealed(&self.key, seq, time, &self.chain.prev);
+        let line = body.into_sealed_line(&self.key, seq, time, &self.chain.prev);
         if let Err(error) = self.active.write(&*self.disk, &line.bytes) {
-            return Err(self.write_failed(&error, purpose));
+            return Err(self.handle_write_failure(&error, purpose));
         }
         self.chain.advance(line.hash);
-        self.tracker.note(entry, time);
-        if !is_followed_by_its_end(entry) {
+        self.tracker.apply(entry, time);
+        if !is_anchored_with_outcome(entry) {
             self.write_anchor();
         }
         Ok(seq)
     }
 
-    fn admit(&mut self, purpose: Purpose) -> Result<(), LedgerError> {
+    fn admit(&mut self, purpose: WritePurpose) -> Result<(), LedgerError> {
         let Some(halt) = &self.halt else { return Ok(()) };
         match halt.kind {
             HaltKind::Closed => return Err(LedgerError::Closed),
-            HaltKind::Full if purpose == Purpose::LastWords => return Ok(()),
+            HaltKind::Full if purpose == WritePurpose::FinalRecord => return Ok(()),
             HaltKind::Full | HaltKind::Broken | HaltKind::Resuming => {}
         }
-        Err(self.turn_away(purpose))
+        Err(self.reject(purpose))
     }
 
-    fn turn_away(&mut self, purpose: Purpose) -> LedgerError {
+    fn reject(&mut self, purpose: WritePurpose) -> LedgerError {
         // Final records that cannot be written are deferred, not rejected.
-        if purpose == Purpose::Work {
-            self.turned_away += 1;
+        if purpose == WritePurpose::NewWork {
+            self.rejected += 1;
         }
         let reason = self.halt.as_ref().map_or_else(|| "it failed".into(), |halt| Arc::clone(&halt.reason));
         LedgerError::Unavailable { reason }
     }
 
     /// Removes a partly written line, so that the segment stays complete.
-    fn write_failed(&mut self, error: &io::Error, purpose: Purpose) -> LedgerError {
+    fn handle_write_failure(&mut self, error: &io::Error, purpose: WritePurpose) -> LedgerError {
         let reason = format!("cannot write {}: {error}", self.active.segment.name());
-        let whole = self.disk.cut(&self.active.file, self.active.length).is_ok();
-        if !whole || !disk::is_full(error) {
-            self.stop(HaltKind::Broken, &reason);
+        let whole = self.disk.truncate(&self.active.file, self.active.length).is_ok();
+        if !whole || !disk::is_disk_full(error) {
+            self.halt_writing(HaltKind::Broken, &reason);
         } else if self.halt.is_none() {
-            self.stop(HaltKind::Full, &reason);
-            self.say_last_words(&reason);
+            self.halt_writing(HaltKind::Full, &reason);
+            self.record_halt_reason(&reason);
         }
-        self.turn_away(purpose)
+        self.reject(purpose)
     }
 
     /// Frees the reserve and records in that space why the ledger stops.
-    fn say_last_words(&mut self, reason: &str) {
-        let _ = fs::remove_file(self.reserve());
-        let note = Note {
+    fn record_halt_reason(&mut self, reason: &str) {
+        let _ = fs::remove_file(self.reserve_path());
+        let note = NoteEntry {
             about: "ledger".into(),
             text: format!("records stop: {reason}"),
             data: serde_json::Value::Null,
         };
-        let entry = Entry::Note(note);
-        let said =
-            Body::new(&entry, &self.key).and_then(|body| self.append(&entry, body, Purpose::LastWords));
+        let entry = LedgerEntry::Note(note);
+        let said = EntryBody::new(&entry, &self.key)
+            .and_then(|body| self.append(&entry, body, WritePurpose::FinalRecord));
         if let Err(error) = said {
             tracing::error!(%error, "no room for the ledger's last words");
         }
     }
 
-    pub(crate) fn reserve(&self) -> PathBuf {
+    pub(crate) fn reserve_path(&self) -> PathBuf {
         self.folder.join("reserve")
     }
 
     /// Accepts no more entries until a new segment exists.
-    pub(crate) fn stop(&mut self, kind: HaltKind, reason: &str) {
+    pub(crate) fn halt_writing(&mut self, kind: HaltKind, reason: &str) {
         match kind {
             HaltKind::Closed => tracing::debug!("the ledger is closed"),
             _ => tracing::error!(reason, "the ledger takes no more records"),
         }
         let since = self.halt.as_ref().map_or_else(Timestamp::now, |halt| halt.since);
         if self.halt.is_none() {
-            self.turned_away_before = self.turned_away;
+            self.rejected_before_halt = self.rejected;
         }
-        self.halt = Some(Halt { reason: reason.into(), since, kind });
+        self.halt = Some(WriterHalt { reason: reason.into(), since, kind });
         if kind == HaltKind::Broken {
             self.write_anchor();
         }
@@ -179,15 +184,18 @@ impl Writer {
 
     /// Starts a new segment. On failure the old segment continues to grow, and rotation is retried later.
     pub(crate) fn rotate(&mut self) {
-        let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
-            .map_err(io::Error::other)
-            .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, [body]));
+        let begun =
+            EntryBody::unshortened(&LedgerEntry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
+                .map_err(io::Error::other)
+                .and_then(|body| {
+                    segment::create_segment(&*self.disk, &self.folder, self.chain, &self.key, [body])
+                });
         match begun {
             Ok((active, chain)) => {
-                self.retired.push(std::mem::replace(&mut self.active, active));
+                self.unsynced_segments.push(std::mem::replace(&mut self.active, active));
                 self.chain = chain;
                 self.names_changed = true;
-                self.rotated = true;
+                self.retention_due = true;
                 self.rotate_at = self.options.segment_limit();
             }
             Err(error) => {
@@ -207,7 +215,7 @@ impl Writer {
         anchor.segment = self.active.segment.first;
         anchor.end = self.active.length;
         anchor.synced = self.synced;
-        anchor.owed = self.reads_owed;
+        anchor.owed = self.deferred_reads;
         anchor.writer = state;
         match self.anchor_file.write(&anchor.render(&self.key)) {
             Ok(()) => self.anchor_failing = false,
@@ -228,8 +236,8 @@ impl Writer {
     }
 
     /// Describes the segment that is abandoned.
-    pub(crate) fn sealed(&self) -> Sealed {
-        Sealed {
+    pub(crate) fn abandoned_segment(&self) -> AbandonedSegment {
+        AbandonedSegment {
             segment: self.active.segment.name(),
             bytes: self.active.length,
             synced: self.synced,
@@ -238,7 +246,7 @@ impl Writer {
     }
 
     /// Describes a change of the open segment by another process, if there is one.
-    pub(crate) fn tampering(&self) -> Option<String> {
+    pub(crate) fn detect_tampering(&self) -> Option<String> {
         let name = self.active.segment.name();
         let ours = self.active.file.metadata().ok()?;
         if ours.len() != self.active.length {
@@ -258,6 +266,6 @@ impl Writer {
 /// Returns true if the anchor may count this entry together with the next one. This holds for the decision on
 /// a read-only call: the caller has no reply yet, the outcome updates the anchor for both, and the next sync
 /// does so if the call takes long.
-fn is_followed_by_its_end(entry: &Entry) -> bool {
-    matches!(entry, Entry::Decision(decision) if decision.effect == Effect::Reads)
+fn is_anchored_with_outcome(entry: &LedgerEntry) -> bool {
+    matches!(entry, LedgerEntry::Decision(decision) if decision.effect == RecordedEffect::Reads)
 }

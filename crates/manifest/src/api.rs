@@ -7,14 +7,14 @@ use crate::knowledge_file::ApiComplexity;
 
 /// Rule that detects the form of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Detection {
+pub(crate) enum PayloadDetection {
     /// The field is present.
     Exists(String),
     /// The field has this value.
     Equals(String, String),
 }
 
-impl Detection {
+impl PayloadDetection {
     /// Parses `NAME field exists`, `NAME field`, `NAME exists`, `NAME` or `NAME == VALUE`. Other text is
     /// prose.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -26,20 +26,20 @@ impl Detection {
         };
         if let Some((path, value)) = text.split_once("==") {
             let (path, value) = (path.trim(), value.trim().trim_matches(['"', '\'']));
-            return is_path(path).then(|| Detection::Equals(path.to_owned(), value.to_owned()));
+            return is_path(path).then(|| PayloadDetection::Equals(path.to_owned(), value.to_owned()));
         }
         match text.split_whitespace().collect::<Vec<_>>().as_slice() {
             [path] | [path, "field" | "exists"] | [path, "field", "exists"] if is_path(path) => {
-                Some(Detection::Exists((*path).to_owned()))
+                Some(PayloadDetection::Exists((*path).to_owned()))
             }
             _ => None,
         }
     }
 
-    fn holds(&self, answer: &Value) -> bool {
+    fn matches(&self, answer: &Value) -> bool {
         match self {
-            Detection::Exists(path) => at(answer, path).is_some(),
-            Detection::Equals(path, text) => match at(answer, path) {
+            PayloadDetection::Exists(path) => value_at_path(answer, path).is_some(),
+            PayloadDetection::Equals(path, text) => match value_at_path(answer, path) {
                 Some(Value::String(found)) => found == text,
                 Some(found) => serde_json::from_str(text).is_ok_and(|stated: Value| stated == *found),
                 None => false,
@@ -52,8 +52,9 @@ impl ApiComplexity {
     /// Returns the form and payload of a response: the first form that matches and whose payload is present.
     pub fn payload_of<'a>(&self, answer: &'a Value) -> Option<(&str, &'a Value)> {
         self.payload_schemas.iter().find_map(|schema| {
-            let detection = Detection::parse(&schema.detection)?;
-            let payload = detection.holds(answer).then(|| at(answer, &schema.payload_path))??;
+            let detection = PayloadDetection::parse(&schema.detection)?;
+            let payload =
+                detection.matches(answer).then(|| value_at_path(answer, &schema.payload_path))??;
             Some((schema.kind.as_str(), payload))
         })
     }
@@ -65,7 +66,7 @@ impl ApiComplexity {
             group: group.cloned(),
             name: name.to_owned(),
             structure: value.get("structure").cloned(),
-            extraction: helper(value),
+            extraction: extraction_helper(value),
         };
         let mut found = Vec::new();
         for (name, value) in &self.field_mappings {
@@ -82,7 +83,7 @@ impl ApiComplexity {
 }
 
 /// Returns the value at a dotted path. A number is an index into a list.
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+fn value_at_path<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, part| match value {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
         other => other.get(part),
@@ -102,14 +103,14 @@ pub struct FieldMapping {
     pub extraction: Option<String>,
 }
 
-fn helper(mapping: &Value) -> Option<String> {
+fn extraction_helper(mapping: &Value) -> Option<String> {
     mapping.get("extraction")?.as_str()?.strip_prefix("helpers.").map(str::to_owned)
 }
 
 impl FieldMapping {
     /// Returns the first deviation from the structure. A word that is not a type, such as `user_id`, matches
     /// anything.
-    pub fn problem(&self, value: &Value) -> Option<String> {
+    pub fn structure_mismatch(&self, value: &Value) -> Option<String> {
         mismatch(&self.name, self.structure.as_ref()?, value)
     }
 }
@@ -197,7 +198,7 @@ mod tests {
     fn value_is_checked_against_its_structure() {
         let found = mappings();
         let check = |value: Value, expect: Option<&str>| {
-            assert_eq!(found[0].problem(&value).as_deref(), expect, "{value}");
+            assert_eq!(found[0].structure_mismatch(&value).as_deref(), expect, "{value}");
         };
         check(json!({"at": {"lat": 1.5}, "tags": ["a"], "by": 7}), None);
         check(json!({}), None);
@@ -205,6 +206,6 @@ mod tests {
         check(json!({"tags": ["a", 1]}), Some("`location.tags.1` is number, not string"));
         check(json!({"tags": "a"}), Some("`location.tags` is string, not array"));
         check(json!([]), Some("`location` is array, not object"));
-        assert_eq!(found[1].problem(&json!("x")), None);
+        assert_eq!(found[1].structure_mismatch(&json!("x")), None);
     }
 }

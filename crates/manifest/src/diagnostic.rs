@@ -7,7 +7,7 @@ use strict_yaml::DocumentError;
 
 /// Kind of a diagnostic. The first seven are from the specification of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum DiagnosticCode {
     /// A required field is missing or empty.
     MissingRequiredField,
     /// A field has the wrong type.
@@ -38,57 +38,59 @@ pub enum Code {
 
 /// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// The manifest is not loaded.
     Error,
     /// The manifest is loaded.
     Warning,
 }
 
-impl Code {
+impl DiagnosticCode {
     /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Code::MissingRequiredField => "MISSING_REQUIRED_FIELD",
-            Code::InvalidType => "INVALID_TYPE",
-            Code::InvalidEnumValue => "INVALID_ENUM_VALUE",
-            Code::InvalidSemver => "INVALID_SEMVER",
-            Code::InvalidFunctionSyntax => "INVALID_FUNCTION_SYNTAX",
-            Code::MissingScenario => "MISSING_SCENARIO",
-            Code::NamingConvention => "NAMING_CONVENTION",
-            Code::InvalidYaml => "INVALID_YAML",
-            Code::UnknownField => "UNKNOWN_FIELD",
-            Code::IgnoredField => "IGNORED_FIELD",
-            Code::DuplicateId => "DUPLICATE_ID",
-            Code::UnresolvedReference => "UNRESOLVED_REFERENCE",
-            Code::InvalidValue => "INVALID_VALUE",
+            DiagnosticCode::MissingRequiredField => "MISSING_REQUIRED_FIELD",
+            DiagnosticCode::InvalidType => "INVALID_TYPE",
+            DiagnosticCode::InvalidEnumValue => "INVALID_ENUM_VALUE",
+            DiagnosticCode::InvalidSemver => "INVALID_SEMVER",
+            DiagnosticCode::InvalidFunctionSyntax => "INVALID_FUNCTION_SYNTAX",
+            DiagnosticCode::MissingScenario => "MISSING_SCENARIO",
+            DiagnosticCode::NamingConvention => "NAMING_CONVENTION",
+            DiagnosticCode::InvalidYaml => "INVALID_YAML",
+            DiagnosticCode::UnknownField => "UNKNOWN_FIELD",
+            DiagnosticCode::IgnoredField => "IGNORED_FIELD",
+            DiagnosticCode::DuplicateId => "DUPLICATE_ID",
+            DiagnosticCode::UnresolvedReference => "UNRESOLVED_REFERENCE",
+            DiagnosticCode::InvalidValue => "INVALID_VALUE",
         }
     }
 
     /// Returns the fixed severity of this kind.
-    pub fn severity(self) -> Severity {
+    pub fn severity(self) -> DiagnosticSeverity {
         match self {
-            Code::MissingScenario | Code::NamingConvention | Code::IgnoredField => Severity::Warning,
-            Code::MissingRequiredField
-            | Code::InvalidType
-            | Code::InvalidEnumValue
-            | Code::InvalidSemver
-            | Code::InvalidFunctionSyntax
-            | Code::InvalidYaml
-            | Code::UnknownField
-            | Code::DuplicateId
-            | Code::UnresolvedReference
-            | Code::InvalidValue => Severity::Error,
+            DiagnosticCode::MissingScenario
+            | DiagnosticCode::NamingConvention
+            | DiagnosticCode::IgnoredField => DiagnosticSeverity::Warning,
+            DiagnosticCode::MissingRequiredField
+            | DiagnosticCode::InvalidType
+            | DiagnosticCode::InvalidEnumValue
+            | DiagnosticCode::InvalidSemver
+            | DiagnosticCode::InvalidFunctionSyntax
+            | DiagnosticCode::InvalidYaml
+            | DiagnosticCode::UnknownField
+            | DiagnosticCode::DuplicateId
+            | DiagnosticCode::UnresolvedReference
+            | DiagnosticCode::InvalidValue => DiagnosticSeverity::Error,
         }
     }
 }
 
-impl Severity {
+impl DiagnosticSeverity {
     /// Returns the word used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
+            DiagnosticSeverity::Error => "error",
+            DiagnosticSeverity::Warning => "warning",
         }
     }
 }
@@ -97,11 +99,11 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Kind of the problem.
-    pub code: Code,
+    pub code: DiagnosticCode,
     /// Dotted path of the field: `tool.executable_knowledge.helpers[0].id`. Empty for the file as a whole.
     pub field: String,
     /// Position, message and fix.
-    pub place: DocumentError,
+    pub error: DocumentError,
 }
 
 impl Diagnostic {
@@ -109,24 +111,28 @@ impl Diagnostic {
     pub(crate) fn unreadable(place: DocumentError) -> Self {
         let suggestion =
             place.suggestion.clone().unwrap_or_else(|| "correct the file at this position".to_owned());
-        Diagnostic { code: Code::InvalidYaml, field: String::new(), place: place.suggest(suggestion) }
+        Diagnostic {
+            code: DiagnosticCode::InvalidYaml,
+            field: String::new(),
+            error: place.with_suggestion(suggestion),
+        }
     }
 
     /// Returns the severity.
-    pub fn severity(&self) -> Severity {
+    pub fn severity(&self) -> DiagnosticSeverity {
         self.code.severity()
     }
 
     /// Converts to JSON for programs.
     pub fn to_json(&self) -> Value {
-        json!({"code": self.code.as_str(), "severity": self.severity().as_str(), "message": self.place.message,
-            "file": self.place.file, "line": self.place.line, "column": self.place.column, "field": self.field,
-            "excerpt": self.place.excerpt, "fix": self.place.suggestion})
+        json!({"code": self.code.as_str(), "severity": self.severity().as_str(), "message": self.error.message,
+            "file": self.error.file, "line": self.error.line, "column": self.error.column, "field": self.field,
+            "excerpt": self.error.excerpt, "fix": self.error.suggestion})
     }
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}]: {}", self.severity().as_str(), self.code.as_str(), self.place)
+        write!(f, "{}[{}]: {}", self.severity().as_str(), self.code.as_str(), self.error)
     }
 }

@@ -25,14 +25,14 @@ pub(crate) struct ExecutableKnowledge {
 /// Language of functions; there is only one.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Language {
+pub(crate) enum FunctionLanguage {
     Javascript,
 }
 
 /// Runtime of functions; there is only one, named as in the specification.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Runtime {
+pub(crate) enum FunctionRuntime {
     IsolatedVm,
 }
 
@@ -44,9 +44,9 @@ pub(crate) struct HelperFile {
     #[schemars(length(min = 1))]
     pub(crate) id: String,
     /// `javascript`.
-    pub(crate) language: Language,
+    pub(crate) language: FunctionLanguage,
     /// `isolated_vm`.
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: FunctionRuntime,
     /// A function assigned to `module.exports`, or an immediately invoked function.
     #[schemars(length(min = 1))]
     pub(crate) function: String,
@@ -62,9 +62,9 @@ pub(crate) struct ProcessorFile {
     #[schemars(length(min = 1))]
     pub(crate) id: String,
     /// `javascript`.
-    pub(crate) language: Language,
+    pub(crate) language: FunctionLanguage,
     /// `isolated_vm`.
-    pub(crate) runtime: Option<Runtime>,
+    pub(crate) runtime: Option<FunctionRuntime>,
     /// A function assigned to `module.exports`, or an immediately invoked function.
     #[schemars(length(min = 1))]
     pub(crate) function: String,
@@ -84,12 +84,12 @@ pub struct ValidatorFile {
     #[schemars(length(min = 1))]
     pub validates: String,
     /// `javascript`.
-    pub(crate) language: Language,
+    pub(crate) language: FunctionLanguage,
     /// `isolated_vm`.
-    pub(crate) runtime: Option<Runtime>,
+    pub(crate) runtime: Option<FunctionRuntime>,
     /// Checks that need no function.
     #[serde(default)]
-    pub checks: Vec<Check>,
+    pub checks: Vec<DeclarativeCheck>,
     /// A function that returns `{valid: boolean, errors: string[]}`.
     #[schemars(length(min = 1))]
     pub function: String,
@@ -100,7 +100,7 @@ pub struct ValidatorFile {
 /// Check without a function: required fields, or the format of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Check {
+pub struct DeclarativeCheck {
     /// Fields that must be present and not empty.
     #[serde(default)]
     pub required_fields: Vec<String>,
@@ -122,7 +122,7 @@ pub struct ApiComplexity {
     pub field_mappings: Map<String, Value>,
     /// Surprising behaviour.
     #[serde(default)]
-    pub api_quirks: Vec<Quirk>,
+    pub api_quirks: Vec<ApiQuirk>,
 }
 
 /// One form of a response.
@@ -144,7 +144,7 @@ pub struct PayloadSchema {
 /// Surprising behaviour of an API, and how to deal with it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Quirk {
+pub struct ApiQuirk {
     /// Name of the quirk.
     #[schemars(length(min = 1))]
     pub quirk: String,
@@ -193,11 +193,11 @@ pub enum MistakeKind {
 }
 
 /// Examples by command. In schema 1.0 the list may contain anything; rules for 2.0 are checked on the tree.
-pub(crate) type Examples = BTreeMap<String, Vec<Example>>;
+pub(crate) type ExamplesByCommand = BTreeMap<String, Vec<CommandExample>>;
 
 /// Example of a call and its outcome.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Example {
+pub struct CommandExample {
     /// `success`, `failure_…` or `edge_case_…`.
     #[schemars(length(min = 1))]
     pub scenario: String,

@@ -6,29 +6,32 @@
 //! functions.
 
 mod api;
-mod checked;
-mod detect;
+mod checked_manifest;
 mod diagnostic;
-mod findings;
-mod folder;
+mod diagnostic_collector;
+mod forbidden_calls;
 mod knowledge_file;
 mod load;
+mod load_all;
 mod manifest_file;
 mod rules;
-mod script;
-mod shape;
+mod schema_check;
+mod schema_version;
 
 pub use api::FieldMapping;
-pub use checked::Manifest;
-pub use detect::SchemaVersion;
-pub use diagnostic::{Code, Diagnostic, Severity};
-pub use folder::{Loaded, load_all, spread};
-pub use knowledge_file::{AntiPattern, ApiComplexity, Check, Example, PayloadSchema, Quirk, ValidatorFile};
-pub use load::{CheckSyntax, SyntaxProblem, load};
-pub use manifest_file::{
-    ArgvPart, CliSection, Command, CommandEntry, Health, HealthMethod, KeyWish, KnowledgeStrategy,
-    LocalRuntime, LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
+pub use checked_manifest::Manifest;
+pub use diagnostic::{Diagnostic, DiagnosticCode, DiagnosticSeverity};
+pub use knowledge_file::{
+    AntiPattern, ApiComplexity, ApiQuirk, CommandExample, DeclarativeCheck, PayloadSchema, ValidatorFile,
 };
+pub use load::{CheckSyntax, SyntaxProblem, load};
+pub use load_all::{ManifestLoadResult, load_all, parallel_map};
+pub use manifest_file::{
+    ArgvPart, CliSection, CommandEntry, HealthCheck, HealthMethod, KeyRequirement, KnowledgeStrategy,
+    LocalRuntime, LocalSection, ManifestCommandSpec, ManifestFile, McpSection, McpServerTransport,
+    MetaSection, OutputForm, ToolType,
+};
+pub use schema_version::SchemaVersion;
 
 #[cfg(test)]
 mod tests;

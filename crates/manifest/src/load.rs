@@ -1,14 +1,14 @@
 //! Loading of one manifest: parse the document, check all of it, and build the value if there are no errors.
 
-use strict_yaml::{Document, Located, Node, NodeKind};
+use strict_yaml::{Document, Located, YamlNode, YamlNodeKind};
 
-use crate::checked::{Manifest, Places};
-use crate::detect::{self, SchemaVersion};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::findings::{At, Findings};
+use crate::checked_manifest::{Manifest, ManifestPositions};
+use crate::diagnostic::{Diagnostic, DiagnosticCode};
+use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 use crate::manifest_file::ManifestFile;
-use crate::rules::{self, Subject};
-use crate::shape;
+use crate::rules::{self, RuleInput};
+use crate::schema_check;
+use crate::schema_version::{self, SchemaVersion};
 
 /// Syntax error in a function, with its position in the function's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>,
         }
         Err(place) => return (None, vec![Diagnostic::unreadable(place)]),
     };
-    let mut findings = Findings::new(document, rules::lines_with_keys(&root));
+    let mut findings = DiagnosticCollector::new(document, rules::lines_with_secrets(&root));
     let manifest = check(document, root, syntax, &mut findings);
     let manifest = if findings.has_errors() { None } else { manifest };
     (manifest, findings.finish())
@@ -43,37 +43,45 @@ pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>,
 
 fn check(
     document: &Document,
-    root: Node,
+    root: YamlNode,
     syntax: &CheckSyntax<'_>,
-    findings: &mut Findings<'_>,
+    findings: &mut DiagnosticCollector<'_>,
 ) -> Option<Manifest> {
-    let root = only_tool(root, findings)?;
+    let root = keep_only_tool(root, findings)?;
     let tool = root.get("tool")?;
-    let version = detect::detect(tool);
+    let version = schema_version::detect_version(tool);
     let root = match version {
-        SchemaVersion::V1 => without_v2(root, findings),
+        SchemaVersion::V1 => without_v2_sections(root, findings),
         SchemaVersion::V2 => root,
     };
-    shape::check(&root, shape::schema(), &mut String::new(), findings);
+    schema_check::check(&root, schema_check::schema(), &mut String::new(), findings);
     let tool = root.get("tool")?;
-    rules::check(&Subject { document, tool, version, syntax }, findings);
+    rules::check(&RuleInput { document, tool, version, syntax }, findings);
     if findings.has_errors() {
         return None;
     }
     match serde_json::from_value::<ManifestFile>(root.to_json()) {
-        Ok(file) => Manifest::new((document, places(tool)), file.tool, version)
+        Ok(file) => Manifest::new((document, positions(tool)), file.tool, version)
             .map_err(|(command, error)| {
-                let node =
-                    tool.get("commands").map(Node::items).and_then(|list| list.get(command)).unwrap_or(tool);
+                let node = tool
+                    .get("commands")
+                    .map(YamlNode::items)
+                    .and_then(|list| list.get(command))
+                    .unwrap_or(tool);
                 let (field, fix) = (format!("tool.commands[{command}]"), "see docs/manifests.md");
-                findings.add(Code::InvalidValue, At::node(node, &field), &error.to_string(), fix);
+                findings.add(
+                    DiagnosticCode::InvalidValue,
+                    FieldPosition::node(node, &field),
+                    &error.to_string(),
+                    fix,
+                );
             })
             .ok(),
         // The schema is generated from these types, so this happens only if the two disagree.
         Err(error) => {
             findings.add(
-                Code::InvalidValue,
-                At::node(tool, "tool"),
+                DiagnosticCode::InvalidValue,
+                FieldPosition::node(tool, "tool"),
                 &error.to_string(),
                 "see docs/manifests.md",
             );
@@ -82,68 +90,78 @@ fn check(
     }
 }
 
-fn places(tool: &Node) -> Places {
-    let place = |node: &Node| (node.line, node.column);
+fn positions(tool: &YamlNode) -> ManifestPositions {
+    let place = |node: &YamlNode| (node.line, node.column);
     let aggregates = tool.get("meta_specific").and_then(|meta| meta.get("aggregates"));
-    Places {
+    ManifestPositions {
         id: tool.get("id").map(place).unwrap_or_default(),
-        aggregates: aggregates.map(Node::items).unwrap_or_default().iter().map(place).collect(),
+        aggregates: aggregates.map(YamlNode::items).unwrap_or_default().iter().map(place).collect(),
     }
 }
 
 /// Returns the root with `tool` only. Reports every other root key.
-fn only_tool(root: Node, findings: &mut Findings<'_>) -> Option<Node> {
-    let NodeKind::Mapping(entries) = root.kind else {
+fn keep_only_tool(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> Option<YamlNode> {
+    let YamlNodeKind::Mapping(entries) = root.kind else {
         let message = format!("a manifest is a mapping with the one key `tool`, not {}", root.kind_name());
-        findings.add(Code::InvalidType, At::node(&root, ""), &message, "begin with `tool:`");
+        findings.add(
+            DiagnosticCode::InvalidType,
+            FieldPosition::node(&root, ""),
+            &message,
+            "begin with `tool:`",
+        );
         return None;
     };
     let (tool, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.value == "tool");
     let has_tool = !tool.is_empty();
     for (key, _) in &others {
-        let at = At::key(key, &key.value);
+        let at = FieldPosition::key(key, &key.value);
         let message = format!("`{}` is not allowed beside `tool`, the only root key", tool::shorten(key, 64));
         let fix = if has_tool { "move it below `tool`, or remove it" } else { "begin with `tool:`" };
-        findings.add(Code::InvalidType, at, &message, fix);
+        findings.add(DiagnosticCode::InvalidType, at, &message, fix);
     }
-    let root = Node { kind: NodeKind::Mapping(tool), ..root };
-    match root.get("tool").map(|tool| (matches!(tool.kind, NodeKind::Mapping(_)), tool)) {
+    let root = YamlNode { kind: YamlNodeKind::Mapping(tool), ..root };
+    match root.get("tool").map(|tool| (matches!(tool.kind, YamlNodeKind::Mapping(_)), tool)) {
         Some((true, _)) => return Some(root),
         Some((false, tool)) => {
             let message = format!("`tool` must be a mapping, not {}", tool.kind_name());
             findings.add(
-                Code::InvalidType,
-                At::node(tool, "tool"),
+                DiagnosticCode::InvalidType,
+                FieldPosition::node(tool, "tool"),
                 &message,
                 "give it `id:`, `type:` and so on",
             );
         }
         None => {
             let fix = "begin with `tool:` and put everything below it";
-            findings.add(Code::MissingRequiredField, At::node(&root, "tool"), "`tool` is missing", fix);
+            findings.add(
+                DiagnosticCode::MissingRequiredField,
+                FieldPosition::node(&root, "tool"),
+                "`tool` is missing",
+                fix,
+            );
         }
     }
     None
 }
 
 /// Removes the sections of 2.0, which 1.0 ignores, and the examples, which have any form in 1.0.
-fn without_v2(root: Node, findings: &mut Findings<'_>) -> Node {
-    let strip = |(key, node): (Located<String>, Node)| {
-        let NodeKind::Mapping(entries) = node.kind else { return (key, node) };
+fn without_v2_sections(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> YamlNode {
+    let strip = |(key, node): (Located<String>, YamlNode)| {
+        let YamlNodeKind::Mapping(entries) = node.kind else { return (key, node) };
         let mut kept = Vec::new();
         for (name, value) in entries {
-            if detect::SECTIONS.contains(&name.value.as_str()) {
+            if schema_version::V2_SECTIONS.contains(&name.value.as_str()) {
                 let message = format!("`{}` is ignored in schema 1.0", name.value);
                 let field = format!("tool.{}", name.value);
                 let fix = "write `schema_version: 2.0`, or remove it";
-                findings.add(Code::IgnoredField, At::key(&name, &field), &message, fix);
+                findings.add(DiagnosticCode::IgnoredField, FieldPosition::key(&name, &field), &message, fix);
             } else if name.value != "examples" {
                 kept.push((name, value));
             }
         }
-        (key, Node { kind: NodeKind::Mapping(kept), ..node })
+        (key, YamlNode { kind: YamlNodeKind::Mapping(kept), ..node })
     };
-    let NodeKind::Mapping(entries) = root.kind else { return root };
+    let YamlNodeKind::Mapping(entries) = root.kind else { return root };
     let entries = entries.into_iter().map(strip).collect();
-    Node { line: root.line, column: root.column, kind: NodeKind::Mapping(entries) }
+    YamlNode { line: root.line, column: root.column, kind: YamlNodeKind::Mapping(entries) }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tool::{Annotations, Category, Mode, RiskLevel, ToolParameter};
 
-use crate::knowledge_file::{AntiPattern, ApiComplexity, Examples, ExecutableKnowledge};
+use crate::knowledge_file::{AntiPattern, ApiComplexity, ExamplesByCommand, ExecutableKnowledge};
 
 /// Manifest of a Sinew tool, schema 1.0 or 2.0.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub(crate) struct ToolFile {
     pub(crate) anti_patterns: Vec<AntiPattern>,
     /// Example calls and their outcomes, by command.
     #[serde(default)]
-    pub(crate) examples: Examples,
+    pub(crate) examples: ExamplesByCommand,
     /// Section for `type: mcp`.
     pub(crate) mcp_specific: Option<McpSection>,
     /// Section for `type: cli`.
@@ -117,7 +117,7 @@ pub enum KnowledgeStrategy {
 
 impl KnowledgeStrategy {
     /// Returns true if refusals contain quirks and anti-patterns.
-    pub fn teaches(self) -> bool {
+    pub fn includes_guidance(self) -> bool {
         matches!(
             self,
             KnowledgeStrategy::Embedded | KnowledgeStrategy::Hybrid | KnowledgeStrategy::Executable
@@ -132,14 +132,14 @@ pub enum CommandEntry {
     /// Name only.
     Name(String),
     /// Full declaration.
-    Full(Box<Command>),
+    Full(Box<ManifestCommandSpec>),
 }
 
 /// Command declaration. All settings are requests: policy decides, and a manifest can only restrict itself
 /// further.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Command {
+pub struct ManifestCommandSpec {
     /// Name in snake_case or kebab-case.
     #[schemars(length(min = 1))]
     pub name: String,
@@ -215,10 +215,10 @@ pub enum OutputForm {
 
 impl CommandEntry {
     /// Converts to a command. An entry with a name only gets defaults for everything else.
-    pub(crate) fn into_command(self) -> Command {
+    pub(crate) fn into_command(self) -> ManifestCommandSpec {
         match self {
             CommandEntry::Full(command) => *command,
-            CommandEntry::Name(name) => Command { name, ..Command::default() },
+            CommandEntry::Name(name) => ManifestCommandSpec { name, ..ManifestCommandSpec::default() },
         }
     }
 }
@@ -231,19 +231,19 @@ pub struct McpSection {
     pub server_command: Option<String>,
     /// Transport.
     #[serde(default)]
-    pub transport: Transport,
+    pub transport: McpServerTransport,
     /// Address, for a network transport.
     pub url: Option<String>,
     /// Key that the server requires, for a network transport. The manifest never contains the key itself.
-    pub key: Option<KeyWish>,
+    pub key: Option<KeyRequirement>,
     /// Health check.
-    pub health_check: Option<Health>,
+    pub health_check: Option<HealthCheck>,
 }
 
 /// Key that a server requires, and its header.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct KeyWish {
+pub struct KeyRequirement {
     /// Name below `keys` in `sinew.yaml`, where its owner and storage are configured.
     #[schemars(length(min = 1))]
     pub name: String,
@@ -255,7 +255,7 @@ pub struct KeyWish {
 /// Transport to an MCP server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Transport {
+pub enum McpServerTransport {
     /// Standard input and output.
     #[default]
     Stdio,
@@ -270,7 +270,7 @@ pub enum Transport {
 /// Health check of a tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Health {
+pub struct HealthCheck {
     /// Method of the check.
     pub method: HealthMethod,
     /// Command to call.
@@ -306,7 +306,7 @@ pub struct CliSection {
 
 impl CliSection {
     /// Returns the arguments of the install check. Returns none if the check names another program.
-    pub fn check(&self) -> Option<Vec<&str>> {
+    pub fn install_check_args(&self) -> Option<Vec<&str>> {
         let mut words = self.install_check.as_deref()?.split_whitespace();
         (words.next() == Some(self.executable.as_str())).then(|| words.collect())
     }

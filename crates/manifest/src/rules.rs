@@ -3,8 +3,8 @@
 //!
 //! Each rule reads the tree and skips nodes of an unexpected type; the schema check has reported those.
 
-mod amounts;
 mod argv;
+mod entry_limits;
 mod examples;
 mod functions;
 mod mappings;
@@ -12,17 +12,17 @@ mod names;
 mod references;
 mod servers;
 
-pub(crate) use servers::lines_with_keys;
+pub(crate) use servers::lines_with_secrets;
 
-use strict_yaml::{Document, Node};
+use strict_yaml::{Document, YamlNode};
 
-use crate::detect::SchemaVersion;
-use crate::diagnostic::Code;
-use crate::findings::{At, Findings};
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 use crate::load::CheckSyntax;
+use crate::schema_version::SchemaVersion;
 
 /// Keys by which a manifest would grant itself what only policy may grant.
-const POWERS: [&str; 9] = [
+const POLICY_ONLY_KEYS: [&str; 9] = [
     "sandbox",
     "network",
     "env",
@@ -35,19 +35,19 @@ const POWERS: [&str; 9] = [
 ];
 
 /// Input of the rules.
-pub(crate) struct Subject<'a> {
+pub(crate) struct RuleInput<'a> {
     pub(crate) document: &'a Document,
-    pub(crate) tool: &'a Node,
+    pub(crate) tool: &'a YamlNode,
     pub(crate) version: SchemaVersion,
     pub(crate) syntax: &'a CheckSyntax<'a>,
 }
 
-pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
-    if !amounts::fit(subject.tool, findings) {
+pub(crate) fn check(subject: &RuleInput<'_>, findings: &mut DiagnosticCollector<'_>) {
+    if !entry_limits::check_limits(subject.tool, findings) {
         return;
     }
-    powers(subject.tool, findings);
-    sections(subject.tool, findings);
+    check_policy_only_keys(subject.tool, findings);
+    check_type_sections(subject.tool, findings);
     servers::check(subject.tool, findings);
     names::check(subject.tool, findings);
     argv::check(subject.tool, findings);
@@ -59,40 +59,50 @@ pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
     references::check(subject, findings);
 }
 
-fn powers(tool: &Node, findings: &mut Findings<'_>) {
-    let commands = tool.get("commands").map(Node::items).unwrap_or_default();
+fn check_policy_only_keys(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let commands = tool.get("commands").map(YamlNode::items).unwrap_or_default();
     for asking in std::iter::once(tool).chain(commands) {
-        for (key, _) in asking.entries().iter().filter(|(key, _)| POWERS.contains(&key.as_str())) {
+        for (key, _) in asking.entries().iter().filter(|(key, _)| POLICY_ONLY_KEYS.contains(&key.as_str())) {
             let message = format!("a manifest cannot set `{}`: only policy may grant it", key.value);
             let fix = "remove it; `config/governance/tools.yaml` grants it, by the tool's name";
-            findings.add(Code::UnknownField, At::key(key, &format!("tool.{}", key.value)), &message, fix);
+            findings.add(
+                DiagnosticCode::UnknownField,
+                FieldPosition::key(key, &format!("tool.{}", key.value)),
+                &message,
+                fix,
+            );
         }
     }
 }
 
-fn sections(tool: &Node, findings: &mut Findings<'_>) {
-    let Some(kind) = tool.get("type").and_then(Node::text) else { return };
+fn check_type_sections(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let Some(kind) = tool.get("type").and_then(YamlNode::text) else { return };
     for other in ["mcp", "cli", "local", "meta"].into_iter().filter(|other| *other != kind) {
         let name = format!("{other}_specific");
         if let Some(key) = tool.key(&name) {
             let message = format!("`{name}` is ignored in a tool of type `{}`", tool::shorten(kind, 64));
             let fix = format!("remove it, or write `type: {other}`");
-            findings.add(Code::IgnoredField, At::key(key, &format!("tool.{name}")), &message, &fix);
+            findings.add(
+                DiagnosticCode::IgnoredField,
+                FieldPosition::key(key, &format!("tool.{name}")),
+                &message,
+                &fix,
+            );
         }
     }
 }
 
 /// Returns the commands by name, each with its node.
-fn commands(tool: &Node) -> impl Iterator<Item = (&str, &Node)> {
-    let commands = tool.get("commands").map(Node::items).unwrap_or_default().iter();
+fn commands(tool: &YamlNode) -> impl Iterator<Item = (&str, &YamlNode)> {
+    let commands = tool.get("commands").map(YamlNode::items).unwrap_or_default().iter();
     commands.filter_map(|command| {
-        let name = command.text().or_else(|| command.get("name").and_then(Node::text))?;
+        let name = command.text().or_else(|| command.get("name").and_then(YamlNode::text))?;
         Some((name, command))
     })
 }
 
 /// Returns the functions of one kind, each with its index.
-fn functions<'a>(tool: &'a Node, kind: &str) -> impl Iterator<Item = (usize, &'a Node)> {
+fn functions<'a>(tool: &'a YamlNode, kind: &str) -> impl Iterator<Item = (usize, &'a YamlNode)> {
     let list = tool.get("executable_knowledge").and_then(|knowledge| knowledge.get(kind));
-    list.map(Node::items).unwrap_or_default().iter().enumerate()
+    list.map(YamlNode::items).unwrap_or_default().iter().enumerate()
 }

@@ -6,7 +6,7 @@ mod many;
 
 use strict_yaml::Document;
 
-use crate::{Code, Diagnostic, Manifest, Severity, SyntaxProblem, load};
+use crate::{Diagnostic, DiagnosticCode, DiagnosticSeverity, Manifest, SyntaxProblem, load};
 
 /// Substitute for the parser, which fails on `%%`.
 fn syntax(text: &str) -> Result<(), SyntaxProblem> {
@@ -22,17 +22,17 @@ fn read(text: &str) -> (Option<Manifest>, Vec<Diagnostic>) {
 
 /// Asserts that the manifest has exactly these diagnostics: code, line and field of each.
 #[track_caller]
-fn check(text: &str, expect: &[(Code, u64, &str)]) {
+fn check(text: &str, expect: &[(DiagnosticCode, u64, &str)]) {
     let (manifest, found) = read(text);
-    let told: Vec<_> = found.iter().map(|one| (one.code, one.place.line, one.field.as_str())).collect();
+    let told: Vec<_> = found.iter().map(|one| (one.code, one.error.line, one.field.as_str())).collect();
     assert_eq!(told, expect, "{text}\n{}", shown(&found));
     for one in &found {
         let is_hidden =
             ["tool.mcp_specific.key", "tool.mcp_specific.url"].iter().any(|at| one.field.starts_with(at));
-        assert!(one.place.column >= 1 && (is_hidden || !one.place.excerpt.is_empty()), "{one}");
-        assert!(one.place.suggestion.is_some(), "{one}");
+        assert!(one.error.column >= 1 && (is_hidden || !one.error.excerpt.is_empty()), "{one}");
+        assert!(one.error.suggestion.is_some(), "{one}");
     }
-    let errors = found.iter().any(|one| one.severity() == Severity::Error);
+    let errors = found.iter().any(|one| one.severity() == DiagnosticSeverity::Error);
     assert_eq!(
         manifest.is_none(),
         errors,

@@ -10,11 +10,11 @@ use reqwest::{Client, Request, Response};
 use rustls::ClientConfig;
 
 use crate::error::OutboundError;
-use crate::request::{HttpRequest, Method};
-use crate::vet::Place;
+use crate::request::{HttpMethod, HttpRequest};
+use crate::vet::VettedTarget;
 
 /// Maximum number of response headers. Their total size is limited by the buffer of hyper (408 KiB).
-const MOST_HEADERS: usize = 128;
+const MAX_HEADERS: usize = 128;
 /// Maximum number of addresses that are tried per host.
 const MOST_ADDRESSES: usize = 4;
 /// Time limit for connecting. The client divides it among the addresses of the host.
@@ -22,14 +22,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(16);
 
 /// Sends a request over a new connection to a vetted address, and returns the head of the response.
 pub(crate) async fn send(
-    place: &Place,
+    place: &VettedTarget,
     tls: &ClientConfig,
     question: &HttpRequest,
 ) -> Result<Response, OutboundError> {
     let failed = |error| OutboundError::from_client(&place.url, &error);
     let method = match question.method {
-        Method::Get => reqwest::Method::GET,
-        Method::Post => reqwest::Method::POST,
+        HttpMethod::Get => reqwest::Method::GET,
+        HttpMethod::Post => reqwest::Method::POST,
     };
     let mut request = Request::new(method, place.url.clone());
     *request.headers_mut() = headers(place, question)?;
@@ -39,14 +39,14 @@ pub(crate) async fn send(
 
 /// Returns a client that can connect only to the vetted addresses. Everything that reqwest would do by itself
 /// is disabled, even if another crate enables the feature for it.
-fn client(place: &Place, tls: &ClientConfig) -> reqwest::Result<Client> {
+fn client(place: &VettedTarget, tls: &ClientConfig) -> reqwest::Result<Client> {
     let addresses = place.addresses().iter().copied().take(MOST_ADDRESSES).collect();
     Client::builder()
         .tls_backend_preconfigured(tls.clone())
         .dns_resolver(Pinned(addresses))
         .connect_timeout(CONNECT_TIMEOUT)
         .http1_only()
-        .http1_max_headers(MOST_HEADERS)
+        .http1_max_headers(MAX_HEADERS)
         .pool_max_idle_per_host(0)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
@@ -70,15 +70,15 @@ impl Resolve for Pinned {
     }
 }
 
-fn headers(place: &Place, question: &HttpRequest) -> Result<HeaderMap, OutboundError> {
+fn headers(place: &VettedTarget, question: &HttpRequest) -> Result<HeaderMap, OutboundError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     for (name, text) in &question.headers {
-        let value = HeaderValue::from_str(text).map_err(|_| OutboundError::Header(name))?;
+        let value = HeaderValue::from_str(text).map_err(|_| OutboundError::InvalidHeader(name))?;
         headers.insert(HeaderName::from_static(name), value);
     }
     if let Some(credential) = &question.credential {
-        let (name, value) = credential.for_place(place)?;
+        let (name, value) = credential.header_for(place)?;
         headers.insert(name, value);
     }
     Ok(headers)

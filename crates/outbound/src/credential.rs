@@ -9,16 +9,16 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::error::OutboundError;
-use crate::gatekeeper::of_the_web;
-use crate::key::Key;
-use crate::vet::Place;
+use crate::gateway::handshake_url;
+use crate::key::ApiKey;
+use crate::vet::VettedTarget;
 
 /// Minimum length of a key that is masked in texts. A shorter one would match everywhere.
-const SHORTEST_MASKED: usize = 6;
+const MIN_MASKED_LENGTH: usize = 6;
 /// Replacement for a key in a text.
 const MASK: &str = "[key]";
 /// Headers that frame or route messages, and so cannot carry a key.
-const RESERVED: [&str; 14] = [
+const RESERVED_HEADERS: [&str; 14] = [
     "accept",
     "connection",
     "content-encoding",
@@ -34,7 +34,7 @@ const RESERVED: [&str; 14] = [
     "upgrade",
     "via",
 ];
-const RESERVED_FAMILIES: [&str; 4] = ["mcp-", "sec-", "proxy-", "x-forwarded-"];
+const RESERVED_PREFIXES: [&str; 4] = ["mcp-", "sec-", "proxy-", "x-forwarded-"];
 
 /// Key, the header that carries it, and the one origin it belongs to.
 #[derive(Clone)]
@@ -43,54 +43,60 @@ pub struct Credential {
     origin: url::Origin,
     header: HeaderName,
     value: HeaderValue,
-    key: Key,
+    key: ApiKey,
 }
 
 impl Credential {
     /// Creates a credential for the server at this URL: as a bearer token, or as the whole value of the named
     /// header.
-    pub fn new(key: Key, url: &str, header: Option<&str>) -> Result<Credential, OutboundError> {
-        let origin = origin(url).ok_or(OutboundError::Header("authorization"))?;
+    pub fn new(key: ApiKey, url: &str, header: Option<&str>) -> Result<Credential, OutboundError> {
+        let origin = origin(url).ok_or(OutboundError::InvalidHeader("authorization"))?;
         let (header, value) = match header {
             None => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
-            Some(name) => (header_name(name).ok_or(OutboundError::KeyHeader)?, key.reveal().to_owned()),
+            Some(name) => {
+                (key_header_name(name).ok_or(OutboundError::ReservedKeyHeader)?, key.reveal().to_owned())
+            }
         };
-        let mut value = HeaderValue::from_str(&value).map_err(|_| OutboundError::Header("authorization"))?;
+        let mut value =
+            HeaderValue::from_str(&value).map_err(|_| OutboundError::InvalidHeader("authorization"))?;
         value.set_sensitive(true);
         Ok(Credential { origin, header, value, key })
     }
 
     /// Returns the header, if the target has the right origin and the connection is encrypted or local.
-    pub(crate) fn for_place(&self, place: &Place) -> Result<(HeaderName, HeaderValue), OutboundError> {
+    pub(crate) fn header_for(
+        &self,
+        place: &VettedTarget,
+    ) -> Result<(HeaderName, HeaderValue), OutboundError> {
         let host = || place.host.clone();
         if place.url.origin() != self.origin {
-            return Err(OutboundError::KeyAstray { host: host() });
+            return Err(OutboundError::KeyOriginMismatch { host: host() });
         }
         // Decided by the connected addresses, not by the host name.
         let stays_here = || place.addresses().iter().all(|at| at.ip().to_canonical().is_loopback());
         if place.url.scheme() != "https" && !stays_here() {
-            return Err(OutboundError::KeyInTheOpen { host: host() });
+            return Err(OutboundError::KeyUnencrypted { host: host() });
         }
         Ok((self.header.clone(), self.value.clone()))
     }
 
     /// Returns a text of the server with the key masked, or a prefix of the key at the end of a truncated
     /// text. Returns `None` if the text contains neither.
-    pub fn masked(&self, text: &str) -> Option<String> {
+    pub fn mask(&self, text: &str) -> Option<String> {
         let key = self.key.reveal();
-        if key.len() < SHORTEST_MASKED {
+        if key.len() < MIN_MASKED_LENGTH {
             return None;
         }
         let whole = text.contains(key).then(|| text.replace(key, MASK));
-        without_cut_key(whole.as_deref().unwrap_or(text), key).or(whole)
+        mask_truncated_key(whole.as_deref().unwrap_or(text), key).or(whole)
     }
 }
 
 /// Masks a prefix of the key at the end of a truncated text.
-fn without_cut_key(text: &str, key: &str) -> Option<String> {
+fn mask_truncated_key(text: &str, key: &str) -> Option<String> {
     let text = text.trim_end_matches('…');
     let before =
-        (SHORTEST_MASKED..key.len()).rev().find_map(|length| text.strip_suffix(key.get(..length)?))?;
+        (MIN_MASKED_LENGTH..key.len()).rev().find_map(|length| text.strip_suffix(key.get(..length)?))?;
     Some(format!("{before}{MASK}"))
 }
 
@@ -102,18 +108,18 @@ impl fmt::Debug for Credential {
 
 /// Returns true if a key may be sent in a header of this name.
 pub fn may_carry_key(name: &str) -> bool {
-    header_name(name).is_some()
+    key_header_name(name).is_some()
 }
 
-fn header_name(name: &str) -> Option<HeaderName> {
+fn key_header_name(name: &str) -> Option<HeaderName> {
     let name = name.to_ascii_lowercase();
-    let is_reserved =
-        RESERVED.contains(&name.as_str()) || RESERVED_FAMILIES.iter().any(|family| name.starts_with(family));
+    let is_reserved = RESERVED_HEADERS.contains(&name.as_str())
+        || RESERVED_PREFIXES.iter().any(|family| name.starts_with(family));
     if is_reserved { None } else { HeaderName::from_bytes(name.as_bytes()).ok() }
 }
 
 /// Returns the origin of a URL. The origin of a WebSocket URL is that of its HTTP handshake.
 fn origin(url: &str) -> Option<url::Origin> {
-    let url = of_the_web(url).unwrap_or_else(|_| url.to_owned());
+    let url = handshake_url(url).unwrap_or_else(|_| url.to_owned());
     Url::parse(&url).ok().map(|url| url.origin()).filter(url::Origin::is_tuple)
 }

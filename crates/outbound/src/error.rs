@@ -16,7 +16,7 @@ pub enum OutboundError {
     Denied(Box<Refusal>),
     /// The port is blocked, because a service other than HTTP may listen there.
     #[error("`{host}`: port {port} is blocked because it belongs to a service other than HTTP")]
-    Port {
+    BlockedPort {
         /// The host.
         host: String,
         /// The port.
@@ -41,7 +41,7 @@ pub enum OutboundError {
     /// The TLS connection failed: the certificate is not valid for this host, or the server does not support
     /// TLS 1.2.
     #[error("TLS connection to `{host}` failed: {cause}")]
-    Untrusted {
+    TlsFailed {
         /// The host.
         host: String,
         /// Error of the TLS library.
@@ -49,7 +49,7 @@ pub enum OutboundError {
     },
     /// The response is not HTTP, or its headers exceed the limits.
     #[error("`{host}` did not send a valid HTTP response: {cause}")]
-    Garbled {
+    InvalidResponse {
         /// The host.
         host: String,
         /// Error of the HTTP library.
@@ -76,50 +76,50 @@ pub enum OutboundError {
         host: String,
     },
     /// The WebSocket handshake failed, so no message was sent.
-    #[error("`{host}` did not open a WebSocket: {why}")]
-    NoSocket {
+    #[error("`{host}` did not open a WebSocket: {reason}")]
+    WebSocketRefused {
         /// The host.
         host: String,
         /// Reason.
-        why: String,
+        reason: String,
     },
     /// The server violated the WebSocket protocol.
-    #[error("`{host}` violated the WebSocket protocol: {why}")]
-    BadFrame {
+    #[error("`{host}` violated the WebSocket protocol: {reason}")]
+    InvalidFrame {
         /// The host.
         host: String,
         /// Reason.
-        why: String,
+        reason: String,
     },
     /// The server sent more bytes over a WebSocket than were expected.
-    #[error("`{host}` sent more than {most} bytes over its WebSocket")]
-    TooMuch {
+    #[error("`{host}` sent more than {limit} bytes over its WebSocket")]
+    TooManyBytes {
         /// The host.
         host: String,
         /// Limit in bytes.
-        most: u64,
+        limit: u64,
     },
     /// A header value is invalid.
     #[error("the header `{0}` cannot be sent")]
-    Header(&'static str),
+    InvalidHeader(&'static str),
     /// The header must not carry a key.
     #[error("a header of that name cannot carry a key")]
-    KeyHeader,
+    ReservedKeyHeader,
     /// The key belongs to another origin.
     #[error("nothing was sent to `{host}`: the key belongs to another address")]
-    KeyAstray {
+    KeyOriginMismatch {
         /// The host.
         host: String,
     },
     /// The key would be sent unencrypted over a network.
     #[error("nothing was sent to `{host}`: the key would be sent unencrypted")]
-    KeyInTheOpen {
+    KeyUnencrypted {
         /// The host.
         host: String,
     },
     /// The certificates of a file cannot be used.
     #[error("the certificates in `{file}` cannot be used: {cause}")]
-    Roots {
+    InvalidRoots {
         /// File named in the settings.
         file: String,
         /// Error of the file or of the TLS library.
@@ -132,7 +132,7 @@ impl OutboundError {
     pub(crate) fn from_client(url: &Url, error: &reqwest::Error) -> Self {
         let host = url.host_str().unwrap_or_default().to_owned();
         if error.is_builder() {
-            return OutboundError::Header("request target");
+            return OutboundError::InvalidHeader("request target");
         }
         if !error.is_connect() && !error.is_timeout() {
             return OutboundError::garbled(&host, error);
@@ -144,14 +144,14 @@ impl OutboundError {
                 .filter_map(|cause| cause.downcast_ref::<io::Error>())
                 .any(|cause| cause.raw_os_error().is_some());
         match url.scheme() == "https" && !is_tcp {
-            true => OutboundError::Untrusted { host, cause: root_cause(error) },
+            true => OutboundError::TlsFailed { host, cause: root_cause(error) },
             false => OutboundError::Unreachable { host, cause: root_cause(error) },
         }
     }
 
     /// Returns the error for a response that is not valid HTTP.
     pub(crate) fn garbled(host: &str, error: &reqwest::Error) -> Self {
-        OutboundError::Garbled { host: host.to_owned(), cause: root_cause(error) }
+        OutboundError::InvalidResponse { host: host.to_owned(), cause: root_cause(error) }
     }
 }
 
@@ -173,36 +173,38 @@ impl From<OutboundError> for Failure {
     fn from(error: OutboundError) -> Failure {
         let (kind, hint) = match error {
             OutboundError::Denied(refusal) => return Failure::denied(refusal),
-            OutboundError::Port { .. } => (FailureKind::WrongKind, "use a port that serves HTTP"),
+            OutboundError::BlockedPort { .. } => (FailureKind::WrongKind, "use a port that serves HTTP"),
             OutboundError::Unresolved { .. } => (FailureKind::NotFound, "check the host name for typos"),
             OutboundError::Unreachable { .. } => (FailureKind::Transient, "try again later"),
-            OutboundError::Untrusted { .. } => (
+            OutboundError::TlsFailed { .. } => (
                 FailureKind::Unreadable,
                 "this check cannot be disabled; to trust a private CA, set `web.ca_file` in sinew.yaml",
             ),
-            OutboundError::Garbled { .. } => {
+            OutboundError::InvalidResponse { .. } => {
                 (FailureKind::Unreadable, "the host is not a working web server")
             }
             OutboundError::TooManyRedirects { .. } | OutboundError::BadRedirect { .. } => {
                 (FailureKind::Unreadable, "request the final URL directly")
             }
             OutboundError::TimedOut { .. } => (FailureKind::TimedOut, "retry later, or use another source"),
-            OutboundError::NoSocket { .. } => {
+            OutboundError::WebSocketRefused { .. } => {
                 (FailureKind::Unreadable, "check that the address in its manifest is that of a WebSocket")
             }
-            OutboundError::BadFrame { .. } => {
+            OutboundError::InvalidFrame { .. } => {
                 (FailureKind::Unreadable, "the server does not implement this protocol correctly")
             }
-            OutboundError::TooMuch { .. } => (FailureKind::TooLarge, "request less data"),
-            OutboundError::KeyHeader => (FailureKind::Io, "name another header in the manifest"),
-            OutboundError::KeyAstray { .. } => {
+            OutboundError::TooManyBytes { .. } => (FailureKind::TooLarge, "request less data"),
+            OutboundError::ReservedKeyHeader => (FailureKind::Io, "name another header in the manifest"),
+            OutboundError::KeyOriginMismatch { .. } => {
                 (FailureKind::Denied, "a key is sent only to the address in its manifest")
             }
-            OutboundError::KeyInTheOpen { .. } => {
+            OutboundError::KeyUnencrypted { .. } => {
                 (FailureKind::Denied, "use https: without it, keys are sent only to this machine")
             }
-            OutboundError::Header(_) | OutboundError::Roots { .. } => (FailureKind::Io, "fix the settings"),
+            OutboundError::InvalidHeader(_) | OutboundError::InvalidRoots { .. } => {
+                (FailureKind::Io, "fix the settings")
+            }
         };
-        Failure::new(kind, error.to_string()).hint(hint)
+        Failure::new(kind, error.to_string()).with_hint(hint)
     }
 }

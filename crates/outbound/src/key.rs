@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 /// Maximum length of a key file in bytes.
-const LONGEST: u64 = 4096;
+const MAX_KEY_FILE_BYTES: u64 = 4096;
 
 /// Sources of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyPlaces {
+pub struct KeySources {
     /// Account of the keychain item `sinew`.
     pub account: String,
     /// File with mode 0600.
@@ -25,40 +25,40 @@ pub struct KeyPlaces {
 
 /// Secret of printable ASCII characters. Its `Debug` output does not contain it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct ApiKey(String);
 
-impl Key {
+impl ApiKey {
     /// Returns the secret, for sending it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
     /// Parses a key from a single line.
-    fn of(text: &str) -> Option<Key> {
+    fn parse(text: &str) -> Option<ApiKey> {
         let key = text.trim();
         let is_word = !key.is_empty() && key.chars().all(|c| c.is_ascii_graphic());
-        is_word.then(|| Key(key.to_owned()))
+        is_word.then(|| ApiKey(key.to_owned()))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[key]")
     }
 }
 
-impl KeyPlaces {
+impl KeySources {
     /// Returns the key, or a message that lists its possible sources. May block: a keychain can ask its
     /// owner.
-    pub fn find(&self) -> Result<Key, String> {
-        if let Some(key) = find_in_keychain(&self.account).as_deref().and_then(Key::of) {
+    pub fn find(&self) -> Result<ApiKey, String> {
+        if let Some(key) = find_in_keychain(&self.account).as_deref().and_then(ApiKey::parse) {
             return Ok(key);
         }
         if let Some(file) = &self.file {
-            return read(file);
+            return read_key_file(file);
         }
         let variable = self.variable.as_deref().unwrap_or_default();
-        let named = std::env::var(variable).ok().as_deref().and_then(Key::of);
+        let named = std::env::var(variable).ok().as_deref().and_then(ApiKey::parse);
         named.ok_or_else(|| {
             let account = &self.account;
             let place = match cfg!(target_os = "macos") {
@@ -90,7 +90,7 @@ fn find_in_keychain(_account: &str) -> Option<String> {
 
 /// Reads the key from a file. Refuses a file that other users can read: it is no secret, and using it would
 /// hide that.
-fn read(path: &Path) -> Result<Key, String> {
+fn read_key_file(path: &Path) -> Result<ApiKey, String> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| format!("the key file `{shown}` cannot be read: {error}");
     // A FIFO must not block until a writer opens it.
@@ -105,8 +105,8 @@ fn read(path: &Path) -> Result<Key, String> {
         return Err(format!("the key file `{shown}` is accessible to other users: run `chmod 600` on it"));
     }
     let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
-    Key::of(&text).ok_or_else(|| format!("the key file `{shown}` does not contain a key"))
+    file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text).map_err(unreadable)?;
+    ApiKey::parse(&text).ok_or_else(|| format!("the key file `{shown}` does not contain a key"))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     fn key_file_must_be_private_and_contain_one_word() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
-        let places = KeyPlaces { file: Some(file.clone()), ..KeyPlaces::default() };
+        let places = KeySources { file: Some(file.clone()), ..KeySources::default() };
         let check = |content: &str, mode: u32, expect: Result<&str, &str>| {
             write(&file, content).unwrap();
             set_permissions(&file, Permissions::from_mode(mode)).unwrap();
@@ -140,7 +140,7 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert!(places.find().unwrap_err().contains("cannot be read"));
         let variable = |name: Option<&str>| {
-            KeyPlaces { variable: name.map(str::to_owned), ..KeyPlaces::default() }.find().unwrap_err()
+            KeySources { variable: name.map(str::to_owned), ..KeySources::default() }.find().unwrap_err()
         };
         assert!(variable(Some("SINEW_NO_SUCH_KEY")).contains("the variable SINEW_NO_SUCH_KEY"));
         assert!(variable(None).contains("`key_variable`"));
@@ -153,13 +153,13 @@ mod tests {
         let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status();
         assert!(made.unwrap().success());
         for file in [fifo, folder.path().to_owned()] {
-            let places = KeyPlaces { file: Some(file), ..KeyPlaces::default() };
+            let places = KeySources { file: Some(file), ..KeySources::default() };
             assert!(places.find().unwrap_err().contains("is not a regular file"));
         }
     }
 
     #[test]
     fn a_key_is_not_printed() {
-        assert_eq!(format!("{:?}", Key::of("abc-123")), "Some([key])");
+        assert_eq!(format!("{:?}", ApiKey::parse("abc-123")), "Some([key])");
     }
 }

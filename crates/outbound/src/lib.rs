@@ -12,22 +12,22 @@
 mod client;
 mod credential;
 mod error;
-mod gatekeeper;
+mod gateway;
 mod key;
 mod request;
 mod response;
-mod socket;
 mod tls;
 mod vet;
+mod websocket;
 
 #[cfg(test)]
 mod tests;
 
 pub use credential::{Credential, may_carry_key};
 pub use error::OutboundError;
-pub use gatekeeper::{Gatekeeper, MOST_HOPS};
-pub use key::{Key, KeyPlaces};
-pub use request::{Caps, HttpRequest, Method};
-pub use response::{HttpResponse, Stream};
-pub use socket::Socket;
-pub use tls::Roots;
+pub use gateway::{HttpGateway, MAX_REDIRECTS};
+pub use key::{ApiKey, KeySources};
+pub use request::{HttpMethod, HttpRequest, ResponseLimits};
+pub use response::{HttpResponse, ResponseStream};
+pub use tls::TrustedRoots;
+pub use websocket::WebSocketConnection;

@@ -6,7 +6,7 @@ use crate::credential::Credential;
 
 /// Method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum HttpMethod {
     /// `GET`.
     Get,
     /// `POST`, with a body.
@@ -19,7 +19,7 @@ pub struct HttpRequest {
     /// Absolute URL.
     pub url: String,
     /// Method.
-    pub method: Method,
+    pub method: HttpMethod,
     /// Headers other than `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(&'static str, String)>,
     /// Body; empty for none.
@@ -31,7 +31,7 @@ pub struct HttpRequest {
 impl HttpRequest {
     /// Creates a `GET` request without headers.
     pub fn get(url: impl Into<String>) -> Self {
-        let (url, method) = (url.into(), Method::Get);
+        let (url, method) = (url.into(), HttpMethod::Get);
         HttpRequest { url, method, headers: Vec::new(), body: Vec::new(), credential: None }
     }
 
@@ -44,7 +44,7 @@ impl HttpRequest {
 
 /// Limits of a response.
 #[derive(Clone, Copy, Debug)]
-pub struct Caps {
+pub struct ResponseLimits {
     /// Maximum number of body bytes to read, before decoding.
     pub body_bytes: u64,
     /// Time by which the whole response must have arrived, including redirects.

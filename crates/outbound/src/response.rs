@@ -5,16 +5,16 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOC
 use url::Url;
 
 use crate::error::OutboundError;
-use crate::vet::Place;
+use crate::vet::VettedTarget;
 
 const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Maximum number of content encodings. With more of them, the body is not decoded.
-const MOST_CODINGS: usize = 4;
+const MAX_CONTENT_ENCODINGS: usize = 4;
 /// Maximum length of a header value that is returned.
-const LONGEST_HEADER: usize = 8 * 1024;
+const MAX_HEADER_VALUE_BYTES: usize = 8 * 1024;
 
 /// Called with each part of a body. Returns true if the rest of the body is not needed.
-pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
+pub(crate) type StopReading<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
 
 /// HTTP response with an undecoded body.
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ pub struct HttpResponse {
 impl HttpResponse {
     /// Reads the body of a response up to `most` bytes.
     pub(crate) async fn read(
-        place: &Place,
+        place: &VettedTarget,
         mut response: reqwest::Response,
         most: u64,
-        is_enough: &mut Enough<'_>,
+        is_enough: &mut StopReading<'_>,
     ) -> HttpResponse {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let (mut bytes, mut is_cut) = (Vec::new(), false);
@@ -73,7 +73,7 @@ impl HttpResponse {
             url: place.url.clone(),
             status: response.status().as_u16(),
             content_type: header(headers, &CONTENT_TYPE),
-            codings: codings(headers),
+            codings: content_encodings(headers),
             retry_after: header(headers, &RETRY_AFTER),
             location: header(headers, &LOCATION),
             mcp_session: header(headers, &MCP_SESSION),
@@ -96,7 +96,7 @@ impl HttpResponse {
 }
 
 /// Body of a response that is still arriving. The connection is closed on drop.
-pub struct Stream {
+pub struct ResponseStream {
     /// Status code.
     pub status: u16,
     /// `Content-Type`, as sent.
@@ -105,10 +105,10 @@ pub struct Stream {
     response: reqwest::Response,
 }
 
-impl Stream {
-    pub(crate) fn new(place: &Place, response: reqwest::Response) -> Self {
+impl ResponseStream {
+    pub(crate) fn new(place: &VettedTarget, response: reqwest::Response) -> Self {
         let (status, content_type) = (response.status().as_u16(), header(response.headers(), &CONTENT_TYPE));
-        Stream { status, content_type, host: place.host.clone(), response }
+        ResponseStream { status, content_type, host: place.host.clone(), response }
     }
 
     /// Returns the next part, or `None` at the end. The caller sets the timeout.
@@ -120,12 +120,12 @@ impl Stream {
 
 fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let bytes = headers.get(name)?.as_bytes();
-    (bytes.len() <= LONGEST_HEADER).then(|| String::from_utf8_lossy(bytes).trim().to_owned())
+    (bytes.len() <= MAX_HEADER_VALUE_BYTES).then(|| String::from_utf8_lossy(bytes).trim().to_owned())
 }
 
-fn codings(headers: &HeaderMap) -> Vec<String> {
+fn content_encodings(headers: &HeaderMap) -> Vec<String> {
     let named = headers.get_all(CONTENT_ENCODING).into_iter();
     let words = named.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let words = words.map(|word| word.trim().to_ascii_lowercase());
-    words.filter(|word| !word.is_empty() && word != "identity").take(MOST_CODINGS + 1).collect()
+    words.filter(|word| !word.is_empty() && word != "identity").take(MAX_CONTENT_ENCODINGS + 1).collect()
 }

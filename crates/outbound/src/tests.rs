@@ -17,26 +17,26 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Caps, Gatekeeper, HttpResponse, OutboundError, Roots};
+use crate::{HttpGateway, HttpResponse, OutboundError, ResponseLimits, TrustedRoots};
 
 /// Scripted resolver: each lookup of a name returns its next list of addresses, and the last one repeats.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
+pub(crate) struct ScriptedResolver {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
-    pub(crate) asked: AtomicUsize,
+    pub(crate) lookups: AtomicUsize,
 }
 
-impl Script {
+impl ScriptedResolver {
     fn of(entries: &[(&str, &[&[&str]])]) -> Self {
         let read = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
         let answers = entries
             .iter()
             .map(|(name, answers)| ((*name).to_owned(), answers.iter().rev().map(read).collect()));
-        Script { answers: Mutex::new(answers.collect()), asked: AtomicUsize::new(0) }
+        ScriptedResolver { answers: Mutex::new(answers.collect()), lookups: AtomicUsize::new(0) }
     }
 
     pub(crate) fn look_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         let mut answers = self.answers.lock().unwrap();
         let left = answers.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
         let answer = if left.len() > 1 { left.pop() } else { left.last().cloned() };
@@ -44,24 +44,24 @@ impl Script {
     }
 }
 
-fn gatekeeper() -> Gatekeeper {
-    Gatekeeper::new(Roots::of_the_web()).unwrap()
+fn gateway() -> HttpGateway {
+    HttpGateway::new(TrustedRoots::mozilla()).unwrap()
 }
 
-fn caps(body_bytes: u64) -> Caps {
-    Caps { body_bytes, deadline: Instant::now() + Duration::from_secs(15) }
+fn limits(body_bytes: u64) -> ResponseLimits {
+    ResponseLimits { body_bytes, deadline: Instant::now() + Duration::from_secs(15) }
 }
 
 /// Returns `ok` and the status, the detail word of a denial, or the name of the error variant.
-fn word(end: &Result<HttpResponse, OutboundError>) -> String {
+fn outcome(end: &Result<HttpResponse, OutboundError>) -> String {
     match end {
         Ok(answer) => format!("ok {}", answer.status),
-        Err(_) => word_of(end),
+        Err(_) => outcome_of(end),
     }
 }
 
 /// Like `outcome`, for a result without a status.
-fn word_of<T>(end: &Result<T, OutboundError>) -> String {
+fn outcome_of<T>(end: &Result<T, OutboundError>) -> String {
     match end {
         Ok(_) => "ok".to_owned(),
         Err(OutboundError::Denied(refusal)) => refusal.detail.clone().unwrap_or_default(),

@@ -13,18 +13,19 @@ use crate::error::OutboundError;
 
 /// Trusted root certificates.
 #[derive(Clone, Debug)]
-pub struct Roots(RootCertStore);
+pub struct TrustedRoots(RootCertStore);
 
-impl Roots {
+impl TrustedRoots {
     /// Returns the Mozilla list.
-    pub fn of_the_web() -> Self {
-        Roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+    pub fn mozilla() -> Self {
+        TrustedRoots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
     }
 
     /// Returns the Mozilla list together with the certificates of a PEM file.
     pub fn with_file(file: &Path) -> Result<Self, OutboundError> {
-        let Roots(mut store) = Roots::of_the_web();
-        let unusable = |cause: String| OutboundError::Roots { file: file.display().to_string(), cause };
+        let TrustedRoots(mut store) = TrustedRoots::mozilla();
+        let unusable =
+            |cause: String| OutboundError::InvalidRoots { file: file.display().to_string(), cause };
         let before = store.len();
         let found = CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))?;
         for certificate in found {
@@ -32,13 +33,13 @@ impl Roots {
             store.add(certificate).map_err(|error| unusable(error.to_string()))?;
         }
         match store.len() > before {
-            true => Ok(Roots(store)),
+            true => Ok(TrustedRoots(store)),
             false => Err(unusable("it contains no certificate".to_owned())),
         }
     }
 
     /// Returns the TLS client configuration.
-    pub(crate) fn configuration(self) -> Result<ClientConfig, rustls::Error> {
+    pub(crate) fn client_config(self) -> Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut configuration = builder.with_root_certificates(self.0).with_no_client_auth();

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use governance::{Nearness, Permit};
+use governance::{HostLocation, Permit};
 use url::{Host, Url};
 
 use crate::error::OutboundError;
@@ -19,7 +19,7 @@ const BLOCKED_PORTS: [u16; 83] = [
 
 /// Source of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NamedBy {
+pub(crate) enum UrlSource {
     /// The caller, or a redirect of a server that the caller named.
     Caller,
     /// A manifest. A host on this machine is reachable if the policy of the tool names it.
@@ -30,13 +30,13 @@ pub(crate) enum NamedBy {
 
 /// A URL that may be requested, with the addresses that may be connected to. Only `vet` creates one.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct VettedTarget {
     pub(crate) url: Url,
     pub(crate) host: String,
     addresses: Vec<SocketAddr>,
 }
 
-impl Place {
+impl VettedTarget {
     /// Returns the vetted addresses.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -50,7 +50,7 @@ pub(crate) enum Resolver {
     System,
     /// Results scripted by a test.
     #[cfg(test)]
-    Scripted(std::sync::Arc<crate::tests::Script>),
+    Scripted(std::sync::Arc<crate::tests::ScriptedResolver>),
 }
 
 impl Resolver {
@@ -70,12 +70,12 @@ pub(crate) async fn vet(
     permit: &Permit,
     resolver: &Resolver,
     text: &str,
-    named_by: NamedBy,
-) -> Result<Place, OutboundError> {
+    named_by: UrlSource,
+) -> Result<VettedTarget, OutboundError> {
     let nearness = match named_by {
-        NamedBy::Caller => permit.may_reach(text).map(|()| Nearness::Public)?,
-        NamedBy::Manifest => permit.may_reach_server(text)?,
-        NamedBy::Settings => permit.may_reach_service(text)?,
+        UrlSource::Caller => permit.may_reach(text).map(|()| HostLocation::Public)?,
+        UrlSource::Manifest => permit.may_reach_server(text)?,
+        UrlSource::Settings => permit.may_reach_service(text)?,
     };
     // Parsed from the same text by the same parser as in the judgement, so the judged host is the connected
     // host.
@@ -87,7 +87,7 @@ pub(crate) async fn vet(
     };
     let name = host.to_string();
     if BLOCKED_PORTS.contains(&port) {
-        return Err(OutboundError::Port { host: name, port });
+        return Err(OutboundError::BlockedPort { host: name, port });
     }
     let addresses = match &host {
         Host::Ipv4(address) => vec![SocketAddr::from((*address, port))],
@@ -101,16 +101,16 @@ pub(crate) async fn vet(
         let cause = io::Error::from(io::ErrorKind::NotFound);
         return Err(OutboundError::Unresolved { host: name, cause });
     }
-    let addresses = vetted(permit, addresses, nearness)?;
-    Ok(Place { url, host: name, addresses })
+    let addresses = vet_addresses(permit, addresses, nearness)?;
+    Ok(VettedTarget { url, host: name, addresses })
 }
 
 /// Returns the addresses that may be connected to. A host that is local by its name often has a link-local
 /// address too, which is skipped. For any other host, all addresses must be permitted.
-fn vetted(
+fn vet_addresses(
     permit: &Permit,
     addresses: Vec<SocketAddr>,
-    nearness: Nearness,
+    nearness: HostLocation,
 ) -> Result<Vec<SocketAddr>, OutboundError> {
     let (mut open, mut closed) = (Vec::new(), None);
     for address in addresses {
@@ -122,7 +122,7 @@ fn vetted(
     }
     match (closed, nearness) {
         (None, _) => Ok(open),
-        (Some(_), Nearness::Near) if !open.is_empty() => Ok(open),
+        (Some(_), HostLocation::Local) if !open.is_empty() => Ok(open),
         (Some(denial), _) => Err(denial.into()),
     }
 }

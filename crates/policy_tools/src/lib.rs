@@ -11,19 +11,19 @@ mod reach;
 mod trial;
 
 #[cfg(test)]
-#[path = "../../governance/src/judge/tests/machine.rs"]
+#[path = "../../governance/src/judge/tests/fixture.rs"]
 #[allow(dead_code, reason = "the fixture is shared with the tests of the judge, which use all of it")]
 mod judge_tests;
 
 // Names that the shared fixture imports from its crate.
 #[cfg(test)]
 use governance::{
-    Counts, FileNames, Policy, Protected, Situation, Surroundings, Trail, Variables, Verdict, Workspace,
-    WorkspaceAccess, Workspaces, clear_traced, judge_traced,
+    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, RateCounts, RuleTrace,
+    Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, judge_traced, precheck_traced,
 };
 
 pub use amend::amended;
-pub use compare::{Difference, Effect, compare};
+pub use compare::{PolicyDifference, PolicyEffect, compare_policies};
 pub use lint::{lint, lint_between};
-pub use reach::{Reach, reach};
-pub use trial::{Trials, TrialsFile, Tried};
+pub use reach::{ToolReach, reach};
+pub use trial::{PolicyTestResult, PolicyTests, PolicyTestsFile};

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use governance::Policy;
-use governance::rules::{Access, Attendance, CommandRule, HostPattern, PathGlobs, Private, Standing};
+use governance::rules::{
+    Access, CommandRule, EffectivePolicy, HostPattern, PathGlobs, PrivateAddressRule, ToolApprovals,
+};
 use serde::Serialize;
 use serde_json::Value;
-use tool::{Mode, Outward, RuleRef, ToolDefinition};
+use tool::{ExternalTargetKind, Mode, RuleRef, ToolDefinition};
 
 /// Access of a tool in a mode without approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reach {
+pub struct ToolReach {
     /// Tool name.
     pub tool: String,
     /// Operational mode.
@@ -42,84 +44,87 @@ pub fn reach<'a>(
     policy: &Policy,
     definitions: impl IntoIterator<Item = &'a ToolDefinition>,
     mode: Mode,
-) -> Vec<Reach> {
+) -> Vec<ToolReach> {
     definitions.into_iter().filter_map(|definition| reach_of(policy, definition, mode)).collect()
 }
 
-fn reach_of(policy: &Policy, definition: &ToolDefinition, mode: Mode) -> Option<Reach> {
-    let standing = Standing::of(policy, definition);
-    let admitted_by = standing.admitting_rules(mode)?;
-    let rules = standing.rules;
-    let asked = |attendance| standing.access(mode, attendance).0 == Access::Asks;
-    let unattended = match asked(Attendance::Asked) {
+fn reach_of(policy: &Policy, definition: &ToolDefinition, mode: Mode) -> Option<ToolReach> {
+    let effective_policy = EffectivePolicy::new(policy, definition);
+    let admitted_by = effective_policy.admitting_rules(mode)?;
+    let rules = effective_policy.rules;
+    let asked = |attendance| effective_policy.access(mode, attendance).0 == Access::Asks;
+    let unattended = match asked(ToolApprovals::Required) {
         false => None,
         // The tool runs without approval only on its unattended paths, and only if no rule outside
         // `tools.yaml` requires approval there.
-        true => Some(rules.map(|rules| &*rules.unattended).filter(|list| !list.written().is_empty())?),
+        true => Some(rules.map(|rules| &*rules.unattended_paths).filter(|list| !list.patterns().is_empty())?),
     };
-    if unattended.is_some() && asked(Attendance::LeftOut) {
+    if unattended.is_some() && asked(ToolApprovals::Waived) {
         return None;
     }
     let has_paths = !definition.path_arguments().is_empty();
     let allowed = match rules.and_then(|rules| rules.allowed_paths.as_ref()) {
-        Some(list) => texts(&list.globs),
+        Some(list) => pattern_texts(&list.globs),
         None => vec!["workspaces".to_owned()],
     };
     let (paths, within) = match unattended {
         _ if !has_paths => (Vec::new(), Vec::new()),
-        Some(list) => (texts(list), allowed),
+        Some(list) => (pattern_texts(list), allowed),
         None => (allowed, Vec::new()),
     };
-    let (commands, except_commands) = commands_of(&standing);
+    let (commands, except_commands) = allowed_commands(&effective_policy);
     let (hosts, except_hosts) =
-        if standing.goes_out() { hosts_of(policy, &standing) } else { Default::default() };
-    if commands.is_empty() && must_be_given(definition, Outward::Command)
-        || hosts.is_empty() && must_be_given(definition, Outward::Url)
+        if effective_policy.is_outbound() { hosts_of(policy, &effective_policy) } else { Default::default() };
+    if commands.is_empty() && requires_argument(definition, ExternalTargetKind::Command)
+        || hosts.is_empty() && requires_argument(definition, ExternalTargetKind::Url)
     {
         return None;
     }
-    Some(Reach {
+    Some(ToolReach {
         tool: definition.name().to_string(),
         mode,
-        writes: standing.changes_things(),
+        writes: effective_policy.may_change_files(),
         paths,
         within,
-        except: if has_paths { texts(standing.forbidden_paths()) } else { Vec::new() },
+        except: if has_paths { pattern_texts(effective_policy.forbidden_paths()) } else { Vec::new() },
         commands,
         except_commands,
         hosts,
         except_hosts,
-        per_hour: standing.per_hour(),
+        per_hour: effective_policy.calls_per_hour(),
         rules: admitted_by,
     })
 }
 
 /// Returns the hosts that a tool may reach, and the blocked hosts.
-fn hosts_of(policy: &Policy, standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
+fn hosts_of(policy: &Policy, effective_policy: &EffectivePolicy<'_>) -> (Vec<String>, Vec<String>) {
     let gateway = &policy.safety_rules().gateway;
-    let everybody = &gateway.allowed.hosts;
-    let own = standing.rules.and_then(|rules| rules.hosts.as_deref()).map_or(everybody, |own| &own.hosts);
+    let gateway_hosts = &gateway.allowed.hosts;
+    let own = effective_policy
+        .rules
+        .and_then(|rules| rules.hosts.as_deref())
+        .map_or(gateway_hosts, |own| &own.hosts);
     // Both lists must allow a host, so each pair contributes its narrower pattern.
     let pairs =
-        own.iter().flat_map(|own| everybody.iter().map(move |of_all| (&own.pattern, &of_all.pattern)));
+        own.iter().flat_map(|own| gateway_hosts.iter().map(move |of_all| (&own.pattern, &of_all.pattern)));
     let narrower = pairs.filter_map(|(one, other)| one.narrower(other));
     let is_open = |host: &&HostPattern| !gateway.blocked.iter().any(|by| by.pattern.blocks_all_of(host));
     let hosts: BTreeSet<String> = narrower.filter(is_open).map(ToString::to_string).collect();
-    let local = match gateway.private {
-        Private::Allowed if !hosts.is_empty() => Some("the local network".to_owned()),
-        Private::Allowed | Private::Denied(_) => None,
+    let local = match gateway.private_addresses {
+        PrivateAddressRule::Allowed if !hosts.is_empty() => Some("the local network".to_owned()),
+        PrivateAddressRule::Allowed | PrivateAddressRule::Denied(_) => None,
     };
     let blocked = gateway.blocked.iter().map(|host| host.pattern.to_string());
     (hosts.into_iter().chain(local).collect(), blocked.collect())
 }
 
-fn texts(globs: &PathGlobs) -> Vec<String> {
-    globs.written().iter().map(|written| written.text.clone()).collect()
+fn pattern_texts(globs: &PathGlobs) -> Vec<String> {
+    globs.patterns().iter().map(|written| written.text.clone()).collect()
 }
 
 /// Returns the commands that a tool may start, and those that it may not.
-fn commands_of(standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
-    let Some(rules) = standing.rules else { return Default::default() };
+fn allowed_commands(effective_policy: &EffectivePolicy<'_>) -> (Vec<String>, Vec<String>) {
+    let Some(rules) = effective_policy.rules else { return Default::default() };
     let shown = |rules: &[CommandRule]| rules.iter().map(ToString::to_string).collect();
     let allowed = rules.commands.allowed.as_ref().map_or_else(Vec::new, |list| shown(&list.rules));
     let forbidden = if allowed.is_empty() { Vec::new() } else { shown(&rules.commands.forbidden) };
@@ -128,10 +133,10 @@ fn commands_of(standing: &Standing<'_>) -> (Vec<String>, Vec<String>) {
 
 /// Returns true if every call of the tool needs an argument of this kind. Such a tool never runs if no value
 /// is allowed.
-fn must_be_given(definition: &ToolDefinition, kind: Outward) -> bool {
+fn requires_argument(definition: &ToolDefinition, kind: ExternalTargetKind) -> bool {
     let required = definition.input_schema().get("required").and_then(Value::as_array);
     let is_required = |key: &str| required.is_some_and(|list| list.iter().any(|one| one == key));
-    definition.outward_arguments().iter().any(|one| one.kind == kind && is_required(&one.key))
+    definition.external_target_arguments().iter().any(|one| one.kind == kind && is_required(&one.key))
 }
 
 #[cfg(test)]
@@ -150,10 +155,10 @@ mod tests {
     }
 
     /// Returns the lists of one tool as one line.
-    fn told(tools: &str, safety: &str, tool: &str) -> Option<String> {
+    fn reach_line(tools: &str, safety: &str, tool: &str) -> Option<String> {
         let policy = machine(tools).safety(safety).policy();
         let found = reach(&policy, &[definition(tool)], Mode::Normal).pop()?;
-        let Reach { paths, within, except, commands, except_commands, hosts, except_hosts, .. } = found;
+        let ToolReach { paths, within, except, commands, except_commands, hosts, except_hosts, .. } = found;
         let lists = [paths, within, except, commands, except_commands, hosts, except_hosts];
         Some(lists.map(|list| list.join(",")).join("|"))
     }
@@ -161,7 +166,7 @@ mod tests {
     #[test]
     fn unattended_paths_stay_within_allowed_paths() {
         let check = |entry: &str, expect: Option<&str>| {
-            let found = told(&format!("tools: {{write_file: {{{entry}}}}}\n"), "", "write_file");
+            let found = reach_line(&format!("tools: {{write_file: {{{entry}}}}}\n"), "", "write_file");
             assert_eq!(found.as_deref(), expect, "{entry}");
         };
         check("forbidden_paths: [/w/x]", Some("workspaces||/w/x||||"));
@@ -177,7 +182,7 @@ mod tests {
     #[test]
     fn forbidden_commands_are_listed() {
         let check = |entry: &str, expect: Option<&str>| {
-            let found = told(&format!("tools: {{run: {{{entry}}}}}\n"), "", "run");
+            let found = reach_line(&format!("tools: {{run: {{{entry}}}}}\n"), "", "run");
             assert_eq!(found.as_deref(), expect, "{entry}");
         };
         check(
@@ -192,7 +197,7 @@ mod tests {
         let check = |own: &str, gateway: &str, expect: Option<&str>| {
             let tools = format!("tools: {{fetch: {{allowed_domains: {own}}}}}\n");
             let safety = format!("outbound_gateway: {{{gateway}}}\n");
-            assert_eq!(told(&tools, &safety, "fetch").as_deref(), expect, "{own} {gateway}");
+            assert_eq!(reach_line(&tools, &safety, "fetch").as_deref(), expect, "{own} {gateway}");
         };
         check("[\"*\"]", "allowed_domains: [example.org]", Some("|||||example.org|"));
         check("[a.example.org]", "allowed_domains: [\"*.example.org\"]", Some("|||||a.example.org|"));

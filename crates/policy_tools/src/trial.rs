@@ -3,35 +3,35 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::files::Expectation;
-use governance::rules::expanded;
+use governance::files::VerdictKind;
+use governance::rules::expand_variables;
 use governance::{
-    Policy, PolicyError, Variables, Workspace, WorkspaceAccess, Workspaces, rehearsed_workspaces,
+    PathVariables, Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces, dry_run_workspaces,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Arguments, Mode, RefusalCode, ToolDefinition, nearest};
+use tool::{Arguments, Mode, RefusalCode, ToolDefinition, nearest_word};
 
 /// File of policy tests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "policy tests")]
-pub struct TrialsFile {
+pub struct PolicyTestsFile {
     /// Workspaces of the calls, which need not exist. Relative paths start in the first; without any there is
     /// one default workspace.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub workspaces: Vec<Located<String>>,
     /// Test cases.
-    pub cases: Vec<Located<TrialEntry>>,
+    pub cases: Vec<Located<PolicyTestCase>>,
 }
 
 /// One test case.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TrialEntry {
+pub struct PolicyTestCase {
     /// Tool name.
     pub tool: String,
     /// Arguments of the call.
@@ -39,7 +39,7 @@ pub struct TrialEntry {
     /// Mode in which it is judged.
     pub mode: Mode,
     /// Expected verdict.
-    pub expect: Expectation,
+    pub expect: VerdictKind,
     /// Expected refusal code, if it matters.
     #[serde(default)]
     pub code: Option<RefusalCode>,
@@ -47,39 +47,39 @@ pub struct TrialEntry {
 
 /// Parsed file of policy tests.
 #[derive(Debug)]
-pub struct Trials {
+pub struct PolicyTests {
     document: Document,
-    file: TrialsFile,
+    file: PolicyTestsFile,
     workspaces: Workspaces,
-    variables: Variables,
+    variables: PathVariables,
 }
 
 /// Result of one policy test.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct PolicyTestResult {
     /// Line of the test case in the file.
     pub line: u64,
     /// Call in one line.
     pub call: String,
     /// Expected verdict.
-    pub expect: Expectation,
+    pub expect: VerdictKind,
     /// Actual verdict and its reason.
-    pub found: String,
+    pub actual: String,
     /// True if the two agree.
-    pub holds: bool,
+    pub passed: bool,
 }
 
-impl Trials {
+impl PolicyTests {
     /// Reads and checks a file.
-    pub fn read(path: &Path, variables: &Variables) -> Result<Self, PolicyError> {
+    pub fn read(path: &Path, variables: &PathVariables) -> Result<Self, PolicyError> {
         let alone = |error| PolicyError::new(vec![error]);
         let document = Document::read(path).map_err(alone)?;
-        let file: TrialsFile = document.parse().map_err(alone)?;
+        let file: PolicyTestsFile = document.parse().map_err(alone)?;
         let (mut list, mut errors) = (Vec::new(), Vec::new());
         for folder in &file.workspaces {
-            match expanded(&Value::String(folder.value.clone()), variables) {
+            match expand_variables(&Value::String(folder.value.clone()), variables) {
                 Ok(Value::String(folder)) if folder.starts_with('/') => {
-                    list.push(Workspace::supposed(&folder, WorkspaceAccess::ReadWrite));
+                    list.push(Workspace::hypothetical(&folder, WorkspaceAccess::ReadWrite));
                 }
                 Ok(_) => errors.push(error(&document, folder, "a workspace is an absolute path", None)),
                 Err(bad) => errors.push(error(&document, folder, &bad.message, bad.suggestion)),
@@ -88,15 +88,19 @@ impl Trials {
         if !errors.is_empty() {
             return Err(PolicyError::new(errors));
         }
-        let workspaces = if list.is_empty() { rehearsed_workspaces() } else { Workspaces::new(list) };
-        Ok(Trials { document, file, workspaces, variables: variables.clone() })
+        let workspaces = if list.is_empty() { dry_run_workspaces() } else { Workspaces::new(list) };
+        Ok(PolicyTests { document, file, workspaces, variables: variables.clone() })
     }
 
     /// Runs every test case. Fails if a case names an unknown tool or is not a valid call.
-    pub fn run(&self, policy: &Policy, tools: &[Arc<ToolDefinition>]) -> Result<Vec<Tried>, PolicyError> {
+    pub fn run(
+        &self,
+        policy: &Policy,
+        tools: &[Arc<ToolDefinition>],
+    ) -> Result<Vec<PolicyTestResult>, PolicyError> {
         let (mut tried, mut errors) = (Vec::new(), Vec::new());
         for entry in &self.file.cases {
-            match self.try_one(entry, policy, tools) {
+            match self.run_case(entry, policy, tools) {
                 Ok(one) => tried.push(one),
                 Err((message, suggestion)) => {
                     errors.push(error(&self.document, entry, &message, suggestion));
@@ -106,31 +110,31 @@ impl Trials {
         if errors.is_empty() { Ok(tried) } else { Err(PolicyError::new(errors)) }
     }
 
-    fn try_one(
+    fn run_case(
         &self,
-        entry: &Located<TrialEntry>,
+        entry: &Located<PolicyTestCase>,
         policy: &Policy,
         tools: &[Arc<ToolDefinition>],
-    ) -> Result<Tried, (String, Option<String>)> {
+    ) -> Result<PolicyTestResult, (String, Option<String>)> {
         let Some(tool) = tools.iter().find(|tool| tool.name().as_str() == entry.tool) else {
-            let near = nearest(&entry.tool, tools.iter().map(|tool| tool.name().as_str()));
+            let near = nearest_word(&entry.tool, tools.iter().map(|tool| tool.name().as_str()));
             let suggestion = near.map(|near| format!("did you mean `{near}`?"));
             return Err((format!("no tool is called `{}`", entry.tool), suggestion));
         };
-        let arguments = expanded(&Value::Object(entry.arguments.clone()), &self.variables);
+        let arguments = expand_variables(&Value::Object(entry.arguments.clone()), &self.variables);
         let arguments = match arguments.map_err(|bad| (bad.message, bad.suggestion))? {
             Value::Object(arguments) => arguments,
             _ => Arguments::new(),
         };
         let found = policy
-            .try_out(tool, &arguments, entry.mode, &self.workspaces)
+            .dry_run_arguments(tool, &arguments, entry.mode, &self.workspaces)
             .map_err(|reason| (format!("this is not a valid call of `{}`: {reason}", entry.tool), None))?;
         let code = found.refusal.as_ref().map(|refusal| refusal.code);
         let holds = found.verdict == entry.expect && entry.code.is_none_or(|wanted| Some(wanted) == code);
         let call = format!("{} {} in {}", entry.tool, Value::Object(arguments), entry.mode);
         let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
         let found = format!("{}{code}", found.summary());
-        Ok(Tried { line: entry.line, call, expect: entry.expect, found, holds })
+        Ok(PolicyTestResult { line: entry.line, call, expect: entry.expect, actual: found, passed: holds })
     }
 }
 

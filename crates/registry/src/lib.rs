@@ -7,5 +7,7 @@
 mod executor;
 mod registry;
 
-pub use executor::{AtWork, Change, Order, Preview, Running, ToolExecutor, Whose};
+pub use executor::{
+    CacheScope, CallPreview, ExecutionSite, ExecutorFuture, FileChange, RecordedPermit, ToolExecutor,
+};
 pub use registry::{RegistryError, Tool, ToolRegistry};

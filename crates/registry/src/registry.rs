@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use guardrail::{InputSchema, SchemaError};
 use serde_json::Value;
-use tool::{Category, Mode, Problem, ToolDefinition, ToolName, nearest};
+use tool::{ArgumentProblem, Category, Mode, ToolDefinition, ToolName, nearest_word};
 
 use crate::ToolExecutor;
 
@@ -48,7 +48,7 @@ impl Tool {
     pub fn output_violation(&self, output: &Value) -> Option<String> {
         let schema = self.definition.output_schema()?;
         match self.output_schema.get_or_init(|| InputSchema::compile(schema)) {
-            Ok(schema) => schema.objection(output),
+            Ok(schema) => schema.first_error(output),
             Err(error) => Some(format!("the output schema cannot be compiled: {error}")),
         }
     }
@@ -85,12 +85,12 @@ impl ToolRegistry {
     /// Adds a tool. Fails if one of its names or aliases is taken, and leaves the registry unchanged.
     pub fn add(&mut self, tool: Tool) -> Result<(), RegistryError> {
         let (definition, name) = (&tool.definition, tool.definition.name().clone());
-        for taken in definition.spellings() {
+        for taken in definition.callable_names() {
             if let Some(holder) = self.holder(&taken) {
-                return Err(RegistryError::Taken { holder: holder.clone(), name: taken });
+                return Err(RegistryError::NameTaken { holder: holder.clone(), name: taken });
             }
         }
-        let others = definition.spellings().filter(|spelling| *spelling != name);
+        let others = definition.callable_names().filter(|spelling| *spelling != name);
         self.aliases.extend(others.map(|alias| (alias, name.clone())));
         self.tools.insert(name, Arc::new(tool));
         Ok(())
@@ -108,7 +108,7 @@ impl ToolRegistry {
         }
         let name = wanted.split_once('@').map_or(wanted, |(name, _)| name);
         let tool = self.tools.get(self.holder(&ToolName::new(name).ok()?)?)?;
-        tool.definition.answers_to(wanted).then_some(tool)
+        tool.definition.matches_name(wanted).then_some(tool)
     }
 
     /// Keeps only the tools for which `keep` returns true, with their aliases.
@@ -119,7 +119,7 @@ impl ToolRegistry {
 
     /// Returns the registered name that is most similar to a misspelled one.
     pub fn nearest(&self, wanted: &str) -> Option<&str> {
-        nearest(wanted, self.tools.keys().map(ToolName::as_str))
+        nearest_word(wanted, self.tools.keys().map(ToolName::as_str))
     }
 
     /// Returns all definitions, sorted by name.
@@ -150,7 +150,7 @@ impl ToolRegistry {
 
 fn check_example(definition: &Arc<ToolDefinition>, schema: &InputSchema) -> Result<(), RegistryError> {
     let Some(example) = definition.example() else { return Ok(()) };
-    match guardrail::fits(definition, schema, example.clone()) {
+    match guardrail::check_schema(definition, schema, example.clone()) {
         Ok(_) => Ok(()),
         Err(refusal) => {
             let name = definition.name().clone();
@@ -164,7 +164,7 @@ fn check_example(definition: &Arc<ToolDefinition>, schema: &InputSchema) -> Resu
 pub enum RegistryError {
     /// Another tool has the name.
     #[error("tool name `{name}` is already registered (by `{holder}`)")]
-    Taken {
+    NameTaken {
         /// Name that is taken.
         name: ToolName,
         /// Tool that has the name.
@@ -184,11 +184,11 @@ pub enum RegistryError {
         /// The tool.
         name: ToolName,
         /// Errors of the example.
-        problems: Vec<Problem>,
+        problems: Vec<ArgumentProblem>,
     },
 }
 
-fn messages(problems: &[Problem]) -> String {
+fn messages(problems: &[ArgumentProblem]) -> String {
     problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
@@ -198,13 +198,13 @@ mod tests {
     use tool::{RiskLevel, ToolSpec};
 
     use super::*;
-    use crate::{Order, Running};
+    use crate::{ExecutorFuture, RecordedPermit};
 
-    struct Idle;
+    struct IdleTool;
 
-    impl ToolExecutor for Idle {
-        fn run(&self, _: Arc<Order>) -> Running {
-            Box::pin(async { Ok(tool::Output::default()) })
+    impl ToolExecutor for IdleTool {
+        fn run(&self, _: Arc<RecordedPermit>) -> ExecutorFuture {
+            Box::pin(async { Ok(tool::ToolOutput::default()) })
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
     fn registry(specs: impl IntoIterator<Item = ToolSpec>) -> ToolRegistry {
         let mut registry = ToolRegistry::new();
         for spec in specs {
-            registry.register(spec.check().unwrap(), Arc::new(Idle)).unwrap();
+            registry.register(spec.check().unwrap(), Arc::new(IdleTool)).unwrap();
         }
         registry
     }
@@ -226,15 +226,15 @@ mod tests {
         (first.description, first.aliases) = ("the first".into(), vec!["cat".into()]);
         let mut registry = registry([first]);
         for taken in ["read_file", "READ_FILE", "cat"] {
-            let error = registry.register(spec(taken).check().unwrap(), Arc::new(Idle)).unwrap_err();
+            let error = registry.register(spec(taken).check().unwrap(), Arc::new(IdleTool)).unwrap_err();
             assert!(
-                matches!(&error, RegistryError::Taken { holder, .. } if holder.as_str() == "read_file"),
+                matches!(&error, RegistryError::NameTaken { holder, .. } if holder.as_str() == "read_file"),
                 "{error}"
             );
         }
         let mut shadow = spec("other");
         shadow.aliases = vec!["Read_File".into()];
-        assert!(registry.register(shadow.check().unwrap(), Arc::new(Idle)).is_err());
+        assert!(registry.register(shadow.check().unwrap(), Arc::new(IdleTool)).is_err());
         assert_eq!(registry.len(), 1);
         assert_eq!(registry.get("read_file").unwrap().definition().description(), "the first");
     }
@@ -266,7 +266,7 @@ mod tests {
     fn a_schema_that_cannot_be_compiled_is_refused() {
         let mut bad = spec("bad");
         bad.input_schema = Some(json!({"type": "object", "properties": {"a": {"type": "nonsense"}}}));
-        let error = ToolRegistry::new().register(bad.check().unwrap(), Arc::new(Idle)).unwrap_err();
+        let error = ToolRegistry::new().register(bad.check().unwrap(), Arc::new(IdleTool)).unwrap_err();
         assert!(matches!(error, RegistryError::Schema { .. }), "{error}");
     }
 
@@ -278,7 +278,7 @@ mod tests {
                 "a": {"type": "integer"}, "b": {"type": "string"}, "c": {"type": "integer", "default": 1}}}));
             tool.example = Some(example);
             let mut registry = ToolRegistry::new();
-            let registered = registry.register(tool.check().unwrap(), Arc::new(Idle));
+            let registered = registry.register(tool.check().unwrap(), Arc::new(IdleTool));
             (registered.map_err(|error| error.to_string()), registry.len())
         };
         assert_eq!(register(json!({"a": 1, "b": "x"})), (Ok(()), 1));
@@ -293,7 +293,7 @@ mod tests {
     fn outputs_are_compared_with_the_output_schema() {
         let tool = |schema: Option<Value>| {
             let definition = ToolSpec { output_schema: schema, ..spec("t") }.check().unwrap();
-            Tool::new(definition, Arc::new(Idle), |schema| schema).unwrap()
+            Tool::new(definition, Arc::new(IdleTool), |schema| schema).unwrap()
         };
         let violation = |schema: Option<Value>, output: Value| tool(schema).output_violation(&output);
         let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});

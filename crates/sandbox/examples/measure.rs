@@ -9,12 +9,12 @@
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use sandbox::{Confined, End, Entered, Sandbox};
+use sandbox::{ConfinedCommand, ProcessRole, RunEnd, Sandbox};
 use tool::SandboxTier;
 
 const ROUNDS: usize = 200;
 /// Extra commands run in one of this many rounds.
-const SELDOM: usize = 8;
+const EXTRA_INTERVAL: usize = 8;
 /// Rounds that only warm up.
 const WARM_UP: usize = 10;
 /// Pause before each start, so that the leftovers of the previous one are gone: namespaces are torn down
@@ -24,29 +24,29 @@ const BUBBLEWRAP: [&str; 5] = ["--ro-bind", "/", "/", "--unshare-all", "true"];
 
 /// Ways to start the program, in the order of the rows.
 #[derive(Clone, Copy)]
-enum Start {
+enum StartMethod {
     Plain,
     Confined(SandboxTier),
     Bubblewrap,
 }
 
-const STARTS: [(&str, Start); 4] = [
-    ("plain", Start::Plain),
-    ("confined, full", Start::Confined(SandboxTier::Full)),
-    ("confined, reduced", Start::Confined(SandboxTier::Reduced)),
-    ("bwrap --ro-bind / / --unshare-all", Start::Bubblewrap),
+const STARTS: [(&str, StartMethod); 4] = [
+    ("plain", StartMethod::Plain),
+    ("confined, full", StartMethod::Confined(SandboxTier::Full)),
+    ("confined, reduced", StartMethod::Confined(SandboxTier::Reduced)),
+    ("bwrap --ro-bind / / --unshare-all", StartMethod::Bubblewrap),
 ];
 
 /// Parsed command line.
-struct Wish {
+struct MeasureOptions {
     rounds: usize,
     raw: bool,
-    beside: Vec<(String, Vec<String>)>,
+    extra: Vec<(String, Vec<String>)>,
 }
 
-impl Wish {
+impl MeasureOptions {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut wish = Wish { rounds: ROUNDS, raw: false, beside: Vec::new() };
+        let mut wish = MeasureOptions { rounds: ROUNDS, raw: false, extra: Vec::new() };
         while let Some(word) = words.next() {
             match (word.as_str(), word.split_once('=')) {
                 ("--raw", _) => wish.raw = true,
@@ -56,7 +56,7 @@ impl Wish {
                 }
                 (_, Some((name, command))) => {
                     let command = command.split(' ').map(str::to_owned).collect();
-                    wish.beside.push((name.to_owned(), command));
+                    wish.extra.push((name.to_owned(), command));
                 }
                 (other, None) => return Err(format!("`{other}` is not NAME=COMMAND")),
             }
@@ -67,13 +67,13 @@ impl Wish {
 
 fn main() -> ExitCode {
     match sandbox::enter() {
-        Entered::Launcher(code) => return code,
-        Entered::Worker(_) => return ExitCode::FAILURE,
-        Entered::Program => {}
+        ProcessRole::Launcher(code) => return code,
+        ProcessRole::Worker(_) => return ExitCode::FAILURE,
+        ProcessRole::Program => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     // In a task, as the daemon's calls are: code outside of a task is woken through another thread first.
-    let wish = Wish::parse(std::env::args().skip(1));
+    let wish = MeasureOptions::parse(std::env::args().skip(1));
     let measured = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
         let task = runtime.spawn(measure(wish?));
         runtime.block_on(task).map_err(|error| error.to_string())?
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn measure(wish: Wish) -> Result<(), String> {
+async fn measure(wish: MeasureOptions) -> Result<(), String> {
     let sandboxes = [SandboxTier::Full, SandboxTier::Reduced].map(Sandbox::at_most);
     for sandbox in &sandboxes {
         let sandbox = sandbox.clone();
@@ -95,12 +95,14 @@ async fn measure(wish: Wish) -> Result<(), String> {
         tried.await.map_err(|error| error.to_string())?;
     }
     let mut times = STARTS.map(|_| Vec::new());
-    let mut beside = vec![Vec::new(); wish.beside.len()];
+    let mut beside = vec![Vec::new(); wish.extra.len()];
     for round in 0..wish.rounds + WARM_UP {
         if round == WARM_UP {
             times = STARTS.map(|_| Vec::new());
         }
-        for ((_, command), times) in wish.beside.iter().zip(&mut beside).filter(|_| round % SELDOM == 0) {
+        for ((_, command), times) in
+            wish.extra.iter().zip(&mut beside).filter(|_| round % EXTRA_INTERVAL == 0)
+        {
             let Some((program, words)) = command.split_first() else { continue };
             tokio::time::sleep(PAUSE).await;
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -109,17 +111,17 @@ async fn measure(wish: Wish) -> Result<(), String> {
         for ((_, start), times) in STARTS.into_iter().zip(&mut times) {
             tokio::time::sleep(PAUSE).await;
             let took = match start {
-                Start::Plain => plain("true", &[]),
-                Start::Confined(SandboxTier::Full) => Some(confined(&sandboxes[0]).await?),
-                Start::Confined(_) => Some(confined(&sandboxes[1]).await?),
-                Start::Bubblewrap => plain("bwrap", &BUBBLEWRAP),
+                StartMethod::Plain => plain("true", &[]),
+                StartMethod::Confined(SandboxTier::Full) => Some(confined(&sandboxes[0]).await?),
+                StartMethod::Confined(_) => Some(confined(&sandboxes[1]).await?),
+                StartMethod::Bubblewrap => plain("bwrap", &BUBBLEWRAP),
             };
             times.extend(took);
         }
     }
     if wish.raw {
         let ours = STARTS.iter().map(|(name, _)| *name).zip(&times);
-        for (name, times) in ours.chain(wish.beside.iter().map(|(name, _)| name.as_str()).zip(&beside)) {
+        for (name, times) in ours.chain(wish.extra.iter().map(|(name, _)| name.as_str()).zip(&beside)) {
             let times: Vec<String> = times.iter().map(|time| time.as_micros().to_string()).collect();
             println!("{name}\t{}", times.join(" "));
         }
@@ -130,12 +132,12 @@ async fn measure(wish: Wish) -> Result<(), String> {
 }
 
 async fn confined(sandbox: &Sandbox) -> Result<Duration, String> {
-    let command = Confined::nothing().map_err(|error| error.to_string())?;
+    let command = ConfinedCommand::no_op().map_err(|error| error.to_string())?;
     let began = Instant::now();
     let report = sandbox.run(command).await.map_err(|error| error.to_string())?;
     let took = began.elapsed();
     match report.end {
-        End::Exited(0) => Ok(took),
+        RunEnd::Exited(0) => Ok(took),
         end => Err(format!("the program ended with {end:?}")),
     }
 }
@@ -148,10 +150,10 @@ fn plain(program: &str, words: &[&str]) -> Option<Duration> {
 }
 
 fn print(times: &[Vec<Duration>; 4]) {
-    let [plain, .., bubblewrap] = times.each_ref().map(|times| at(times, 50));
+    let [plain, .., bubblewrap] = times.each_ref().map(|times| percentile(times, 50));
     println!("{:<44} {:>9} {:>9} {:>9} {:>9}", "no-op program", "p10", "p50", "x plain", "x bwrap");
     for ((name, _), times) in STARTS.into_iter().zip(times).filter(|(_, times)| !times.is_empty()) {
-        let (low, middle) = (at(times, 10), at(times, 50));
+        let (low, middle) = (percentile(times, 10), percentile(times, 50));
         let ratio = |to: Duration| match to.is_zero() {
             true => "-".to_owned(),
             false => format!("{:.2}", middle.as_secs_f64() / to.as_secs_f64()),
@@ -162,7 +164,7 @@ fn print(times: &[Vec<Duration>; 4]) {
 }
 
 /// Returns the percentile `part`.
-fn at(times: &[Duration], part: usize) -> Duration {
+fn percentile(times: &[Duration], part: usize) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() * part / 100).copied().unwrap_or_default()

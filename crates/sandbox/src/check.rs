@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use tool::SandboxTier;
 
-use crate::check::probe::{Push, Targets};
+use crate::check::probe::{ProbeAttempt, ProbeTargets};
 use crate::error::SandboxError;
 use crate::launch;
 use crate::launch::launcher;
 use crate::launch::pool::Launcher;
-use crate::output::Outlets;
-use crate::prepare::Confined;
+use crate::output::OutputSinks;
+use crate::prepare::ConfinedCommand;
 use crate::prepare::program;
-use crate::report::End;
+use crate::report::RunEnd;
 use crate::sandbox::Availability;
 
 /// Long enough for a loaded machine; only a failing check waits this long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limits of a probe.
 const MEMORY: u64 = 64 * 1024 * 1024;
@@ -29,11 +29,11 @@ const PROCESSES: u64 = 8;
 
 /// Result of one attempt to break out of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SandboxFinding {
     /// Action that a confined program must not be able to do.
-    pub what: &'static str,
+    pub attempt: &'static str,
     /// True if the sandbox blocked it.
-    pub held: bool,
+    pub blocked: bool,
     /// Error that the system returned to the attempt.
     pub cause: String,
     /// Advice for the operator if it was not blocked.
@@ -46,11 +46,11 @@ pub(crate) fn availability() -> Availability {
     if !launcher::is_available() {
         return failed("this program did not call `sandbox::enter`, so it has no launcher".to_owned());
     }
-    apart(try_tiers()).unwrap_or_else(failed)
+    block_on_thread(try_tiers()).unwrap_or_else(failed)
 }
 
 /// Runs the probe in this tier. `folder` must be an existing private folder.
-pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<Finding>> {
+pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<SandboxFinding>> {
     let file = folder.join("sandbox-check");
     std::fs::write(&file, "outside")?;
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))?;
@@ -58,47 +58,52 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
     let (address, process) = (listener.local_addr()?, std::process::id());
     // Without a PID namespace the watcher would end the probe itself for its number of processes.
     let processes = if tier == SandboxTier::Full { PROCESSES } else { 0 };
-    let said = lean(tier, &Targets { file: file.clone(), process, address, processes });
+    let said = run_probe(tier, &ProbeTargets { file: file.clone(), process, address, processes });
     std::fs::remove_file(&file)?;
     // Without its own mounts a run can change file modes, which the reduced tier does not claim to prevent.
     // On macOS there is no safe way to try tracing.
-    let is_built = |push: &Push| match push {
-        Push::Chmod | Push::Fork => tier == SandboxTier::Full,
-        Push::Trace => cfg!(target_os = "linux"),
+    let is_built = |push: &ProbeAttempt| match push {
+        ProbeAttempt::Chmod | ProbeAttempt::Fork => tier == SandboxTier::Full,
+        ProbeAttempt::Trace => cfg!(target_os = "linux"),
         _ => true,
     };
-    Ok(Push::ALL.into_iter().filter(is_built).map(|push| finding(push, &said)).collect())
+    Ok(ProbeAttempt::ALL.into_iter().filter(is_built).map(|push| finding(push, &said)).collect())
 }
 
-fn finding(push: Push, said: &Result<String, String>) -> Finding {
-    let (held, cause) = match said.as_ref().map(|said| probe::answer(said, push)) {
+fn finding(push: ProbeAttempt, said: &Result<String, String>) -> SandboxFinding {
+    let (held, cause) = match said.as_ref().map(|said| probe::result_of(said, push)) {
         Ok(Some(0)) => (false, "the attempt succeeded".to_owned()),
         Ok(Some(code @ 1..)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
         Ok(Some(_)) => (false, "the attempt could not be made".to_owned()),
         Ok(None) => (false, "the probe did not report this attempt".to_owned()),
         Err(error) => (false, error.clone()),
     };
-    Finding { what: push.what(), held, cause, remedy: (!held).then(|| push.remedy()) }
+    SandboxFinding {
+        attempt: push.description(),
+        blocked: held,
+        cause,
+        remedy: (!held).then(|| push.remedy()),
+    }
 }
 
 /// Runs the probe; returns its output, or why it failed.
-fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
-    let words = targets.words().into_iter().map(Into::into).collect();
-    let program = program::itself().map_err(|error| error.to_string())?;
-    let confined = Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE);
-    let ran = apart(async move {
+fn run_probe(tier: SandboxTier, targets: &ProbeTargets) -> Result<String, String> {
+    let words = targets.arguments().into_iter().map(Into::into).collect();
+    let program = program::current_program().map_err(|error| error.to_string())?;
+    let confined = ConfinedCommand::without_grants(program, words, MEMORY, PROCESSES, PROBE_TIMEOUT);
+    let ran = block_on_thread(async move {
         let mut launcher = Launcher::start(tier).await?;
-        launch::run(&confined, tier, &mut launcher, &mut Outlets::default()).await
+        launch::run(&confined, tier, &mut launcher, &mut OutputSinks::default()).await
     })?;
     let finished = ran.map_err(|error| error.to_string())?;
     match finished.end {
-        End::Exited(0) => Ok(String::from_utf8_lossy(&finished.stdout.head).into_owned()),
+        RunEnd::Exited(0) => Ok(String::from_utf8_lossy(&finished.stdout.head).into_owned()),
         end => Err(format!("the probe ended with {end:?}")),
     }
 }
 
 /// Runs a future on a separate thread, because the caller may or may not be inside a runtime.
-fn apart<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
+fn block_on_thread<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -115,7 +120,7 @@ async fn try_tiers() -> Availability {
     let mut missing = Vec::new();
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
         match try_tier(tier).await {
-            Ok(End::Exited(0)) => return Availability { tier, missing },
+            Ok(RunEnd::Exited(0)) => return Availability { tier, missing },
             Ok(end) => missing.push(format!("{}: a no-op program ended with {end:?}", tier.as_str())),
             Err(error) => {
                 let remedy = remedy(&error).map(|remedy| format!("; {remedy}")).unwrap_or_default();
@@ -128,7 +133,7 @@ async fn try_tiers() -> Availability {
 
 /// Returns what the operator can do about a set-up failure.
 fn remedy(error: &SandboxError) -> Option<&'static str> {
-    let SandboxError::NotBuilt { step, cause, .. } = error else { return None };
+    let SandboxError::SetupFailed { step, cause, .. } = error else { return None };
     let code = cause.raw_os_error();
     Some(match step.as_str() {
         // 28 is ENOSPC.
@@ -145,15 +150,15 @@ fn remedy(error: &SandboxError) -> Option<&'static str> {
     })
 }
 
-async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
-    let confined = command(&["true"])?;
+async fn try_tier(tier: SandboxTier) -> Result<RunEnd, SandboxError> {
+    let confined = ungranted_command(&["true"])?;
     let mut launcher = Launcher::start(tier).await?;
-    Ok(launch::run(&confined, tier, &mut launcher, &mut Outlets::default()).await?.end)
+    Ok(launch::run(&confined, tier, &mut launcher, &mut OutputSinks::default()).await?.end)
 }
 
 /// Creates a command without grants.
-pub(crate) fn command(words: &[&str]) -> Result<Confined, SandboxError> {
-    let program = program::of_system(words.first().copied().unwrap_or_default().as_ref())?;
+pub(crate) fn ungranted_command(words: &[&str]) -> Result<ConfinedCommand, SandboxError> {
+    let program = program::find_system_program(words.first().copied().unwrap_or_default().as_ref())?;
     let words = words.iter().map(Into::into).collect();
-    Ok(Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE))
+    Ok(ConfinedCommand::without_grants(program, words, MEMORY, PROCESSES, PROBE_TIMEOUT))
 }

@@ -11,87 +11,90 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::cleanup::active_runs::Place;
-use crate::cleanup::quarantine::{Left, Quarantined, quarantine};
-use crate::cleanup::run_journal::Noted;
+use crate::cleanup::active_runs::ActiveRun;
+use crate::cleanup::quarantine::{Leftovers, Quarantined, quarantine};
+use crate::cleanup::run_journal::JournalEntry;
 use crate::error::SandboxError;
 use crate::launch::pool::Launcher;
-use crate::prepare::Confined;
-use crate::scan::bounds::Bounds;
-use crate::scan::inventory::{Inventory, Kept};
-use crate::scan::{self, Closed, SIGN_OF_REPOSITORY};
+use crate::prepare::ConfinedCommand;
+use crate::scan::bounds::ScanBounds;
+use crate::scan::inventory::{Inventory, ProtectedFile};
+use crate::scan::{self, REPOSITORY_HEAD, UnlistableFolders};
 
 /// State of the granted folders before a run, as far as it is needed to recognise new files after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Before {
+pub(crate) struct WorkspaceBaseline {
     /// Folders that the run could change.
     pub(crate) writable: Vec<PathBuf>,
     /// Hidden paths in them, which were not scanned.
     pub(crate) hidden: BTreeSet<PathBuf>,
     /// Protected paths that existed.
-    pub(crate) kept: BTreeMap<PathBuf, Kept>,
+    pub(crate) protected: BTreeMap<PathBuf, ProtectedFile>,
     /// Bare repositories (folders without a `.git` name) that existed.
     pub(crate) repositories: BTreeSet<PathBuf>,
 }
 
 /// States if other runs were active during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum ConcurrentRuns {
     /// No other run was active at any time.
     None,
     /// Other runs were active, or it is unknown.
-    Others,
+    Possible,
 }
 
-impl Before {
+impl WorkspaceBaseline {
     /// Quarantines new names, limited to those changed before `latest` if it is given. No process of the run
     /// is left, so everything that is new now was left by it. Blocks on the disk.
-    pub(crate) fn set_new_names_aside(
+    pub(crate) fn quarantine_new_names(
         &self,
-        company: Company,
+        company: ConcurrentRuns,
         latest: Option<SystemTime>,
-        bounds: &Bounds,
+        bounds: &ScanBounds,
     ) -> Result<Vec<Quarantined>, SandboxError> {
-        let (mut aside, mut problem) = (Aside::default(), None);
+        let (mut aside, mut problem) = (QuarantineList::default(), None);
         for folder in &self.writable {
             // Hidden folders were not scanned before the run, so their contents are not new.
             let shows = |path: &Path| !self.hidden.contains(path);
-            let unseen = scan::each(folder, bounds, Closed::Opened, &shows, &mut |found| {
-                let new = self.new_in(&found, company);
-                let in_time =
-                    new.iter().filter(|path| latest.is_none_or(|latest| is_from_before(path, latest)));
-                in_time.filter_map(|path| self.set_aside(path)).for_each(|one| aside.add(one, bounds));
-                Ok(())
-            });
+            let unseen =
+                scan::scan_each(folder, bounds, UnlistableFolders::MakeAccessible, &shows, &mut |found| {
+                    let new = self.new_names(&found, company);
+                    let in_time =
+                        new.iter().filter(|path| latest.is_none_or(|latest| predates(path, latest)));
+                    in_time
+                        .filter_map(|path| self.quarantine_path(path))
+                        .for_each(|one| aside.add(one, bounds));
+                    Ok(())
+                });
             problem = problem.or(unseen);
         }
-        let problem = problem.map(|unseen| SandboxError::LeftUnseen(Box::new(unseen)));
+        let problem = problem.map(|unseen| SandboxError::CleanupIncomplete(Box::new(unseen)));
         let Some(problem) = problem.or(aside.too_many()) else { return Ok(aside.listed) };
-        aside.listed.iter().for_each(told);
+        aside.listed.iter().for_each(log_quarantined);
         Err(problem)
     }
 
     /// Returns the paths of a writable folder that are there now and were not before.
-    fn new_in(&self, found: &Inventory, company: Company) -> Vec<PathBuf> {
+    fn new_names(&self, found: &Inventory, company: ConcurrentRuns) -> Vec<PathBuf> {
         let is_known = |folder: &Path| self.repositories.contains(folder);
         let of_new_repository =
-            |path: &Path, now: &Kept| now.is_of_repository && !path.parent().is_some_and(is_known);
-        let names = found.kept.iter().filter(|(path, now)| !self.knew(path, now, company));
+            |path: &Path, now: &ProtectedFile| now.is_in_repository && !path.parent().is_some_and(is_known);
+        let names = found.protected.iter().filter(|(path, now)| !self.is_known(path, now, company));
         let names = names.filter(|(path, now)| !of_new_repository(path, now)).map(|(path, _)| path.clone());
         // Without `HEAD` git does not take the folder for a repository; the other files may have existed
         // before.
         let repositories = found.repositories.iter().filter(|folder| !is_known(folder));
-        let signs = repositories.map(|folder| folder.join(SIGN_OF_REPOSITORY));
+        let signs = repositories.map(|folder| folder.join(REPOSITORY_HEAD));
         // Folders that were too deep before the run were hidden, and this scan does not reach them.
-        let deep = found.deep.iter().map(|held| held.path.clone());
+        let deep = found.too_deep.iter().map(|held| held.path.clone());
         names.chain(signs).chain(deep).collect()
     }
 
     /// Quarantines a path, unless a path that existed before would move with it: the rules know that one by
     /// its path.
-    fn set_aside(&self, path: &Path) -> Option<Quarantined> {
+    fn quarantine_path(&self, path: &Path) -> Option<Quarantined> {
         let below = (Bound::Excluded(path), Bound::Unbounded);
-        let kept = self.kept.range::<Path, _>(below).next().map(|(path, _)| path);
+        let kept = self.protected.range::<Path, _>(below).next().map(|(path, _)| path);
         let mut next =
             self.hidden.range::<Path, _>(below).next().into_iter().chain(kept).chain(&self.writable);
         match next.any(|other| other.starts_with(path)) {
@@ -104,44 +107,46 @@ impl Before {
     /// active, another file in the same folder is accepted too: a mount protected the path, so only a process
     /// outside can have replaced it. With concurrent runs, one that did not protect the path can free it and
     /// one that did can fill it.
-    fn knew(&self, path: &Path, now: &Kept, company: Company) -> bool {
-        self.kept.get(path).is_some_and(|before| {
-            let is_same = before.file == now.file && before.made == now.made && before.is_link == now.is_link;
-            let is_held = !before.is_link && !now.is_link && before.folder == now.folder;
-            is_same || (is_held && company == Company::None)
+    fn is_known(&self, path: &Path, now: &ProtectedFile, company: ConcurrentRuns) -> bool {
+        self.protected.get(path).is_some_and(|before| {
+            let is_same = before.file == now.file
+                && before.created == now.created
+                && before.is_symlink == now.is_symlink;
+            let is_held = !before.is_symlink && !now.is_symlink && before.parent == now.parent;
+            is_same || (is_held && company == ConcurrentRuns::None)
         })
     }
 }
 
 /// Quarantined files, as far as they are listed.
 #[derive(Default)]
-struct Aside {
+struct QuarantineList {
     listed: Vec<Quarantined>,
     bytes: usize,
     /// Number of further files, which are only logged.
-    more: usize,
+    unlisted: usize,
 }
 
-impl Aside {
-    fn add(&mut self, one: Quarantined, bounds: &Bounds) {
+impl QuarantineList {
+    fn add(&mut self, one: Quarantined, bounds: &ScanBounds) {
         let moved_to = one.moved_to.as_ref().map_or(0, |path| path.as_os_str().len());
         self.bytes = self.bytes.saturating_add(one.path.as_os_str().len() + moved_to);
-        if bounds.are_too_many(self.listed.len() + 1, self.bytes) {
-            told(&one);
-            self.more += 1;
+        if bounds.is_exceeded_by(self.listed.len() + 1, self.bytes) {
+            log_quarantined(&one);
+            self.unlisted += 1;
         } else {
             self.listed.push(one);
         }
     }
 
     fn too_many(&self) -> Option<SandboxError> {
-        (self.more > 0).then(|| SandboxError::LeftTooMany(self.listed.len() + self.more))
+        (self.unlisted > 0).then(|| SandboxError::TooManyLeftovers(self.listed.len() + self.unlisted))
     }
 }
 
 /// Returns true if the inode of a path last changed before this time; the change time cannot be set by
 /// programs. Also true if it cannot be read.
-fn is_from_before(path: &Path, latest: SystemTime) -> bool {
+fn predates(path: &Path, latest: SystemTime) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(facts) = path.symlink_metadata() else { return true };
     let latest = latest.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -149,113 +154,118 @@ fn is_from_before(path: &Path, latest: SystemTime) -> bool {
 }
 
 /// A run in progress. Dropping it, after a cancellation or a failure, ends the run and cleans up after it.
-pub(crate) struct Underway {
-    run: Option<Run>,
+pub(crate) struct RunHandle {
+    run: Option<StartedRun>,
 }
 
-struct Run {
-    confined: Confined,
+struct StartedRun {
+    confined: ConfinedCommand,
     launcher: Launcher,
-    remains: Remains,
+    cleanup: RunCleanup,
 }
 
 /// Resources needed for the cleanup of a run.
-struct Remains {
-    noted: Option<Noted>,
-    place: Option<Place>,
-    left: Left,
+struct RunCleanup {
+    journal_entry: Option<JournalEntry>,
+    active_run: Option<ActiveRun>,
+    leftovers: Leftovers,
 }
 
-impl Underway {
+impl RunHandle {
     pub(crate) fn new(
-        confined: Confined,
+        confined: ConfinedCommand,
         launcher: Launcher,
-        noted: Option<Noted>,
-        place: Option<Place>,
-        left: Left,
-    ) -> Underway {
-        let remains = Remains { noted, place, left };
-        Underway { run: Some(Run { confined, launcher, remains }) }
+        noted: Option<JournalEntry>,
+        place: Option<ActiveRun>,
+        left: Leftovers,
+    ) -> RunHandle {
+        let remains = RunCleanup { journal_entry: noted, active_run: place, leftovers: left };
+        RunHandle { run: Some(StartedRun { confined, launcher, cleanup: remains }) }
     }
 
-    pub(crate) fn parts(&mut self) -> Option<(&Confined, &mut Launcher)> {
+    pub(crate) fn parts(&mut self) -> Option<(&ConfinedCommand, &mut Launcher)> {
         self.run.as_mut().map(|run| (&run.confined, &mut run.launcher))
     }
 
     /// Cleans up after a run that is over.
-    pub(crate) async fn over(mut self) -> Result<Vec<Quarantined>, SandboxError> {
-        let Some(run) = self.run.take() else { return Err(SandboxError::Lost) };
-        run.remains.see_to(run.confined.before).await
+    pub(crate) async fn finish(mut self) -> Result<Vec<Quarantined>, SandboxError> {
+        let Some(run) = self.run.take() else { return Err(SandboxError::LauncherLost) };
+        run.cleanup.run(run.confined.baseline).await
     }
 
     /// Ends the run and cleans up after it.
     pub(crate) async fn end(mut self) -> Result<Vec<Quarantined>, SandboxError> {
-        let Some(run) = self.run.take() else { return Err(SandboxError::Lost) };
+        let Some(run) = self.run.take() else { return Err(SandboxError::LauncherLost) };
         run.launcher.end().await;
-        run.remains.see_to(run.confined.before).await
+        run.cleanup.run(run.confined.baseline).await
     }
 
     /// Releases a run whose sandbox was not built, so that nothing ran and nothing can be left behind.
-    pub(crate) async fn not_begun(mut self) -> Option<Confined> {
+    pub(crate) async fn abandon_unstarted(mut self) -> Option<ConfinedCommand> {
         let run = self.run.take()?;
         run.launcher.end().await;
-        if let Some(noted) = run.remains.noted {
-            noted.over();
+        if let Some(noted) = run.cleanup.journal_entry {
+            noted.remove();
         }
         Some(run.confined)
     }
 }
 
-impl Drop for Underway {
+impl Drop for RunHandle {
     fn drop(&mut self) {
         let Some(run) = self.run.take() else { return };
         // Without a runtime this process is ending; the next daemon finds the journal entry.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             run.launcher.end().await;
-            if let Err(error) = run.remains.see_to(run.confined.before).await {
+            if let Err(error) = run.cleanup.run(run.confined.baseline).await {
                 tracing::warn!(%error, "cleanup after an abandoned run");
             }
         });
     }
 }
 
-impl Remains {
-    async fn see_to(self, before: Before) -> Result<Vec<Quarantined>, SandboxError> {
+impl RunCleanup {
+    async fn run(self, before: WorkspaceBaseline) -> Result<Vec<Quarantined>, SandboxError> {
         if before.writable.is_empty() {
             return Ok(Vec::new());
         }
         let looked = tokio::task::spawn_blocking(move || {
-            let company = if self.place.as_ref().is_some_and(Place::was_alone) {
-                Company::None
+            let company = if self.active_run.as_ref().is_some_and(ActiveRun::ran_alone) {
+                ConcurrentRuns::None
             } else {
-                Company::Others
+                ConcurrentRuns::Possible
             };
-            let aside =
-                all_set_aside(before.set_new_names_aside(company, None, &Bounds::after())?, &self.left)?;
-            if let Some(noted) = self.noted {
-                noted.over();
+            let aside = require_all_quarantined(
+                before.quarantine_new_names(company, None, &ScanBounds::after_run())?,
+                &self.leftovers,
+            )?;
+            if let Some(noted) = self.journal_entry {
+                noted.remove();
             }
             Ok(aside)
         });
-        looked.await.unwrap_or(Err(SandboxError::Lost))
+        looked.await.unwrap_or(Err(SandboxError::LauncherLost))
     }
 }
 
 /// Logs the quarantined files; fails if some could not be quarantined, and remembers those.
-pub(crate) fn all_set_aside(aside: Vec<Quarantined>, left: &Left) -> Result<Vec<Quarantined>, SandboxError> {
-    aside.iter().for_each(told);
+pub(crate) fn require_all_quarantined(
+    aside: Vec<Quarantined>,
+    left: &Leftovers,
+) -> Result<Vec<Quarantined>, SandboxError> {
+    aside.iter().for_each(log_quarantined);
     let still: Vec<PathBuf> =
         aside.iter().filter(|one| one.moved_to.is_none()).map(|one| one.path.clone()).collect();
     if still.is_empty() {
         return Ok(aside);
     }
     left.add(still.iter().cloned());
-    Err(SandboxError::LeftInPlace(still))
+    Err(SandboxError::QuarantineFailed(still))
 }
 
 /// Logs a quarantined file, because not every result can report it.
-fn told(aside: &Quarantined) {
+fn log_quarantined(aside: &Quarantined) {
     match &aside.moved_to {
         Some(moved_to) => tracing::warn!(path = ?aside.path, ?moved_to, "quarantined a leftover file"),
         None => tracing::warn!(path = ?aside.path, "could not quarantine a leftover file"),
@@ -267,14 +277,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::scan::cancellation::Until;
-    use crate::scan::test_folder::World;
+    use crate::scan::cancellation::WorkDeadline;
+    use crate::scan::test_folder::TestFolder;
 
-    impl World {
-        fn before(&self) -> Before {
-            let found = scan::take(&self.root, &Bounds::after(), |_| true);
-            let Inventory { kept, repositories, .. } = found;
-            Before { writable: vec![self.root.clone()], hidden: BTreeSet::new(), kept, repositories }
+    impl TestFolder {
+        fn before(&self) -> WorkspaceBaseline {
+            let found = scan::scan(&self.root, &ScanBounds::after_run(), |_| true);
+            let Inventory { protected: kept, repositories, .. } = found;
+            WorkspaceBaseline {
+                writable: vec![self.root.clone()],
+                hidden: BTreeSet::new(),
+                protected: kept,
+                repositories,
+            }
         }
 
         /// Replaces the file at this path with another one.
@@ -285,85 +300,97 @@ mod tests {
     }
 
     /// Returns the paths that are quarantined.
-    fn aside(before: &Before, company: Company) -> Vec<PathBuf> {
-        let aside = before.set_new_names_aside(company, None, &Bounds::after()).unwrap();
+    fn aside(before: &WorkspaceBaseline, company: ConcurrentRuns) -> Vec<PathBuf> {
+        let aside = before.quarantine_new_names(company, None, &ScanBounds::after_run()).unwrap();
         assert!(aside.iter().all(|one| one.moved_to.is_some()), "{aside:?}");
         aside.into_iter().map(|one| one.path).collect()
     }
 
     #[test]
     fn protected_path_is_recognised_by_its_file() {
-        let world = World::with(&[".git"], &[".git/config"]);
+        let world = TestFolder::with(&[".git"], &[".git/config"]);
         let (before, config) = (world.before(), world.root.join(".git/config"));
-        assert!(aside(&before, Company::Others).is_empty());
+        assert!(aside(&before, ConcurrentRuns::Possible).is_empty());
         std::fs::write(&config, "changed by the owner").unwrap();
-        assert!(aside(&before, Company::Others).is_empty(), "same file");
+        assert!(aside(&before, ConcurrentRuns::Possible).is_empty(), "same file");
         world.replace(".git/config");
-        assert!(aside(&before, Company::None).is_empty(), "replaced in its folder by a process outside");
-        let of_another = aside(&before, Company::Others);
+        assert!(
+            aside(&before, ConcurrentRuns::None).is_empty(),
+            "replaced in its folder by a process outside"
+        );
+        let of_another = aside(&before, ConcurrentRuns::Possible);
         assert_eq!(of_another, std::slice::from_ref(&config), "or by a concurrent run");
         std::fs::rename(world.root.join(".git"), world.root.join("moved")).unwrap();
         std::fs::create_dir(world.root.join(".git")).unwrap();
         std::fs::write(&config, "by another").unwrap();
-        assert_eq!(aside(&before, Company::None), [config], "another folder");
+        assert_eq!(aside(&before, ConcurrentRuns::None), [config], "another folder");
     }
 
     #[test]
     fn reused_inode_is_not_mistaken_for_the_old_file() {
-        let world = World::with(&[], &[".envrc"]);
+        let world = TestFolder::with(&[], &[".envrc"]);
         let mut before = world.before();
-        let kept = before.kept.values_mut().next().unwrap();
-        kept.made.1 += 1;
-        assert_eq!(aside(&before, Company::Others), [world.root.join(".envrc")], "created at another time");
+        let kept = before.protected.values_mut().next().unwrap();
+        kept.created.1 += 1;
+        assert_eq!(
+            aside(&before, ConcurrentRuns::Possible),
+            [world.root.join(".envrc")],
+            "created at another time"
+        );
     }
 
     #[test]
     fn new_repository_loses_its_head_file() {
-        let world = World::with(&["src/hooks", "own/objects", "own/refs"], &["own/HEAD", "own/config"]);
+        let world = TestFolder::with(&["src/hooks", "own/objects", "own/refs"], &["own/HEAD", "own/config"]);
         let before = world.before();
-        assert!(before.kept.contains_key(&world.root.join("own/config")));
+        assert!(before.protected.contains_key(&world.root.join("own/config")));
         for name in ["src/objects", "src/refs", "own/hooks"] {
             std::fs::create_dir(world.root.join(name)).unwrap();
         }
         for name in ["src/HEAD", "src/config"] {
             std::fs::write(world.root.join(name), "evil").unwrap();
         }
-        let mut set_aside = aside(&before, Company::None);
+        let mut set_aside = aside(&before, ConcurrentRuns::None);
         set_aside.sort();
         assert_eq!(set_aside, ["own/hooks", "src/HEAD"].map(|name| world.root.join(name)));
         assert!(world.root.join("src/hooks").exists(), "it existed before");
-        assert!(aside(&before, Company::None).is_empty());
+        assert!(aside(&before, ConcurrentRuns::None).is_empty());
     }
 
     #[test]
     fn quarantine_moves_nothing_that_existed_before() {
-        let world = World::with(&["a/.vscode"], &["a/.env"]);
+        let world = TestFolder::with(&["a/.vscode"], &["a/.env"]);
         let hidden = [world.root.join("a/.env")].into();
-        for before in [world.before(), Before { hidden, kept: BTreeMap::new(), ..world.before() }] {
-            let left = before.set_aside(&world.root.join("a")).unwrap();
+        for before in
+            [world.before(), WorkspaceBaseline { hidden, protected: BTreeMap::new(), ..world.before() }]
+        {
+            let left = before.quarantine_path(&world.root.join("a")).unwrap();
             assert_eq!(left.moved_to, None);
-            assert_eq!(before.set_aside(&world.root).unwrap().moved_to, None);
+            assert_eq!(before.quarantine_path(&world.root).unwrap().moved_to, None);
         }
         assert!(world.root.join("a/.env").exists());
-        let left = Left::default();
+        let left = Leftovers::default();
         let one = |moved_to| vec![Quarantined { path: world.root.join("a/.vscode"), moved_to }];
-        assert!(all_set_aside(one(Some(PathBuf::from("/x"))), &left).is_ok());
-        assert!(left.refuse_in(std::slice::from_ref(&world.root)).is_ok());
-        assert!(matches!(all_set_aside(one(None), &left), Err(SandboxError::LeftInPlace(_))));
-        assert!(left.refuse_in(&[world.root.join("elsewhere")]).is_ok());
+        assert!(require_all_quarantined(one(Some(PathBuf::from("/x"))), &left).is_ok());
+        assert!(left.retry_or_refuse(std::slice::from_ref(&world.root)).is_ok());
+        assert!(matches!(require_all_quarantined(one(None), &left), Err(SandboxError::QuarantineFailed(_))));
+        assert!(left.retry_or_refuse(&[world.root.join("elsewhere")]).is_ok());
         assert!(world.root.join("a/.vscode").exists());
-        assert!(left.refuse_in(std::slice::from_ref(&world.root)).is_ok(), "it can be quarantined now");
+        assert!(left.retry_or_refuse(std::slice::from_ref(&world.root)).is_ok(), "it can be quarantined now");
         assert!(!world.root.join("a/.vscode").exists());
     }
 
     #[test]
     fn files_newer_than_the_run_are_not_quarantined() {
-        let world = World::with(&[], &[]);
+        let world = TestFolder::with(&[], &[]);
         let before = world.before();
         std::fs::write(world.root.join(".bashrc"), "").unwrap();
         let now = SystemTime::now();
         let aside = |latest| {
-            before.set_new_names_aside(Company::Others, Some(latest), &Bounds::after()).unwrap().len()
+            before
+                .quarantine_new_names(ConcurrentRuns::Possible, Some(latest), &ScanBounds::after_run())
+                .unwrap()
+                .len()
         };
         assert_eq!(aside(now - Duration::from_secs(60)), 0);
         assert_eq!(aside(now + Duration::from_secs(60)), 1);
@@ -371,14 +398,14 @@ mod tests {
 
     #[test]
     fn files_in_unreadable_folders_are_quarantined() {
-        ::tests::give_up_root_for_good();
-        let world = World::with(&["a/b", "c"], &[]);
+        ::tests::drop_root_permanently();
+        let world = TestFolder::with(&["a/b", "c"], &[]);
         let before = world.before();
         let left = ["a/b/.bashrc", "a/.bashrc", "c/.bashrc"];
         left.iter().for_each(|name| std::fs::write(world.root.join(name), "evil").unwrap());
         let closed = ["a/b", "a", "c"];
         closed.iter().for_each(|name| world.set_mode(name, 0o000));
-        assert_eq!(aside(&before, Company::None).len(), left.len());
+        assert_eq!(aside(&before, ConcurrentRuns::None).len(), left.len());
         for name in ["a", "a/b", "c"] {
             assert_eq!(world.mode(name), 0o000, "{name}");
             world.set_mode(name, 0o755);
@@ -388,26 +415,26 @@ mod tests {
 
     #[test]
     fn scan_timeout_is_reported_as_incomplete() {
-        let world = World::with(&[], &[]);
+        let world = TestFolder::with(&[], &[]);
         let before = world.before();
         std::fs::write(world.root.join(".bashrc"), "").unwrap();
-        let late = Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() };
-        let told = before.set_new_names_aside(Company::None, None, &late).unwrap_err();
+        let late = ScanBounds { deadline: WorkDeadline::after(Duration::ZERO), ..ScanBounds::after_run() };
+        let told = before.quarantine_new_names(ConcurrentRuns::None, None, &late).unwrap_err();
         assert!(
-            matches!(&told, SandboxError::LeftUnseen(why) if matches!(**why, SandboxError::OutOfTime(_))),
+            matches!(&told, SandboxError::CleanupIncomplete(why) if matches!(**why, SandboxError::ScanTimedOut(_))),
             "{told}"
         );
     }
 
     #[test]
     fn files_beyond_the_list_limit_are_quarantined_too() {
-        let world = World::with(&["a", "b", "c"], &[]);
+        let world = TestFolder::with(&["a", "b", "c"], &[]);
         let before = world.before();
         let left = ["a/.bashrc", "b/.bashrc", "c/.bashrc"];
         left.iter().for_each(|name| std::fs::write(world.root.join(name), "evil").unwrap());
-        let few = Bounds { names: 1, ..Bounds::after() };
-        let told = before.set_new_names_aside(Company::None, None, &few);
-        assert!(matches!(told, Err(SandboxError::LeftTooMany(3))), "{told:?}");
+        let few = ScanBounds { names: 1, ..ScanBounds::after_run() };
+        let told = before.quarantine_new_names(ConcurrentRuns::None, None, &few);
+        assert!(matches!(told, Err(SandboxError::TooManyLeftovers(3))), "{told:?}");
         left.iter().for_each(|name| assert!(!world.root.join(name).exists(), "{name}"));
     }
 }

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::launch::status::{Problem, Step};
+use crate::launch::status::{SetupFailure, SetupStep};
 
 /// Failure before, during or after a confined run; never a failure of the program itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The sandbox could not be built, so nothing ran.
     #[error("the sandbox could not be built: {step} `{what}`: {cause}")]
-    NotBuilt {
+    SetupFailed {
         /// Set-up step that failed.
         step: String,
         /// Path or system call that the step was working on.
@@ -20,7 +20,7 @@ pub enum SandboxError {
     },
     /// The sandbox was built, but the program did not start in it.
     #[error("`{program}` could not be started: {cause}")]
-    NotStarted {
+    StartFailed {
         /// Path of the program.
         program: String,
         /// Error of the operating system.
@@ -28,7 +28,7 @@ pub enum SandboxError {
     },
     /// No folder of the search path contains the program.
     #[error("program `{name}` was not found in {searched}")]
-    NoProgram {
+    ProgramNotFound {
         /// Name as the command gives it.
         name: String,
         /// Folders that were searched.
@@ -39,23 +39,23 @@ pub enum SandboxError {
     UntrustedProgram(PathBuf),
     /// A policy takes programs from a folder that calls can write to, or that may not be read.
     #[error("programs cannot be taken from `{0}`: calls can write to that folder, or may not read it")]
-    UntrustedFolder(PathBuf),
+    UntrustedProgramDir(PathBuf),
     /// An argument names a file through `/proc/PID`, which means something else to the daemon than to the
     /// program.
     #[error("`{0}` leads through a process in /proc, so the file cannot be determined; name it directly")]
-    OwnView(PathBuf),
+    ProcessPath(PathBuf),
     /// The arguments name more files than a command preview covers.
     #[error("the arguments of the command name more files than an approval can cover, such as `{0}`")]
-    NamesTooMuch(PathBuf),
+    TooManyNamedFiles(PathBuf),
     /// A part of the command contains a NUL byte.
     #[error("{0} contains a NUL byte, which cannot be passed to a program")]
-    Nul(&'static str),
+    NulByte(&'static str),
     /// The working folder is not in a granted folder.
     #[error("the working folder `{0}` is not in a folder that the call was granted")]
-    Folder(PathBuf),
+    WorkingFolderNotGranted(PathBuf),
     /// A granted folder could not be scanned for paths to hide or protect.
     #[error("`{folder}` could not be scanned: {cause}")]
-    Unlisted {
+    ScanFailed {
         /// The granted folder.
         folder: PathBuf,
         /// Error of the operating system.
@@ -71,13 +71,13 @@ pub enum SandboxError {
     },
     /// The scan took longer than the call has, or the call was cancelled.
     #[error("`{0}` could not be scanned in the time available")]
-    OutOfTime(PathBuf),
+    ScanTimedOut(PathBuf),
     /// There are more paths to hide or protect than the sandbox supports.
     #[error(
         "{count} or more files in the granted folders must be hidden or protected, too many for the sandbox; most are in \
          `{most_in}`: remove them, or take that folder out of the workspace"
     )]
-    TooManyNames {
+    TooManyPaths {
         /// Number of paths that were found.
         count: usize,
         /// Folder that contains most of them.
@@ -85,35 +85,35 @@ pub enum SandboxError {
     },
     /// This tier cannot hide or protect single paths in a granted folder.
     #[error("`{0}` must be hidden or protected, which needs the full tier of the sandbox")]
-    NeedsFull(PathBuf),
+    NeedsFullTier(PathBuf),
     /// The record needed to clean up after the run could not be written before it.
     #[error("the run could not be recorded for its cleanup, so it was not started: {0}")]
-    NotNoted(io::Error),
+    JournalFailed(io::Error),
     /// The program ran, but the scan for files it left behind is incomplete. The files that were found are
     /// quarantined.
     #[error("the files that the program left behind could not all be scanned: {0}")]
-    LeftUnseen(Box<SandboxError>),
+    CleanupIncomplete(Box<SandboxError>),
     /// The program ran and left more automatically executed files than are listed. All of them are
     /// quarantined.
     #[error(
         "the program left {0} files that other programs run by themselves, too many to list; see the log"
     )]
-    LeftTooMany(usize),
+    TooManyLeftovers(usize),
     /// The program ran and left automatically executed files that could not be quarantined.
     #[error("the program left {}, which could not be quarantined and which other programs run", names(.0))]
-    LeftInPlace(Vec<PathBuf>),
+    QuarantineFailed(Vec<PathBuf>),
     /// An earlier run left a file that could not be quarantined.
     #[error(
         "an earlier run left `{}`, which could not be quarantined: remove or rename it first",
         .0.display()
     )]
-    StillThere(PathBuf),
+    LeftoverPresent(PathBuf),
     /// The launcher could not be started, or broke the protocol.
     #[error("the launcher could not be used: {0}")]
     Launcher(io::Error),
     /// The launcher ended before it reported how the program ended. The program ended with it.
     #[error("the launcher ended before it reported how the program ended")]
-    Lost,
+    LauncherLost,
 }
 
 /// Lists some paths, and the number of the remaining ones.
@@ -128,20 +128,20 @@ fn names(list: &[PathBuf]) -> String {
 
 impl SandboxError {
     /// Returns true if a path was renamed, replaced or removed before the sandbox was built.
-    pub(crate) fn is_moved(&self) -> bool {
+    pub(crate) fn is_path_moved(&self) -> bool {
         use nix::libc::{ELOOP, ENOENT, ENOTDIR, ESTALE};
-        let SandboxError::NotBuilt { step, cause, .. } = self else { return false };
+        let SandboxError::SetupFailed { step, cause, .. } = self else { return false };
         let is_gone = |code| [ENOENT, ESTALE, ENOTDIR, ELOOP].contains(&code);
-        step == Step::Mounts.as_str() && cause.raw_os_error().is_some_and(is_gone)
+        step == SetupStep::Mounts.as_str() && cause.raw_os_error().is_some_and(is_gone)
     }
 }
 
-impl From<Problem> for SandboxError {
-    fn from(problem: Problem) -> Self {
+impl From<SetupFailure> for SandboxError {
+    fn from(problem: SetupFailure) -> Self {
         let cause = problem.cause();
         match problem.step {
-            Step::Program => SandboxError::NotStarted { program: problem.what, cause },
-            step => SandboxError::NotBuilt { step: step.as_str().to_owned(), what: problem.what, cause },
+            SetupStep::Program => SandboxError::StartFailed { program: problem.what, cause },
+            step => SandboxError::SetupFailed { step: step.as_str().to_owned(), what: problem.what, cause },
         }
     }
 }

@@ -7,38 +7,42 @@ use std::time::{Duration, Instant};
 use tool::{Failure, FailureKind, Usage};
 
 use crate::{
-    Awaited, Command, End, Executable, Foresight, Grant, Report, SandboxError, Spent, Workplace,
-    while_awaited,
+    CancelFlag, CommandPreview, Executable, FolderAccess, ResourceUsage, RunEnd, RunReport, SandboxCommand,
+    SandboxError, WorkingDirectory, run_cancellable,
 };
 
 /// Prepares a run on the blocking pool, because it reads the disk. Dropping the future cancels it.
 pub async fn prepare<T: Send + 'static>(
-    work: impl FnOnce(&Awaited) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&CancelFlag) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    match while_awaited(work).await {
+    match run_cancellable(work).await {
         Ok(prepared) => prepared,
         Err(_) => Err(Failure::new(FailureKind::Crashed, "preparing the sandbox failed")),
     }
 }
 
-impl Command {
+impl SandboxCommand {
     /// Creates a command with the least access: read-only, outside of the granted folders, without input,
     /// variables and captured output.
-    pub fn read_only(program: impl Into<OsString>, arguments: Vec<OsString>, deadline: Instant) -> Command {
-        Command {
+    pub fn read_only(
+        program: impl Into<OsString>,
+        arguments: Vec<OsString>,
+        deadline: Instant,
+    ) -> SandboxCommand {
+        SandboxCommand {
             program: program.into(),
             arguments,
             input: None,
-            workplace: Workplace::Apart,
+            working_directory: WorkingDirectory::Root,
             deadline,
             output_bytes: 0,
-            grant: Grant::ReadOnly,
+            folder_access: FolderAccess::ReadOnly,
             variables: Vec::new(),
         }
     }
 }
 
-impl Foresight {
+impl CommandPreview {
     /// Returns the preview as facts of an approval request.
     pub fn facts(&self) -> Vec<(String, String)> {
         let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
@@ -52,14 +56,14 @@ impl Foresight {
     }
 }
 
-impl Report {
+impl RunReport {
     /// Returns the resource usage for a tool result.
     pub fn usage(&self) -> Usage {
-        self.spent.usage(self.confining)
+        self.usage.usage(self.setup_time)
     }
 }
 
-impl Spent {
+impl ResourceUsage {
     /// Returns the resource usage for a tool result, with the time that the set-up of the sandbox took.
     pub fn usage(&self, confining: Duration) -> Usage {
         Usage {
@@ -72,13 +76,13 @@ impl Spent {
     }
 }
 
-impl End {
+impl RunEnd {
     /// Returns the exit code as a shell reports it: 128 plus the signal number if a signal ended the program,
     /// and -1 if the sandbox stopped it.
     pub fn exit_code(self) -> i32 {
         match self {
-            End::Exited(code) => code,
-            End::Signalled(signal) => 128 + signal,
+            RunEnd::Exited(code) => code,
+            RunEnd::Signalled(signal) => 128 + signal,
             _ => -1,
         }
     }
@@ -86,47 +90,47 @@ impl End {
     /// Returns the failure of a program that did not end by itself. `subject` names the program.
     pub fn failure(self, subject: &str) -> Option<Failure> {
         let (kind, what, hint) = match self {
-            End::Exited(_) | End::Signalled(_) => return None,
-            End::TimedOut => (
+            RunEnd::Exited(_) | RunEnd::Signalled(_) => return None,
+            RunEnd::TimedOut => (
                 FailureKind::TimedOut,
                 "timed out",
                 "all its processes were killed; narrow the request, or raise timeout_seconds in tools.yaml",
             ),
             // Not reported as exhaustion of the machine: that would change the mode, and any program could
             // cause it.
-            End::OutOfMemory => (
+            RunEnd::OutOfMemory => (
                 FailureKind::TooLarge,
                 "used too much memory",
                 "memory_mb in tools.yaml sets the limit; the default is 2048",
             ),
-            End::TooManyProcesses => (
+            RunEnd::TooManyProcesses => (
                 FailureKind::TooLarge,
                 "started too many processes",
                 "max_processes in tools.yaml sets the limit",
             ),
-            End::Cancelled => (FailureKind::Cancelled, "was cancelled", "all its processes were killed"),
-            End::Denied => (
+            RunEnd::Cancelled => (FailureKind::Cancelled, "was cancelled", "all its processes were killed"),
+            RunEnd::Denied => (
                 FailureKind::Unreadable,
                 "was stopped by the sandbox",
                 "it made a system call that no program may make",
             ),
-            End::Killed => (
+            RunEnd::Killed => (
                 FailureKind::Crashed,
                 "was killed by another process",
                 "the machine may be short of memory; try again later",
             ),
         };
-        Some(Failure::new(kind, format!("{subject} {what}")).hint(hint))
+        Some(Failure::new(kind, format!("{subject} {what}")).with_hint(hint))
     }
 }
 
 impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Failure {
         let (kind, hint) = match &error {
-            SandboxError::NoProgram { .. } => {
+            SandboxError::ProgramNotFound { .. } => {
                 (FailureKind::NotFound, "install it, or use an installed program")
             }
-            SandboxError::NotStarted { .. } => {
+            SandboxError::StartFailed { .. } => {
                 (FailureKind::Unreadable, "the sandbox was set up, but the program did not start")
             }
             SandboxError::UntrustedProgram(_) => (
@@ -134,47 +138,51 @@ impl From<SandboxError> for Failure {
                 "programs must be in a system directory or in `program_folders` of tools.yaml; to run one of the \
                  workspace, pass it to its interpreter",
             ),
-            SandboxError::UntrustedFolder(_) => (
+            SandboxError::UntrustedProgramDir(_) => (
                 FailureKind::Unreadable,
                 "`program_folders` in tools.yaml and the workspaces must not overlap",
             ),
-            SandboxError::Folder(_) => (FailureKind::NotFound, "use a directory inside a workspace"),
-            SandboxError::OwnView(_) => (FailureKind::WrongKind, "use the path of the file in the workspace"),
-            SandboxError::NamesTooMuch(_) => {
+            SandboxError::WorkingFolderNotGranted(_) => {
+                (FailureKind::NotFound, "use a directory inside a workspace")
+            }
+            SandboxError::ProcessPath(_) => {
+                (FailureKind::WrongKind, "use the path of the file in the workspace")
+            }
+            SandboxError::TooManyNamedFiles(_) => {
                 (FailureKind::TooLarge, "nothing was run; do it in smaller steps")
             }
-            SandboxError::Nul(_) => (FailureKind::WrongKind, "remove the NUL"),
-            SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
+            SandboxError::NulByte(_) => (FailureKind::WrongKind, "remove the NUL"),
+            SandboxError::SetupFailed { .. } | SandboxError::Launcher(_) => {
                 (FailureKind::Io, "nothing was run; run `sinew doctor` to see what is missing")
             }
-            SandboxError::NotNoted(_) => {
+            SandboxError::JournalFailed(_) => {
                 (FailureKind::Io, "nothing was run; Sinew's state directory must be writable")
             }
-            SandboxError::NeedsFull(_) => (
+            SandboxError::NeedsFullTier(_) => (
                 FailureKind::Io,
                 "nothing was run; enable user namespaces, or remove such names from the workspace",
             ),
-            SandboxError::Unlisted { .. }
+            SandboxError::ScanFailed { .. }
             | SandboxError::TooLarge { .. }
-            | SandboxError::TooManyNames { .. } => {
+            | SandboxError::TooManyPaths { .. } => {
                 (FailureKind::TooLarge, "nothing was run; use a smaller workspace")
             }
-            SandboxError::OutOfTime(_) => (
+            SandboxError::ScanTimedOut(_) => (
                 FailureKind::TimedOut,
                 "nothing was run; use a smaller workspace, or raise the timeout of the call",
             ),
-            SandboxError::LeftUnseen(_) | SandboxError::LeftTooMany(_) => {
+            SandboxError::CleanupIncomplete(_) | SandboxError::TooManyLeftovers(_) => {
                 (FailureKind::TooLarge, "it ran; review the files it created before other programs use them")
             }
-            SandboxError::LeftInPlace(_) => (
+            SandboxError::QuarantineFailed(_) => (
                 FailureKind::Io,
                 "it ran; remove the files it created before other programs use them and before the next run",
             ),
-            SandboxError::StillThere(_) => {
+            SandboxError::LeftoverPresent(_) => {
                 (FailureKind::Io, "nothing was run; the operator must remove the file")
             }
-            SandboxError::Lost => (FailureKind::Crashed, "the program may already have made changes"),
+            SandboxError::LauncherLost => (FailureKind::Crashed, "the program may already have made changes"),
         };
-        Failure::new(kind, error.to_string()).hint(hint)
+        Failure::new(kind, error.to_string()).with_hint(hint)
     }
 }

@@ -2,56 +2,56 @@
 //! answer is the constant `true`. A test program built from the same sources can disable single layers, to
 //! show that each attack is stopped by that layer and not by another one.
 
-use crate::launch::status::{Problem, Step};
+use crate::launch::status::{SetupFailure, SetupStep};
 
 /// One layer, in the order in which they are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most layers exist only on Linux"))]
-pub(crate) enum Guard {
+pub(crate) enum SandboxLayer {
     /// Closes descriptors that were inherited by mistake.
-    Strays,
+    InheritedDescriptors,
     /// Private message queues and System V shared memory.
-    MessageNamespace,
+    IpcNamespace,
     /// Small share of the user's inotify limits.
-    WatchedFiles,
+    InotifyLimits,
     /// Private PID namespace.
-    ProcessNamespace,
+    PidNamespace,
     /// The launcher is the subreaper of orphans, where there is no PID namespace.
-    Adoption,
+    Subreaper,
     /// The init process dies with the launcher.
-    ParentDeath,
+    ParentDeathSignal,
     /// The init process is not dumpable, because its descriptors lead to the launcher.
-    Undumpable,
+    NonDumpable,
     /// The program file that was found is the one that is started.
-    Pin,
+    ProgramIdentity,
     /// Private network namespace, where the run has a loopback.
     NetworkNamespace,
     /// Symbolic links that have replaced a granted folder are not followed.
-    NoLinks,
+    NoSymlinks,
     /// The whole file system is read-only.
     ReadOnlyRoot,
     /// Set-user-id bits have no effect.
     NoSetuid,
     /// Device files in granted folders have no effect.
-    NoDevices,
+    NoDeviceFiles,
     /// Folders granted for reading are read-only.
     ReadOnlyGrant,
     /// Private scratch space.
-    Scratch,
+    PrivateScratch,
     /// The scratch space is limited to the memory of the run.
     ScratchSize,
     /// Private `/proc`.
-    ProcessList,
+    PrivateProc,
     /// Private devpts.
-    Terminals,
+    PrivateTerminals,
     /// The files that are hidden or protected are the ones that were found.
-    SameFile,
+    FileIdentity,
     /// Protected paths are mounted read-only.
-    Kept,
+    ProtectedPaths,
     /// Hidden paths are covered by mounts.
-    Hidden,
+    HiddenPaths,
     /// Folders on the path to a hidden, protected or granted one cannot be renamed.
-    Pinned,
+    PinnedFolders,
     /// All capabilities are dropped.
     Capabilities,
     /// `no_new_privs` is set.
@@ -65,79 +65,79 @@ pub(crate) enum Guard {
     /// Calls of other architectures kill the process.
     Architecture,
     /// Calls that are refused regardless of their arguments.
-    Calls,
+    RefusedSyscalls,
     /// `clone` cannot create namespaces.
-    CloneFlags,
+    CloneNamespaces,
     /// Files cannot get set-id bits.
-    SetId,
+    SetIdBits,
     /// Input cannot be inserted into a terminal.
-    Typing,
+    TerminalInput,
     /// Socket pairs are limited to types that reach only each other.
-    Pairs,
+    SocketPairs,
     /// Sockets are limited to the granted network.
     Sockets,
     /// Descriptors cannot be passed between processes.
-    Sending,
+    DescriptorPassing,
     /// Socket and pipe buffers cannot be enlarged.
-    Buffers,
+    BufferSizes,
     /// Open file locks and leases are refused.
-    Locks,
+    OpenFileLocks,
     /// Shared memory without a file is refused.
-    SharedPages,
+    AnonymousSharedMemory,
     /// Processes cannot make themselves non-dumpable.
-    Hiding,
+    DumpableRequests,
     /// Processes cannot avoid becoming orphans of the run when their parents end.
-    Orphans,
+    OrphanAvoidance,
     /// Threads cannot have a separate descriptor table, which the monitor would not see.
-    OwnDescriptors,
+    SeparateDescriptorTables,
     /// Separate session.
-    Session,
+    SeparateSession,
     /// Descriptors other than the standard streams are closed by the exec.
-    Descriptors,
+    CloseOnExec,
     /// No core files.
     CoreLimit,
     /// Open files.
-    FilesLimit,
+    OpenFilesLimit,
     /// Memory that can be reserved.
-    DataLimit,
+    MemoryLimit,
     /// Locked memory.
-    LockLimit,
+    LockedMemoryLimit,
     /// Pending signals and timers.
-    SignalLimit,
+    PendingSignalsLimit,
     /// Processor time.
     CpuLimit,
     /// Size of a file.
-    SizeLimit,
+    FileSizeLimit,
     /// Number of processes.
     ProcessLimit,
     /// Orphans are reaped with a delay.
-    Pace,
+    ReapDelay,
     /// Memory limit of the control group.
-    MemoryGroup,
+    CgroupMemory,
     /// Process limit of the control group.
-    ProcessGroup,
+    CgroupProcesses,
     /// Kill through the control group.
-    KillGroup,
+    CgroupKill,
     /// The watcher monitors the memory of all processes.
-    MemoryWatch,
+    MemoryMonitor,
     /// The monitor counts page tables.
-    PageTables,
+    PageTableCount,
     /// The monitor counts kernel memory held by descriptors.
-    HeldWatch,
+    KernelMemoryMonitor,
     /// A process counts as alive while one of its threads is.
-    EveryThread,
+    ThreadLiveness,
     /// The run ends when the daemon disconnects.
-    Desertion,
+    DaemonDisconnect,
     /// The launcher kills every descendant, where there is no PID namespace.
     KillDescendants,
     /// The launcher kills all descendants in one call, where the kernel supports signal scopes.
-    Fence,
+    SignalScope,
 }
 
 /// Returns true if a layer is enabled.
 #[cfg(not(test))]
 #[inline(always)]
-pub(crate) const fn stands(_: Guard) -> bool {
+pub(crate) const fn is_enabled(_: SandboxLayer) -> bool {
     true
 }
 
@@ -145,73 +145,73 @@ pub(crate) const fn stands(_: Guard) -> bool {
 #[cfg(not(test))]
 #[inline(always)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used only on Linux"))]
-pub(crate) const fn may(_: Step) -> Result<(), Problem> {
+pub(crate) const fn check_injected_fault(_: SetupStep) -> Result<(), SetupFailure> {
     Ok(())
 }
 
 /// Returns the value if the layer is enabled, else the default.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used only on Linux"))]
-pub(crate) fn held<T: Default>(guard: Guard, value: T) -> T {
-    if stands(guard) { value } else { T::default() }
+pub(crate) fn if_enabled<T: Default>(guard: SandboxLayer, value: T) -> T {
+    if is_enabled(guard) { value } else { T::default() }
 }
 
 #[cfg(test)]
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "used only on Linux"))]
-pub(crate) use left_out::{may, stands, word};
+pub(crate) use disabled::{check_injected_fault, is_enabled, launcher_argument};
 
 #[cfg(test)]
-pub(crate) mod left_out {
+pub(crate) mod disabled {
     use std::cell::RefCell;
 
-    use super::{Guard, Problem, Step};
-    use crate::launch::launcher::NAME;
+    use super::{SandboxLayer, SetupFailure, SetupStep};
+    use crate::launch::launcher::LAUNCHER_NAME;
 
     thread_local! {
-        static LEFT_OUT: RefCell<String> = const { RefCell::new(String::new()) };
+        static ARGUMENT: RefCell<String> = const { RefCell::new(String::new()) };
     }
 
     /// Disables these layers in launchers that this thread starts from now on.
     #[allow(dead_code, reason = "the unit tests disable nothing; the `sandboxed` test program does")]
-    pub(crate) fn leave_out(guards: &[Guard]) {
-        tell(&guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>());
+    pub(crate) fn disable_layers(guards: &[SandboxLayer]) {
+        set_argument(&guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>());
     }
 
     /// Makes this set-up step of such launchers fail.
     #[allow(dead_code, reason = "as above")]
-    pub(crate) fn fail_at(step: Step) {
-        tell(&[failing(step)]);
+    pub(crate) fn inject_fault(step: SetupStep) {
+        set_argument(&[fault_name(step)]);
     }
 
-    fn failing(step: Step) -> String {
+    fn fault_name(step: SetupStep) -> String {
         format!("failing-{}", step.as_str())
     }
 
-    fn tell(words: &[String]) {
-        LEFT_OUT.set(words.join(","));
+    fn set_argument(words: &[String]) {
+        ARGUMENT.set(words.join(","));
     }
 
     /// Returns the argument for a launcher.
-    pub(crate) fn word() -> String {
-        LEFT_OUT.with_borrow(Clone::clone)
+    pub(crate) fn launcher_argument() -> String {
+        ARGUMENT.with_borrow(Clone::clone)
     }
 
     /// Returns true if a layer is enabled: always, except in a launcher whose argument disables it.
-    pub(crate) fn stands(guard: Guard) -> bool {
-        !was_told(&format!("{guard:?}"))
+    pub(crate) fn is_enabled(guard: SandboxLayer) -> bool {
+        !is_listed(&format!("{guard:?}"))
     }
 
     /// Passes, except in a launcher whose argument names this step.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used only on Linux"))]
-    pub(crate) fn may(step: Step) -> Result<(), Problem> {
-        match was_told(&failing(step)) {
-            true => Err(Problem::new(step, "injected by a test", &std::io::Error::from_raw_os_error(1))),
+    pub(crate) fn check_injected_fault(step: SetupStep) -> Result<(), SetupFailure> {
+        match is_listed(&fault_name(step)) {
+            true => Err(SetupFailure::new(step, "injected by a test", &std::io::Error::from_raw_os_error(1))),
             false => Ok(()),
         }
     }
 
-    fn was_told(word: &str) -> bool {
+    fn is_listed(word: &str) -> bool {
         let mut words = std::env::args();
-        words.next().as_deref() == Some(NAME)
+        words.next().as_deref() == Some(LAUNCHER_NAME)
             && words.nth(2).is_some_and(|told| told.split(',').any(|one| one == word))
     }
 }

@@ -15,82 +15,90 @@ mod program;
 #[allow(unsafe_code, reason = "system calls that no safe crate offers, each with its safety argument")]
 mod raw_syscalls;
 mod seccomp;
-mod watch;
+mod watcher;
 
-pub(crate) use launcher_children::{Below, await_launcher};
-pub(crate) use raw_syscalls::ask_to_be_traced;
+pub(crate) use launcher_children::{LauncherChildren, wait_for_launcher};
 #[cfg(test)]
 #[allow(unused_imports, reason = "the unit tests do not use it; the `sandboxed` test program does")]
 pub(crate) use raw_syscalls::landlock_version;
+pub(crate) use raw_syscalls::request_trace;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 
 use tool::SandboxTier;
 
-use crate::launch::launcher::{Control, Setup};
-use crate::launch::status::{Problem, Status, Step};
-use cgroup::delegation::Groups;
-use cgroup::{Group, delegation};
-use raw_syscalls::Forked;
-use watch::descendants::Fence;
-use watch::io_usage::Traffic;
-use watch::usage::Before;
-use watch::{Run, descendants};
+use crate::launch::launcher::{ControlChannel, SetupChannel};
+use crate::launch::status::{LauncherStatus, SetupFailure, SetupStep};
+use cgroup::delegation::DelegatedCgroup;
+use cgroup::{RunCgroup, delegation};
+use raw_syscalls::ForkSide;
+use watcher::descendants::SignalScope;
+use watcher::io_usage::IoCounters;
+use watcher::usage::MonitorBaseline;
+use watcher::{WatchedRun, descendants};
 
 /// Closes every descriptor except the three standard ones.
-pub(crate) fn close_strays() -> io::Result<()> {
+pub(crate) fn close_inherited_descriptors() -> io::Result<()> {
     raw_syscalls::close_from(3)
 }
 
 /// Returns the controllers that limit each run through its own control group, or the reason why there are
 /// none.
-pub(crate) fn groups() -> Result<Vec<&'static str>, &'static str> {
-    Groups::of_this_process().map(|groups| groups.controllers().iter().map(|one| one.as_str()).collect())
+pub(crate) fn cgroup_controllers() -> Result<Vec<&'static str>, &'static str> {
+    DelegatedCgroup::of_this_process()
+        .map(|groups| groups.controllers().iter().map(|one| one.as_str()).collect())
 }
 
 /// Returns true if the daemon with this process id has moved into its own control group, so that runs can
 /// have sibling groups.
-pub(crate) fn has_groups(daemon: i32) -> bool {
+pub(crate) fn has_cgroups(daemon: i32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap_or_default();
     let own = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
-    own.rsplit('/').next() == Some(delegation::DAEMON)
+    own.rsplit('/').next() == Some(delegation::DAEMON_GROUP)
 }
 
 /// Returns the command-line argument that tells a launcher where to create its control group; empty if there
 /// is none. Removes the groups of launchers that were killed.
-pub(crate) fn group_for_launcher() -> OsString {
-    let told = Groups::of_this_process().map(|groups| {
+pub(crate) fn cgroup_argument() -> OsString {
+    let told = DelegatedCgroup::of_this_process().map(|groups| {
         groups.sweep();
-        groups.word()
+        groups.launcher_argument()
     });
     told.unwrap_or_default()
 }
 
 /// Prepares everything that does not depend on the command, waits for a run request, and reports how the run
 /// ended.
-pub(crate) fn serve(tier: SandboxTier, group: &OsStr, control: Control, mut setup: Setup) -> io::Result<()> {
+pub(crate) fn run_launcher(
+    tier: SandboxTier,
+    group: &OsStr,
+    control: ControlChannel,
+    mut setup: SetupChannel,
+) -> io::Result<()> {
     match prepare(tier, group) {
-        Ok(prepared) => watch(tier, prepared, control, setup),
-        Err(problem) => setup.say(&Status::Failed(problem)),
+        Ok(prepared) => fork_and_watch(tier, prepared, control, setup),
+        Err(problem) => setup.send(&LauncherStatus::Failed(problem)),
     }
 }
 
 /// State of a launcher before it has a run request.
-struct Prepared {
-    group: Option<Group>,
-    fence: Option<Fence>,
+struct PreparedLauncher {
+    group: Option<RunCgroup>,
+    signal_scope: Option<SignalScope>,
 }
 
-fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Prepared, Problem> {
-    let group = (!group.is_empty()).then(|| Group::make(group)).transpose()?;
+fn prepare(tier: SandboxTier, group: &OsStr) -> Result<PreparedLauncher, SetupFailure> {
+    let group = (!group.is_empty()).then(|| RunCgroup::create(group)).transpose()?;
     let prepared = match tier {
-        SandboxTier::Full => namespaces::make().map(|()| None),
-        SandboxTier::Reduced => descendants::adopt_orphans().and_then(|()| Fence::build()),
-        SandboxTier::None => Err(Problem::new(Step::Message, "tier", &io::ErrorKind::InvalidInput.into())),
+        SandboxTier::Full => namespaces::create().map(|()| None),
+        SandboxTier::Reduced => descendants::become_subreaper().and_then(|()| SignalScope::enforce()),
+        SandboxTier::None => {
+            Err(SetupFailure::new(SetupStep::Message, "tier", &io::ErrorKind::InvalidInput.into()))
+        }
     };
     match (prepared, group) {
-        (Ok(fence), group) => Ok(Prepared { group, fence }),
+        (Ok(fence), group) => Ok(PreparedLauncher { group, signal_scope: fence }),
         (Err(problem), group) => {
             if let Some(group) = group {
                 group.remove();
@@ -100,25 +108,52 @@ fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Prepared, Problem> {
     }
 }
 
-fn watch(tier: SandboxTier, prepared: Prepared, control: Control, mut setup: Setup) -> io::Result<()> {
-    let Prepared { group, fence } = prepared;
-    let (traffic, before) = (Traffic::open()?, Before::ask()?);
+fn fork_and_watch(
+    tier: SandboxTier,
+    prepared: PreparedLauncher,
+    control: ControlChannel,
+    mut setup: SetupChannel,
+) -> io::Result<()> {
+    let PreparedLauncher { group, signal_scope: fence } = prepared;
+    let (traffic, before) = (IoCounters::open()?, MonitorBaseline::capture()?);
     if tier == SandboxTier::Full {
         let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let Forked::Parent(child) = raw_syscalls::fork()? else {
+        let ForkSide::Parent(child) = raw_syscalls::fork()? else {
             drop((control, traffic, before, outcome));
             init::run(setup, group, outcome_end)
         };
         drop((setup, outcome_end));
         let outcome = Some(outcome);
-        watch::until_the_end(Run { tier, child, group, fence, outcome, traffic, before }, control)
+        watcher::watch_until_end(
+            WatchedRun {
+                tier,
+                child,
+                group,
+                signal_scope: fence,
+                init_pipe: outcome,
+                io_counters: traffic,
+                baseline: before,
+            },
+            control,
+        )
     } else {
-        let Forked::Parent(child) = raw_syscalls::fork()? else {
+        let ForkSide::Parent(child) = raw_syscalls::fork()? else {
             drop((control, traffic, before));
-            program::run(tier, mounts::Terminals::None, group.as_ref(), setup)
+            program::run(tier, mounts::TerminalAccess::None, group.as_ref(), setup)
         };
-        setup.say(&Status::ready())?;
+        setup.send(&LauncherStatus::ready())?;
         drop(setup);
-        watch::until_the_end(Run { tier, child, group, fence, outcome: None, traffic, before }, control)
+        watcher::watch_until_end(
+            WatchedRun {
+                tier,
+                child,
+                group,
+                signal_scope: fence,
+                init_pipe: None,
+                io_counters: traffic,
+                baseline: before,
+            },
+            control,
+        )
     }
 }

@@ -8,8 +8,9 @@ mod processes;
 mod profile;
 
 #[cfg(target_os = "macos")]
-mod start;
+mod program_start;
 #[cfg(target_os = "macos")]
-pub(crate) use start::{
-    Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, has_groups, serve,
+pub(crate) use program_start::{
+    LauncherChildren, cgroup_argument, cgroup_controllers, close_inherited_descriptors, has_cgroups,
+    request_trace, run_launcher, wait_for_launcher,
 };

@@ -4,58 +4,58 @@
 pub(crate) mod capture;
 pub(crate) mod spill;
 
-use crate::output::spill::Spills;
+use crate::output::spill::SpillStore;
 
 /// Output stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-impl Source {
+impl OutputStream {
     /// Returns the name used in results.
     pub fn as_str(self) -> &'static str {
         match self {
-            Source::Stdout => "stdout",
-            Source::Stderr => "stderr",
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
         }
     }
 }
 
 /// Chunk of output, as it was read.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct OutputChunk<'a> {
     /// Number of the chunk, counted over both streams from 0 without gaps.
     pub sequence: u64,
     /// Stream it came from.
-    pub source: Source,
+    pub stream: OutputStream,
     /// Unchanged bytes.
     pub bytes: &'a [u8],
 }
 
 /// Callback for output chunks. It must return quickly.
-pub type Hear = Box<dyn FnMut(Piece<'_>) + Send>;
+pub type OutputListener = Box<dyn FnMut(OutputChunk<'_>) + Send>;
 
 /// Destinations of output besides the report; none by default.
 #[derive(Default)]
-pub(crate) struct Outlets {
-    pub(crate) spills: Option<Spills>,
-    hear: Option<Hear>,
+pub(crate) struct OutputSinks {
+    pub(crate) spills: Option<SpillStore>,
+    listener: Option<OutputListener>,
     sequence: u64,
 }
 
-impl Outlets {
+impl OutputSinks {
     /// Keeps output that is too long in `spills`, and passes chunks to `listener`.
-    pub(crate) fn new(spills: Option<Spills>, hear: Option<Hear>) -> Outlets {
-        Outlets { spills, hear, sequence: 0 }
+    pub(crate) fn new(spills: Option<SpillStore>, listener: Option<OutputListener>) -> OutputSinks {
+        OutputSinks { spills, listener, sequence: 0 }
     }
 
-    pub(crate) fn hand_on(&mut self, source: Source, bytes: &[u8]) {
-        if let Some(hear) = &mut self.hear {
-            hear(Piece { sequence: self.sequence, source, bytes });
+    pub(crate) fn notify(&mut self, source: OutputStream, bytes: &[u8]) {
+        if let Some(listener) = &mut self.listener {
+            listener(OutputChunk { sequence: self.sequence, stream: source, bytes });
             self.sequence += 1;
         }
     }

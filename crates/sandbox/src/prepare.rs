@@ -16,21 +16,21 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use governance::{Isolation, Network, Permit, WorkspaceAccess};
+use governance::{Isolation, NetworkAccess, Permit, WorkspaceAccess};
 use nix::unistd::AccessFlags;
 use sha2::{Digest, Sha256};
 use tool::{SandboxTier, canonical};
 
 use crate::check;
-use crate::cleanup::Before;
+use crate::cleanup::WorkspaceBaseline;
 use crate::error::SandboxError;
-use crate::launch::spec::{Limits, Spec};
-use crate::prepare::command::{Command, Grant, Workplace};
-use crate::prepare::fingerprint::Enclosure;
+use crate::launch::spec::{RunLimits, RunSpec};
+use crate::prepare::command::{FolderAccess, SandboxCommand, WorkingDirectory};
+use crate::prepare::fingerprint::SandboxFingerprint;
 use crate::prepare::grants::Grants;
-use crate::prepare::program::{Executable, Program};
-use crate::prepare::program_dirs::Shelves;
-use crate::scan::cancellation::{Awaited, Until};
+use crate::prepare::program::{Executable, PinnedProgram};
+use crate::prepare::program_dirs::ProgramDirs;
+use crate::scan::cancellation::{CancelFlag, WorkDeadline};
 
 const MEBIBYTE: u64 = 1024 * 1024;
 /// Open files limit of a login session on most systems.
@@ -38,44 +38,48 @@ const OPEN_FILES: u64 = 1024;
 /// Open files limit with network access. The kernel limits the descriptors in flight between all processes of
 /// a user to the sender's own open files limit. This lower value leaves some for the user's other programs,
 /// which may open no more than a login session.
-const OPEN_FILES_AND_SENT: u64 = 512;
+const OPEN_FILES_WITH_NETWORK: u64 = 512;
 /// Time between the request to terminate and the kill.
 const GRACE: Duration = Duration::from_millis(40);
 
 /// A permitted command with everything a launcher needs. It can only be created from a permit.
 #[derive(Debug)]
-pub struct Confined {
-    pub(crate) spec: Spec,
+pub struct ConfinedCommand {
+    pub(crate) spec: RunSpec,
     pub(crate) executable: Executable,
-    pub(crate) least: SandboxTier,
+    pub(crate) required_tier: SandboxTier,
     pub(crate) output_bytes: usize,
     pub(crate) deadline: Instant,
     /// Start of the preparation.
-    pub(crate) begun: Instant,
+    pub(crate) prepared_at: Instant,
     pub(crate) variables: Vec<(String, OsString)>,
     pub(crate) input: Option<Vec<u8>>,
     /// Owner of the output.
-    pub(crate) party: String,
+    pub(crate) owner: String,
     /// State of the granted folders before the run.
-    pub(crate) before: Before,
+    pub(crate) baseline: WorkspaceBaseline,
     /// Granted folders, if there are any.
     pub(crate) grants: Option<Grants>,
 }
 
-impl Confined {
+impl ConfinedCommand {
     /// Finds the program and scans the granted folders, until the deadline of the command or its
     /// cancellation. Blocks on the disk.
-    pub fn prepare(permit: &Permit, command: &Command, awaited: &Awaited) -> Result<Confined, SandboxError> {
+    pub fn prepare(
+        permit: &Permit,
+        command: &SandboxCommand,
+        awaited: &CancelFlag,
+    ) -> Result<ConfinedCommand, SandboxError> {
         let begun = Instant::now();
         let of = |access| {
-            let granted = permit.folders().iter().filter(move |folder| folder.access() == access);
+            let granted = permit.sandbox_folders().iter().filter(move |folder| folder.access() == access);
             granted.map(|folder| folder.root().to_owned()).collect::<Vec<PathBuf>>()
         };
         let (mut writable, mut readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
         refuse_nul(command)?;
-        let shelves = Shelves::of(permit)?;
-        let program = program::find(&command.program, &shelves.search(), permit.written_to())?;
-        if command.grant == Grant::ReadOnly {
+        let shelves = ProgramDirs::of(permit)?;
+        let program = program::find(&command.program, &shelves.search_path(), permit.writable_folders())?;
+        if command.folder_access == FolderAccess::ReadOnly {
             readable.append(&mut writable);
         }
         let is_granted = |root: &PathBuf| readable.iter().any(|granted| root.starts_with(granted));
@@ -85,40 +89,40 @@ impl Confined {
         let folder = working_folder(command, permit)?;
         let asked = permit.confinement();
         let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
-        let mut spec = Spec {
+        let mut spec = RunSpec {
             network: asked.network,
-            words,
+            arguments: words,
             folder,
             writable: writable.clone(),
             readable: readable.clone(),
-            limits: Limits {
+            limits: RunLimits {
                 time: Duration::ZERO,
                 grace: GRACE,
-                memory_bytes: u64::from(asked.memory_mebibytes()) * MEBIBYTE,
-                processes: u64::from(asked.processes()),
+                memory_bytes: u64::from(asked.effective_memory_mb()) * MEBIBYTE,
+                processes: u64::from(asked.effective_max_processes()),
                 cpu_seconds: u64::from(asked.cpu_seconds.unwrap_or(0)),
                 file_bytes: permit.max_file_bytes().unwrap_or(0),
                 open_files: open_files(asked.network),
             },
             ..program.spec()
         };
-        let grants = Grants { writable, readable, sight: permit.sight() };
-        let before = grants.look(&mut spec, &Until::given_up_or(awaited, command.deadline))?;
-        let least = match asked.least {
+        let grants = Grants { writable, readable, visibility: permit.visibility_filter() };
+        let before = grants.scan(&mut spec, &WorkDeadline::cancelled_or_at(awaited, command.deadline))?;
+        let least = match asked.min_isolation {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
         };
-        Ok(Confined {
+        Ok(ConfinedCommand {
             spec,
             executable: program.executable,
-            least,
+            required_tier: least,
             output_bytes: command.output_bytes,
             deadline: command.deadline,
-            begun,
-            variables: command.variables.iter().cloned().chain(shelves.variable()).collect(),
+            prepared_at: begun,
+            variables: command.variables.iter().cloned().chain(shelves.path_variable()).collect(),
             input: command.input.clone(),
-            party: permit.call().party(),
-            before,
+            owner: permit.call().party(),
+            baseline: before,
             grants: Some(grants),
         })
     }
@@ -129,94 +133,101 @@ impl Confined {
     }
 
     /// Returns true if it may change files in its granted folders.
-    pub fn can_change(&self) -> bool {
-        !self.before.writable.is_empty()
+    pub fn can_write(&self) -> bool {
+        !self.baseline.writable.is_empty()
     }
 
     /// Returns a fingerprint of the access that the sandbox allows; a process may be reused where it is
     /// equal. Blocks on the disk.
-    pub fn enclosure(&self) -> Enclosure {
-        Enclosure::of(&self.spec)
+    pub fn fingerprint(&self) -> SandboxFingerprint {
+        SandboxFingerprint::of(&self.spec)
     }
 
     /// Creates a no-op command without grants, to measure the cost of the sandbox alone.
-    pub fn nothing() -> Result<Confined, SandboxError> {
-        check::command(&["true"])
+    pub fn no_op() -> Result<ConfinedCommand, SandboxError> {
+        check::ungranted_command(&["true"])
     }
 
     /// Creates a command that may read the system and nothing else, without network.
-    pub(crate) fn granted_nothing(
-        program: Program,
+    pub(crate) fn without_grants(
+        program: PinnedProgram,
         words: Vec<OsString>,
         memory_bytes: u64,
         processes: u64,
         time: Duration,
-    ) -> Confined {
-        let limits = Limits { memory_bytes, processes, open_files: 64, ..Limits::default() };
-        let spec = Spec { words, folder: "/".into(), limits, ..program.spec() };
-        Confined {
+    ) -> ConfinedCommand {
+        let limits = RunLimits { memory_bytes, processes, open_files: 64, ..RunLimits::default() };
+        let spec = RunSpec { arguments: words, folder: "/".into(), limits, ..program.spec() };
+        ConfinedCommand {
             spec,
             executable: program.executable,
-            least: SandboxTier::Reduced,
+            required_tier: SandboxTier::Reduced,
             output_bytes: 1024,
             deadline: Instant::now() + time,
-            begun: Instant::now(),
+            prepared_at: Instant::now(),
             variables: Vec::new(),
             input: None,
-            party: String::new(),
-            before: Before::default(),
+            owner: String::new(),
+            baseline: WorkspaceBaseline::default(),
             grants: None,
         }
     }
 
     /// Scans the granted folders again. Blocks on the disk.
-    pub(crate) fn looked_through_again(mut self, awaited: &Awaited) -> Result<Confined, SandboxError> {
+    pub(crate) fn rescan(mut self, awaited: &CancelFlag) -> Result<ConfinedCommand, SandboxError> {
         if let Some(grants) = &self.grants {
-            let until = Until::given_up_or(awaited, self.deadline);
-            self.before = grants.look(&mut self.spec, &until)?;
+            let until = WorkDeadline::cancelled_or_at(awaited, self.deadline);
+            self.baseline = grants.scan(&mut self.spec, &until)?;
         }
         Ok(self)
     }
 
     /// Fails if the command needs mounts that this tier does not have: without mounts, every path in a
     /// granted folder is as accessible as the folder.
-    pub(crate) fn refuse_what_needs_more_than(&self, tier: SandboxTier) -> Result<(), SandboxError> {
+    pub(crate) fn check_tier(&self, tier: SandboxTier) -> Result<(), SandboxError> {
         if tier == SandboxTier::Full {
             return Ok(());
         }
-        let held = self
-            .spec
-            .writable
-            .iter()
-            .flat_map(|folder| self.spec.kept.iter().filter(move |held| held.path.starts_with(folder)));
+        let held =
+            self.spec.writable.iter().flat_map(|folder| {
+                self.spec.protected.iter().filter(move |held| held.path.starts_with(folder))
+            });
         let mut hidden = self.spec.hidden.iter().filter(|hidden| is_open_to_user(&hidden.path));
         match hidden.next().or_else(|| held.into_iter().next()) {
-            Some(held) => Err(SandboxError::NeedsFull(held.path.clone())),
+            Some(held) => Err(SandboxError::NeedsFullTier(held.path.clone())),
             None => Ok(()),
         }
     }
 
     /// Returns the run request for a launcher of this tier.
-    pub(crate) fn order(&self, tier: SandboxTier) -> Vec<u8> {
-        let (limits, variables) = (self.limits_now(), environment::with(tier, &self.variables));
-        Spec { tier, limits, variables, ..self.spec.clone() }.framed()
+    pub(crate) fn request_bytes(&self, tier: SandboxTier) -> Vec<u8> {
+        let (limits, variables) = (self.current_limits(), environment::with_overrides(tier, &self.variables));
+        RunSpec { tier, limits, variables, ..self.spec.clone() }.to_frame()
     }
 
     /// Returns the limits with the time that is left now.
-    pub(crate) fn limits_now(&self) -> Limits {
-        Limits { time: self.time_left(), ..self.spec.limits }
+    pub(crate) fn current_limits(&self) -> RunLimits {
+        RunLimits { time: self.time_left(), ..self.spec.limits }
     }
 
     /// Returns a digest of the access that the sandbox allows in this tier. Equal grants and limits give
     /// equal digests, independent of the program, its time limit and the inodes at the paths.
-    pub(crate) fn walls_digest(&self, tier: SandboxTier) -> String {
-        let limits = Limits { time: Duration::ZERO, ..self.spec.limits };
+    pub(crate) fn sandbox_digest(&self, tier: SandboxTier) -> String {
+        let limits = RunLimits { time: Duration::ZERO, ..self.spec.limits };
         let (words, variables) = (vec!["".into()], Vec::new());
         let program = PathBuf::new();
-        let mut spec =
-            Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
-        spec.hidden.iter_mut().chain(&mut spec.kept).for_each(|held| held.file = (0, 0));
-        canonical::hex(&Sha256::digest(spec.framed()))
+        let mut spec = RunSpec {
+            tier,
+            limits,
+            arguments: words,
+            variables,
+            program,
+            device: 0,
+            inode: 0,
+            ..self.spec.clone()
+        };
+        spec.hidden.iter_mut().chain(&mut spec.protected).for_each(|held| held.file = (0, 0));
+        canonical::hex(&Sha256::digest(spec.to_frame()))
     }
 
     pub(crate) fn time_left(&self) -> Duration {
@@ -224,35 +235,37 @@ impl Confined {
     }
 }
 
-fn open_files(network: Network) -> u64 {
+fn open_files(network: NetworkAccess) -> u64 {
     match network {
-        Network::Off => OPEN_FILES,
-        Network::Loopback | Network::Full => OPEN_FILES_AND_SENT,
+        NetworkAccess::Off => OPEN_FILES,
+        NetworkAccess::Loopback | NetworkAccess::Full => OPEN_FILES_WITH_NETWORK,
     }
 }
 
 /// Returns the working folder of the program: a granted folder, or `/`.
-pub(crate) fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, SandboxError> {
-    let mut granted = permit.folders().iter().map(|folder| folder.root());
-    match &command.workplace {
-        Workplace::In(folder) if granted.any(|root| folder.starts_with(root)) => Ok(folder.clone()),
-        Workplace::In(folder) => Err(SandboxError::Folder(folder.clone())),
-        Workplace::FirstGranted => Ok(granted.next().unwrap_or(Path::new("/")).to_owned()),
-        Workplace::Apart => Ok("/".into()),
+pub(crate) fn working_folder(command: &SandboxCommand, permit: &Permit) -> Result<PathBuf, SandboxError> {
+    let mut granted = permit.sandbox_folders().iter().map(|folder| folder.root());
+    match &command.working_directory {
+        WorkingDirectory::Granted(folder) if granted.any(|root| folder.starts_with(root)) => {
+            Ok(folder.clone())
+        }
+        WorkingDirectory::Granted(folder) => Err(SandboxError::WorkingFolderNotGranted(folder.clone())),
+        WorkingDirectory::FirstGranted => Ok(granted.next().unwrap_or(Path::new("/")).to_owned()),
+        WorkingDirectory::Root => Ok("/".into()),
     }
 }
 
-pub(crate) fn refuse_nul(command: &Command) -> Result<(), SandboxError> {
+pub(crate) fn refuse_nul(command: &SandboxCommand) -> Result<(), SandboxError> {
     let has_nul = |word: &OsStr| word.as_bytes().contains(&0);
     if has_nul(&command.program) {
-        return Err(SandboxError::Nul("the program"));
+        return Err(SandboxError::NulByte("the program"));
     }
     if command.arguments.iter().any(|word| has_nul(word)) {
-        return Err(SandboxError::Nul("an argument"));
+        return Err(SandboxError::NulByte("an argument"));
     }
     let variable = |(name, value): &(String, OsString)| has_nul(name.as_ref()) || has_nul(value);
     match command.variables.iter().any(variable) {
-        true => Err(SandboxError::Nul("a variable")),
+        true => Err(SandboxError::NulByte("a variable")),
         false => Ok(()),
     }
 }

@@ -11,9 +11,9 @@ use crate::prepare::program::Executable;
 
 /// Ending of a confined program and the files it left behind. Everything it started is gone.
 #[derive(Debug)]
-pub struct Report {
+pub struct RunReport {
     /// Ending of the program.
-    pub end: End,
+    pub end: RunEnd,
     /// Captured standard output.
     pub stdout: Captured,
     /// Captured standard error.
@@ -21,20 +21,20 @@ pub struct Report {
     /// Sandbox tier in which it ran.
     pub tier: SandboxTier,
     /// Resource usage of the program and everything it started.
-    pub spent: Spent,
+    pub usage: ResourceUsage,
     /// Time from the start of the preparation until the launcher had the run request.
-    pub confining: Duration,
+    pub setup_time: Duration,
     /// Program that was run.
     pub executable: Executable,
     /// Digest of the access that the sandbox allowed.
-    pub walls_sha256: String,
+    pub sandbox_sha256: String,
     /// Files that other programs run automatically, created by the run, and their new paths.
     pub quarantined: Vec<Quarantined>,
 }
 
 /// Ending of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum End {
+pub enum RunEnd {
     /// It exited with this code.
     Exited(i32),
     /// A signal ended it.
@@ -56,7 +56,7 @@ pub enum End {
 
 /// Resource usage of a program and everything it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Spent {
+pub struct ResourceUsage {
     /// Processor time, including the set-up of the sandbox.
     pub cpu: Duration,
     /// Highest sampled memory use, of one process or of all together.

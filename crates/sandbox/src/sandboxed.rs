@@ -37,11 +37,11 @@ use macos as backend;
 #[path = "../tests/sandboxed/controls.rs"]
 mod controls;
 #[cfg(target_os = "linux")]
+#[path = "../tests/sandboxed/groups.rs"]
+mod delegated_cgroup;
+#[cfg(target_os = "linux")]
 #[path = "../tests/sandboxed/ends.rs"]
 mod ends;
-#[cfg(target_os = "linux")]
-#[path = "../tests/sandboxed/groups.rs"]
-mod groups;
 #[cfg(target_os = "linux")]
 #[path = "../tests/sandboxed/hops.rs"]
 mod hops;
@@ -60,23 +60,23 @@ mod workers;
 use std::process::ExitCode;
 
 // Same exports as the crate.
-pub use launch::launcher::{Entered, enter};
+pub use launch::launcher::{ProcessRole, enter};
 pub use sandbox::Sandbox;
 
 fn main() -> ExitCode {
     match enter() {
-        Entered::Launcher(code) => return code,
-        Entered::Worker(task) => return workers::serve(&task),
-        Entered::Program => {}
+        ProcessRole::Launcher(code) => return code,
+        ProcessRole::Worker(task) => return workers::serve(&task),
+        ProcessRole::Program => {}
     }
     #[cfg(target_os = "linux")]
-    groups::delegate();
-    tests::give_up_root_for_good();
+    delegated_cgroup::delegate();
+    tests::drop_root_permanently();
     #[cfg(target_os = "linux")]
     let trials = [
         controls::trials(),
         ends::trials(),
-        groups::trials(),
+        delegated_cgroup::trials(),
         hops::trials(),
         pools::trials(),
         storms::trials(),
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a future on a single-threaded runtime.
-fn wait_for<T>(work: impl Future<Output = T>) -> T {
+fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, work)
 }

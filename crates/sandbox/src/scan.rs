@@ -18,66 +18,75 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use governance::{Stands, runs_by_itself};
+use governance::{PathEntryKind, is_run_automatically};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags, statat};
 use rustix::io::Errno;
 use tool::{GitDirectory, git_acts_on, is_acted_on_by_git};
 
 use crate::error::SandboxError;
-use crate::scan::bounds::Bounds;
-use crate::scan::file_identity::{Held, Number};
-use crate::scan::inventory::{Inventory, Kept, too_many};
-use crate::scan::open_folder::Loosened;
-use crate::scan::walk::{Next, Way};
+use crate::scan::bounds::ScanBounds;
+use crate::scan::file_identity::{ExpectedFile, FileId};
+use crate::scan::inventory::{Inventory, ProtectedFile, too_many_paths};
+use crate::scan::open_folder::TemporaryAccess;
+use crate::scan::walk::{DirectoryWalk, PendingFolder};
 
 /// Longest path that the system accepts with the longest name appended. Deeper entries can be reached step by
 /// step but not named, neither in a mount nor by the user who is to remove them.
-const LONGEST_PATH: usize = nix::libc::PATH_MAX as usize - 1 - 256;
+const MAX_PATH_BYTES: usize = nix::libc::PATH_MAX as usize - 1 - 256;
 /// Results are passed on at least this often, and at the end of each folder.
-const MOST_AT_ONCE: usize = 1_000;
+const MAX_BATCH: usize = 1_000;
 
 /// Handling of folders that their owner may not list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub(crate) enum UnlistableFolders {
     /// Leaves them unchanged and reports them.
-    Told,
+    Report,
     /// Makes them accessible during the scan: a run may have closed them over a file.
-    Opened,
+    MakeAccessible,
 }
 
 /// Scans a folder and collects the results, up to the limit of names. Folders that cannot be listed are
 /// reported.
-pub(crate) fn take(folder: &Path, bounds: &Bounds, shows: impl Fn(&Path) -> bool) -> Inventory {
+pub(crate) fn scan(folder: &Path, bounds: &ScanBounds, shows: impl Fn(&Path) -> bool) -> Inventory {
     let (mut found, mut count, mut bytes) = (Inventory::default(), 0_usize, 0_usize);
-    let problem = each(folder, bounds, Closed::Told, &shows, &mut |part| {
+    let problem = scan_each(folder, bounds, UnlistableFolders::Report, &shows, &mut |part| {
         count += part.count();
-        bytes += part.names().map(|name| name.as_os_str().len()).sum::<usize>();
+        bytes += part.paths().map(|name| name.as_os_str().len()).sum::<usize>();
         found.extend(part);
-        match bounds.are_too_many(count, bytes) {
-            true => Err(too_many(found.names(), &[folder])),
+        match bounds.is_exceeded_by(count, bytes) {
+            true => Err(too_many_paths(found.paths(), &[folder])),
             false => Ok(()),
         }
     });
-    Inventory { problem, ..found }
+    Inventory { error: problem, ..found }
 }
 
 /// Scans a folder and passes results to `on_found` while their folder and its parents are accessible. Returns
 /// the reason if the scan is incomplete.
-pub(crate) fn each(
+pub(crate) fn scan_each(
     folder: &Path,
-    bounds: &Bounds,
-    closed: Closed,
+    bounds: &ScanBounds,
+    unlistable: UnlistableFolders,
     shows: &dyn Fn(&Path) -> bool,
-    hand_on: &mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
+    on_found: &mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
 ) -> Option<SandboxError> {
-    let (way, found) = (Way::from(folder.to_owned()), Inventory::default());
-    let mut look = Look { root: folder, seen: 0, bounds, closed, way, found, shows, hand_on };
+    let (way, found) = (DirectoryWalk::starting_at(folder.to_owned()), Inventory::default());
+    let mut look = DirectoryScan {
+        root: folder,
+        entries_seen: 0,
+        bounds,
+        unlistable,
+        walk: way,
+        found,
+        is_visible: shows,
+        on_found,
+    };
     let mut problem = None;
-    while let Some(next) = look.way.next() {
-        let looked = look.through(next);
-        match look.hand_on_found().and(looked) {
+    while let Some(next) = look.walk.next() {
+        let looked = look.scan_folder(next);
+        match look.flush_found().and(looked) {
             Ok(()) => {}
-            Err(error @ SandboxError::Unlisted { .. }) => {
+            Err(error @ SandboxError::ScanFailed { .. }) => {
                 problem.get_or_insert(error);
             }
             Err(error) => return Some(error),
@@ -86,112 +95,119 @@ pub(crate) fn each(
     problem
 }
 
-struct Look<'a> {
+struct DirectoryScan<'a> {
     root: &'a Path,
-    seen: usize,
-    bounds: &'a Bounds,
-    closed: Closed,
-    way: Way,
+    entries_seen: usize,
+    bounds: &'a ScanBounds,
+    unlistable: UnlistableFolders,
+    walk: DirectoryWalk,
     /// Results that are not passed on yet.
     found: Inventory,
-    shows: &'a dyn Fn(&Path) -> bool,
-    hand_on: &'a mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
+    is_visible: &'a dyn Fn(&Path) -> bool,
+    on_found: &'a mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
 }
 
 /// Folder being listed, with its identity.
-struct Listed {
+struct ListedFolder {
     entries: Dir,
-    number: Number,
+    file_id: FileId,
 }
 
-impl Look<'_> {
-    fn through(&mut self, next: Next) -> Result<(), SandboxError> {
-        self.bounds.refuse_late(self.root)?;
-        let Next { folder, is_held } = next;
-        let Some((mut listed, open)) = self.enter(&folder).or_else(|error| self.unless_gone(error))? else {
+impl DirectoryScan<'_> {
+    fn scan_folder(&mut self, next: PendingFolder) -> Result<(), SandboxError> {
+        self.bounds.check_deadline(self.root)?;
+        let PendingFolder { folder, is_protected: is_held } = next;
+        let Some((mut listed, open)) = self.open_folder(&folder).or_else(|error| self.unless_gone(error))?
+        else {
             return Ok(());
         };
-        self.way.enter(folder.clone(), open);
+        self.walk.enter(folder.clone(), open);
         let mut git = GitDirectory::default();
         while let Some(entry) = listed.entries.read() {
-            let entry = entry.map_err(|cause| self.problem(cause.into()))?;
+            let entry = entry.map_err(|cause| self.scan_error(cause.into()))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
             }
-            self.see_one_more()?;
+            self.count_entry()?;
             git.add(name);
-            let sorted = self.sort_in((&listed, is_held), &entry, folder.join(name));
+            let sorted = self.classify((&listed, is_held), &entry, folder.join(name));
             sorted.or_else(|error| self.unless_gone(error).map(|_: Option<()>| ()))?;
         }
-        if git.is_complete() && !is_git_by_name(&folder) && !is_held {
-            self.repository(&listed, &folder).map_err(|error| self.problem(error))?;
+        if git.is_complete() && !has_git_name(&folder) && !is_held {
+            self.add_repository(&listed, &folder).map_err(|error| self.scan_error(error))?;
         }
         Ok(())
     }
 
     /// Counts one entry and fails if a bound is reached.
-    fn see_one_more(&mut self) -> Result<(), SandboxError> {
-        self.bounds.refuse_late(self.root)?;
-        if self.seen >= self.bounds.entries || self.way.bytes() > self.bounds.waiting {
-            return Err(SandboxError::TooLarge { folder: self.root.to_owned(), limit: self.seen });
+    fn count_entry(&mut self) -> Result<(), SandboxError> {
+        self.bounds.check_deadline(self.root)?;
+        if self.entries_seen >= self.bounds.entries || self.walk.queued_bytes() > self.bounds.queued_bytes {
+            return Err(SandboxError::TooLarge { folder: self.root.to_owned(), limit: self.entries_seen });
         }
-        self.seen += 1;
-        if self.found.count() >= MOST_AT_ONCE { self.hand_on_found() } else { Ok(()) }
+        self.entries_seen += 1;
+        if self.found.count() >= MAX_BATCH { self.flush_found() } else { Ok(()) }
     }
 
-    fn hand_on_found(&mut self) -> Result<(), SandboxError> {
+    fn flush_found(&mut self) -> Result<(), SandboxError> {
         match self.found.count() {
             0 => Ok(()),
-            _ => (self.hand_on)(std::mem::take(&mut self.found)),
+            _ => (self.on_found)(std::mem::take(&mut self.found)),
         }
     }
 
-    fn problem(&self, cause: io::Error) -> SandboxError {
-        SandboxError::Unlisted { folder: self.root.to_owned(), cause }
+    fn scan_error(&self, cause: io::Error) -> SandboxError {
+        SandboxError::ScanFailed { folder: self.root.to_owned(), cause }
     }
 
     fn unless_gone<T>(&self, error: io::Error) -> Result<Option<T>, SandboxError> {
-        if is_gone(&error) { Ok(None) } else { Err(self.problem(error)) }
+        if is_gone(&error) { Ok(None) } else { Err(self.scan_error(error)) }
     }
 
     /// Opens a folder for listing, if it is to be listed; also returns the temporary access if it was needed.
-    fn enter(&mut self, folder: &Path) -> io::Result<Option<(Listed, Option<Loosened>)>> {
-        if folder.as_os_str().len() > LONGEST_PATH {
-            self.found.deep.push(held(folder)?);
+    fn open_folder(&mut self, folder: &Path) -> io::Result<Option<(ListedFolder, Option<TemporaryAccess>)>> {
+        if folder.as_os_str().len() > MAX_PATH_BYTES {
+            self.found.too_deep.push(expected_file(folder)?);
             return Ok(None);
         }
-        match list(folder) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.closed(folder, error),
+        match list_folder(folder) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.open_unlistable(folder, error)
+            }
             listed => listed.map(|listed| Some((listed, None))),
         }
     }
 
-    fn closed(&mut self, folder: &Path, error: io::Error) -> io::Result<Option<(Listed, Option<Loosened>)>> {
-        match self.closed {
-            Closed::Told if folder == self.root => return Err(error),
-            Closed::Told => {
-                self.found.closed.push(held(folder)?);
+    fn open_unlistable(
+        &mut self,
+        folder: &Path,
+        error: io::Error,
+    ) -> io::Result<Option<(ListedFolder, Option<TemporaryAccess>)>> {
+        match self.unlistable {
+            UnlistableFolders::Report if folder == self.root => return Err(error),
+            UnlistableFolders::Report => {
+                self.found.unlistable.push(expected_file(folder)?);
                 return Ok(None);
             }
-            Closed::Opened => {}
+            UnlistableFolders::MakeAccessible => {}
         }
-        let Some(loosened) = Loosened::of(folder)? else {
+        let Some(loosened) = TemporaryAccess::grant(folder)? else {
             // The folder belongs to another user, so no run can have created it.
             return Ok(None);
         };
-        let listed = list(folder)?;
+        let listed = list_folder(folder)?;
         if folder == self.root {
             // The root was accessible when the run began, and no run could work in an inaccessible one.
-            loosened.stays();
+            loosened.keep();
             return Ok(Some((listed, None)));
         }
         Ok(Some((listed, Some(loosened))))
     }
 
-    fn sort_in(
+    fn classify(
         &mut self,
-        (folder, is_held): (&Listed, bool),
+        (folder, is_held): (&ListedFolder, bool),
         entry: &DirEntry,
         path: PathBuf,
     ) -> io::Result<()> {
@@ -200,30 +216,30 @@ impl Look<'_> {
             FileType::Unknown => facts()?.kind,
             known => known,
         };
-        let stands = if kind == FileType::Directory { Stands::Folder } else { Stands::Other };
-        if kind != FileType::Symlink && !(self.shows)(&path) {
-            self.found.hidden.push(Held { path, file: facts()?.file });
+        let stands = if kind == FileType::Directory { PathEntryKind::Folder } else { PathEntryKind::Other };
+        if kind != FileType::Symlink && !(self.is_visible)(&path) {
+            self.found.hidden.push(ExpectedFile { path, file: facts()?.file });
             return Ok(());
         }
-        let runs_by_itself = !is_held && runs_by_itself(&path, stands);
+        let runs_by_itself = !is_held && is_run_automatically(&path, stands);
         if runs_by_itself {
-            self.found.kept.insert(path, kept(&facts()?, folder.number, false));
+            self.found.protected.insert(path, protected_file(&facts()?, folder.file_id, false));
         }
         let is_held = is_held || runs_by_itself;
-        if stands == Stands::Folder && (!is_held || self.looks_into_held()) {
-            self.way.later(OsStr::from_bytes(entry.file_name().to_bytes()), is_held);
+        if stands == PathEntryKind::Folder && (!is_held || self.scans_protected()) {
+            self.walk.queue(OsStr::from_bytes(entry.file_name().to_bytes()), is_held);
         }
         Ok(())
     }
 
     /// Returns true before a run. Nothing changes below a protected folder during a run, so it is not scanned
     /// after one.
-    fn looks_into_held(&self) -> bool {
-        self.closed == Closed::Told
+    fn scans_protected(&self) -> bool {
+        self.unlistable == UnlistableFolders::Report
     }
 
     /// Adds the files that git acts on in a bare repository.
-    fn repository(&mut self, listed: &Listed, folder: &Path) -> io::Result<()> {
+    fn add_repository(&mut self, listed: &ListedFolder, folder: &Path) -> io::Result<()> {
         let facts = |name: &str| match file_identity::facts_at(listed.entries.fd()?, &CString::new(name)?) {
             Ok(facts) => Ok(Some(facts)),
             Err(error) if is_gone(&error) => Ok(None),
@@ -240,40 +256,49 @@ impl Look<'_> {
         for name in git_acts_on!().split(',') {
             if let Some(facts) = facts(name)? {
                 let path = folder.join(name);
-                self.found.kept.entry(path).or_insert_with(|| kept(&facts, listed.number, true));
+                self.found
+                    .protected
+                    .entry(path)
+                    .or_insert_with(|| protected_file(&facts, listed.file_id, true));
             }
         }
-        let looks_into_held = self.looks_into_held();
-        self.way.hold(is_acted_on_by_git, looks_into_held);
+        let looks_into_held = self.scans_protected();
+        self.walk.mark_protected(is_acted_on_by_git, looks_into_held);
         self.found.repositories.insert(folder.to_owned());
         Ok(())
     }
 }
 
 /// File that makes git take a folder for a repository.
-pub(crate) const SIGN_OF_REPOSITORY: &str = "HEAD";
+pub(crate) const REPOSITORY_HEAD: &str = "HEAD";
 
 /// Returns true if the folder name ends in `.git`, so that the rules by name cover its contents.
-fn is_git_by_name(folder: &Path) -> bool {
+fn has_git_name(folder: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().as_bytes();
     name.last_chunk::<4>().is_some_and(|end| end.eq_ignore_ascii_case(b".git"))
 }
 
-fn kept(facts: &file_identity::Facts, folder: Number, is_of_repository: bool) -> Kept {
+fn protected_file(facts: &file_identity::FileFacts, folder: FileId, is_of_repository: bool) -> ProtectedFile {
     let is_link = facts.kind == FileType::Symlink;
-    Kept { file: facts.file, made: facts.made, folder, is_link, is_of_repository }
+    ProtectedFile {
+        file: facts.file,
+        created: facts.created,
+        parent: folder,
+        is_symlink: is_link,
+        is_in_repository: is_of_repository,
+    }
 }
 
 /// Opens a folder for reading its entries and their properties.
-fn list(folder: &Path) -> io::Result<Listed> {
+fn list_folder(folder: &Path) -> io::Result<ListedFolder> {
     let entries = Dir::new(open_folder::open(folder, OFlags::RDONLY)?)?;
-    let number = file_identity::number(&statat(entries.fd()?, ".", AtFlags::empty())?);
-    Ok(Listed { entries, number })
+    let number = file_identity::file_id(&statat(entries.fd()?, ".", AtFlags::empty())?);
+    Ok(ListedFolder { entries, file_id: number })
 }
 
-fn held(folder: &Path) -> io::Result<Held> {
+fn expected_file(folder: &Path) -> io::Result<ExpectedFile> {
     let handle = open_folder::open(folder, open_folder::HANDLE)?;
-    Ok(Held { path: folder.to_owned(), file: file_identity::of_open(handle.as_fd())? })
+    Ok(ExpectedFile { path: folder.to_owned(), file: file_identity::file_id_of_open(handle.as_fd())? })
 }
 
 /// Returns true if an entry was removed since it was listed, or replaced by something that was never granted.

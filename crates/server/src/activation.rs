@@ -12,13 +12,13 @@ use std::path::Path;
 use crate::error::ServeError;
 
 /// Inherited listening sockets that have not been taken yet.
-pub(crate) struct Inherited(Vec<UnixListener>);
+pub(crate) struct InheritedSockets(Vec<UnixListener>);
 
-impl Inherited {
+impl InheritedSockets {
     /// Collects the sockets passed by the service manager; empty if none started the daemon. A second call
     /// returns nothing, because the descriptors are consumed.
-    pub(crate) fn from_manager() -> Self {
-        Inherited(handed_over())
+    pub(crate) fn from_service_manager() -> Self {
+        InheritedSockets(inherited_listeners())
     }
 
     /// Takes the socket bound to `path`, if there is one. A socket that other users may connect to is
@@ -32,7 +32,7 @@ impl Inherited {
         let failed = |cause| ServeError::io("take over the socket", path, cause);
         let mode = std::fs::symlink_metadata(path).map_err(failed)?.mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(ServeError::OpenSocket { path: path.to_owned(), mode });
+            return Err(ServeError::InsecureSocket { path: path.to_owned(), mode });
         }
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(Some(listener))
@@ -40,13 +40,13 @@ impl Inherited {
 }
 
 #[cfg(target_os = "macos")]
-fn handed_over() -> Vec<UnixListener> {
+fn inherited_listeners() -> Vec<UnixListener> {
     launchd::sockets(["agent", "control"])
 }
 
 /// Returns the inherited Unix listeners and skips every other kind of descriptor.
 #[cfg(not(target_os = "macos"))]
-fn handed_over() -> Vec<UnixListener> {
+fn inherited_listeners() -> Vec<UnixListener> {
     let mut given = listenfd::ListenFd::from_env();
     (0..given.len()).filter_map(|index| given.take_unix_listener(index).ok().flatten()).collect()
 }
@@ -62,7 +62,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [agent, control] = ["a.sock", "c.sock"].map(|name| folder.path().join(name));
         let mut inherited =
-            Inherited([&agent, &control].map(|path| UnixListener::bind(path).unwrap()).into());
+            InheritedSockets([&agent, &control].map(|path| UnixListener::bind(path).unwrap()).into());
         assert!(inherited.take(&folder.path().join("other.sock")).unwrap().is_none());
         let mode = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&agent, mode(0o600)).unwrap();

@@ -3,51 +3,53 @@
 use std::sync::{Arc, Weak};
 
 use execution::{CallerKey, RequestCost, Throttled, ToolExecutionLayer};
-use tool::Door;
+use tool::CallerEndpoint;
 
+use crate::connection_state::ConnectionState;
 use crate::methods::{calls, host, sessions, status};
 use crate::rpc::RpcError;
-use crate::service::{Method, Service};
-use crate::session::Session;
-use crate::settings::Limits;
-use crate::worker::Workers;
+use crate::service::{RpcMethod, SocketService};
+use crate::settings::ConnectionLimits;
+use crate::worker_sockets::WorkerSockets;
 use crate::{control, mcp};
 
 /// File name of the agent socket.
-pub(crate) const SOCKET: &str = "agent.sock";
+pub(crate) const SOCKET_NAME: &str = "agent.sock";
 
 /// Shared context of the agent methods.
-pub(crate) struct Agent {
+pub(crate) struct AgentContext {
     pub(crate) layer: Arc<ToolExecutionLayer>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ConnectionLimits,
     /// Worker sockets, which `sinew/session.open` creates. Empty on a worker socket.
-    pub(crate) workers: Weak<Workers>,
+    pub(crate) worker_sockets: Weak<WorkerSockets>,
 }
 
-impl Agent {
+impl AgentContext {
     /// Returns the worker sockets, or an error once the daemon is shutting down.
-    pub(crate) fn workers(&self) -> Result<Arc<Workers>, RpcError> {
-        self.workers.upgrade().ok_or_else(|| RpcError::server("shutting_down", "Sinew is shutting down"))
+    pub(crate) fn worker_sockets(&self) -> Result<Arc<WorkerSockets>, RpcError> {
+        self.worker_sockets
+            .upgrade()
+            .ok_or_else(|| RpcError::server("shutting_down", "Sinew is shutting down"))
     }
 }
 
-const METHODS: &[Method<Agent>] = &[
-    Method { name: "sinew/execute", run: calls::execute },
-    Method { name: "sinew/explain", run: calls::explain },
-    Method { name: "sinew/judge_host", run: host::judge },
-    Method { name: "sinew/review_host", run: host::review },
-    Method { name: "sinew/tools", run: status::tools },
-    Method { name: "sinew/status", run: status::status },
-    Method { name: "sinew/session.open", run: sessions::open },
-    Method { name: "sinew/session.turn", run: sessions::turn },
-    Method { name: "sinew/session.spend", run: sessions::spend },
-    Method { name: "sinew/session.close", run: sessions::close },
-    Method { name: "initialize", run: mcp::initialize::initialize },
-    Method { name: "server/discover", run: mcp::initialize::discover },
-    Method { name: "subscriptions/listen", run: mcp::listen::run },
-    Method { name: "ping", run: mcp::ping },
-    Method { name: "tools/list", run: mcp::list::run },
-    Method { name: "tools/call", run: mcp::call::run },
+const METHODS: &[RpcMethod<AgentContext>] = &[
+    RpcMethod { name: "sinew/execute", run: calls::execute },
+    RpcMethod { name: "sinew/explain", run: calls::explain },
+    RpcMethod { name: "sinew/judge_host", run: host::judge },
+    RpcMethod { name: "sinew/review_host", run: host::review },
+    RpcMethod { name: "sinew/tools", run: status::tools },
+    RpcMethod { name: "sinew/status", run: status::status },
+    RpcMethod { name: "sinew/session.open", run: sessions::open },
+    RpcMethod { name: "sinew/session.turn", run: sessions::turn },
+    RpcMethod { name: "sinew/session.spend", run: sessions::spend },
+    RpcMethod { name: "sinew/session.close", run: sessions::close },
+    RpcMethod { name: "initialize", run: mcp::initialize::initialize },
+    RpcMethod { name: "server/discover", run: mcp::initialize::discover },
+    RpcMethod { name: "subscriptions/listen", run: mcp::listen::run },
+    RpcMethod { name: "ping", run: mcp::ping },
+    RpcMethod { name: "tools/list", run: mcp::list::run },
+    RpcMethod { name: "tools/call", run: mcp::call::run },
 ];
 
 /// Cost of a request to a method. One that is not listed costs as much as a call.
@@ -69,9 +71,13 @@ fn cost_of(method: &str) -> RequestCost {
 }
 
 /// Admits a request of an agent or a worker, or refuses it because its caller is over a limit.
-pub(crate) fn admit(agent: &Agent, session: &Session, method: &'static str) -> Result<(), RpcError> {
-    let key = CallerKey::new(session.worker.as_deref(), session.peer.pid, session.peer.uid);
-    let caller = || session.caller(Door::Socket);
+pub(crate) fn admit(
+    agent: &AgentContext,
+    session: &ConnectionState,
+    method: &'static str,
+) -> Result<(), RpcError> {
+    let key = CallerKey::new(session.worker_session.as_deref(), session.peer.pid, session.peer.uid);
+    let caller = || session.caller(CallerEndpoint::Socket);
     agent.layer.admit_request(key, cost_of(method), method, caller).map_err(|throttled| {
         let message = format!("too many requests of `{method}`: wait {} ms", throttled.retry_after_ms);
         rate_limited(message, throttled)
@@ -80,24 +86,24 @@ pub(crate) fn admit(agent: &Agent, session: &Session, method: &'static str) -> R
 
 /// Error of a request over a limit.
 pub(crate) fn rate_limited(message: String, throttled: Throttled) -> RpcError {
-    RpcError::server("rate_limited", message).with("retry_after_ms", throttled.retry_after_ms)
+    RpcError::server("rate_limited", message).with_data("retry_after_ms", throttled.retry_after_ms)
 }
 
 /// Builds the service of the agent socket.
-pub(crate) fn service(context: Agent) -> Service<Agent> {
-    Service {
-        socket: SOCKET,
+pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
+    SocketService {
+        socket: SOCKET_NAME,
         methods: METHODS,
-        notices: mcp::NOTICES,
-        elsewhere: (control::SOCKET, control::knows),
-        worker: None,
-        malformed: |_, _, error| error,
+        notifications: mcp::NOTIFICATIONS,
+        other_socket: (control::SOCKET_NAME, control::has_method),
+        worker_session: None,
+        on_malformed: |_, _, error| error,
         admit,
         context,
     }
 }
 
 /// Returns true if this socket has the method.
-pub(crate) fn knows(method: &str) -> bool {
+pub(crate) fn has_method(method: &str) -> bool {
     METHODS.iter().any(|known| known.name == method)
 }

@@ -12,18 +12,18 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tool::strict_json;
 
-use crate::budget::{self, Budget};
-use crate::error::of_pid;
-use crate::frame::{Frame, LineReader};
-use crate::home::Home;
-use crate::lock::{Holder, StateLock};
+use crate::budget::{self, MessageBudget};
+use crate::error::pid_suffix;
+use crate::frame::{LineFrame, LineReader};
+use crate::home::SinewHome;
+use crate::lock::{LockHolder, StateLock};
 use crate::private_folder::own_uid;
 
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Socket of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Socket {
+pub enum DaemonSocket {
     /// `agent.sock`, for tool calls.
     Agent,
     /// `control.sock`, for the operator.
@@ -34,27 +34,27 @@ pub enum Socket {
 pub struct Client {
     lines: LineReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
-    asked: u64,
+    request_count: u64,
 }
 
 /// Error of a client request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No daemon accepts connections on the socket.
-    #[error("no daemon answers on `{}`: {}", .socket.display(), why(*.exists, *.holder, .cause))]
+    #[error("no daemon answers on `{}`: {}", .socket.display(), unreachable_reason(*.exists, *.holder, .cause))]
     Unreachable {
         /// Path of the socket.
         socket: PathBuf,
         /// True if the socket file exists.
         exists: bool,
         /// Process that holds the state lock.
-        holder: Holder,
+        holder: LockHolder,
         /// Error of the connect call.
         cause: std::io::Error,
     },
     /// The socket is served by another user.
     #[error("`{}` is served by uid {uid}, not by this user", .socket.display())]
-    Foreign {
+    ForeignUser {
         /// Path of the socket.
         socket: PathBuf,
         /// User of the serving process.
@@ -62,7 +62,7 @@ pub enum ClientError {
     },
     /// The daemon replied with a JSON-RPC error.
     #[error("{message}")]
-    Answered {
+    Rpc {
         /// JSON-RPC error code.
         code: i64,
         /// Message for people.
@@ -75,49 +75,61 @@ pub enum ClientError {
     Closed(Option<std::io::Error>),
     /// The reply is not a valid JSON-RPC response.
     #[error("the daemon's reply cannot be read: {0}")]
-    Garbled(String),
+    InvalidReply(String),
 }
 
 impl ClientError {
     /// Returns a suggestion for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            ClientError::Unreachable { holder: Holder::Nobody, .. } => {
+            ClientError::Unreachable { holder: LockHolder::NoProcess, .. } => {
                 Some("start one with `sinew serve`".to_owned())
             }
-            ClientError::Unreachable { holder: Holder::Process { pid: Some(pid) }, .. } => {
+            ClientError::Unreachable { holder: LockHolder::Process { pid: Some(pid) }, .. } => {
                 Some(format!("it may be starting or stopping: try again, or check it with `ps -p {pid}`"))
             }
-            ClientError::Unreachable { holder: Holder::Process { pid: None }, .. } => {
+            ClientError::Unreachable { holder: LockHolder::Process { pid: None }, .. } => {
                 Some("it may be starting or stopping: try again".to_owned())
             }
             ClientError::Closed(_) => Some("`sinew status` shows whether it is running".to_owned()),
-            ClientError::Foreign { .. } => Some("set SINEW_HOME to a folder of your own".to_owned()),
-            ClientError::Answered { .. } | ClientError::Garbled(_) => None,
+            ClientError::ForeignUser { .. } => Some("set SINEW_HOME to a folder of your own".to_owned()),
+            ClientError::Rpc { .. } | ClientError::InvalidReply(_) => None,
         }
     }
 }
 
 impl Client {
     /// Connects. Retries until `max_wait` has passed, so that a daemon that is just starting is reached.
-    pub async fn connect(home: &Home, socket: Socket, patience: Duration) -> Result<Self, ClientError> {
-        let (read, write) = Self::dial(home, socket, patience).await?.into_split();
-        Ok(Client { lines: LineReader::new(read, budget::TOTAL, Budget::new()), write, asked: 0 })
+    pub async fn connect(
+        home: &SinewHome,
+        socket: DaemonSocket,
+        max_wait: Duration,
+    ) -> Result<Self, ClientError> {
+        let (read, write) = Self::connect_stream(home, socket, max_wait).await?.into_split();
+        Ok(Client {
+            lines: LineReader::new(read, budget::TOTAL_BYTES, MessageBudget::new()),
+            write,
+            request_count: 0,
+        })
     }
 
     /// Like `connect`, but returns the raw stream for callers that implement the protocol themselves. The
     /// peer is verified to be a daemon of this user.
-    pub async fn dial(home: &Home, socket: Socket, patience: Duration) -> Result<UnixStream, ClientError> {
+    pub async fn connect_stream(
+        home: &SinewHome,
+        socket: DaemonSocket,
+        max_wait: Duration,
+    ) -> Result<UnixStream, ClientError> {
         let path = match socket {
-            Socket::Agent => home.agent_socket(),
-            Socket::Control => home.control_socket(),
+            DaemonSocket::Agent => home.agent_socket(),
+            DaemonSocket::Control => home.control_socket(),
         };
         let started = Instant::now();
         loop {
             match UnixStream::connect(&path).await {
-                Ok(stream) => return ours(stream, path),
-                Err(cause) if may_yet_come(&cause) && started.elapsed() < patience => {
-                    tokio::time::sleep(BETWEEN_ATTEMPTS.min(patience)).await;
+                Ok(stream) => return check_peer_uid(stream, path),
+                Err(cause) if is_retryable(&cause) && started.elapsed() < max_wait => {
+                    tokio::time::sleep(CONNECT_RETRY_INTERVAL.min(max_wait)).await;
                 }
                 Err(cause) => {
                     let (exists, holder) = (path.exists(), StateLock::holder(home));
@@ -129,54 +141,55 @@ impl Client {
 
     /// Sends one request and waits for its reply without a timeout.
     pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, ClientError> {
-        self.asked += 1;
-        let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        self.request_count += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.request_count, "method": method, "params": params});
         // A daemon that closes the connection often sends the reason first, which says more than the write
         // error.
         let written = self.write.write_all(format!("{request}\n").as_bytes()).await;
         loop {
             let answer = match self.lines.next().await {
-                Ok(Frame::Line(line)) => {
-                    strict_json::parse(line.text).map_err(|error| ClientError::Garbled(error.to_string()))?
+                Ok(LineFrame::Line(line)) => strict_json::parse(line.text)
+                    .map_err(|error| ClientError::InvalidReply(error.to_string()))?,
+                Ok(LineFrame::End) => return Err(ClientError::Closed(written.err())),
+                Ok(LineFrame::NotUtf8) => {
+                    return Err(ClientError::InvalidReply("it is not UTF-8".to_owned()));
                 }
-                Ok(Frame::End) => return Err(ClientError::Closed(written.err())),
-                Ok(Frame::NotUtf8) => return Err(ClientError::Garbled("it is not UTF-8".to_owned())),
-                Ok(Frame::Unusable(why)) => {
-                    return Err(ClientError::Garbled(format!("the line is unusable ({why:?})")));
+                Ok(LineFrame::Unusable(why)) => {
+                    return Err(ClientError::InvalidReply(format!("the line is unusable ({why:?})")));
                 }
                 Err(error) => return Err(ClientError::Closed(Some(error))),
             };
             // An error without an id concerns the whole connection, and therefore this request too.
-            if answer.get("id").is_none_or(|id| id.is_null() || *id == self.asked) {
-                return read_answer(answer);
+            if answer.get("id").is_none_or(|id| id.is_null() || *id == self.request_count) {
+                return parse_response(answer);
             }
         }
     }
 }
 
-fn ours(stream: UnixStream, socket: PathBuf) -> Result<UnixStream, ClientError> {
+fn check_peer_uid(stream: UnixStream, socket: PathBuf) -> Result<UnixStream, ClientError> {
     let served_by = stream.peer_cred().map_err(|error| ClientError::Closed(Some(error)))?;
     match served_by.uid() {
         uid if uid == own_uid() => Ok(stream),
-        uid => Err(ClientError::Foreign { socket, uid }),
+        uid => Err(ClientError::ForeignUser { socket, uid }),
     }
 }
 
-fn read_answer(mut answer: Value) -> Result<Value, ClientError> {
-    let garbled = |what: &str| ClientError::Garbled(what.to_owned());
+fn parse_response(mut answer: Value) -> Result<Value, ClientError> {
+    let garbled = |what: &str| ClientError::InvalidReply(what.to_owned());
     match (answer.get_mut("result").map(Value::take), answer.get_mut("error").map(Value::take)) {
         (Some(result), None) => Ok(result),
         (None, Some(error)) => {
-            let error: Answered =
+            let error: RpcErrorObject =
                 serde_json::from_value(error).map_err(|_| garbled("its error object is malformed"))?;
-            Err(ClientError::Answered { code: error.code, message: error.message, data: error.data })
+            Err(ClientError::Rpc { code: error.code, message: error.message, data: error.data })
         }
         _ => Err(garbled("it has neither a result nor an error, or both")),
     }
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct RpcErrorObject {
     code: i64,
     message: String,
     #[serde(default)]
@@ -185,19 +198,21 @@ struct Answered {
 
 /// Returns true if the socket may accept later: its file is missing, nothing listens yet, or its backlog is
 /// full.
-fn may_yet_come(cause: &std::io::Error) -> bool {
+fn is_retryable(cause: &std::io::Error) -> bool {
     matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
 }
 
-fn why(exists: bool, holder: Holder, cause: &std::io::Error) -> String {
+fn unreachable_reason(exists: bool, holder: LockHolder, cause: &std::io::Error) -> String {
     let socket = match (cause.kind(), exists) {
         (ErrorKind::NotFound, false) => "there is no such socket".to_owned(),
         (ErrorKind::ConnectionRefused, true) => "nothing listens on it".to_owned(),
         _ => cause.to_string(),
     };
     match holder {
-        Holder::Nobody => format!("{socket}, and no daemon is running"),
-        Holder::Process { pid } => format!("{socket}, but a process{} holds the state lock", of_pid(pid)),
+        LockHolder::NoProcess => format!("{socket}, and no daemon is running"),
+        LockHolder::Process { pid } => {
+            format!("{socket}, but a process{} holds the state lock", pid_suffix(pid))
+        }
     }
 }
 
@@ -206,20 +221,20 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use crate::listener::Hall;
-    use crate::settings::Limits;
+    use crate::listener::SharedListenerState;
+    use crate::settings::ConnectionLimits;
     use crate::tests::daemon::{daemon_at, limits};
 
-    fn home() -> (tempfile::TempDir, Home) {
+    fn home() -> (tempfile::TempDir, SinewHome) {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path()).unwrap();
+        let home = SinewHome::from_root(folder.path()).unwrap();
         home.prepare().unwrap();
         (folder, home)
     }
 
     /// Returns the message and the hint of a connection attempt that must fail.
-    async fn unreachable(home: &Home) -> (String, String) {
-        let error = Client::connect(home, Socket::Agent, Duration::ZERO).await.err().unwrap();
+    async fn unreachable(home: &SinewHome) -> (String, String) {
+        let error = Client::connect(home, DaemonSocket::Agent, Duration::ZERO).await.err().unwrap();
         assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
         (error.to_string(), error.hint().unwrap())
     }
@@ -246,19 +261,20 @@ mod tests {
         let (_folder, home) = home();
         let path = home.control_socket();
         let starting = std::thread::spawn(move || {
-            std::thread::sleep(BETWEEN_ATTEMPTS * 3);
-            daemon_at(Hall::new(limits()), path)
+            std::thread::sleep(CONNECT_RETRY_INTERVAL * 3);
+            daemon_at(SharedListenerState::new(limits()), path)
         });
-        let mut client = Client::connect(&home, Socket::Control, Duration::from_secs(10)).await.unwrap();
+        let mut client =
+            Client::connect(&home, DaemonSocket::Control, Duration::from_secs(10)).await.unwrap();
         assert_eq!(client.request("echo", json!({"say": 1})).await.unwrap(), 1);
         assert_eq!(client.request("echo", json!({"say": "é"})).await.unwrap(), "é");
         let error = client.request("ecoh", json!({})).await.unwrap_err();
-        let ClientError::Answered { code, message, data } = error else { panic!("{error}") };
+        let ClientError::Rpc { code, message, data } = error else { panic!("{error}") };
         assert_eq!((code, data["did_you_mean"].as_str()), (-32601, Some("echo")), "{message}");
         let large = client.request("large", json!({"bytes": limits().max_line_bytes - 100})).await.unwrap();
         assert_eq!(large.as_str().map(str::len), Some(limits().max_line_bytes - 100));
         let daemon = starting.join().unwrap();
-        daemon.hall.stop.cancel();
+        daemon.shared.stop.cancel();
         let error = client.request("wait", json!({})).await.unwrap_err();
         assert!(matches!(error, ClientError::Closed(_)), "{error}");
         drop(client);
@@ -269,13 +285,13 @@ mod tests {
     async fn busy_error_of_a_full_daemon_reaches_the_client() {
         let (_folder, home) = home();
         let path = home.agent_socket();
-        let hall = Hall::new(Limits { max_connections: 1, ..limits() });
+        let hall = SharedListenerState::new(ConnectionLimits { max_connections: 1, ..limits() });
         let daemon = std::thread::spawn(move || daemon_at(hall, path)).join().unwrap();
-        let mut first = Client::connect(&home, Socket::Agent, Duration::ZERO).await.unwrap();
+        let mut first = Client::connect(&home, DaemonSocket::Agent, Duration::ZERO).await.unwrap();
         first.request("echo", json!({})).await.unwrap();
-        let mut second = Client::connect(&home, Socket::Agent, Duration::ZERO).await.unwrap();
+        let mut second = Client::connect(&home, DaemonSocket::Agent, Duration::ZERO).await.unwrap();
         let error = second.request("echo", json!({})).await.unwrap_err();
-        assert!(matches!(&error, ClientError::Answered { data, .. } if data["code"] == "busy"), "{error}");
+        assert!(matches!(&error, ClientError::Rpc { data, .. } if data["code"] == "busy"), "{error}");
         std::thread::spawn(move || drop(daemon)).join().unwrap();
     }
 }

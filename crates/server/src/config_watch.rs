@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Time without events after which a change counts as complete: an editor writes a file in several steps.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
 /// Longest wait for `QUIET_PERIOD`, for files that change without a pause.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Watcher for the configuration folders, including folders that do not exist yet.
 pub struct ConfigWatch {
@@ -20,7 +20,7 @@ pub struct ConfigWatch {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     /// Number of folders in `watched` for which the operating system accepted a watch.
-    armed: usize,
+    watch_count: usize,
     changes: mpsc::Receiver<()>,
     /// Keeps the channel open when there is no watcher; `changed` then never returns.
     _sender: mpsc::Sender<()>,
@@ -29,25 +29,31 @@ pub struct ConfigWatch {
 impl ConfigWatch {
     /// Starts watching these folders. If the operating system cannot watch one, a warning is logged, and only
     /// SIGHUP or `control/reload` reloads it.
-    pub fn on(folders: Vec<PathBuf>) -> Self {
+    pub fn new(folders: Vec<PathBuf>) -> Self {
         let (sender, changes) = mpsc::channel(1);
         let (changed, watched_folders) = (sender.clone(), folders.clone());
         let watcher = ::notify::recommended_watcher(move |event: ::notify::Result<Event>| {
-            if event.is_ok_and(|event| concerns(&event, &watched_folders)) {
+            if event.is_ok_and(|event| affects_folders(&event, &watched_folders)) {
                 // One pending message covers any number of events.
                 let _ = changed.try_send(());
             }
         });
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "config_not_watched")).ok();
-        let mut watch =
-            ConfigWatch { folders, watcher, watched: BTreeSet::new(), armed: 0, changes, _sender: sender };
-        watch.arm();
+        let mut watch = ConfigWatch {
+            folders,
+            watcher,
+            watched: BTreeSet::new(),
+            watch_count: 0,
+            changes,
+            _sender: sender,
+        };
+        watch.renew_watches();
         watch
     }
 
     /// Returns true if every folder is watched.
-    pub(crate) fn is_told(&self) -> bool {
-        self.watcher.is_some() && self.watched.len() == self.armed
+    pub(crate) fn is_watching_all(&self) -> bool {
+        self.watcher.is_some() && self.watched.len() == self.watch_count
     }
 
     /// Waits for a change and then for the files to settle.
@@ -55,13 +61,13 @@ impl ConfigWatch {
         if self.changes.recv().await.is_none() {
             return std::future::pending().await;
         }
-        let settling = async { while let Ok(Some(())) = timeout(QUIET, self.changes.recv()).await {} };
-        let _ = timeout(LONGEST, settling).await;
-        self.arm();
+        let settling = async { while let Ok(Some(())) = timeout(QUIET_PERIOD, self.changes.recv()).await {} };
+        let _ = timeout(MAX_SETTLE_TIME, settling).await;
+        self.renew_watches();
     }
 
     /// Watches each folder, or its nearest existing ancestor.
-    fn arm(&mut self) {
+    fn renew_watches(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
         let there =
             |folder: &PathBuf| folder.ancestors().find(|folder| folder.is_dir()).map(Path::to_path_buf);
@@ -71,10 +77,10 @@ impl ConfigWatch {
         for folder in &self.watched {
             let _ = watcher.unwatch(folder);
         }
-        self.armed = 0;
+        self.watch_count = 0;
         for folder in &wanted {
             match watcher.watch(folder, RecursiveMode::NonRecursive) {
-                Ok(()) => self.armed += 1,
+                Ok(()) => self.watch_count += 1,
                 Err(error) => {
                     tracing::warn!(%error, folder = %folder.display(), "config_not_watched");
                 }
@@ -86,7 +92,7 @@ impl ConfigWatch {
 
 /// Returns true if the event changes one of the folders or an entry in one. Read accesses do not count,
 /// because the daemon itself causes them.
-fn concerns(event: &Event, folders: &[PathBuf]) -> bool {
+fn affects_folders(event: &Event, folders: &[PathBuf]) -> bool {
     let ours = |path: &PathBuf| {
         folders.iter().any(|folder| path.parent() == Some(folder) || folder.starts_with(path))
     };
@@ -104,7 +110,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         let (config, inner) = (root.join("config"), root.join("config/governance"));
-        let mut watch = ConfigWatch::on(vec![config.clone(), inner.clone()]);
+        let mut watch = ConfigWatch::new(vec![config.clone(), inner.clone()]);
         std::fs::create_dir(&config).unwrap();
         timeout(PATIENCE, watch.changed()).await.expect("the folder was created");
         std::fs::create_dir(&inner).unwrap();
@@ -116,9 +122,12 @@ mod tests {
         std::fs::rename(inner.join("draft"), inner.join("tools.yaml")).unwrap();
         timeout(PATIENCE, watch.changed()).await.expect("a file was replaced");
         // One change can cause several events, and the last one may be late.
-        while timeout(QUIET * 3, watch.changed()).await.is_ok() {}
+        while timeout(QUIET_PERIOD * 3, watch.changed()).await.is_ok() {}
         std::fs::read(inner.join("tools.yaml")).unwrap();
         std::fs::write(root.join("elsewhere"), "c").unwrap();
-        assert!(timeout(QUIET * 3, watch.changed()).await.is_err(), "reads and files elsewhere do not count");
+        assert!(
+            timeout(QUIET_PERIOD * 3, watch.changed()).await.is_err(),
+            "reads and files elsewhere do not count"
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! Overload causes backpressure, not refusals: while the limit of in-flight requests is reached or the queue
 //! of unsent replies is full, the handler reads nothing more.
 
-mod asking;
+mod request;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,45 +16,45 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::Budget;
-use crate::frame::{Frame, Line, LineReader, Unusable};
-use crate::in_flight::InFlight;
+use crate::budget::MessageBudget;
+use crate::connection_state::ConnectionState;
+use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
+use crate::in_flight_requests::InFlightRequests;
 use crate::outbox::Outbox;
-use crate::rpc::{self, Id, Message, Reply, RpcError};
-use crate::service::{Effect, Service};
-use crate::session::Session;
-use crate::settings::Limits;
+use crate::rpc::{self, RequestId, RpcError, RpcMessage, RpcReply};
+use crate::service::{NotificationEffect, SocketService};
+use crate::settings::ConnectionLimits;
 
 /// Consecutive invalid lines after which the connection is closed: the peer does not speak this protocol.
-const PATIENCE_WITH_NOISE: u32 = 16;
+const MAX_INVALID_LINES: u32 = 16;
 /// Time a peer may keep writing after the final error, so that it can read that error before the connection
 /// closes.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval at which a half-closed connection is checked for a hang-up.
-const GLANCE: Duration = Duration::from_millis(250);
+const HANG_UP_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Accepted connection with everything its handler needs.
-pub(crate) struct Connection<C: 'static> {
-    pub(crate) service: Arc<Service<C>>,
-    pub(crate) session: Session,
-    pub(crate) limits: Limits,
-    pub(crate) budget: Budget,
+pub(crate) struct ClientConnection<C: 'static> {
+    pub(crate) service: Arc<SocketService<C>>,
+    pub(crate) session: ConnectionState,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) budget: MessageBudget,
     /// Cancelled when the connections must end.
     pub(crate) stop: CancellationToken,
     /// Longest silence of a peer that has no request open; unlimited if absent.
-    pub(crate) idle: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
     /// Slots for connections with subscriptions, shared by all connections of a socket.
-    pub(crate) followers: Arc<Semaphore>,
+    pub(crate) follower_slots: Arc<Semaphore>,
 }
 
 /// Reason why a connection ended.
-enum End {
+enum ConnectionEnd {
     /// The peer closed its sending side; it may still read replies.
     Finished,
     /// The input cannot be parsed any further.
     Unusable,
     /// The peer disconnected, or does not read its replies.
-    Gone,
+    Disconnected,
     /// The idle timeout passed.
     Idle,
     /// The daemon stops.
@@ -62,73 +62,81 @@ enum End {
 }
 
 /// Running state of one connection.
-struct Talk<C: 'static> {
-    connection: Connection<C>,
+struct ConnectionHandler<C: 'static> {
+    connection: ClientConnection<C>,
     outbox: Outbox,
-    answers: JoinSet<()>,
+    pending_replies: JoinSet<()>,
     /// Subscriptions. They have no end of their own, so they are dropped with the connection.
-    following: JoinSet<()>,
+    subscriptions: JoinSet<()>,
     /// Follower slot of this connection, once it has a subscription.
-    follows: Option<OwnedSemaphorePermit>,
-    open: InFlight,
-    noise: u32,
+    follower_slot: Option<OwnedSemaphorePermit>,
+    in_flight: InFlightRequests,
+    invalid_lines: u32,
 }
 
-impl<C: Send + Sync> Connection<C> {
+impl<C: Send + Sync> ClientConnection<C> {
     /// Serves the connection until it ends. `has_disconnected` distinguishes a peer that disconnected from
     /// one that only closed its sending side.
-    pub(crate) async fn run<R, W>(mut self, read: R, write: W, has_left: fn(&R) -> bool)
+    pub(crate) async fn run<R, W>(mut self, read: R, write: W, has_disconnected: fn(&R) -> bool)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
-        let (outbox, writer) = Outbox::open(write, self.limits.write_stall);
+        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout);
         self.session.outbox = Some(outbox.clone());
-        let (answers, open) = (JoinSet::new(), InFlight::default());
+        let (answers, open) = (JoinSet::new(), InFlightRequests::default());
         let following = JoinSet::new();
-        let mut talk = Talk { connection: self, outbox, answers, following, follows: None, open, noise: 0 };
-        let end = talk.listen(&mut lines).await;
-        talk.conclude(&end, || has_left(lines.source())).await;
+        let mut talk = ConnectionHandler {
+            connection: self,
+            outbox,
+            pending_replies: answers,
+            subscriptions: following,
+            follower_slot: None,
+            in_flight: open,
+            invalid_lines: 0,
+        };
+        let end = talk.read_lines(&mut lines).await;
+        talk.finish_replies(&end, || has_disconnected(lines.source())).await;
         // The writer task sends what is queued and ends once its last sender is dropped.
         drop(talk);
         let _ = writer.await;
-        if matches!(end, End::Unusable) {
-            lines.linger(LINGER).await;
+        if matches!(end, ConnectionEnd::Unusable) {
+            lines.discard_input(LINGER_TIMEOUT).await;
         }
     }
 }
 
-impl<C: Send + Sync> Talk<C> {
-    async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> End {
+impl<C: Send + Sync> ConnectionHandler<C> {
+    async fn read_lines<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> ConnectionEnd {
         let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
-        let (gone, stopped) = (outbox.gone(), stop.cancelled());
+        let (gone, stopped) = (outbox.closed(), stop.cancelled());
         // Pinned outside the loop: creating the futures anew would register and remove a waiter for every
         // line.
         tokio::pin!(gone, stopped);
         loop {
-            while self.answers.try_join_next().is_some() {}
-            while self.following.try_join_next().is_some() {}
+            while self.pending_replies.try_join_next().is_some() {}
+            while self.subscriptions.try_join_next().is_some() {}
             let frame = tokio::select! {
                 biased;
-                () = &mut gone => return End::Gone,
-                () = &mut stopped => return End::Stopped,
+                () = &mut gone => return ConnectionEnd::Disconnected,
+                () = &mut stopped => return ConnectionEnd::Stopped,
                 frame = lines.next() => frame,
-                () = silence(self.connection.idle, &mut self.answers), if self.follows.is_none() => {
-                    return End::Idle;
+                () = wait_until_idle(self.connection.idle_timeout, &mut self.pending_replies), if self.follower_slot.is_none() => {
+                    return ConnectionEnd::Idle;
                 }
             };
             let next = match frame {
-                Ok(Frame::Line(line)) => self.hear(line).await,
-                Ok(Frame::NotUtf8) => self.complain(None, RpcError::not_utf8()).await,
-                Ok(Frame::Unusable(why)) => {
-                    self.send(None, &Err(self.explain(why))).await;
-                    ControlFlow::Break(End::Unusable)
+                Ok(LineFrame::Line(line)) => self.handle_line(line).await,
+                Ok(LineFrame::NotUtf8) => self.reject_line(None, RpcError::not_utf8()).await,
+                Ok(LineFrame::Unusable(why)) => {
+                    self.send(None, &Err(self.unusable_error(why))).await;
+                    ControlFlow::Break(ConnectionEnd::Unusable)
                 }
-                Ok(Frame::End) => ControlFlow::Break(End::Finished),
+                Ok(LineFrame::End) => ControlFlow::Break(ConnectionEnd::Finished),
                 Err(error) => {
                     tracing::debug!(%error, "connection_lost");
-                    ControlFlow::Break(End::Gone)
+                    ControlFlow::Break(ConnectionEnd::Disconnected)
                 }
             };
             if let ControlFlow::Break(end) = next {
@@ -137,108 +145,112 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
-    async fn hear(&mut self, line: Line<'_>) -> ControlFlow<End> {
-        let message = match rpc::read(line.text) {
+    async fn handle_line(&mut self, line: InputLine<'_>) -> ControlFlow<ConnectionEnd> {
+        let message = match rpc::parse_message(line.text) {
             Ok(message) => message,
-            Err(_) if speaks_http(line.text) => {
+            Err(_) if is_http_request_line(line.text) => {
                 let error = RpcError::invalid_request(
                     "this is not an HTTP server: send one JSON-RPC message per line",
                 );
                 self.send(None, &Err(error)).await;
-                return ControlFlow::Break(End::Unusable);
+                return ControlFlow::Break(ConnectionEnd::Unusable);
             }
-            Err(unreadable) => return self.complain(unreadable.id, unreadable.error).await,
+            Err(unreadable) => return self.reject_line(unreadable.id, unreadable.error).await,
         };
-        self.noise = 0;
+        self.invalid_lines = 0;
         match message {
-            Message::Notification { method, params } => {
-                if let Effect::Withdraw(id) = self.connection.service.notice(&method, params) {
-                    self.open.withdraw(&id);
+            RpcMessage::Notification { method, params } => {
+                if let NotificationEffect::Cancel(id) =
+                    self.connection.service.handle_notification(&method, params)
+                {
+                    self.in_flight.cancel(&id);
                 }
                 ControlFlow::Continue(())
             }
-            Message::Request { id, method, params } => self.ask(id, &method, params, line).await,
+            RpcMessage::Request { id, method, params } => {
+                self.handle_request(id, &method, params, line).await
+            }
         }
     }
 
     /// Replies with an error to a line that is not a valid message.
-    async fn complain(&mut self, id: Option<Id>, error: RpcError) -> ControlFlow<End> {
+    async fn reject_line(&mut self, id: Option<RequestId>, error: RpcError) -> ControlFlow<ConnectionEnd> {
         let service = &self.connection.service;
-        let error = (service.malformed)(&service.context, &self.connection.session, error);
+        let error = (service.on_malformed)(&service.context, &self.connection.session, error);
         self.send(id.as_ref(), &Err(error)).await;
-        self.noise += 1;
-        if self.noise < PATIENCE_WITH_NOISE {
+        self.invalid_lines += 1;
+        if self.invalid_lines < MAX_INVALID_LINES {
             ControlFlow::Continue(())
         } else {
-            ControlFlow::Break(End::Unusable)
+            ControlFlow::Break(ConnectionEnd::Unusable)
         }
     }
 
     /// Completes the open replies, as far as the peer can still read them.
-    async fn conclude(&mut self, end: &End, has_left: impl Fn() -> bool) {
+    async fn finish_replies(&mut self, end: &ConnectionEnd, has_disconnected: impl Fn() -> bool) {
         match end {
-            End::Gone => self.leave().await,
-            End::Finished | End::Unusable | End::Idle => loop {
+            ConnectionEnd::Disconnected => self.abandon_replies().await,
+            ConnectionEnd::Finished | ConnectionEnd::Unusable | ConnectionEnd::Idle => loop {
                 tokio::select! {
                     biased;
-                    () = self.outbox.gone() => return self.leave().await,
-                    () = self.connection.stop.cancelled() => return self.break_off().await,
-                    done = self.answers.join_next() => if done.is_none() { return },
+                    () = self.outbox.closed() => return self.abandon_replies().await,
+                    () = self.connection.stop.cancelled() => return self.stop_replies().await,
+                    done = self.pending_replies.join_next() => if done.is_none() { return },
                     // Nothing is written while a call waits for approval, so no write error reveals a peer
                     // that left.
-                    () = tokio::time::sleep(GLANCE) => if has_left() { return self.leave().await },
+                    () = tokio::time::sleep(HANG_UP_POLL_INTERVAL) => if has_disconnected() { return self.abandon_replies().await },
                 }
             },
-            End::Stopped => self.break_off().await,
+            ConnectionEnd::Stopped => self.stop_replies().await,
         }
     }
 
     /// Abandons the replies, which the peer cannot read any more. Requests already received are still
     /// started, so that each is recorded in the ledger. Every reply task ends once the outbox is closed, so
     /// joining them is short.
-    async fn leave(&mut self) {
-        self.outbox.give_up();
-        while self.answers.join_next().await.is_some() {}
+    async fn abandon_replies(&mut self) {
+        self.outbox.abandon();
+        while self.pending_replies.join_next().await.is_some() {}
     }
 
     /// Replies with a `shutting_down` error to every request that is still open.
-    async fn break_off(&mut self) {
+    async fn stop_replies(&mut self) {
         // A call that has just ended gets a short time to send its reply.
-        let last_words = async { while self.answers.join_next().await.is_some() {} };
-        let _ = timeout(self.connection.limits.last_words, last_words).await;
+        let last_words = async { while self.pending_replies.join_next().await.is_some() {} };
+        let _ = timeout(self.connection.limits.final_reply_timeout, last_words).await;
         // Subscribers notice the end of the connection itself.
-        self.following.shutdown().await;
+        self.subscriptions.shutdown().await;
         // Removed from the list before the abort, so that a request that ends now does not get two replies.
-        let open = self.open.close_all();
-        self.answers.abort_all();
+        let open = self.in_flight.close_all();
+        self.pending_replies.abort_all();
         for id in open {
             let message = "Sinew stopped before the call ended: check the ledger for its outcome";
             self.send(Some(&id), &Err(RpcError::server("shutting_down", message))).await;
         }
     }
 
-    async fn send(&self, id: Option<&Id>, reply: &Reply) {
-        self.outbox.send(rpc::write(id, reply, self.connection.limits.max_line_bytes)).await;
+    async fn send(&self, id: Option<&RequestId>, reply: &RpcReply) {
+        self.outbox.send(rpc::encode_reply(id, reply, self.connection.limits.max_line_bytes)).await;
     }
 
-    fn explain(&self, why: Unusable) -> RpcError {
+    fn unusable_error(&self, why: UnusableStream) -> RpcError {
         let limit = self.connection.limits.max_line_bytes;
         match why {
-            Unusable::TooLong => {
+            UnusableStream::TooLong => {
                 let message = format!("the line is longer than {limit} bytes: the connection is closed");
-                RpcError::server("frame_too_large", message).with("limit_bytes", limit)
+                RpcError::server("frame_too_large", message).with_data("limit_bytes", limit)
             }
-            Unusable::Starved => RpcError::server(
+            UnusableStream::Starved => RpcError::server(
                 "busy",
                 "too many long messages are being read: try again, or send less at a time",
             ),
-            Unusable::TooSlow => {
+            UnusableStream::TooSlow => {
                 RpcError::server("frame_too_slow", "a long message must be sent without pauses")
             }
-            Unusable::Foreign => {
+            UnusableStream::Foreign => {
                 RpcError::invalid_request("this is not a JSON-RPC message: send one JSON object per line")
             }
-            Unusable::Unterminated => {
+            UnusableStream::Unterminated => {
                 RpcError::invalid_request("the last line does not end with a newline, so it was not read")
             }
         }
@@ -246,13 +258,13 @@ impl<C: Send + Sync> Talk<C> {
 }
 
 /// Waits until neither side has sent anything for `idle`. Open replies do not count as silence.
-async fn silence(idle: Option<Duration>, answers: &mut JoinSet<()>) {
+async fn wait_until_idle(idle: Option<Duration>, answers: &mut JoinSet<()>) {
     let Some(idle) = idle else { return std::future::pending().await };
     while answers.join_next().await.is_some() {}
     tokio::time::sleep(idle).await;
 }
 
 /// Returns true if the line is an HTTP request line.
-fn speaks_http(line: &str) -> bool {
+fn is_http_request_line(line: &str) -> bool {
     line.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"))
 }

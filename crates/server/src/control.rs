@@ -15,55 +15,55 @@ use std::sync::Arc;
 use execution::{PinError, ToolExecutionLayer};
 use tokio_util::task::TaskTracker;
 
-pub use undo::{rehearse_undo, undo};
+pub use undo::{preview_undo, undo};
 
 use crate::agent;
-use crate::reload::Reloader;
+use crate::reload::ConfigReloader;
 use crate::rpc::RpcError;
-use crate::serve::Stop;
-use crate::service::{Method, Service};
-use crate::settings::Limits;
-use crate::worker::Workers;
+use crate::serve::StopHandle;
+use crate::service::{RpcMethod, SocketService};
+use crate::settings::ConnectionLimits;
+use crate::worker_sockets::WorkerSockets;
 
 /// File name of the control socket.
-pub(crate) const SOCKET: &str = "control.sock";
+pub(crate) const SOCKET_NAME: &str = "control.sock";
 
 /// Shared context of the control methods.
-pub(crate) struct Control {
+pub(crate) struct ControlContext {
     pub(crate) layer: Arc<ToolExecutionLayer>,
-    pub(crate) reloader: Arc<Reloader>,
-    pub(crate) limits: Limits,
+    pub(crate) reloader: Arc<ConfigReloader>,
+    pub(crate) limits: ConnectionLimits,
     pub(crate) sockets: [PathBuf; 2],
     pub(crate) connections: TaskTracker,
-    pub(crate) workers: Arc<Workers>,
-    pub(crate) stop: Stop,
+    pub(crate) worker_sockets: Arc<WorkerSockets>,
+    pub(crate) stop: StopHandle,
 }
 
-const METHODS: &[Method<Control>] = &[
-    Method { name: "control/approvals.list", run: approvals::list },
-    Method { name: "control/approvals.show", run: approvals::show },
-    Method { name: "control/approvals.decide", run: approvals::decide },
-    Method { name: "control/approvals.watch", run: approvals::watch },
-    Method { name: "control/grants.list", run: approvals::list_grants },
-    Method { name: "control/grants.revoke", run: approvals::revoke_grant },
-    Method { name: "control/pin.set", run: mode::set_pin },
-    Method { name: "control/mode.get", run: mode::get },
-    Method { name: "control/mode.set", run: mode::set },
-    Method { name: "control/execute", run: calls::execute },
-    Method { name: "control/explain", run: calls::explain },
-    Method { name: "control/calls.list", run: calls::list },
-    Method { name: "control/calls.cancel", run: calls::cancel },
-    Method { name: "control/sessions.list", run: sessions::list },
-    Method { name: "control/sessions.close", run: sessions::close },
-    Method { name: "control/reload", run: daemon::reload },
-    Method { name: "control/ledger.query", run: ledger::query },
-    Method { name: "control/ledger.tail", run: ledger::tail },
-    Method { name: "control/ledger.verify", run: ledger::verify },
-    Method { name: "control/ledger.export", run: ledger::export },
-    Method { name: "control/events", run: daemon::events },
-    Method { name: "control/status", run: daemon::status },
-    Method { name: "control/shutdown", run: daemon::shutdown },
-    Method { name: "control/undo", run: undo::run },
+const METHODS: &[RpcMethod<ControlContext>] = &[
+    RpcMethod { name: "control/approvals.list", run: approvals::list },
+    RpcMethod { name: "control/approvals.show", run: approvals::show },
+    RpcMethod { name: "control/approvals.decide", run: approvals::decide },
+    RpcMethod { name: "control/approvals.watch", run: approvals::watch },
+    RpcMethod { name: "control/grants.list", run: approvals::list_grants },
+    RpcMethod { name: "control/grants.revoke", run: approvals::revoke_grant },
+    RpcMethod { name: "control/pin.set", run: mode::set_pin },
+    RpcMethod { name: "control/mode.get", run: mode::get },
+    RpcMethod { name: "control/mode.set", run: mode::set },
+    RpcMethod { name: "control/execute", run: calls::execute },
+    RpcMethod { name: "control/explain", run: calls::explain },
+    RpcMethod { name: "control/calls.list", run: calls::list },
+    RpcMethod { name: "control/calls.cancel", run: calls::cancel },
+    RpcMethod { name: "control/sessions.list", run: sessions::list },
+    RpcMethod { name: "control/sessions.close", run: sessions::close },
+    RpcMethod { name: "control/reload", run: daemon::reload },
+    RpcMethod { name: "control/ledger.query", run: ledger::query },
+    RpcMethod { name: "control/ledger.tail", run: ledger::tail },
+    RpcMethod { name: "control/ledger.verify", run: ledger::verify },
+    RpcMethod { name: "control/ledger.export", run: ledger::export },
+    RpcMethod { name: "control/events", run: daemon::events },
+    RpcMethod { name: "control/status", run: daemon::status },
+    RpcMethod { name: "control/shutdown", run: daemon::shutdown },
+    RpcMethod { name: "control/undo", run: undo::run },
 ];
 
 /// Converts the error of a PIN that was not accepted.
@@ -71,22 +71,22 @@ fn pin_error(error: &PinError) -> RpcError {
     let word = match error {
         PinError::Missing => "pin_needed",
         PinError::Wrong => "pin_wrong",
-        PinError::TooMany { .. } => "pin_locked",
-        PinError::Length => "pin_length",
+        PinError::TooManyAttempts { .. } => "pin_locked",
+        PinError::InvalidLength => "pin_length",
         PinError::File(_) => "pin_unusable",
     };
     RpcError::server(word, error.to_string())
 }
 
 /// Builds the service of the control socket.
-pub(crate) fn service(context: Control) -> Service<Control> {
-    Service {
-        socket: SOCKET,
+pub(crate) fn service(context: ControlContext) -> SocketService<ControlContext> {
+    SocketService {
+        socket: SOCKET_NAME,
         methods: METHODS,
-        notices: &[],
-        elsewhere: (agent::SOCKET, agent::knows),
-        worker: None,
-        malformed: |_, _, error| error,
+        notifications: &[],
+        other_socket: (agent::SOCKET_NAME, agent::has_method),
+        worker_session: None,
+        on_malformed: |_, _, error| error,
         // The operator is not limited.
         admit: |_, _, _| Ok(()),
         context,
@@ -94,6 +94,6 @@ pub(crate) fn service(context: Control) -> Service<Control> {
 }
 
 /// Returns true if this socket has the method.
-pub(crate) fn knows(method: &str) -> bool {
+pub(crate) fn has_method(method: &str) -> bool {
     METHODS.iter().any(|known| known.name == method)
 }

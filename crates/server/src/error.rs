@@ -40,7 +40,7 @@ pub enum ServeError {
         remedy: String,
     },
     /// Another process holds the state lock.
-    #[error("another sinew process{} holds `{}`", of_pid(*.pid), .path.display())]
+    #[error("another sinew process{} holds `{}`", pid_suffix(*.pid), .path.display())]
     AlreadyRunning {
         /// Its process id, if it could be read.
         pid: Option<i32>,
@@ -48,7 +48,7 @@ pub enum ServeError {
         path: PathBuf,
     },
     /// A process accepts connections on the socket although the lock was free.
-    #[error("another process{} already listens on `{}`", of_pid(*.pid), .path.display())]
+    #[error("another process{} already listens on `{}`", pid_suffix(*.pid), .path.display())]
     SocketInUse {
         /// Its process id, if the kernel reports it.
         pid: Option<i32>,
@@ -63,7 +63,7 @@ pub enum ServeError {
     },
     /// A service manager passed a socket that other users may connect to.
     #[error("the inherited socket `{}` has mode {mode:o}: other users may connect to it", .path.display())]
-    OpenSocket {
+    InsecureSocket {
         /// Path of the socket.
         path: PathBuf,
         /// Permission bits of the socket file.
@@ -108,7 +108,7 @@ impl ServeError {
             ServeError::NotASocket { path } => {
                 Some(format!("check the file, then remove it: rm '{}'", path.display()))
             }
-            ServeError::OpenSocket { .. } => {
+            ServeError::InsecureSocket { .. } => {
                 Some("write the service's files again: `sinew service install`".to_owned())
             }
             // A settings error already contains its suggestion.
@@ -118,6 +118,6 @@ impl ServeError {
 }
 
 /// Formats a process id as ` (pid 12)`; empty if unknown.
-pub(crate) fn of_pid(pid: Option<i32>) -> String {
+pub(crate) fn pid_suffix(pid: Option<i32>) -> String {
     pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

@@ -8,74 +8,75 @@ use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
-use crate::budget::{Budget, SMALL, Share};
+use crate::budget::{BudgetShare, MessageBudget, SMALL_MESSAGE_BYTES};
 
 /// Initial size of a read buffer, in bytes.
-const FIRST: usize = 8 * 1024;
+const INITIAL_BUFFER_BYTES: usize = 8 * 1024;
 
 /// Timeouts of a line longer than `SMALL_MESSAGE_BYTES`.
-struct Patience {
+struct LongLineTimeouts {
     /// Wait for its share of the memory budget.
     share: Duration,
     /// Time from then to the end of the line.
     line: Duration,
 }
 
-const PATIENCE: Patience = Patience { share: Duration::from_secs(10), line: Duration::from_secs(30) };
+const LONG_LINE_TIMEOUTS: LongLineTimeouts =
+    LongLineTimeouts { share: Duration::from_secs(10), line: Duration::from_secs(30) };
 
 /// Splits a stream into lines. The buffer grows with the line, never past the limit, and shrinks again
 /// afterwards.
 pub(crate) struct LineReader<R> {
     source: R,
     limit: usize,
-    budget: Budget,
+    budget: MessageBudget,
     buffer: Vec<u8>,
     /// Start of the current line; everything before it has been consumed.
     start: usize,
     /// End of the part after `start` that is known to contain no newline.
     scanned: usize,
     /// Arrival time of the first byte of the current line.
-    began: Option<Instant>,
+    line_started: Option<Instant>,
     /// Budget share of the current line if it is long, and the time it was acquired.
-    share: Option<(Share, Instant)>,
+    share: Option<(BudgetShare, Instant)>,
     last_read: Instant,
-    patience: Patience,
+    timeouts: LongLineTimeouts,
 }
 
 /// Next item of the stream.
-pub(crate) enum Frame<'a> {
+pub(crate) enum LineFrame<'a> {
     /// Non-empty line.
-    Line(Line<'a>),
+    Line(InputLine<'a>),
     /// Line that is not UTF-8; later lines may be valid.
     NotUtf8,
     /// Nothing after this point can be parsed.
-    Unusable(Unusable),
+    Unusable(UnusableStream),
     /// End of the stream.
     End,
 }
 
 /// One line without its line ending.
-pub(crate) struct Line<'a> {
+pub(crate) struct InputLine<'a> {
     pub(crate) text: &'a str,
     /// Arrival time of its first byte.
-    pub(crate) began: Instant,
+    pub(crate) received_at: Instant,
     /// Budget share, to be held as long as the parsed message.
-    pub(crate) share: Share,
-    pub(crate) behind: Behind,
+    pub(crate) share: BudgetShare,
+    pub(crate) next_line: NextLine,
 }
 
 /// State of the buffer behind a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum NextLine {
     /// Another complete line is buffered.
-    Another,
+    Buffered,
     /// At most a partial line is buffered.
-    Nothing,
+    NotBuffered,
 }
 
 /// Reason why a stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
+pub(crate) enum UnusableStream {
     /// The line exceeds the limit.
     TooLong,
     /// The memory budget is used up by other long lines.
@@ -89,9 +90,9 @@ pub(crate) enum Unusable {
 }
 
 /// Frame as a range of the buffer.
-enum Found {
+enum FoundFrame {
     Line(Range<usize>),
-    Unusable(Unusable),
+    Unusable(UnusableStream),
     End,
 }
 
@@ -100,7 +101,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         &self.source
     }
 
-    pub(crate) fn new(source: R, limit: usize, budget: Budget) -> Self {
+    pub(crate) fn new(source: R, limit: usize, budget: MessageBudget) -> Self {
         let (buffer, last_read) = (Vec::new(), Instant::now());
         LineReader {
             source,
@@ -109,69 +110,69 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             buffer,
             start: 0,
             scanned: 0,
-            began: None,
+            line_started: None,
             share: None,
             last_read,
-            patience: PATIENCE,
+            timeouts: LONG_LINE_TIMEOUTS,
         }
     }
 
     /// Returns the next frame. Skips empty lines and strips a carriage return at the end of a line.
-    pub(crate) async fn next(&mut self) -> std::io::Result<Frame<'_>> {
-        let range = match self.find().await? {
-            Found::Line(range) => range,
-            Found::Unusable(why) => return Ok(Frame::Unusable(why)),
-            Found::End => return Ok(Frame::End),
+    pub(crate) async fn next(&mut self) -> std::io::Result<LineFrame<'_>> {
+        let range = match self.find_frame().await? {
+            FoundFrame::Line(range) => range,
+            FoundFrame::Unusable(why) => return Ok(LineFrame::Unusable(why)),
+            FoundFrame::End => return Ok(LineFrame::End),
         };
-        let began = self.began.take().unwrap_or(self.last_read);
-        let (mut share, _) = self.share.take().unwrap_or((Share::default(), began));
+        let began = self.line_started.take().unwrap_or(self.last_read);
+        let (mut share, _) = self.share.take().unwrap_or((BudgetShare::default(), began));
         share.trim(range.len());
         // The rest of the buffer arrived in the same read as the end of this line.
-        self.began = (self.start < self.buffer.len()).then_some(self.last_read);
-        let behind = self.behind();
+        self.line_started = (self.start < self.buffer.len()).then_some(self.last_read);
+        let behind = self.next_line();
         Ok(match std::str::from_utf8(self.buffer.get(range).unwrap_or_default()) {
-            Ok(text) => Frame::Line(Line { text, began, share, behind }),
-            Err(_) => Frame::NotUtf8,
+            Ok(text) => LineFrame::Line(InputLine { text, received_at: began, share, next_line: behind }),
+            Err(_) => LineFrame::NotUtf8,
         })
     }
 
     /// Reads and discards input until the peer closes, so that it can finish writing and read the final
     /// error.
-    pub(crate) async fn linger(&mut self, patience: Duration) {
-        self.buffer = Vec::with_capacity(FIRST);
+    pub(crate) async fn discard_input(&mut self, max_duration: Duration) {
+        self.buffer = Vec::with_capacity(INITIAL_BUFFER_BYTES);
         let drained = async {
             while self.source.read_buf(&mut self.buffer).await.is_ok_and(|read| read > 0) {
                 self.buffer.clear();
             }
         };
-        let _ = timeout(patience, drained).await;
+        let _ = timeout(max_duration, drained).await;
     }
 
-    async fn find(&mut self) -> std::io::Result<Found> {
-        if self.buffer.capacity() > SMALL {
-            self.forget();
-            self.buffer.shrink_to(FIRST);
+    async fn find_frame(&mut self) -> std::io::Result<FoundFrame> {
+        if self.buffer.capacity() > SMALL_MESSAGE_BYTES {
+            self.discard_consumed();
+            self.buffer.shrink_to(INITIAL_BUFFER_BYTES);
         }
         loop {
-            while let Some(line) = self.cut() {
+            while let Some(line) = self.next_complete_line() {
                 if line.len() > self.limit {
-                    return Ok(Found::Unusable(Unusable::TooLong));
+                    return Ok(FoundFrame::Unusable(UnusableStream::TooLong));
                 }
                 if !line.is_empty() {
-                    return Ok(Found::Line(line));
+                    return Ok(FoundFrame::Line(line));
                 }
-                self.began = None;
+                self.line_started = None;
             }
-            if let Some(why) = self.hopeless() {
-                return Ok(Found::Unusable(why));
+            if let Some(why) = self.early_rejection() {
+                return Ok(FoundFrame::Unusable(why));
             }
-            if let Err(why) = self.make_room().await {
-                return Ok(Found::Unusable(why));
+            if let Err(why) = self.reserve_space().await {
+                return Ok(FoundFrame::Unusable(why));
             }
-            match self.read_some().await? {
-                None => return Ok(Found::Unusable(Unusable::TooSlow)),
-                Some(0) if self.buffer.is_empty() => return Ok(Found::End),
-                Some(0) => return Ok(Found::Unusable(Unusable::Unterminated)),
+            match self.read_chunk().await? {
+                None => return Ok(FoundFrame::Unusable(UnusableStream::TooSlow)),
+                Some(0) if self.buffer.is_empty() => return Ok(FoundFrame::End),
+                Some(0) => return Ok(FoundFrame::Unusable(UnusableStream::Unterminated)),
                 Some(_) => {}
             }
         }
@@ -180,13 +181,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Discards consumed bytes and moves the rest to the front. Called only when space is needed or the
     /// memory of a long line is released: after every line, each of many buffered lines would move all lines
     /// behind it.
-    fn forget(&mut self) {
+    fn discard_consumed(&mut self) {
         self.buffer.drain(..self.start);
         (self.start, self.scanned) = (0, self.scanned - self.start);
     }
 
     /// Returns the next complete line in the buffer, without its line ending.
-    fn cut(&mut self) -> Option<Range<usize>> {
+    fn next_complete_line(&mut self) -> Option<Range<usize>> {
         let fresh = self.buffer.get(self.scanned..).unwrap_or_default();
         let Some(offset) = memchr(b'\n', fresh) else {
             self.scanned = self.buffer.len();
@@ -198,55 +199,55 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Some(start..newline - usize::from(line.ends_with(b"\r")))
     }
 
-    fn behind(&self) -> Behind {
+    fn next_line(&self) -> NextLine {
         let rest = self.buffer.get(self.scanned..).unwrap_or_default();
-        if memchr(b'\n', rest).is_some() { Behind::Another } else { Behind::Nothing }
+        if memchr(b'\n', rest).is_some() { NextLine::Buffered } else { NextLine::NotBuffered }
     }
 
     /// Returns a reason to refuse the unfinished line already, if there is one.
-    fn hopeless(&self) -> Option<Unusable> {
+    fn early_rejection(&self) -> Option<UnusableStream> {
         let line = self.buffer.get(self.start..).unwrap_or_default();
         let control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
         // A byte over the limit may still be the carriage return of a line that fits.
         if line.len() > self.limit + 1 {
-            Some(Unusable::TooLong)
+            Some(UnusableStream::TooLong)
         } else if line.first().is_some_and(control) {
-            Some(Unusable::Foreign)
+            Some(UnusableStream::Foreign)
         } else {
             None
         }
     }
 
-    async fn make_room(&mut self) -> Result<(), Unusable> {
-        self.forget();
+    async fn reserve_space(&mut self) -> Result<(), UnusableStream> {
+        self.discard_consumed();
         let capacity = self.buffer.capacity();
         if self.buffer.len() < capacity {
             return Ok(());
         }
-        let wanted = (capacity * 2).max(FIRST).min(self.limit + 2);
-        if wanted > SMALL && self.share.is_none() {
-            let taken = timeout(self.patience.share, self.budget.take(self.limit)).await;
-            self.share = Some((taken.map_err(|_| Unusable::Starved)?, Instant::now()));
+        let wanted = (capacity * 2).max(INITIAL_BUFFER_BYTES).min(self.limit + 2);
+        if wanted > SMALL_MESSAGE_BYTES && self.share.is_none() {
+            let taken = timeout(self.timeouts.share, self.budget.acquire(self.limit)).await;
+            self.share = Some((taken.map_err(|_| UnusableStream::Starved)?, Instant::now()));
         }
         self.buffer.reserve_exact(wanted.saturating_sub(self.buffer.len()));
         Ok(())
     }
 
     /// Reads once; returns `None` if a long line exceeded its timeout.
-    async fn read_some(&mut self) -> std::io::Result<Option<usize>> {
+    async fn read_chunk(&mut self) -> std::io::Result<Option<usize>> {
         // Bounds what can follow the end of a line, so that leftover bytes need no budget share.
-        let mut source = (&mut self.source).take(SMALL as u64);
+        let mut source = (&mut self.source).take(SMALL_MESSAGE_BYTES as u64);
         let read = source.read_buf(&mut self.buffer);
         let read = match &self.share {
             None => read.await?,
-            Some((_, since)) => match timeout(self.patience.line.saturating_sub(since.elapsed()), read).await
+            Some((_, since)) => match timeout(self.timeouts.line.saturating_sub(since.elapsed()), read).await
             {
                 Ok(read) => read?,
                 Err(_) => return Ok(None),
             },
         };
         self.last_read = Instant::now();
-        self.began.get_or_insert(self.last_read);
+        self.line_started.get_or_insert(self.last_read);
         Ok(Some(read))
     }
 }
@@ -256,22 +257,27 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 200 * 1024;
-    const SHORT: Patience = Patience { share: Duration::from_millis(50), line: Duration::from_millis(50) };
+    const SHORT_TIMEOUTS: LongLineTimeouts =
+        LongLineTimeouts { share: Duration::from_millis(50), line: Duration::from_millis(50) };
 
     /// Returns the frames of a stream: the text of each line, or the name of the reason.
     async fn frames(input: impl AsyncRead + Unpin, limit: usize) -> Vec<String> {
-        let mut reader = LineReader::new(input, limit, Budget::new());
+        let mut reader = LineReader::new(input, limit, MessageBudget::new());
         let mut seen = Vec::new();
         loop {
             let frame = match reader.next().await.unwrap() {
-                Frame::Line(line) => line.text.to_owned(),
-                Frame::NotUtf8 => "not utf-8".to_owned(),
-                Frame::Unusable(why) => format!("{why:?}"),
-                Frame::End => return seen,
+                LineFrame::Line(line) => line.text.to_owned(),
+                LineFrame::NotUtf8 => "not utf-8".to_owned(),
+                LineFrame::Unusable(why) => format!("{why:?}"),
+                LineFrame::End => return seen,
             };
             let last = frame.starts_with(char::is_uppercase);
             seen.push(frame);
-            assert!(reader.buffer.capacity() <= limit + 2 + SMALL, "{}", reader.buffer.capacity());
+            assert!(
+                reader.buffer.capacity() <= limit + 2 + SMALL_MESSAGE_BYTES,
+                "{}",
+                reader.buffer.capacity()
+            );
             if last {
                 return seen;
             }
@@ -295,7 +301,7 @@ mod tests {
 
     #[tokio::test]
     async fn line_limit_is_exact() {
-        for limit in [100, SMALL - 1, SMALL, SMALL + 1, LIMIT] {
+        for limit in [100, SMALL_MESSAGE_BYTES - 1, SMALL_MESSAGE_BYTES, SMALL_MESSAGE_BYTES + 1, LIMIT] {
             for end in ["\n", "\r\n"] {
                 let line = |length: usize| format!("{}{end}next\n", "x".repeat(length));
                 let fits = frames(line(limit).as_bytes(), limit).await;
@@ -307,64 +313,71 @@ mod tests {
 
     #[tokio::test]
     async fn endless_line_uses_no_more_memory_than_the_limit() {
-        let mut reader = LineReader::new(tokio::io::repeat(b'x'), LIMIT, Budget::new());
-        assert!(matches!(reader.next().await.unwrap(), Frame::Unusable(Unusable::TooLong)));
+        let mut reader = LineReader::new(tokio::io::repeat(b'x'), LIMIT, MessageBudget::new());
+        assert!(matches!(reader.next().await.unwrap(), LineFrame::Unusable(UnusableStream::TooLong)));
         assert!(reader.buffer.capacity() <= LIMIT + 2, "{}", reader.buffer.capacity());
     }
 
     #[tokio::test]
     async fn memory_of_a_long_line_is_released() {
         let input = format!("{}\nshort\n", "x".repeat(LIMIT));
-        let mut reader = LineReader::new(input.as_bytes(), LIMIT, Budget::new());
-        assert!(matches!(reader.next().await.unwrap(), Frame::Line(_)));
-        assert!(matches!(reader.next().await.unwrap(), Frame::Line(Line { text: "short", .. })));
-        assert!(reader.buffer.capacity() <= SMALL, "{}", reader.buffer.capacity());
+        let mut reader = LineReader::new(input.as_bytes(), LIMIT, MessageBudget::new());
+        assert!(matches!(reader.next().await.unwrap(), LineFrame::Line(_)));
+        assert!(matches!(reader.next().await.unwrap(), LineFrame::Line(InputLine { text: "short", .. })));
+        assert!(reader.buffer.capacity() <= SMALL_MESSAGE_BYTES, "{}", reader.buffer.capacity());
     }
 
     #[tokio::test]
     async fn buffered_lines_are_not_moved_until_space_is_needed() {
         let line = "x".repeat(99) + "\n";
-        let mut reader = LineReader::new(tokio::io::repeat(0), LIMIT, Budget::new());
+        let mut reader = LineReader::new(tokio::io::repeat(0), LIMIT, MessageBudget::new());
         reader.buffer = line.repeat(10).into_bytes();
         for read in 1..=10 {
             assert!(
-                matches!(reader.next().await.unwrap(), Frame::Line(Line { text, .. }) if text.len() == 99)
+                matches!(reader.next().await.unwrap(), LineFrame::Line(InputLine { text, .. }) if text.len() == 99)
             );
             assert_eq!((reader.start, reader.buffer.len()), (read * line.len(), 10 * line.len()));
         }
         let input = line.repeat(10_000);
-        let mut reader = LineReader::new(input.as_bytes(), LIMIT, Budget::new());
-        while let Frame::Line(line) = reader.next().await.unwrap() {
+        let mut reader = LineReader::new(input.as_bytes(), LIMIT, MessageBudget::new());
+        while let LineFrame::Line(line) = reader.next().await.unwrap() {
             assert_eq!(line.text.len(), 99);
-            assert!(reader.buffer.capacity() <= FIRST, "{}", reader.buffer.capacity());
+            assert!(reader.buffer.capacity() <= INITIAL_BUFFER_BYTES, "{}", reader.buffer.capacity());
         }
     }
 
     #[tokio::test]
     async fn reader_reports_whether_another_line_is_buffered() {
-        let mut reader = LineReader::new(&b"a\nb\nc\nd"[..], LIMIT, Budget::new());
-        for expect in [Behind::Another, Behind::Another, Behind::Nothing] {
-            assert!(matches!(reader.next().await.unwrap(), Frame::Line(line) if line.behind == expect));
+        let mut reader = LineReader::new(&b"a\nb\nc\nd"[..], LIMIT, MessageBudget::new());
+        for expect in [NextLine::Buffered, NextLine::Buffered, NextLine::NotBuffered] {
+            assert!(
+                matches!(reader.next().await.unwrap(), LineFrame::Line(line) if line.next_line == expect)
+            );
         }
     }
 
     #[tokio::test]
     async fn long_lines_share_one_budget() {
-        let limit = crate::budget::TOTAL / 2;
-        let budget = Budget::new();
-        let long = format!("{}\n", "x".repeat(SMALL + 1));
-        let read = async |budget: &Budget| {
+        let limit = crate::budget::TOTAL_BYTES / 2;
+        let budget = MessageBudget::new();
+        let long = format!("{}\n", "x".repeat(SMALL_MESSAGE_BYTES + 1));
+        let read = async |budget: &MessageBudget| {
             let mut reader = LineReader::new(long.as_bytes(), limit, budget.clone());
-            reader.patience = SHORT;
+            reader.timeouts = SHORT_TIMEOUTS;
             match reader.next().await.unwrap() {
-                Frame::Line(line) => Ok(line.share),
-                Frame::Unusable(why) => Err(why),
+                LineFrame::Line(line) => Ok(line.share),
+                LineFrame::Unusable(why) => Err(why),
                 _ => panic!("another frame"),
             }
         };
         let held = (read(&budget).await.unwrap(), read(&budget).await.unwrap());
-        let half = timeout(SHORT.share, budget.take(limit)).await.expect("the surplus was released");
-        assert_eq!(read(&budget).await.unwrap_err(), Unusable::Starved, "the rest is less than a line needs");
+        let half =
+            timeout(SHORT_TIMEOUTS.share, budget.acquire(limit)).await.expect("the surplus was released");
+        assert_eq!(
+            read(&budget).await.unwrap_err(),
+            UnusableStream::Starved,
+            "the rest is less than a line needs"
+        );
         let short = frames(&b"short\n"[..], limit).await;
         assert_eq!(short, ["short"], "a short line needs no share");
         drop(half);
@@ -374,15 +387,15 @@ mod tests {
 
     #[tokio::test]
     async fn unfinished_long_line_times_out() {
-        let (mut client, server) = tokio::io::duplex(SMALL * 2);
-        let mut reader = LineReader::new(server, LIMIT, Budget::new());
-        reader.patience = SHORT;
+        let (mut client, server) = tokio::io::duplex(SMALL_MESSAGE_BYTES * 2);
+        let mut reader = LineReader::new(server, LIMIT, MessageBudget::new());
+        reader.timeouts = SHORT_TIMEOUTS;
         let slow = tokio::spawn(async move {
             use tokio::io::AsyncWriteExt;
-            client.write_all(&vec![b'x'; SMALL + 1]).await.unwrap();
+            client.write_all(&vec![b'x'; SMALL_MESSAGE_BYTES + 1]).await.unwrap();
             std::future::pending::<()>().await;
         });
-        assert!(matches!(reader.next().await.unwrap(), Frame::Unusable(Unusable::TooSlow)));
+        assert!(matches!(reader.next().await.unwrap(), LineFrame::Unusable(UnusableStream::TooSlow)));
         slow.abort();
     }
 }

@@ -7,7 +7,7 @@
 /// Makes all threads share two malloc arenas. Call it at start, before other threads exist.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "no safe crate offers it")]
-pub fn share_heaps() {
+pub fn limit_malloc_arenas() {
     const HEAPS: i32 = 2;
     // SAFETY: `mallopt` takes two integers; existing arenas are not changed.
     unsafe {
@@ -18,7 +18,7 @@ pub fn share_heaps() {
 /// Returns free heap memory to the operating system. Holds the lock of each arena while it scans that arena.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "no safe crate offers it")]
-pub(crate) fn give_back() {
+pub(crate) fn trim_heap() {
     // SAFETY: `malloc_trim` takes the number of bytes to keep; memory in use is not touched.
     unsafe {
         libc::malloc_trim(0);
@@ -27,11 +27,11 @@ pub(crate) fn give_back() {
 
 /// Does nothing: only glibc has this setting.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn share_heaps() {}
+pub fn limit_malloc_arenas() {}
 
 /// Does nothing: only glibc has this function.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn give_back() {}
+pub(crate) fn trim_heap() {}
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
     const BLOCKS: usize = 16 * 1024;
     const BLOCK: usize = 4096;
 
-    fn resident() -> usize {
+    fn resident_bytes() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     }
@@ -55,16 +55,16 @@ mod tests {
         // By itself, the allocator returns only free memory at the end of its heap.
         let last = blocks.pop();
         drop(blocks);
-        let before = resident();
-        give_back();
-        let gained = before.saturating_sub(resident());
+        let before = resident_bytes();
+        trim_heap();
+        let gained = before.saturating_sub(resident_bytes());
         assert!(gained > BLOCKS * BLOCK / 2, "{gained} of {before} bytes were returned");
         drop(last);
     }
 
     /// Counts the arenas besides the main one: each starts at a multiple of 64 MiB, so that the allocator can
     /// find it by any address in it.
-    fn heaps() -> usize {
+    fn arena_count() -> usize {
         const ALIGNED: usize = 64 << 20;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let begins = |line: &&str| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     /// Counts the arenas while many threads allocate.
-    fn heaps_of_many() -> usize {
+    fn arena_count_with_threads() -> usize {
         const THREADS: usize = 16;
         let (ready, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
         std::thread::scope(|scope| {
@@ -86,7 +86,7 @@ mod tests {
                 });
             }
             ready.wait();
-            let heaps = heaps();
+            let heaps = arena_count();
             done.wait();
             heaps
         })
@@ -97,8 +97,8 @@ mod tests {
     fn many_threads_share_few_heaps() {
         const CHILD: &str = "SINEW_TEST_HEAPS";
         if std::env::var_os(CHILD).is_some() {
-            share_heaps();
-            assert!(heaps_of_many() <= 2, "{}", heaps_of_many());
+            limit_malloc_arenas();
+            assert!(arena_count_with_threads() <= 2, "{}", arena_count_with_threads());
             return;
         }
         let mut child = Command::new(std::env::current_exe().unwrap());

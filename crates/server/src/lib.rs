@@ -12,13 +12,14 @@ mod budget;
 mod client;
 mod config_watch;
 mod connection;
+mod connection_state;
 mod control;
-mod desktop;
+mod desktop_notifications;
 mod error;
 mod frame;
 mod heap;
 mod home;
-mod in_flight;
+mod in_flight_requests;
 mod listener;
 mod lock;
 mod mcp;
@@ -31,26 +32,25 @@ mod reload;
 mod rpc;
 mod serve;
 mod service;
-mod session;
 mod settings;
 mod settings_file;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod worker;
+mod worker_sockets;
 
-pub use client::{Client, ClientError, Socket};
+pub use client::{Client, ClientError, DaemonSocket};
 pub use config_watch::ConfigWatch;
-pub use control::{rehearse_undo, undo};
+pub use control::{preview_undo, undo};
 pub use error::ServeError;
-pub use heap::share_heaps;
-pub use home::{Environment, Home, check_private};
-pub use lock::{Holder, StateLock, StateView};
-pub use reload::{Following, Fresh, Held, Source};
-pub use serve::{Exit, Stop, serve};
+pub use heap::limit_malloc_arenas;
+pub use home::{ProcessEnvironment, SinewHome, check_private};
+pub use lock::{LockHolder, SharedStateLock, StateLock};
+pub use reload::{ConfigLoader, InitialConfigState, LoadedConfig, ReloadInputs};
+pub use serve::{ServeExit, StopHandle, serve};
 pub use settings::{
-    ApprovalSettings, KeySetting, LedgerSettings, Limits, NotifyBy, ProviderSetting, RobotsSetting,
-    SETTINGS_TEMPLATE, SearchProvider, Settings, UndoSettings, WebSettings, WhenUnavailable,
+    ApprovalSettings, ConnectionLimits, KeySetting, LedgerSettings, LedgerUnavailablePolicy, NotifyMethod,
+    ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE, SearchProvider, Settings, UndoSettings, WebSettings,
     WorkspaceSetting,
 };
-pub use settings_file::{ReloadMode, SettingsFile, WorkspaceAccess};
+pub use settings_file::{DaemonSettingsFile, ReloadMode, WorkspaceAccessSetting};

@@ -13,23 +13,23 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::budget::Budget;
-use crate::connection::Connection;
+use crate::budget::MessageBudget;
+use crate::connection::ClientConnection;
+use crate::connection_state::{ConnectionState, PeerCredentials};
 use crate::platform::Platform;
 use crate::private_folder::own_uid;
 use crate::rpc::{self, RpcError};
-use crate::service::Service;
-use crate::session::{Peer, Session};
-use crate::settings::Limits;
+use crate::service::SocketService;
+use crate::settings::ConnectionLimits;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 /// State shared by all listeners of a daemon.
 #[derive(Clone)]
-pub(crate) struct Hall {
-    pub(crate) limits: Limits,
-    pub(crate) budget: Budget,
+pub(crate) struct SharedListenerState {
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) budget: MessageBudget,
     /// The only user whose connections are accepted.
     pub(crate) own_uid: u32,
     pub(crate) next_connection: Arc<AtomicU64>,
@@ -40,31 +40,31 @@ pub(crate) struct Hall {
 
 /// Connection limits of one socket.
 #[derive(Clone, Copy)]
-pub(crate) struct Door {
+pub(crate) struct ListenerLimits {
     pub(crate) max_connections: usize,
     /// Connections that may have subscriptions.
     pub(crate) max_followers: usize,
     /// Longest silence of a connection that has no request open; unlimited if absent.
-    pub(crate) idle: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
 }
 
 /// Accepts connections on one socket.
-pub(crate) struct Listener<C: 'static> {
-    service: Arc<Service<C>>,
-    hall: Hall,
-    door: Door,
-    places: Arc<Semaphore>,
-    followers: Arc<Semaphore>,
+pub(crate) struct ConnectionListener<C: 'static> {
+    service: Arc<SocketService<C>>,
+    shared: SharedListenerState,
+    limits: ListenerLimits,
+    connection_slots: Arc<Semaphore>,
+    follower_slots: Arc<Semaphore>,
     /// True if the last connection was rejected. A burst of rejected connections is logged once.
-    full: AtomicBool,
+    is_full: AtomicBool,
 }
 
-impl Hall {
+impl SharedListenerState {
     /// Creates state that accepts the user of this process.
-    pub(crate) fn new(limits: Limits) -> Self {
-        Hall {
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
+        SharedListenerState {
             limits,
-            budget: Budget::new(),
+            budget: MessageBudget::new(),
             own_uid: own_uid(),
             next_connection: Arc::new(AtomicU64::new(1)),
             connections: TaskTracker::new(),
@@ -73,20 +73,27 @@ impl Hall {
     }
 }
 
-impl<C: Send + Sync> Listener<C> {
-    pub(crate) fn new(service: Service<C>, hall: Hall, door: Door) -> Self {
+impl<C: Send + Sync> ConnectionListener<C> {
+    pub(crate) fn new(service: SocketService<C>, hall: SharedListenerState, door: ListenerLimits) -> Self {
         let places = Arc::new(Semaphore::new(door.max_connections));
         let followers = Arc::new(Semaphore::new(door.max_followers));
-        Listener { service: Arc::new(service), hall, door, places, followers, full: AtomicBool::new(false) }
+        ConnectionListener {
+            service: Arc::new(service),
+            shared: hall,
+            limits: door,
+            connection_slots: places,
+            follower_slots: followers,
+            is_full: AtomicBool::new(false),
+        }
     }
 
     /// Accepts connections until the future is dropped.
     pub(crate) async fn run(&self, socket: &UnixListener) -> std::convert::Infallible {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = MIN_ACCEPT_BACKOFF;
         loop {
             match socket.accept().await {
                 Ok((stream, _)) => {
-                    pause = FIRST_PAUSE;
+                    pause = MIN_ACCEPT_BACKOFF;
                     self.admit(stream);
                 }
                 // Out of descriptors or memory: the connection stays in the backlog, and an immediate retry
@@ -94,7 +101,7 @@ impl<C: Send + Sync> Listener<C> {
                 Err(error) => {
                     tracing::warn!(%error, socket = self.service.socket, "accept_failed");
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_ACCEPT_BACKOFF);
                 }
             }
         }
@@ -102,8 +109,8 @@ impl<C: Send + Sync> Listener<C> {
 
     /// Checks the user and the connection limit before one byte is read or written, then starts the handler.
     fn admit(&self, stream: UnixStream) {
-        let Some(peer) = identify(&stream) else { return };
-        if peer.uid != self.hall.own_uid {
+        let Some(peer) = peer_credentials(&stream) else { return };
+        if peer.uid != self.shared.own_uid {
             tracing::warn!(
                 uid = peer.uid,
                 pid = peer.pid,
@@ -112,61 +119,63 @@ impl<C: Send + Sync> Listener<C> {
             );
             return;
         }
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return self.turn_away(&stream) };
-        self.full.store(false, Ordering::Relaxed);
-        let number = self.hall.next_connection.fetch_add(1, Ordering::Relaxed);
-        let session = Session::new(number, peer, self.service.worker.clone());
+        let Ok(place) = Arc::clone(&self.connection_slots).try_acquire_owned() else {
+            return self.reject_full(&stream);
+        };
+        self.is_full.store(false, Ordering::Relaxed);
+        let number = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
+        let session = ConnectionState::new(number, peer, self.service.worker_session.clone());
         tracing::debug!(
             connection = session.connection,
             pid = peer.pid,
             socket = self.service.socket,
             "connected"
         );
-        let connection = Connection {
+        let connection = ClientConnection {
             service: Arc::clone(&self.service),
             session,
-            limits: self.hall.limits,
-            budget: self.hall.budget.clone(),
-            stop: self.hall.stop.clone(),
-            idle: self.door.idle,
-            followers: Arc::clone(&self.followers),
+            limits: self.shared.limits,
+            budget: self.shared.budget.clone(),
+            stop: self.shared.stop.clone(),
+            idle_timeout: self.limits.idle_timeout,
+            follower_slots: Arc::clone(&self.follower_slots),
         };
-        self.hall.connections.spawn(async move {
+        self.shared.connections.spawn(async move {
             let (read, write) = stream.into_split();
-            connection.run(read, write, has_left).await;
+            connection.run(read, write, has_disconnected).await;
             drop(place);
         });
     }
 
     /// Sends a `busy` error with one non-blocking write, so that a burst of connections stays cheap.
-    fn turn_away(&self, stream: &UnixStream) {
-        if !self.full.swap(true, Ordering::Relaxed) {
+    fn reject_full(&self, stream: &UnixStream) {
+        if !self.is_full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                limit = self.door.max_connections,
+                limit = self.limits.max_connections,
                 socket = self.service.socket,
                 "connections_turned_away"
             );
         }
-        let most = self.door.max_connections;
+        let most = self.limits.max_connections;
         let message = format!("all {most} connections are in use: close one, or try again");
-        let error = RpcError::server("busy", message).with("max_connections", most);
-        let _ = stream.try_write(&rpc::write(None, &Err(error), self.hall.limits.max_line_bytes));
+        let error = RpcError::server("busy", message).with_data("max_connections", most);
+        let _ = stream.try_write(&rpc::encode_reply(None, &Err(error), self.shared.limits.max_line_bytes));
     }
 }
 
 /// Returns true if the peer has closed both directions. A peer that closed only its sending side may still
 /// read its replies.
-fn has_left(read: &OwnedReadHalf) -> bool {
+fn has_disconnected(read: &OwnedReadHalf) -> bool {
     let stream: &UnixStream = read.as_ref();
     let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];
     let asked = poll(&mut watched, PollTimeout::ZERO);
     let [peer] = watched;
     let hung_up = asked.is_ok() && peer.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
-    hung_up && Platform::CURRENT.hang_up_is_final()
+    hung_up && Platform::CURRENT.hang_up_closes_both_directions()
 }
 
 /// Returns the credentials of the peer; `None` if it has already disconnected.
-fn identify(stream: &UnixStream) -> Option<Peer> {
+fn peer_credentials(stream: &UnixStream) -> Option<PeerCredentials> {
     let credentials = stream.peer_cred().ok()?;
-    Some(Peer { uid: credentials.uid(), pid: credentials.pid() })
+    Some(PeerCredentials { uid: credentials.uid(), pid: credentials.pid() })
 }

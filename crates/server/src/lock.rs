@@ -11,31 +11,31 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::ServeError;
-use crate::home::Home;
+use crate::home::SinewHome;
 
 /// Attempts of a starting process: `StateLock::holder` takes the lock for a moment, which the retries
 /// outlast.
-const ATTEMPTS: u32 = 10;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+const MAX_LOCK_ATTEMPTS: u32 = 10;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Exclusive lock on the state folder. Released on drop, or by the kernel when the process dies.
 #[derive(Debug)]
 pub struct StateLock {
-    _held: Flock<File>,
+    _lock: Flock<File>,
 }
 
 /// Shared lock for reading the state folder. While it is held, no process owns the state, and any number may
 /// read. Released like `StateLock`.
 #[derive(Debug)]
-pub struct StateView {
-    _held: Flock<File>,
+pub struct SharedStateLock {
+    _lock: Flock<File>,
 }
 
 /// Holder of the state lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum LockHolder {
     /// No process holds it.
-    Nobody,
+    NoProcess,
     /// A process holds it; the pid is the one it wrote to the file, for display.
     Process {
         /// Its process id, if it could be read.
@@ -45,41 +45,43 @@ pub enum Holder {
 
 impl StateLock {
     /// Acquires the lock; the error names the holder. The folder must have been prepared.
-    pub fn acquire(home: &Home) -> Result<Self, ServeError> {
+    pub fn acquire(home: &SinewHome) -> Result<Self, ServeError> {
         let path = home.lock_file();
-        Self::sign(take(&path, FlockArg::LockExclusiveNonblock)?, &path)
+        Self::write_pid(acquire_lock(&path, FlockArg::LockExclusiveNonblock)?, &path)
     }
 
     /// Returns the current holder. It may change at any moment, so use it for display, never for a decision.
-    pub fn holder(home: &Home) -> Holder {
-        let Ok(file) = File::open(home.lock_file()) else { return Holder::Nobody };
+    pub fn holder(home: &SinewHome) -> LockHolder {
+        let Ok(file) = File::open(home.lock_file()) else { return LockHolder::NoProcess };
         match Flock::lock(file, FlockArg::LockSharedNonblock) {
-            Err((mut file, Errno::EWOULDBLOCK)) => Holder::Process { pid: read_pid(&mut file) },
-            _ => Holder::Nobody,
+            Err((mut file, Errno::EWOULDBLOCK)) => LockHolder::Process { pid: read_pid(&mut file) },
+            _ => LockHolder::NoProcess,
         }
     }
 
-    fn sign(mut held: Flock<File>, path: &Path) -> Result<Self, ServeError> {
+    fn write_pid(mut held: Flock<File>, path: &Path) -> Result<Self, ServeError> {
         let pid = format!("{}\n", std::process::id());
         let written = held.set_len(0).and_then(|()| held.write_all(pid.as_bytes()));
         written.map_err(|cause| ServeError::io("write", path, cause))?;
-        Ok(StateLock { _held: held })
+        Ok(StateLock { _lock: held })
     }
 }
 
-impl StateView {
+impl SharedStateLock {
     /// Acquires the shared lock; the error names the owner of the state. The folder must have been prepared.
-    pub fn acquire(home: &Home) -> Result<Self, ServeError> {
-        Ok(StateView { _held: take(&home.lock_file(), FlockArg::LockSharedNonblock)? })
+    pub fn acquire(home: &SinewHome) -> Result<Self, ServeError> {
+        Ok(SharedStateLock { _lock: acquire_lock(&home.lock_file(), FlockArg::LockSharedNonblock)? })
     }
 }
 
-fn take(path: &Path, how: FlockArg) -> Result<Flock<File>, ServeError> {
-    for attempt in 1..=ATTEMPTS {
-        let file = open(path).map_err(|cause| ServeError::io("open the lock", path, cause))?;
-        match Flock::lock(file, how) {
+fn acquire_lock(path: &Path, mode: FlockArg) -> Result<Flock<File>, ServeError> {
+    for attempt in 1..=MAX_LOCK_ATTEMPTS {
+        let file = open_lock_file(path).map_err(|cause| ServeError::io("open the lock", path, cause))?;
+        match Flock::lock(file, mode) {
             Ok(held) => return Ok(held),
-            Err((_, Errno::EWOULDBLOCK)) if attempt < ATTEMPTS => std::thread::sleep(BETWEEN_ATTEMPTS),
+            Err((_, Errno::EWOULDBLOCK)) if attempt < MAX_LOCK_ATTEMPTS => {
+                std::thread::sleep(LOCK_RETRY_INTERVAL)
+            }
             Err((mut file, Errno::EWOULDBLOCK)) => {
                 return Err(ServeError::AlreadyRunning { pid: read_pid(&mut file), path: path.to_owned() });
             }
@@ -89,7 +91,7 @@ fn take(path: &Path, how: FlockArg) -> Result<Flock<File>, ServeError> {
     Err(ServeError::AlreadyRunning { pid: None, path: path.to_owned() })
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
+fn open_lock_file(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     // Never through a symbolic link: the locked file must be the file with this name.
@@ -112,9 +114,9 @@ mod tests {
 
     use super::*;
 
-    fn home() -> (tempfile::TempDir, Home) {
+    fn home() -> (tempfile::TempDir, SinewHome) {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path()).unwrap();
+        let home = SinewHome::from_root(folder.path()).unwrap();
         home.prepare().unwrap();
         (folder, home)
     }
@@ -122,14 +124,14 @@ mod tests {
     #[test]
     fn second_process_learns_the_pid_of_the_holder() {
         let (_folder, home) = home();
-        assert_eq!(StateLock::holder(&home), Holder::Nobody);
+        assert_eq!(StateLock::holder(&home), LockHolder::NoProcess);
         let first = StateLock::acquire(&home).unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(StateLock::holder(&home), Holder::Process { pid: Some(own) });
+        assert_eq!(StateLock::holder(&home), LockHolder::Process { pid: Some(own) });
         let message = StateLock::acquire(&home).unwrap_err().to_string();
         assert!(message.contains(&format!("(pid {own})")), "{message}");
         drop(first);
-        assert_eq!(StateLock::holder(&home), Holder::Nobody);
+        assert_eq!(StateLock::holder(&home), LockHolder::NoProcess);
         StateLock::acquire(&home).unwrap();
         assert!(home.lock_file().exists(), "the file stays, or two starters could lock two files");
     }
@@ -137,12 +139,12 @@ mod tests {
     #[test]
     fn many_readers_share_an_unowned_state() {
         let (_folder, home) = home();
-        let readers = [StateView::acquire(&home).unwrap(), StateView::acquire(&home).unwrap()];
-        assert_eq!(StateLock::holder(&home), Holder::Nobody, "a reader does not own the state");
+        let readers = [SharedStateLock::acquire(&home).unwrap(), SharedStateLock::acquire(&home).unwrap()];
+        assert_eq!(StateLock::holder(&home), LockHolder::NoProcess, "a reader does not own the state");
         StateLock::acquire(&home).unwrap_err();
         drop(readers);
         let _owner = StateLock::acquire(&home).unwrap();
-        StateView::acquire(&home).unwrap_err();
+        SharedStateLock::acquire(&home).unwrap_err();
     }
 
     #[test]

@@ -16,17 +16,17 @@ mod result;
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::Agent;
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
 use crate::methods::status::LimitsReply;
-use crate::rpc::{Id, Params, RpcError};
-use crate::service::{Answer, Call, Effect, Notice};
-use crate::session::Session;
-use crate::settings::Limits;
+use crate::rpc::{Params, RequestId, RpcError};
+use crate::service::{MethodCall, MethodReply, NotificationEffect, NotificationHandler};
+use crate::settings::ConnectionLimits;
 
 /// Revisions with a handshake, oldest first.
-const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const HANDSHAKE_REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 /// Revision with stateless requests.
-const STATELESS: &str = "2026-07-28";
+const STATELESS_REVISION: &str = "2026-07-28";
 
 const INSTRUCTIONS: &str = "Every call is validated, checked against the policy of this machine and \
     recorded. A call that was not run returns an error that says why and, where possible, how to correct it: \
@@ -37,29 +37,33 @@ const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
 /// Result of the `initialize` handshake of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Handshake {
+pub(crate) struct McpHandshake {
     /// Name of the client, made safe for display.
     pub(crate) client: Option<String>,
     /// Negotiated protocol revision.
     pub(crate) revision: &'static str,
 }
 
-pub(crate) const NOTICES: &[Notice] = &[
-    Notice { name: "notifications/initialized", run: |_| Effect::Nothing },
-    Notice { name: "notifications/cancelled", run: cancelled },
+pub(crate) const NOTIFICATIONS: &[NotificationHandler] = &[
+    NotificationHandler { name: "notifications/initialized", run: |_| NotificationEffect::Nothing },
+    NotificationHandler { name: "notifications/cancelled", run: on_cancelled },
 ];
 
 /// Handles `notifications/cancelled`: a running or waiting call is ended and recorded as cancelled.
-fn cancelled(mut params: Params) -> Effect {
-    match params.take("requestId").map(Id::read) {
-        Some(Ok(id)) => Effect::Withdraw(id),
-        _ => Effect::Nothing,
+fn on_cancelled(mut params: Params) -> NotificationEffect {
+    match params.take("requestId").map(RequestId::read) {
+        Some(Ok(id)) => NotificationEffect::Cancel(id),
+        _ => NotificationEffect::Nothing,
     }
 }
 
 /// Replies to `ping` at any time, also before the handshake.
-pub(crate) fn ping(_: &Agent, _: &mut Session, _: Call) -> Result<Answer, RpcError> {
-    Ok(Answer::now(&json!({})))
+pub(crate) fn ping(
+    _: &AgentContext,
+    _: &mut ConnectionState,
+    _: MethodCall,
+) -> Result<MethodReply, RpcError> {
+    Ok(MethodReply::now(&json!({})))
 }
 
 /// Returns the capabilities of this server.
@@ -73,20 +77,20 @@ fn server_info() -> Value {
 }
 
 /// Returns the limits for clients as a `_meta` entry.
-fn announced(limits: &Limits) -> Map<String, Value> {
+fn limits_meta(limits: &ConnectionLimits) -> Map<String, Value> {
     Map::from_iter([("sinew/limits".to_owned(), json!(LimitsReply::new(limits)))])
 }
 
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Reduces a name to at most `MAX_NAME_CHARS` characters without control characters and direction marks. A
 /// changed name gets a digest of the original, so that two clients cannot get the same name.
-fn displayable(whole: &str) -> Option<String> {
+fn display_name(whole: &str) -> Option<String> {
     let harmless = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
-    let name: String = whole.chars().filter(harmless).take(LONGEST_NAME).collect();
+    let name: String = whole.chars().filter(harmless).take(MAX_NAME_CHARS).collect();
     match name.trim() {
         "" => None,
         name if name == whole => Some(name.to_owned()),
-        name => Some(tool::shortened(name, LONGEST_NAME, whole)),
+        name => Some(tool::shorten_with_digest(name, MAX_NAME_CHARS, whole)),
     }
 }

@@ -18,47 +18,47 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Capacity of the queue, in bytes.
-const ROOM: usize = 4 * 1024 * 1024;
+const QUEUE_BYTES: usize = 4 * 1024 * 1024;
 /// Queue bytes that one stream of notifications may use, so that replies do not wait behind more than that.
-pub(crate) const SHARE: usize = 64 * 1024;
+pub(crate) const STREAM_QUEUE_BYTES: usize = 64 * 1024;
 /// Bookkeeping bytes counted for each queued line.
-const OVERHEAD: usize = 256;
+const LINE_OVERHEAD_BYTES: usize = 256;
 /// Unsent bytes above which the shorter stall timeout applies, to free their memory for other connections.
-const CROWDED: usize = 16 * 1024 * 1024;
-const PATIENCE_WHEN_CROWDED: Duration = Duration::from_secs(1);
+const CROWDED_BYTES: usize = 16 * 1024 * 1024;
+const CROWDED_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Lines taken from the queue at a time, and the maximum bytes of short lines combined into one write.
-const MOST_TOGETHER: usize = 64;
-const TOGETHER: usize = 64 * 1024;
+const MAX_BATCH_LINES: usize = 64;
+const MAX_BATCH_BYTES: usize = 64 * 1024;
 /// Interval at which a stalled write is checked against its timeout.
-const GLANCE: Duration = Duration::from_millis(250);
+const STALL_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sending side of the queue. Clones share the queue; the writer ends when all clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Outbox(Arc<Queue>);
+pub(crate) struct Outbox(Arc<OutboxQueue>);
 
 /// State shared by the clones, behind one reference count because every call clones the outbox.
 #[derive(Debug)]
-struct Queue {
-    lines: mpsc::UnboundedSender<Queued>,
-    room: Arc<Semaphore>,
-    unsent: Arc<AtomicUsize>,
-    gone: CancellationToken,
+struct OutboxQueue {
+    lines: mpsc::UnboundedSender<QueuedLine>,
+    capacity: Arc<Semaphore>,
+    unsent_bytes: Arc<AtomicUsize>,
+    closed: CancellationToken,
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedLine {
     line: Vec<u8>,
-    _room: OwnedSemaphorePermit,
+    _capacity: OwnedSemaphorePermit,
     /// Share of the stream's own limit, for a notification.
     _share: Option<OwnedSemaphorePermit>,
-    _weight: Weight,
+    _unsent: UnsentBytes,
 }
 
 /// Counts a line as unsent until it is dropped.
 #[derive(Debug)]
-struct Weight(Arc<AtomicUsize>, usize);
+struct UnsentBytes(Arc<AtomicUsize>, usize);
 
-impl Drop for Weight {
+impl Drop for UnsentBytes {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -66,94 +66,99 @@ impl Drop for Weight {
 
 impl Outbox {
     /// Creates a queue and spawns the task that writes it to `sink`.
-    pub(crate) fn open<W>(sink: W, patience: Duration) -> (Outbox, JoinHandle<()>)
+    pub(crate) fn open<W>(sink: W, stall_timeout: Duration) -> (Outbox, JoinHandle<()>)
     where
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (lines, queue) = mpsc::unbounded_channel();
-        let (room, unsent) = (Arc::new(Semaphore::new(ROOM)), Arc::<AtomicUsize>::default());
+        let (room, unsent) = (Arc::new(Semaphore::new(QUEUE_BYTES)), Arc::<AtomicUsize>::default());
         let gone = CancellationToken::new();
-        let outbox =
-            Queue { lines, room: Arc::clone(&room), unsent: Arc::clone(&unsent), gone: gone.clone() };
-        let writer = Writer { sink, queue, room, unsent, gone, patience };
+        let outbox = OutboxQueue {
+            lines,
+            capacity: Arc::clone(&room),
+            unsent_bytes: Arc::clone(&unsent),
+            closed: gone.clone(),
+        };
+        let writer =
+            OutboxWriter { sink, queue, capacity: room, unsent_bytes: unsent, closed: gone, stall_timeout };
         (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
     /// Enqueues a line as soon as there is capacity. The line is dropped if the client has disconnected.
     pub(crate) async fn send(&self, line: Vec<u8>) {
-        self.put(line, None).await;
+        self.enqueue(line, None).await;
     }
 
     /// Like `send`, but first waits for capacity in the given share of the queue.
-    pub(crate) async fn send_within(&self, share: &Arc<Semaphore>, line: Vec<u8>) {
-        let needed = u32::try_from(line.len().min(SHARE)).unwrap_or(u32::MAX);
+    pub(crate) async fn send_with_share(&self, share: &Arc<Semaphore>, line: Vec<u8>) {
+        let needed = u32::try_from(line.len().min(STREAM_QUEUE_BYTES)).unwrap_or(u32::MAX);
         tokio::select! {
-            () = self.gone() => {}
-            share = Arc::clone(share).acquire_many_owned(needed) => self.put(line, share.ok()).await,
+            () = self.closed() => {}
+            share = Arc::clone(share).acquire_many_owned(needed) => self.enqueue(line, share.ok()).await,
         }
     }
 
-    async fn put(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
-        let Queue { lines, room, unsent, .. } = &*self.0;
+    async fn enqueue(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
+        let OutboxQueue { lines, capacity: room, unsent_bytes: unsent, .. } = &*self.0;
         unsent.fetch_add(line.len(), Ordering::Relaxed);
-        let weight = Weight(Arc::clone(unsent), line.len());
+        let weight = UnsentBytes(Arc::clone(unsent), line.len());
         // A line larger than the queue occupies the whole queue.
-        let needed = u32::try_from((line.len() + OVERHEAD).min(ROOM)).unwrap_or(u32::MAX);
+        let needed = u32::try_from((line.len() + LINE_OVERHEAD_BYTES).min(QUEUE_BYTES)).unwrap_or(u32::MAX);
         if let Ok(room) = Arc::clone(room).acquire_many_owned(needed).await {
-            let _ = lines.send(Queued { line, _room: room, _share: share, _weight: weight });
+            let _ = lines.send(QueuedLine { line, _capacity: room, _share: share, _unsent: weight });
         }
     }
 
     /// Stops sending and releases the tasks that wait for capacity.
-    pub(crate) fn give_up(&self) {
-        self.0.gone.cancel();
-        self.0.room.close();
+    pub(crate) fn abandon(&self) {
+        self.0.closed.cancel();
+        self.0.capacity.close();
     }
 
     /// Waits until nothing more can be sent.
-    pub(crate) async fn gone(&self) {
-        self.0.gone.cancelled().await;
+    pub(crate) async fn closed(&self) {
+        self.0.closed.cancelled().await;
     }
 }
 
-struct Writer<W> {
+struct OutboxWriter<W> {
     sink: W,
-    queue: mpsc::UnboundedReceiver<Queued>,
-    room: Arc<Semaphore>,
-    unsent: Arc<AtomicUsize>,
-    gone: CancellationToken,
-    patience: Duration,
+    queue: mpsc::UnboundedReceiver<QueuedLine>,
+    capacity: Arc<Semaphore>,
+    unsent_bytes: Arc<AtomicUsize>,
+    closed: CancellationToken,
+    stall_timeout: Duration,
 }
 
-impl<W: AsyncWrite + Unpin> Writer<W> {
+impl<W: AsyncWrite + Unpin> OutboxWriter<W> {
     async fn run(mut self) {
         let mut queued = Vec::new();
-        while self.queue.recv_many(&mut queued, MOST_TOGETHER).await > 0 {
+        while self.queue.recv_many(&mut queued, MAX_BATCH_LINES).await > 0 {
             if let Err(reason) = self.write_all(&queued).await {
                 tracing::debug!(reason, "client_gone");
                 break;
             }
             queued.clear();
         }
-        self.gone.cancel();
-        self.room.close();
+        self.closed.cancel();
+        self.capacity.close();
         let _ = self.sink.shutdown().await;
     }
 
     /// Combines short lines into one write, so that a client with many requests open is woken less often.
-    async fn write_all(&mut self, queued: &[Queued]) -> Result<(), &'static str> {
-        let [Queued { line, .. }] = queued else { return self.write_together(queued).await };
+    async fn write_all(&mut self, queued: &[QueuedLine]) -> Result<(), &'static str> {
+        let [QueuedLine { line, .. }] = queued else { return self.write_batch(queued).await };
         self.write(line).await
     }
 
-    async fn write_together(&mut self, queued: &[Queued]) -> Result<(), &'static str> {
+    async fn write_batch(&mut self, queued: &[QueuedLine]) -> Result<(), &'static str> {
         let mut together = Vec::new();
-        for Queued { line, .. } in queued {
-            if together.len() + line.len() > TOGETHER {
+        for QueuedLine { line, .. } in queued {
+            if together.len() + line.len() > MAX_BATCH_BYTES {
                 self.write(&together).await?;
                 together.clear();
             }
-            match line.len() > TOGETHER {
+            match line.len() > MAX_BATCH_BYTES {
                 true => self.write(line).await?,
                 false => together.extend_from_slice(line),
             }
@@ -167,7 +172,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             let first = poll_fn(|context| Poll::Ready(Pin::new(&mut self.sink).poll_write(context, rest)));
             let written = match first.await {
                 Poll::Ready(written) => written,
-                Poll::Pending => self.write_patiently(rest).await?,
+                Poll::Pending => self.write_with_timeout(rest).await?,
             };
             match written {
                 Ok(0) | Err(_) => return Err("the connection is closed"),
@@ -178,20 +183,22 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     }
 
     /// Waits until the sink accepts some bytes, up to the stall timeout.
-    async fn write_patiently(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, &'static str> {
+    async fn write_with_timeout(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, &'static str> {
         let began = Instant::now();
         loop {
-            match timeout(GLANCE, self.sink.write(bytes)).await {
+            match timeout(STALL_POLL_INTERVAL, self.sink.write(bytes)).await {
                 Ok(written) => return Ok(written),
-                Err(_) if began.elapsed() >= self.patience() => return Err("it does not read its replies"),
+                Err(_) if began.elapsed() >= self.stall_timeout() => {
+                    return Err("it does not read its replies");
+                }
                 Err(_) => {}
             }
         }
     }
 
-    fn patience(&self) -> Duration {
-        let crowded = self.unsent.load(Ordering::Relaxed) > CROWDED;
-        if crowded { self.patience.min(PATIENCE_WHEN_CROWDED) } else { self.patience }
+    fn stall_timeout(&self) -> Duration {
+        let crowded = self.unsent_bytes.load(Ordering::Relaxed) > CROWDED_BYTES;
+        if crowded { self.stall_timeout.min(CROWDED_STALL_TIMEOUT) } else { self.stall_timeout }
     }
 }
 
@@ -204,13 +211,13 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(600);
+    const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
     #[tokio::test]
     async fn lines_are_written_in_order_before_the_stream_ends() {
         let (server, mut client) = tokio::io::duplex(16);
-        let (outbox, writer) = Outbox::open(server, LONG);
-        let larger_than_the_queue = vec![b'x'; ROOM + 1];
+        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT);
+        let larger_than_the_queue = vec![b'x'; QUEUE_BYTES + 1];
         let sent = [b"one\n".to_vec(), larger_than_the_queue, b"two\n".to_vec()];
         let expect = sent.concat();
         let reading = tokio::spawn(async move {
@@ -228,9 +235,9 @@ mod tests {
 
     /// Sink that records the size of every write.
     #[derive(Clone, Default)]
-    struct Counting(Arc<Mutex<Vec<usize>>>);
+    struct WriteSizes(Arc<Mutex<Vec<usize>>>);
 
-    impl AsyncWrite for Counting {
+    impl AsyncWrite for WriteSizes {
         fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             self.0.lock().unwrap().push(bytes.len());
             Poll::Ready(Ok(bytes.len()))
@@ -247,49 +254,49 @@ mod tests {
 
     #[tokio::test]
     async fn queued_short_lines_are_written_in_one_batch() {
-        let sink = Counting::default();
-        let (outbox, writer) = Outbox::open(sink.clone(), LONG);
+        let sink = WriteSizes::default();
+        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT);
         // Nothing is written before this task yields.
-        for length in [10, 20, TOGETHER, TOGETHER + 1, 30, 40] {
+        for length in [10, 20, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 30, 40] {
             outbox.send(vec![b'x'; length]).await;
         }
         drop(outbox);
         writer.await.unwrap();
-        assert_eq!(*sink.0.lock().unwrap(), [30, TOGETHER, TOGETHER + 1, 70]);
+        assert_eq!(*sink.0.lock().unwrap(), [30, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 70]);
     }
 
     #[tokio::test]
     async fn client_that_never_reads_is_dropped_with_its_queue() {
         let (server, _client) = tokio::io::duplex(16);
-        let patience = Duration::from_millis(300);
-        let (outbox, writer) = Outbox::open(server, patience);
+        let stall_timeout = Duration::from_millis(300);
+        let (outbox, writer) = Outbox::open(server, stall_timeout);
         let started = Instant::now();
         let sends: Vec<_> = (0..8)
             .map(|_| {
                 let outbox = outbox.clone();
-                tokio::spawn(async move { outbox.send(vec![b'x'; ROOM / 2]).await })
+                tokio::spawn(async move { outbox.send(vec![b'x'; QUEUE_BYTES / 2]).await })
             })
             .collect();
-        outbox.gone().await;
-        assert!(started.elapsed() >= patience, "the full stall timeout passed");
+        outbox.closed().await;
+        assert!(started.elapsed() >= stall_timeout, "the full stall timeout passed");
         for send in sends {
             send.await.expect("a waiting reply is released");
         }
         writer.await.unwrap();
-        assert_eq!(outbox.0.unsent.load(Ordering::Relaxed), 0);
+        assert_eq!(outbox.0.unsent_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
     async fn large_backlog_shortens_the_stall_timeout() {
         let (server, _client) = tokio::io::duplex(16);
-        let (outbox, _writer) = Outbox::open(server, LONG);
+        let (outbox, _writer) = Outbox::open(server, LONG_TIMEOUT);
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 let outbox = outbox.clone();
-                tokio::spawn(async move { outbox.send(vec![b'x'; CROWDED / 2]).await })
+                tokio::spawn(async move { outbox.send(vec![b'x'; CROWDED_BYTES / 2]).await })
             })
             .collect();
-        let given_up = timeout(PATIENCE_WHEN_CROWDED * 5, outbox.gone()).await;
+        let given_up = timeout(CROWDED_STALL_TIMEOUT * 5, outbox.closed()).await;
         assert!(given_up.is_ok(), "memory is held for a client that reads nothing");
         drop(waiting);
     }

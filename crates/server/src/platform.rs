@@ -15,7 +15,7 @@ pub(crate) enum Platform {
 
 /// Folders of a Sinew installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Folders {
+pub(crate) struct HomeFolders {
     pub(crate) config: PathBuf,
     pub(crate) tools: PathBuf,
     pub(crate) run: PathBuf,
@@ -30,7 +30,7 @@ impl Platform {
     pub(crate) const CURRENT: Platform = Platform::Linux;
 
     /// Longest socket path in bytes: the size of `sun_path` without the final NUL.
-    pub(crate) fn longest_socket_path(self) -> usize {
+    pub(crate) fn max_socket_path_bytes(self) -> usize {
         match self {
             Platform::Linux => 107,
             Platform::MacOs => 103,
@@ -39,7 +39,7 @@ impl Platform {
 
     /// Returns true if `POLLHUP` means that the peer closed both directions. macOS also reports it for a peer
     /// that still reads.
-    pub(crate) fn hang_up_is_final(self) -> bool {
+    pub(crate) fn hang_up_closes_both_directions(self) -> bool {
         match self {
             Platform::Linux => true,
             Platform::MacOs => false,
@@ -55,7 +55,11 @@ impl Platform {
     }
 
     /// Default folders of a user. `xdg` returns the absolute path in an XDG variable, if it is set.
-    pub(crate) fn folders(self, user_home: &Path, xdg: impl Fn(&'static str) -> Option<PathBuf>) -> Folders {
+    pub(crate) fn folders(
+        self,
+        user_home: &Path,
+        xdg: impl Fn(&'static str) -> Option<PathBuf>,
+    ) -> HomeFolders {
         match self {
             Platform::Linux => {
                 let config =
@@ -63,17 +67,17 @@ impl Platform {
                 let state =
                     xdg("XDG_STATE_HOME").unwrap_or_else(|| user_home.join(".local/state")).join("sinew");
                 let run = xdg("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |dir| dir.join("sinew"));
-                Folders { tools: config.join("tools"), log: state.join("log"), config, run, state }
+                HomeFolders { tools: config.join("tools"), log: state.join("log"), config, run, state }
             }
-            Platform::MacOs => Folders::below(&user_home.join("Library/Application Support/sinew")),
+            Platform::MacOs => HomeFolders::under_root(&user_home.join("Library/Application Support/sinew")),
         }
     }
 }
 
-impl Folders {
+impl HomeFolders {
     /// Places all folders below one root.
-    pub(crate) fn below(root: &Path) -> Self {
-        Folders {
+    pub(crate) fn under_root(root: &Path) -> Self {
+        HomeFolders {
             config: root.join("config"),
             tools: root.join("tools"),
             run: root.join("run"),

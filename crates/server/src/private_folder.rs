@@ -12,12 +12,12 @@ const STICKY: u32 = 0o1000;
 
 /// Creates the folder with mode 0700, or checks an existing one like `check`.
 pub(crate) fn ensure(path: &Path) -> Result<(), ServeError> {
-    match make(path) {
+    match create_private(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => {
             let parent = path.parent().unwrap_or(path);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
             made.map_err(|cause| ServeError::io("create the folder", parent, cause))?;
-            make(path).map_err(|cause| ServeError::io("create the folder", path, cause))?;
+            create_private(path).map_err(|cause| ServeError::io("create the folder", path, cause))?;
         }
         made => made.map_err(|cause| ServeError::io("create the folder", path, cause))?,
     }
@@ -25,7 +25,7 @@ pub(crate) fn ensure(path: &Path) -> Result<(), ServeError> {
 }
 
 /// Creates one folder. An existing one is not changed.
-fn make(path: &Path) -> std::io::Result<()> {
+fn create_private(path: &Path) -> std::io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         // The umask may have removed permissions of the owner; this restores them.
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o700)),
@@ -39,10 +39,10 @@ pub(crate) fn check(path: &Path) -> Result<(), ServeError> {
     let facts = fs::symlink_metadata(path).map_err(|cause| ServeError::io("inspect", path, cause))?;
     if facts.is_symlink() {
         let remedy = format!("rm '{}'", path.display());
-        return Err(unsafe_folder(path, "it is a symbolic link", &remedy));
+        return Err(unsafe_folder_error(path, "it is a symbolic link", &remedy));
     }
     if !facts.is_dir() {
-        return Err(unsafe_folder(
+        return Err(unsafe_folder_error(
             path,
             "it is not a folder",
             &format!("mv '{0}' '{0}.old'", path.display()),
@@ -52,7 +52,7 @@ pub(crate) fn check(path: &Path) -> Result<(), ServeError> {
     let open = facts.mode() & 0o077;
     if open != 0 {
         let reason = format!("others may enter it (mode {:04o})", facts.mode() & 0o7777);
-        return Err(unsafe_folder(path, &reason, &format!("chmod 700 '{}'", path.display())));
+        return Err(unsafe_folder_error(path, &reason, &format!("chmod 700 '{}'", path.display())));
     }
     check_parent(path)
 }
@@ -74,7 +74,7 @@ fn check_not_writable(path: &Path, facts: &Metadata) -> Result<(), ServeError> {
         return Ok(());
     }
     let reason = format!("others may change what is in it (mode {:04o})", facts.mode() & 0o7777);
-    Err(unsafe_folder(path, &reason, &format!("chmod go-w '{}'", path.display())))
+    Err(unsafe_folder_error(path, &reason, &format!("chmod go-w '{}'", path.display())))
 }
 
 fn check_owner(path: &Path, facts: &Metadata, trusted: &[u32]) -> Result<(), ServeError> {
@@ -82,10 +82,10 @@ fn check_owner(path: &Path, facts: &Metadata, trusted: &[u32]) -> Result<(), Ser
         return Ok(());
     }
     let reason = format!("it belongs to uid {}, and this is uid {}", facts.uid(), own_uid());
-    Err(unsafe_folder(path, &reason, "set SINEW_HOME to a folder of your own"))
+    Err(unsafe_folder_error(path, &reason, "set SINEW_HOME to a folder of your own"))
 }
 
-fn unsafe_folder(path: &Path, reason: &str, remedy: &str) -> ServeError {
+fn unsafe_folder_error(path: &Path, reason: &str, remedy: &str) -> ServeError {
     ServeError::UnsafeFolder { path: path.to_owned(), reason: reason.to_owned(), remedy: remedy.to_owned() }
 }
 

@@ -6,7 +6,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use execution::{Acceptance, Difference, Effect, ReloadReport, Reloaded, ToolExecutionLayer, World};
+use execution::{
+    Acceptance, ConfigSnapshot, PolicyDifference, PolicyEffect, ReloadOutcome, ReloadReport,
+    ToolExecutionLayer,
+};
 use tokio::signal::unix::Signal;
 
 use crate::config_watch::ConfigWatch;
@@ -15,54 +18,54 @@ use crate::settings::Settings;
 use crate::settings_file::ReloadMode;
 
 /// Configuration as loaded from the files.
-pub struct Fresh {
+pub struct LoadedConfig {
     /// Snapshot that calls are judged by.
-    pub world: World,
+    pub snapshot: ConfigSnapshot,
     /// Settings of the daemon.
     pub settings: Settings,
     /// Callback that runs once the configuration is in effect.
-    pub once_held: Box<dyn FnOnce() + Send>,
+    pub on_applied: Box<dyn FnOnce() + Send>,
 }
 
 /// Relation of the configuration in effect at the start to the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum InitialConfigState {
     /// The configuration matches the files. They were watched before they were read, so nothing is to do
     /// until they change.
-    AsRead,
+    MatchesFiles,
     /// The configuration differs from the files, or may differ: they are read again, and changes that loosen
     /// the policy need acceptance.
-    Otherwise,
+    MayDiffer,
 }
 
 /// Inputs for reloading the configuration.
-pub struct Following {
+pub struct ReloadInputs {
     /// Loads the configuration again.
-    pub source: Source,
+    pub loader: ConfigLoader,
     /// Reports changes of the files.
     pub watch: ConfigWatch,
     /// State of the configuration at the start.
-    pub held: Held,
+    pub initial: InitialConfigState,
 }
 
 /// Loads the configuration. Blocking; an error names the file and the line.
-pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
+pub type ConfigLoader = Arc<dyn Fn() -> Result<LoadedConfig, String> + Send + Sync>;
 
 /// Delay after the start before memory is released: clients that waited for the daemon have their reply by
 /// then.
-const STARTED: Duration = Duration::from_secs(1);
+const RELEASE_DELAY_AFTER_START: Duration = Duration::from_secs(1);
 
 /// Releases the memory that the start needed, once it is over.
-pub(crate) async fn give_back_of_start() -> std::convert::Infallible {
-    tokio::time::sleep(STARTED).await;
-    tokio::task::spawn_blocking(heap::give_back);
+pub(crate) async fn release_memory_after_start() -> std::convert::Infallible {
+    tokio::time::sleep(RELEASE_DELAY_AFTER_START).await;
+    tokio::task::spawn_blocking(heap::trim_heap);
     std::future::pending().await
 }
 
 /// Replaces the configuration in effect with the one in the files.
-pub(crate) struct Reloader {
+pub(crate) struct ConfigReloader {
     layer: Arc<ToolExecutionLayer>,
-    source: Source,
+    loader: ConfigLoader,
     /// Settings at the start; most of them stay in effect until the daemon ends.
     started_with: Settings,
     /// Current reload mode. An applied reload changes it; a change to `auto` counts as loosening and needs
@@ -70,21 +73,26 @@ pub(crate) struct Reloader {
     mode: Mutex<ReloadMode>,
 }
 
-impl Reloader {
-    pub(crate) fn new(layer: Arc<ToolExecutionLayer>, source: Source, settings: &Settings) -> Self {
-        Reloader { layer, source, started_with: settings.clone(), mode: Mutex::new(settings.reload) }
+impl ConfigReloader {
+    pub(crate) fn new(layer: Arc<ToolExecutionLayer>, source: ConfigLoader, settings: &Settings) -> Self {
+        ConfigReloader {
+            layer,
+            loader: source,
+            started_with: settings.clone(),
+            mode: Mutex::new(settings.reload),
+        }
     }
 
     /// Loads the configuration and applies it, as far as the acceptance allows.
     pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
-        let report = self.take(acceptance).await;
+        let report = self.load_and_apply(acceptance).await;
         // One of the two configurations was dropped; its memory is not needed until the next reload.
-        tokio::task::spawn_blocking(heap::give_back);
+        tokio::task::spawn_blocking(heap::trim_heap);
         report
     }
 
-    async fn take(&self, acceptance: Acceptance) -> ReloadReport {
-        let source = Arc::clone(&self.source);
+    async fn load_and_apply(&self, acceptance: Acceptance) -> ReloadReport {
+        let source = Arc::clone(&self.loader);
         let read = tokio::task::spawn_blocking(move || source()).await;
         let fresh = match read.unwrap_or_else(|_| Err("internal error in Sinew".to_owned())) {
             Ok(fresh) => fresh,
@@ -95,14 +103,14 @@ impl Reloader {
             ReloadMode::Auto => Acceptance::Always,
             ReloadMode::Ask => acceptance,
         };
-        let mut differences = self.needs_restart(&fresh.settings);
+        let mut differences = self.changes_needing_restart(&fresh.settings);
         if before == ReloadMode::Ask && after == ReloadMode::Auto {
             let what = "reload: auto: changes that loosen the policy apply without acceptance".to_owned();
-            differences.push(Difference { effect: Effect::Loosens, what, rule: None });
+            differences.push(PolicyDifference { effect: PolicyEffect::Loosens, what, rule: None });
         }
-        let report = self.layer.reload(fresh.world, differences, &acceptance).await;
-        if matches!(report.result, Reloaded::Applied | Reloaded::Unchanged) {
-            if tokio::task::spawn_blocking(fresh.once_held).await.is_err() {
+        let report = self.layer.reload(fresh.snapshot, differences, &acceptance).await;
+        if matches!(report.result, ReloadOutcome::Applied | ReloadOutcome::Unchanged) {
+            if tokio::task::spawn_blocking(fresh.on_applied).await.is_err() {
                 tracing::error!("internal error: the applied configuration could not be saved");
             }
             *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = after;
@@ -111,12 +119,12 @@ impl Reloader {
     }
 
     /// Reloads on every file change and SIGHUP, until the future is dropped.
-    pub(crate) async fn follow(
+    pub(crate) async fn reload_on_change(
         &self,
-        (mut watch, held): (ConfigWatch, Held),
+        (mut watch, held): (ConfigWatch, InitialConfigState),
         mut hangup: Signal,
     ) -> std::convert::Infallible {
-        if held == Held::Otherwise || !watch.is_told() {
+        if held == InitialConfigState::MayDiffer || !watch.is_watching_all() {
             self.reload(Acceptance::Ask).await;
         }
         loop {
@@ -137,7 +145,7 @@ impl Reloader {
     }
 
     /// Lists the settings that differ from those at the start and take effect only at the next start.
-    fn needs_restart(&self, now: &Settings) -> Vec<Difference> {
+    fn changes_needing_restart(&self, now: &Settings) -> Vec<PolicyDifference> {
         let then = &self.started_with;
         let parts = [
             ("limits", then.limits != now.limits),
@@ -145,8 +153,8 @@ impl Reloader {
             ("log, otlp or capture_content", then.telemetry != now.telemetry),
         ];
         let changed = parts.into_iter().filter(|(_, changed)| *changed);
-        let told = changed.map(|(part, _)| Difference {
-            effect: Effect::Neutral,
+        let told = changed.map(|(part, _)| PolicyDifference {
+            effect: PolicyEffect::Neutral,
             what: format!("{part} in sinew.yaml changed: the change takes effect at the next start"),
             rule: None,
         });

@@ -5,7 +5,7 @@ mod error;
 mod params;
 
 pub(crate) use error::RpcError;
-pub(crate) use params::{Parameter, Params};
+pub(crate) use params::{ParameterValue, Params};
 
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
@@ -13,9 +13,9 @@ use tool::strict_json;
 
 /// Message of a client.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum RpcMessage {
     /// Expects a reply.
-    Request { id: Id, method: String, params: Params },
+    Request { id: RequestId, method: String, params: Params },
     /// Expects no reply and gets none, not even an error.
     Notification { method: String, params: Params },
 }
@@ -24,16 +24,16 @@ pub(crate) enum Message {
 /// its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Id {
+pub(crate) enum RequestId {
     Integer(Number),
     Text(String),
 }
 
-impl Id {
+impl RequestId {
     pub(crate) fn read(value: Value) -> Result<Self, RpcError> {
         match value {
-            Value::Number(number) if number.is_i64() || number.is_u64() => Ok(Id::Integer(number)),
-            Value::String(text) if text.len() <= LONGEST_ID => Ok(Id::Text(text)),
+            Value::Number(number) if number.is_i64() || number.is_u64() => Ok(RequestId::Integer(number)),
+            Value::String(text) if text.len() <= LONGEST_ID => Ok(RequestId::Text(text)),
             Value::String(text) => {
                 let message = format!("`id` has {} bytes; it must be at most {LONGEST_ID}", text.len());
                 Err(RpcError::invalid_request(&message))
@@ -46,14 +46,14 @@ impl Id {
 }
 
 /// Reply to a request.
-pub(crate) type Reply = Result<Json, RpcError>;
+pub(crate) type RpcReply = Result<EncodedJson, RpcError>;
 
 /// Encoded JSON, ready to send.
 #[derive(Debug)]
-pub(crate) struct Json(Vec<u8>);
+pub(crate) struct EncodedJson(Vec<u8>);
 
 #[cfg(test)]
-impl Json {
+impl EncodedJson {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -61,15 +61,15 @@ impl Json {
 
 /// Line that is not a valid message, with its request id if that could be parsed.
 #[derive(Debug)]
-pub(crate) struct Unreadable {
-    pub(crate) id: Option<Id>,
+pub(crate) struct InvalidMessage {
+    pub(crate) id: Option<RequestId>,
     pub(crate) error: RpcError,
 }
 
 /// Size of the envelope around most results, in bytes.
 const ENVELOPE_BYTES: usize = 128;
 /// Initial capacity for a result, enough for most; a larger result is reallocated while it is written.
-const USUAL_BYTES: usize = 4096;
+const INITIAL_RESULT_BYTES: usize = 4096;
 
 /// Longest request id, in bytes.
 const LONGEST_ID: usize = 256;
@@ -81,14 +81,14 @@ const FIELDS: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 const MAX_VALUES: usize = 100_000;
 
 /// Parses one line.
-pub(crate) fn read(text: &str) -> Result<Message, Box<Unreadable>> {
-    let refuse = |error| Box::new(Unreadable { id: None, error });
+pub(crate) fn parse_message(text: &str) -> Result<RpcMessage, Box<InvalidMessage>> {
+    let refuse = |error| Box::new(InvalidMessage { id: None, error });
     let mut fields = read_object(text).map_err(refuse)?;
-    let id = fields.remove("id").map(Id::read).transpose().map_err(refuse)?;
+    let id = fields.remove("id").map(RequestId::read).transpose().map_err(refuse)?;
     match (read_fields(id.as_ref(), fields), id) {
-        (Ok((method, params)), Some(id)) => Ok(Message::Request { id, method, params }),
-        (Ok((method, params)), None) => Ok(Message::Notification { method, params }),
-        (Err(error), id) => Err(Box::new(Unreadable { id, error })),
+        (Ok((method, params)), Some(id)) => Ok(RpcMessage::Request { id, method, params }),
+        (Ok((method, params)), None) => Ok(RpcMessage::Notification { method, params }),
+        (Err(error), id) => Err(Box::new(InvalidMessage { id, error })),
     }
 }
 
@@ -120,7 +120,7 @@ fn count_values(text: &str) -> usize {
     count
 }
 
-fn read_fields(id: Option<&Id>, mut fields: Map<String, Value>) -> Result<(String, Params), RpcError> {
+fn read_fields(id: Option<&RequestId>, mut fields: Map<String, Value>) -> Result<(String, Params), RpcError> {
     if fields.remove("jsonrpc").is_none_or(|version| version != "2.0") {
         return Err(RpcError::invalid_request("`jsonrpc` must be \"2.0\""));
     }
@@ -136,31 +136,31 @@ fn read_fields(id: Option<&Id>, mut fields: Map<String, Value>) -> Result<(Strin
 }
 
 /// Encodes the result of a request.
-pub(crate) fn answer(result: &impl Serialize) -> Reply {
-    let mut json = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut json, result).map_err(|error| unwritable(&error))?;
-    Ok(Json(json))
+pub(crate) fn encode_result(result: &impl Serialize) -> RpcReply {
+    let mut json = Vec::with_capacity(INITIAL_RESULT_BYTES);
+    serde_json::to_writer(&mut json, result).map_err(|error| serialise_error(&error))?;
+    Ok(EncodedJson(json))
 }
 
 /// Logs why a reply cannot be serialised and returns the internal error that the client gets.
-pub(crate) fn unwritable(error: &serde_json::Error) -> RpcError {
+pub(crate) fn serialise_error(error: &serde_json::Error) -> RpcError {
     tracing::error!(%error, "reply_not_serialised");
     RpcError::internal()
 }
 
 /// Encodes a reply as one line of at most `limit` bytes. A longer reply is replaced by a `reply_too_large`
 /// error.
-pub(crate) fn write(id: Option<&Id>, reply: &Reply, limit: usize) -> Vec<u8> {
-    let line = encode(id, reply);
+pub(crate) fn encode_reply(id: Option<&RequestId>, reply: &RpcReply, limit: usize) -> Vec<u8> {
+    let line = encode_line(id, reply);
     if line.len() <= limit + 1 {
         line
     } else {
-        encode(id, &Err(RpcError::reply_too_large(line.len(), limit)))
+        encode_line(id, &Err(RpcError::reply_too_large(line.len(), limit)))
     }
 }
 
 /// Encodes a notification as one line.
-pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     #[derive(Serialize)]
     struct Notification<'a, P> {
         jsonrpc: &'static str,
@@ -173,14 +173,14 @@ pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     line
 }
 
-fn encode(id: Option<&Id>, reply: &Reply) -> Vec<u8> {
-    let length = reply.as_ref().map_or(0, |Json(result)| result.len());
+fn encode_line(id: Option<&RequestId>, reply: &RpcReply) -> Vec<u8> {
+    let length = reply.as_ref().map_or(0, |EncodedJson(result)| result.len());
     let mut line = Vec::with_capacity(ENVELOPE_BYTES + length);
     line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     // Strings and numbers, whose serialisation cannot fail.
     let _ = serde_json::to_writer(&mut line, &id);
     match reply {
-        Ok(Json(result)) => {
+        Ok(EncodedJson(result)) => {
             line.extend_from_slice(br#","result":"#);
             line.extend_from_slice(result);
         }
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn valid_messages_are_parsed() {
         let check = |text: &str, expect: &str| {
-            let message = match read(text).unwrap() {
-                Message::Request { id, method, params } => format!("{} {method} {params:?}", json!(id)),
-                Message::Notification { method, params } => format!("- {method} {params:?}"),
+            let message = match parse_message(text).unwrap() {
+                RpcMessage::Request { id, method, params } => format!("{} {method} {params:?}", json!(id)),
+                RpcMessage::Notification { method, params } => format!("- {method} {params:?}"),
             };
             assert!(message.starts_with(expect), "{message}");
         };
@@ -220,10 +220,10 @@ mod tests {
     /// Checks the error of an invalid line: codes, part of the message, and request id.
     #[track_caller]
     fn check(text: &str, code: i64, word: &str, says: &str, id: &str) {
-        let unreadable = read(text).unwrap_err();
+        let unreadable = parse_message(text).unwrap_err();
         let shown = text.chars().take(80).collect::<String>();
         let error = unreadable.error;
-        assert_eq!((error.code, error.word()), (code, Some(word)), "{shown}: {error:?}");
+        assert_eq!((error.code, error.data_code()), (code, Some(word)), "{shown}: {error:?}");
         assert!(error.message.contains(says), "{shown}: {error:?}");
         assert_eq!(json!(unreadable.id).to_string(), id, "{shown}");
     }
@@ -282,19 +282,19 @@ mod tests {
 
     #[test]
     fn replies_are_one_line_within_the_limit() {
-        let id = Id::read(json!("a\nb")).unwrap();
-        let line = write(Some(&id), &answer(&json!({"x": "1\n2"})), 1000);
+        let id = RequestId::read(json!("a\nb")).unwrap();
+        let line = encode_reply(Some(&id), &encode_result(&json!({"x": "1\n2"})), 1000);
         assert_eq!(
             String::from_utf8(line).unwrap(),
             "{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"result\":{\"x\":\"1\\n2\"}}\n"
         );
-        let line = write(None, &Err(RpcError::internal()), 1000);
+        let line = encode_reply(None, &Err(RpcError::internal()), 1000);
         let error: Value = serde_json::from_slice(&line).unwrap();
         assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(-32603)));
-        let long = answer(&"x".repeat(1000));
-        let exact = write(Some(&id), &long, usize::MAX - 1).len() - 1;
-        assert_eq!(write(Some(&id), &long, exact).len(), exact + 1);
-        let error: Value = serde_json::from_slice(&write(Some(&id), &long, exact - 1)).unwrap();
+        let long = encode_result(&"x".repeat(1000));
+        let exact = encode_reply(Some(&id), &long, usize::MAX - 1).len() - 1;
+        assert_eq!(encode_reply(Some(&id), &long, exact).len(), exact + 1);
+        let error: Value = serde_json::from_slice(&encode_reply(Some(&id), &long, exact - 1)).unwrap();
         assert_eq!(error["error"]["data"]["code"], "reply_too_large");
         assert_eq!(
             (&error["error"]["data"]["limit_bytes"], &error["id"]),
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn value_limit_ignores_text_length() {
         let is_light = |text: &str| {
-            read_object(text).map_err(|error| error.word() == Some("too_many_values")) != Err(true)
+            read_object(text).map_err(|error| error.data_code() == Some("too_many_values")) != Err(true)
         };
         assert!(is_light(&format!("[\"{}\"]", "x,".repeat(MAX_VALUES))));
         assert!(is_light(&format!("[0{}]", ",0".repeat(MAX_VALUES - 2))));

@@ -11,38 +11,38 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::Inherited;
-use crate::agent::{self, Agent};
-use crate::control::{self, Control};
-use crate::desktop;
+use crate::activation::InheritedSockets;
+use crate::agent::{self, AgentContext};
+use crate::control::{self, ControlContext};
+use crate::desktop_notifications;
 use crate::error::ServeError;
-use crate::home::Home;
-use crate::listener::{Door, Hall, Listener};
+use crate::home::SinewHome;
+use crate::listener::{ConnectionListener, ListenerLimits, SharedListenerState};
 use crate::lock::StateLock;
-use crate::reload::{Following, Reloader, give_back_of_start};
-use crate::settings::{Limits, Settings};
+use crate::reload::{ConfigReloader, ReloadInputs, release_memory_after_start};
+use crate::settings::{ConnectionLimits, Settings};
 use crate::socket::BoundSocket;
-use crate::worker::{self, Workers};
+use crate::worker_sockets::{self, WorkerSockets};
 
 /// Connections of the control socket. They are counted separately, so that agents cannot use them up.
-const CONTROL_CONNECTIONS: usize = 16;
+const MAX_CONTROL_CONNECTIONS: usize = 16;
 /// Limits that keep control connections available, so that `sinew lockdown` always gets one: an idle
 /// connection is closed, and only half of the connections may have subscriptions.
-const CONTROL_DOOR: Door = Door {
-    max_connections: CONTROL_CONNECTIONS,
-    max_followers: CONTROL_CONNECTIONS / 2,
-    idle: Some(Duration::from_secs(30)),
+const CONTROL_LISTENER_LIMITS: ListenerLimits = ListenerLimits {
+    max_connections: MAX_CONTROL_CONNECTIONS,
+    max_followers: MAX_CONTROL_CONNECTIONS / 2,
+    idle_timeout: Some(Duration::from_secs(30)),
 };
 /// Delay before another attempt to bind a socket.
-const BETWEEN_BINDS: Duration = Duration::from_secs(5);
+const REBIND_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for sending the last replies after the calls have ended.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Handle that stops a daemon in this process. Clones stop the same daemon.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(CancellationToken);
+pub struct StopHandle(CancellationToken);
 
-impl Stop {
+impl StopHandle {
     /// Requests the stop; a second request has no effect.
     pub fn request(&self) {
         self.0.cancel();
@@ -56,7 +56,7 @@ impl Stop {
 
 /// Result of a stopped daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ServeExit {
     /// Every call had ended.
     Drained,
     /// The drain timeout passed; the ledger records these calls as started but not ended.
@@ -72,67 +72,70 @@ pub enum Exit {
 /// owns the state; its holder must close the ledger before it releases the lock.
 pub async fn serve(
     layer: Arc<ToolExecutionLayer>,
-    home: &Home,
+    home: &SinewHome,
     settings: &Settings,
     lock: &StateLock,
-    Following { source, watch, held }: Following,
-    stop: Stop,
-) -> Result<Exit, ServeError> {
-    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    ReloadInputs { loader: source, watch, initial: held }: ReloadInputs,
+    stop: StopHandle,
+) -> Result<ServeExit, ServeError> {
+    let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
     let hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
-    let reloader = Arc::new(Reloader::new(Arc::clone(&layer), source, settings));
-    let limits = within_descriptors(settings.limits);
+    let reloader = Arc::new(ConfigReloader::new(Arc::clone(&layer), source, settings));
+    let limits = limits_within_descriptors(settings.limits);
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
     // Before any socket is bound, so that clients find no worker sockets of an earlier daemon.
-    worker::sweep(home.run());
+    worker_sockets::remove_stale_sockets(home.run_dir());
     // The agent socket is bound last: a client that can connect to it can connect to the control socket too.
-    let mut inherited = Inherited::from_manager();
-    let mut control_socket = BoundSocket::open(control_path, &mut inherited, lock).await?;
-    let mut agent_socket = BoundSocket::open(agent_path, &mut inherited, lock).await?;
-    let hall = Hall::new(limits);
-    let workers = Workers::new(Arc::clone(&layer), hall.clone(), home.run(), descriptors());
-    let agent =
-        agent::service(Agent { layer: Arc::clone(&layer), limits, workers: Arc::downgrade(&workers) });
-    let control = control::service(Control {
+    let mut inherited = InheritedSockets::from_service_manager();
+    let mut control_socket = BoundSocket::inherit_or_bind(control_path, &mut inherited, lock).await?;
+    let mut agent_socket = BoundSocket::inherit_or_bind(agent_path, &mut inherited, lock).await?;
+    let hall = SharedListenerState::new(limits);
+    let workers = WorkerSockets::new(Arc::clone(&layer), hall.clone(), home.run_dir(), descriptor_limit());
+    let agent = agent::service(AgentContext {
+        layer: Arc::clone(&layer),
+        limits,
+        worker_sockets: Arc::downgrade(&workers),
+    });
+    let control = control::service(ControlContext {
         layer: Arc::clone(&layer),
         reloader: Arc::clone(&reloader),
         limits,
         sockets: paths.clone(),
         connections: hall.connections.clone(),
-        workers: Arc::clone(&workers),
+        worker_sockets: Arc::clone(&workers),
         stop: stop.clone(),
     });
-    let agent = Listener::new(agent, hall.clone(), agents_door(limits));
-    let control = Listener::new(control, hall.clone(), CONTROL_DOOR);
+    let agent = ConnectionListener::new(agent, hall.clone(), agent_listener_limits(limits));
+    let control = ConnectionListener::new(control, hall.clone(), CONTROL_LISTENER_LIMITS);
     tracing::info!(socket = %agent_path.display(), max_connections = limits.max_connections, "serving");
     tokio::select! {
-        () = signals.told_to_stop(&stop) => {}
-        never = attend(&agent, &mut agent_socket, (agent_path, lock)) => match never {},
-        never = attend(&control, &mut control_socket, (control_path, lock)) => match never {},
-        never = layer.watch(home.state()) => match never {},
-        never = desktop::tell_of_questions(&layer, &settings.approvals.notify) => match never {},
-        never = reloader.follow((watch, held), hangup) => match never {},
-        never = give_back_of_start() => match never {},
+        () = signals.wait_for_stop(&stop) => {}
+        never = serve_socket(&agent, &mut agent_socket, (agent_path, lock)) => match never {},
+        never = serve_socket(&control, &mut control_socket, (control_path, lock)) => match never {},
+        never = layer.watch(home.state_dir()) => match never {},
+        never = desktop_notifications::notify_of_approval_requests(&layer, &settings.approvals.notify) => match never {},
+        never = reloader.reload_on_change((watch, held), hangup) => match never {},
+        never = release_memory_after_start() => match never {},
     }
     // New clients find no socket, instead of a connection that is never served.
     drop((agent_socket, control_socket));
-    let exit = wind_down(&layer, &hall, &mut signals).await;
+    let exit = shut_down(&layer, &hall, &mut signals).await;
     workers.close_all();
     tracing::info!(?exit, "stopped");
     Ok(exit)
 }
 
 /// Accepts connections, and binds the socket again if its file was removed. Open connections are kept.
-async fn attend<C: Send + Sync>(
-    door: &Listener<C>,
+async fn serve_socket<C: Send + Sync>(
+    door: &ConnectionListener<C>,
     socket: &mut BoundSocket,
     (path, lock): (&Path, &StateLock),
 ) -> Infallible {
     loop {
         tokio::select! {
             never = door.run(socket.listener()) => match never {},
-            () = socket.vanished() => {}
+            () = socket.wait_until_removed() => {}
         }
         match BoundSocket::bind(path, lock).await {
             Ok(another) => {
@@ -141,7 +144,7 @@ async fn attend<C: Send + Sync>(
             }
             Err(error) => {
                 tracing::error!(%error, "socket_not_bound_again");
-                tokio::time::sleep(BETWEEN_BINDS).await;
+                tokio::time::sleep(REBIND_INTERVAL).await;
             }
         }
     }
@@ -149,72 +152,76 @@ async fn attend<C: Send + Sync>(
 
 /// Limits of the agent socket: no idle timeout, because an agent may be silent while its model works, and
 /// every connection may subscribe to the list of tools.
-fn agents_door(limits: Limits) -> Door {
+fn agent_listener_limits(limits: ConnectionLimits) -> ListenerLimits {
     let max_connections = limits.max_connections;
-    Door { max_connections, max_followers: max_connections, idle: None }
+    ListenerLimits { max_connections, max_followers: max_connections, idle_timeout: None }
 }
 
 /// Waits for the calls to end, then closes the connections. The execution layer refuses and records calls
 /// that still arrive.
-async fn wind_down(layer: &ToolExecutionLayer, hall: &Hall, signals: &mut Signals) -> Exit {
+async fn shut_down(
+    layer: &ToolExecutionLayer,
+    hall: &SharedListenerState,
+    signals: &mut StopSignals,
+) -> ServeExit {
     let orderly = async {
-        let running = layer.drain(hall.limits.drain).await;
+        let running = layer.drain(hall.limits.drain_timeout).await;
         hall.stop.cancel();
         hall.connections.close();
-        let _ = tokio::time::timeout(FLUSH, hall.connections.wait()).await;
-        if running == 0 { Exit::Drained } else { Exit::CutShort { running } }
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, hall.connections.wait()).await;
+        if running == 0 { ServeExit::Drained } else { ServeExit::CutShort { running } }
     };
     tokio::select! {
         exit = orderly => exit,
-        () = signals.told_again() => Exit::Forced,
+        () = signals.wait_for_second_signal() => ServeExit::Forced,
     }
 }
 
 /// Reduces the connection limit so that half of the file descriptors remain for tools, the ledger and the
 /// daemon.
-fn within_descriptors(limits: Limits) -> Limits {
-    let max_connections = limits.max_connections.min(affordable(descriptors()));
-    Limits { max_connections, ..limits }
+fn limits_within_descriptors(limits: ConnectionLimits) -> ConnectionLimits {
+    let max_connections = limits.max_connections.min(max_agent_connections(descriptor_limit()));
+    ConnectionLimits { max_connections, ..limits }
 }
 
-fn descriptors() -> u64 {
+fn descriptor_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(256, |(soft, _)| soft)
 }
 
-fn affordable(descriptors: u64) -> usize {
+fn max_agent_connections(descriptors: u64) -> usize {
     let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
-    half.saturating_sub(CONTROL_CONNECTIONS).max(1)
+    half.saturating_sub(MAX_CONTROL_CONNECTIONS).max(1)
 }
 
 /// Signals that stop the daemon.
-struct Signals {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Signals {
+        Ok(StopSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn told_to_stop(&mut self, stop: &Stop) {
+    async fn wait_for_stop(&mut self, stop: &StopHandle) {
         tokio::select! {
             () = stop.0.cancelled() => tracing::info!("stopping"),
-            () = self.next() => stop.request(),
+            () = self.next_signal() => stop.request(),
         }
     }
 
     /// Waits for a signal after the stop began. If `control/shutdown` caused the stop, the first signal
     /// forces it.
-    async fn told_again(&mut self) {
-        self.next().await;
+    async fn wait_for_second_signal(&mut self) {
+        self.next_signal().await;
     }
 
     /// Waits for the next SIGTERM or SIGINT.
-    async fn next(&mut self) {
+    async fn next_signal(&mut self) {
         let name = tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
@@ -229,10 +236,10 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::tests::daemon::{Desk, limits, listener};
+    use crate::tests::daemon::{TestServiceContext, limits, listener};
 
     /// Asserts that a request on this path gets a reply.
-    async fn must_answer(path: &Path) {
+    async fn assert_replies(path: &Path) {
         let mut stream = BufReader::new(UnixStream::connect(path).await.unwrap());
         stream
             .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{}}\n")
@@ -246,26 +253,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn removed_socket_file_is_bound_again() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path()).unwrap();
+        let home = SinewHome::from_root(folder.path()).unwrap();
         home.prepare().unwrap();
         let lock = StateLock::acquire(&home).unwrap();
         let path = home.agent_socket();
         let mut socket = BoundSocket::bind(&path, &lock).await.unwrap();
-        let door = listener(agents_door(limits()), Hall::new(limits()), Desk::default());
+        let door = listener(
+            agent_listener_limits(limits()),
+            SharedListenerState::new(limits()),
+            TestServiceContext::default(),
+        );
         let removed = async {
-            must_answer(&path).await;
+            assert_replies(&path).await;
             let mut inside = UnixStream::connect(&path).await.unwrap();
             for _ in 0..2 {
                 std::fs::remove_file(&path).unwrap();
                 while !path.exists() {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
-                must_answer(&path).await;
+                assert_replies(&path).await;
             }
             inside.write_all(b"{}\n").await.expect("open connections are kept");
         };
         tokio::select! {
-            never = attend(&door, &mut socket, (&path, &lock)) => match never {},
+            never = serve_socket(&door, &mut socket, (&path, &lock)) => match never {},
             found = tokio::time::timeout(Duration::from_secs(90), removed) => found.expect("it is bound again"),
         }
     }
@@ -273,8 +284,8 @@ mod tests {
     #[test]
     fn connections_leave_descriptors_for_tools() {
         for (descriptors, expect) in [(64, 16), (256, 112), (1024, 496), (0, 1), (u64::MAX, usize::MAX / 2)] {
-            let afforded = affordable(descriptors);
-            assert!(afforded.abs_diff(expect) <= CONTROL_CONNECTIONS, "{descriptors}: {afforded}");
+            let afforded = max_agent_connections(descriptors);
+            assert!(afforded.abs_diff(expect) <= MAX_CONTROL_CONNECTIONS, "{descriptors}: {afforded}");
             assert!(afforded >= 1);
         }
     }

@@ -10,89 +10,89 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::notify::{Following, Notifier};
-use crate::rpc::{self, Id, Params, Reply, RpcError};
-use crate::session::Session;
+use crate::connection_state::ConnectionState;
+use crate::notify::{NotificationTask, Notifier};
+use crate::rpc::{self, Params, RequestId, RpcError, RpcReply};
 
 /// Stands for a method that there is none of.
 const UNKNOWN: &str = "(unknown)";
 
 /// Methods of one socket and their shared context.
-pub(crate) struct Service<C: 'static> {
+pub(crate) struct SocketService<C: 'static> {
     /// Name of the socket, for messages.
     pub(crate) socket: &'static str,
-    pub(crate) methods: &'static [Method<C>],
-    pub(crate) notices: &'static [Notice],
+    pub(crate) methods: &'static [RpcMethod<C>],
+    pub(crate) notifications: &'static [NotificationHandler],
     /// Name of the other socket and a test for its methods, for messages.
-    pub(crate) elsewhere: (&'static str, fn(&str) -> bool),
+    pub(crate) other_socket: (&'static str, fn(&str) -> bool),
     /// Worker session that every request on this socket belongs to.
-    pub(crate) worker: Option<Arc<str>>,
+    pub(crate) worker_session: Option<Arc<str>>,
     /// Builds the error for a line that is not a valid message.
-    pub(crate) malformed: fn(&C, &Session, RpcError) -> RpcError,
+    pub(crate) on_malformed: fn(&C, &ConnectionState, RpcError) -> RpcError,
     /// Admits a request to a method, or refuses it because its caller is over a limit.
-    pub(crate) admit: fn(&C, &Session, &'static str) -> Result<(), RpcError>,
+    pub(crate) admit: fn(&C, &ConnectionState, &'static str) -> Result<(), RpcError>,
     pub(crate) context: C,
 }
 
 /// Method that handles requests.
-pub(crate) struct Method<C> {
+pub(crate) struct RpcMethod<C> {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&C, &mut Session, Call) -> Result<Answer, RpcError>,
+    pub(crate) run: fn(&C, &mut ConnectionState, MethodCall) -> Result<MethodReply, RpcError>,
 }
 
 /// Request passed to a method.
-pub(crate) struct Call {
-    pub(crate) id: Id,
+pub(crate) struct MethodCall {
+    pub(crate) id: RequestId,
     pub(crate) params: Params,
     /// Arrival time of the first byte of the request.
-    pub(crate) began: Instant,
+    pub(crate) received_at: Instant,
     /// Cancelled when the client cancels the request.
-    pub(crate) withdrawn: CancellationToken,
+    pub(crate) cancellation: CancellationToken,
 }
 
 /// Future of a deferred reply.
-pub(crate) type Replying = Pin<Box<dyn Future<Output = Reply> + Send>>;
+pub(crate) type PendingReply = Pin<Box<dyn Future<Output = RpcReply> + Send>>;
 
 /// Way in which a method replies.
-pub(crate) enum Answer {
+pub(crate) enum MethodReply {
     /// Sent immediately, before the next line is read: for methods that change the connection state or are
     /// cheap.
-    Now(Reply),
+    Immediate(RpcReply),
     /// Sent when the result is ready, concurrently with other requests; started in the order of the lines.
-    Later(Replying),
+    Deferred(PendingReply),
     /// Like `Deferred`, without an order: if more lines are buffered, any idle worker thread may start it.
-    Shared(Replying),
+    DeferredUnordered(PendingReply),
     /// Sent immediately, followed by notifications until the client closes the connection.
-    Follow(Reply, Following),
+    ThenNotify(RpcReply, NotificationTask),
     /// No reply, only notifications until the request is cancelled or the connection ends.
-    Listen(Following),
+    NotifyOnly(NotificationTask),
 }
 
 /// Handler of a known notification.
-pub(crate) struct Notice {
+pub(crate) struct NotificationHandler {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(Params) -> Effect,
+    pub(crate) run: fn(Params) -> NotificationEffect,
 }
 
 /// Effect of a notification on its connection.
-pub(crate) enum Effect {
+pub(crate) enum NotificationEffect {
     /// No effect.
     Nothing,
     /// Cancels this request.
-    Withdraw(Id),
+    Cancel(RequestId),
 }
 
-impl Answer {
+impl MethodReply {
     pub(crate) fn now(result: &impl Serialize) -> Self {
-        Answer::Now(rpc::answer(result))
+        MethodReply::Immediate(rpc::encode_result(result))
     }
 
-    pub(crate) fn later(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
-        Answer::Later(Box::pin(reply))
+    pub(crate) fn deferred(reply: impl Future<Output = RpcReply> + Send + 'static) -> Self {
+        MethodReply::Deferred(Box::pin(reply))
     }
 
-    pub(crate) fn shared(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
-        Answer::Shared(Box::pin(reply))
+    pub(crate) fn deferred_unordered(reply: impl Future<Output = RpcReply> + Send + 'static) -> Self {
+        MethodReply::DeferredUnordered(Box::pin(reply))
     }
 
     /// Confirms a subscription and sends its notifications.
@@ -100,43 +100,50 @@ impl Answer {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let confirmed = rpc::answer(&json!({"following": true}));
-        Answer::Follow(confirmed, Box::new(|notifier| Box::pin(notify(notifier))))
+        let confirmed = rpc::encode_result(&json!({"following": true}));
+        MethodReply::ThenNotify(confirmed, Box::new(|notifier| Box::pin(notify(notifier))))
     }
 }
 
-impl<C> Service<C> {
+impl<C> SocketService<C> {
     /// Runs the method of a request. A panic of the method becomes an internal error.
-    pub(crate) fn request(&self, session: &mut Session, method: &str, call: Call) -> Answer {
+    pub(crate) fn dispatch(
+        &self,
+        session: &mut ConnectionState,
+        method: &str,
+        call: MethodCall,
+    ) -> MethodReply {
         let known = self.methods.iter().find(|known| known.name == method);
         if let Err(refused) = (self.admit)(&self.context, session, known.map_or(UNKNOWN, |known| known.name))
         {
-            return Answer::Now(Err(refused));
+            return MethodReply::Immediate(Err(refused));
         }
-        let Some(method) = known else { return Answer::Now(Err(self.unknown(method))) };
+        let Some(method) = known else {
+            return MethodReply::Immediate(Err(self.unknown_method_error(method)));
+        };
         let run = AssertUnwindSafe(|| (method.run)(&self.context, session, call));
         match catch_unwind(run) {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => Answer::Now(Err(error)),
-            Err(_) => Answer::Now(Err(RpcError::internal())),
+            Ok(Err(error)) => MethodReply::Immediate(Err(error)),
+            Err(_) => MethodReply::Immediate(Err(RpcError::internal())),
         }
     }
 
     /// Handles a notification. An unknown one is ignored, and so is a method sent without an id: a call whose
     /// outcome cannot be reported must not run.
-    pub(crate) fn notice(&self, method: &str, params: Params) -> Effect {
-        match self.notices.iter().find(|known| known.name == method) {
+    pub(crate) fn handle_notification(&self, method: &str, params: Params) -> NotificationEffect {
+        match self.notifications.iter().find(|known| known.name == method) {
             Some(notice) => (notice.run)(params),
-            None => Effect::Nothing,
+            None => NotificationEffect::Nothing,
         }
     }
 
-    fn unknown(&self, method: &str) -> RpcError {
-        let (socket, knows) = self.elsewhere;
+    fn unknown_method_error(&self, method: &str) -> RpcError {
+        let (socket, knows) = self.other_socket;
         if knows(method) {
-            return RpcError::method_elsewhere(method, self.socket, socket);
+            return RpcError::wrong_socket(method, self.socket, socket);
         }
-        if let Some(notice) = self.notices.iter().find(|notice| notice.name == method) {
+        if let Some(notice) = self.notifications.iter().find(|notice| notice.name == method) {
             let message = format!("`{}` is a notification: send it without an id", notice.name);
             return RpcError::invalid_request(&message);
         }

@@ -14,14 +14,16 @@ use strict_yaml::{Document, DocumentError, Located};
 use telemetry::TelemetrySettings;
 
 use crate::error::ServeError;
-use crate::home::Home;
-use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess, WorkspaceEntry};
+use crate::home::SinewHome;
+use crate::settings_file::{
+    DaemonSettingsFile, LimitsFile, ReloadMode, WorkspaceAccessSetting, WorkspaceEntry,
+};
 
-pub use approvals::{ApprovalSettings, NotifyBy};
+pub use approvals::{ApprovalSettings, NotifyMethod};
 pub(crate) use keys::KeyFile;
 pub use keys::KeySetting;
 pub(crate) use retention::{LedgerFile, UndoFile};
-pub use retention::{LedgerSettings, UndoSettings, WhenUnavailable};
+pub use retention::{LedgerSettings, LedgerUnavailablePolicy, UndoSettings};
 pub(crate) use web::WebFile;
 pub use web::{ProviderSetting, RobotsSetting, SearchProvider, WebSettings};
 
@@ -36,7 +38,7 @@ pub struct Settings {
     /// Handling of configuration changes that loosen the policy.
     pub reload: ReloadMode,
     /// Limits of connections.
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
     /// Retention and availability settings of the ledger.
     pub ledger: LedgerSettings,
     /// Settings of the web tools.
@@ -57,14 +59,14 @@ pub struct WorkspaceSetting {
     /// Absolute path as written; symbolic links are not resolved.
     pub path: PathBuf,
     /// Access of callers.
-    pub access: WorkspaceAccess,
+    pub access: WorkspaceAccessSetting,
     /// Line in the settings file.
     pub line: u64,
 }
 
 /// Limits of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Longest message in either direction.
     pub max_line_bytes: usize,
     /// Maximum number of concurrent connections to the agent socket.
@@ -72,22 +74,22 @@ pub struct Limits {
     /// Maximum number of concurrent calls of one connection.
     pub max_in_flight: usize,
     /// Time for running calls to end when the daemon stops.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// Longest time a client may leave its replies unread.
-    pub write_stall: Duration,
+    pub write_stall_timeout: Duration,
     /// Time for sending the replies of calls that have just ended, when the daemon stops.
-    pub last_words: Duration,
+    pub final_reply_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
-        Limits {
+        ConnectionLimits {
             max_line_bytes: 4 * 1024 * 1024,
             max_connections: 256,
             max_in_flight: 64,
-            drain: Duration::from_secs(10),
-            write_stall: Duration::from_secs(10),
-            last_words: Duration::from_millis(250),
+            drain_timeout: Duration::from_secs(10),
+            write_stall_timeout: Duration::from_secs(10),
+            final_reply_timeout: Duration::from_millis(250),
         }
     }
 }
@@ -95,7 +97,7 @@ impl Default for Limits {
 impl Settings {
     /// Reads `config/sinew.yaml`. A missing file means the defaults; a file that other users can write is
     /// refused.
-    pub fn load(home: &Home) -> Result<Self, ServeError> {
+    pub fn load(home: &SinewHome) -> Result<Self, ServeError> {
         let path = home.settings_file();
         // A dangling symbolic link is not a missing file, but an error.
         match std::fs::symlink_metadata(&path) {
@@ -105,17 +107,17 @@ impl Settings {
     }
 
     /// Parses a text as the settings file of this home.
-    pub fn parse(home: &Home, text: &str) -> Result<Self, ServeError> {
+    pub fn parse(home: &SinewHome, text: &str) -> Result<Self, ServeError> {
         let name = home.settings_file().display().to_string();
         Ok(Self::read(&Document::from_text(&name, text)?, home.user_home())?)
     }
 
     fn read(document: &Document, user_home: Option<&Path>) -> Result<Self, DocumentError> {
-        Self::read_all(document, user_home).map_err(|error| keys::without_keys(document, error))
+        Self::read_all(document, user_home).map_err(|error| keys::redact_keys(document, error))
     }
 
     fn read_all(document: &Document, user_home: Option<&Path>) -> Result<Self, DocumentError> {
-        let file: SettingsFile = document.parse()?;
+        let file: DaemonSettingsFile = document.parse()?;
         let workspace = |entry: &Located<WorkspaceEntry>| check_workspace(document, entry, user_home);
         Ok(Settings {
             workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
@@ -135,17 +137,17 @@ impl Settings {
     }
 }
 
-fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, DocumentError> {
-    let usual = Limits::default();
+fn check_limits(document: &Document, file: &LimitsFile) -> Result<ConnectionLimits, DocumentError> {
+    let usual = ConnectionLimits::default();
     let count = |key, given, least, most, usual: usize| {
-        let number = bounded(document, key, given, least, most)?;
+        let number = check_bounds(document, key, given, least, most)?;
         Ok(number.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual))
     };
     let seconds = |key, given, least, usual: Duration| {
-        Ok(bounded(document, key, given, least, 600)?.map_or(usual, Duration::from_secs))
+        Ok(check_bounds(document, key, given, least, 600)?.map_or(usual, Duration::from_secs))
     };
     let in_flight = &file.max_in_flight_per_connection;
-    Ok(Limits {
+    Ok(ConnectionLimits {
         max_line_bytes: count(
             "max_line_bytes",
             &file.max_line_bytes,
@@ -155,14 +157,19 @@ fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, Docume
         )?,
         max_connections: count("max_connections", &file.max_connections, 1, 4096, usual.max_connections)?,
         max_in_flight: count("max_in_flight_per_connection", in_flight, 1, 1024, usual.max_in_flight)?,
-        drain: seconds("drain_seconds", &file.drain_seconds, 0, usual.drain)?,
-        write_stall: seconds("write_stall_seconds", &file.write_stall_seconds, 1, usual.write_stall)?,
-        last_words: usual.last_words,
+        drain_timeout: seconds("drain_seconds", &file.drain_seconds, 0, usual.drain_timeout)?,
+        write_stall_timeout: seconds(
+            "write_stall_seconds",
+            &file.write_stall_seconds,
+            1,
+            usual.write_stall_timeout,
+        )?,
+        final_reply_timeout: usual.final_reply_timeout,
     })
 }
 
 /// Checks that a number is within its bounds; the error has its location.
-fn bounded(
+fn check_bounds(
     document: &Document,
     key: &str,
     given: &Option<Located<u64>>,
@@ -183,7 +190,7 @@ fn check_workspace(
     user_home: Option<&Path>,
 ) -> Result<WorkspaceSetting, DocumentError> {
     let (text, access) = match &entry.value {
-        WorkspaceEntry::Path(path) => (path, WorkspaceAccess::default()),
+        WorkspaceEntry::Path(path) => (path, WorkspaceAccessSetting::default()),
         WorkspaceEntry::Full(full) => (&full.path, full.access),
     };
     let refuse = |reason: &str| {
@@ -193,14 +200,14 @@ fn check_workspace(
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
             home.join(rest.trim_start_matches('/'))
         }
-        (Some(_), _) => return Err(refuse("cannot be expanded").suggest("write the whole path")),
+        (Some(_), _) => return Err(refuse("cannot be expanded").with_suggestion("write the whole path")),
         (None, _) => PathBuf::from(text),
     };
     if path.is_relative() {
-        return Err(refuse("is not an absolute path").suggest("begin it with `/` or `~/`"));
+        return Err(refuse("is not an absolute path").with_suggestion("begin it with `/` or `~/`"));
     }
     if path.components().any(|part| part == Component::ParentDir) {
-        return Err(refuse("contains `..`").suggest("write the resolved path"));
+        return Err(refuse("contains `..`").with_suggestion("write the resolved path"));
     }
     Ok(WorkspaceSetting { path, access, line: entry.line })
 }
@@ -219,10 +226,10 @@ mod tests {
     #[test]
     fn omitted_settings_use_the_defaults() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path()).unwrap();
+        let home = SinewHome::from_root(folder.path()).unwrap();
         assert_eq!(Settings::load(&home).unwrap(), Settings::default(), "no file");
         assert_eq!(read("limits: {max_connections: 256}\n").unwrap(), Settings::default());
-        std::fs::create_dir(home.config()).unwrap();
+        std::fs::create_dir(home.config_dir()).unwrap();
         std::os::unix::fs::symlink("nowhere", home.settings_file()).unwrap();
         assert!(Settings::load(&home).is_err(), "a dangling link is not a missing file");
         std::fs::remove_file(home.settings_file()).unwrap();
@@ -251,26 +258,26 @@ mod tests {
         .unwrap();
         let workspaces: Vec<_> =
             settings.workspaces.iter().map(|w| (w.path.to_str().unwrap(), w.access)).collect();
-        let write = WorkspaceAccess::ReadWrite;
+        let write = WorkspaceAccessSetting::ReadWrite;
         let expect = [("/srv/a", write), ("/home/u/b", write), ("/home/u/", write)];
         assert_eq!(workspaces[..3], expect);
-        assert_eq!(workspaces[3], ("/srv/c", WorkspaceAccess::ReadOnly));
+        assert_eq!(workspaces[3], ("/srv/c", WorkspaceAccessSetting::ReadOnly));
         assert!(settings.telemetry.capture_content);
-        let expect = Limits {
+        let expect = ConnectionLimits {
             max_line_bytes: 4096,
             max_connections: 1,
             max_in_flight: 2,
-            drain: Duration::ZERO,
-            write_stall: Duration::from_secs(1),
-            ..Limits::default()
+            drain_timeout: Duration::ZERO,
+            write_stall_timeout: Duration::from_secs(1),
+            ..ConnectionLimits::default()
         };
         assert_eq!(settings.limits, expect);
         let expect = LedgerSettings {
             keep_bytes: 16 << 20,
-            keep_for: Some(Duration::from_secs(30 * 24 * 60 * 60)),
+            max_age: Some(Duration::from_secs(30 * 24 * 60 * 60)),
             keep_at_least: Duration::from_secs(30 * 24 * 60 * 60),
             max_bytes: 8 << 30,
-            when_unavailable: WhenUnavailable::AllowReads,
+            when_unavailable: LedgerUnavailablePolicy::AllowReads,
         };
         assert_eq!(settings.ledger, expect);
         let provider = |name| ProviderSetting { name, url: None, key_file: None, key_variable: None };
@@ -285,7 +292,7 @@ mod tests {
             robots: RobotsSetting::Respect,
             ca_file: Some("/home/u/ca.pem".into()),
             providers: vec![provider(SearchProvider::Brave), tavily],
-            cache_for: Duration::ZERO,
+            cache_duration: Duration::ZERO,
         };
         assert_eq!(settings.web, expect);
         let key = |host: &str, file: Option<&str>, variable: Option<&str>| KeySetting {
@@ -298,7 +305,7 @@ mod tests {
             ("here", key("[::1]", None, Some("HERE"))),
         ];
         assert_eq!(settings.keys, expect.map(|(name, key)| (name.to_owned(), key)).into());
-        let expect = UndoSettings { keep_bytes: 0, keep_for: Duration::from_secs(2 * 24 * 60 * 60) };
+        let expect = UndoSettings { keep_bytes: 0, max_age: Duration::from_secs(2 * 24 * 60 * 60) };
         assert_eq!(settings.undo, expect);
     }
 

@@ -16,7 +16,7 @@ use crate::settings::{ApprovalSettings, KeyFile, LedgerFile, UndoFile, WebFile};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "sinew.yaml")]
-pub struct SettingsFile {
+pub struct DaemonSettingsFile {
     /// Workspaces of callers. Relative paths start at the first.
     pub(crate) workspaces: Vec<Located<WorkspaceEntry>>,
     /// Handling of configuration changes that loosen the policy.
@@ -70,13 +70,13 @@ pub(crate) struct WorkspaceFile {
     pub(crate) path: String,
     /// Access of callers.
     #[serde(default)]
-    pub(crate) access: WorkspaceAccess,
+    pub(crate) access: WorkspaceAccessSetting,
 }
 
 /// Access of callers to a workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum WorkspaceAccess {
+pub enum WorkspaceAccessSetting {
     /// Read only.
     ReadOnly,
     /// Read and write, within the policy.
@@ -105,13 +105,13 @@ pub(crate) struct LimitsFile {
 // Written by hand, because an untagged derive reports every error as "did not match any variant".
 impl<'de> Deserialize<'de> for WorkspaceEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(EntryVisitor)
+        deserializer.deserialize_any(WorkspaceEntryVisitor)
     }
 }
 
-struct EntryVisitor;
+struct WorkspaceEntryVisitor;
 
-impl<'de> Visitor<'de> for EntryVisitor {
+impl<'de> Visitor<'de> for WorkspaceEntryVisitor {
     type Value = WorkspaceEntry;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

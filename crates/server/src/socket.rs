@@ -9,50 +9,50 @@ use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-use crate::activation::Inherited;
+use crate::activation::InheritedSockets;
 use crate::error::ServeError;
 use crate::lock::StateLock;
 
 /// Length of the listen backlog.
-const BACKLOG: u32 = 1024;
+const LISTEN_BACKLOG: u32 = 1024;
 /// Interval at which the socket file is checked. Cleanup jobs of the system may remove it; they run far less
 /// often.
-const GLANCE: Duration = Duration::from_secs(20);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Listening socket and its file. The file is removed on drop.
 #[derive(Debug)]
 pub(crate) struct BoundSocket {
     listener: UnixListener,
     path: PathBuf,
-    owner: Owner,
+    owner: SocketFileOwner,
 }
 
 /// Owner of a socket file.
 #[derive(Debug, PartialEq, Eq)]
-enum Owner {
+enum SocketFileOwner {
     /// This process; identifies the file it created.
-    Us { device: u64, inode: u64 },
+    Daemon { device: u64, inode: u64 },
     /// The service manager, which keeps the file for the next daemon.
-    Manager,
+    ServiceManager,
 }
 
 impl BoundSocket {
     /// Takes the inherited socket for this path, or binds a new one.
-    pub(crate) async fn open(
+    pub(crate) async fn inherit_or_bind(
         path: &Path,
-        inherited: &mut Inherited,
+        inherited: &mut InheritedSockets,
         lock: &StateLock,
     ) -> Result<Self, ServeError> {
         let Some(given) = inherited.take(path)? else { return Self::bind(path, lock).await };
         let listener =
             UnixListener::from_std(given).map_err(|cause| ServeError::io("listen on", path, cause))?;
-        Ok(BoundSocket { listener, path: path.to_owned(), owner: Owner::Manager })
+        Ok(BoundSocket { listener, path: path.to_owned(), owner: SocketFileOwner::ServiceManager })
     }
 
     /// Binds, after removing a stale socket. The lock proves that no other starting process is between the
     /// check of the old file and its removal.
     pub(crate) async fn bind(path: &Path, _lock: &StateLock) -> Result<Self, ServeError> {
-        clear_the_way(path).await?;
+        remove_stale_socket(path).await?;
         Self::bind_new(path)
     }
 
@@ -64,9 +64,9 @@ impl BoundSocket {
         // The umask determines the initial mode; `listen` comes after the mode is correct, so no one connects
         // before.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
-        let listener = socket.listen(BACKLOG).map_err(failed)?;
+        let listener = socket.listen(LISTEN_BACKLOG).map_err(failed)?;
         let facts = fs::symlink_metadata(path).map_err(failed)?;
-        Ok(BoundSocket { listener, path: path.to_owned(), owner: Owner::of(&facts) })
+        Ok(BoundSocket { listener, path: path.to_owned(), owner: SocketFileOwner::daemon_file(&facts) })
     }
 
     pub(crate) fn listener(&self) -> &UnixListener {
@@ -75,36 +75,36 @@ impl BoundSocket {
 
     /// Waits until the file has been removed or replaced, so that clients cannot connect any more. Never
     /// returns for an inherited socket, whose file the service manager maintains.
-    pub(crate) async fn vanished(&self) {
-        if self.owner == Owner::Manager {
+    pub(crate) async fn wait_until_removed(&self) {
+        if self.owner == SocketFileOwner::ServiceManager {
             return std::future::pending().await;
         }
-        while self.is_in_place() {
-            tokio::time::sleep(GLANCE).await;
+        while self.file_is_unchanged() {
+            tokio::time::sleep(FILE_CHECK_INTERVAL).await;
         }
     }
 
-    fn is_in_place(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|facts| Owner::of(&facts) == self.owner)
+    fn file_is_unchanged(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|facts| SocketFileOwner::daemon_file(&facts) == self.owner)
     }
 }
 
-impl Owner {
-    fn of(facts: &fs::Metadata) -> Self {
-        Owner::Us { device: facts.dev(), inode: facts.ino() }
+impl SocketFileOwner {
+    fn daemon_file(facts: &fs::Metadata) -> Self {
+        SocketFileOwner::Daemon { device: facts.dev(), inode: facts.ino() }
     }
 }
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        if self.is_in_place() {
+        if self.file_is_unchanged() {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 /// Removes a socket file that no process listens on. Any other file is an error and is not changed.
-async fn clear_the_way(path: &Path) -> Result<(), ServeError> {
+async fn remove_stale_socket(path: &Path) -> Result<(), ServeError> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
@@ -130,11 +130,11 @@ async fn clear_the_way(path: &Path) -> Result<(), ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Home;
+    use crate::home::SinewHome;
 
-    fn home() -> (tempfile::TempDir, Home, StateLock) {
+    fn home() -> (tempfile::TempDir, SinewHome, StateLock) {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::at(folder.path()).unwrap();
+        let home = SinewHome::from_root(folder.path()).unwrap();
         home.prepare().unwrap();
         let lock = StateLock::acquire(&home).unwrap();
         (folder, home, lock)
@@ -188,11 +188,11 @@ mod tests {
         let (_folder, home, lock) = home();
         let path = home.agent_socket();
         let bound = BoundSocket::bind(&path, &lock).await.unwrap();
-        assert!(bound.is_in_place());
+        assert!(bound.file_is_unchanged());
         fs::remove_file(&path).unwrap();
-        bound.vanished().await;
+        bound.wait_until_removed().await;
         let listener = UnixListener::bind(&path).unwrap();
-        let given = BoundSocket { listener, path: path.clone(), owner: Owner::Manager };
+        let given = BoundSocket { listener, path: path.clone(), owner: SocketFileOwner::ServiceManager };
         drop(given);
         assert!(path.exists(), "the service manager keeps it for the next daemon");
     }

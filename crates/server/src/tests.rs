@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::daemon::{daemon, daemon_behind, daemon_in, limits};
-use crate::listener::{Door, Hall};
-use crate::settings::Limits;
+use self::daemon::{daemon, daemon_with_limits, daemon_with_state, limits};
+use crate::listener::{ListenerLimits, SharedListenerState};
+use crate::settings::ConnectionLimits;
 
 #[test]
 fn replies_are_sent_as_they_become_ready() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
-    client.ask(1, "wait", &json!({}));
-    client.ask("two", "echo", &json!({"say": ["é", null]}));
-    assert_eq!(client.hear(), json!({"jsonrpc": "2.0", "id": "two", "result": ["é", null]}));
-    daemon.open_gate(1);
-    assert_eq!(client.hear()["id"], 1);
+    client.send_request(1, "wait", &json!({}));
+    client.send_request("two", "echo", &json!({"say": ["é", null]}));
+    assert_eq!(client.receive(), json!({"jsonrpc": "2.0", "id": "two", "result": ["é", null]}));
+    daemon.release_calls(1);
+    assert_eq!(client.receive()["id"], 1);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn buffered_calls_run_on_several_worker_threads() {
     let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "meet"}));
     client.send((0..3).map(ask).collect::<String>());
     for _ in 0..3 {
-        assert_eq!(client.hear()["result"], true, "no other call ran on another worker thread");
+        assert_eq!(client.receive()["result"], true, "no other call ran on another worker thread");
     }
 }
 
@@ -42,8 +42,8 @@ fn ordered_calls_start_in_the_order_of_their_lines() {
     let mut client = daemon.client();
     let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "in_turn"}));
     client.send((0..30).map(ask).collect::<String>());
-    (0..30).for_each(|_| drop(client.hear()));
-    assert_eq!(*daemon.desk.notes.lock().unwrap(), ["asked", "begun"].repeat(30));
+    (0..30).for_each(|_| drop(client.receive()));
+    assert_eq!(*daemon.context.events.lock().unwrap(), ["asked", "begun"].repeat(30));
 }
 
 #[test]
@@ -55,27 +55,27 @@ fn received_requests_start_after_the_client_disconnects() {
         client.send((0..60).map(ask).collect::<String>());
         drop(client);
     }
-    let asked = || daemon.desk.asked.load(Ordering::SeqCst);
-    daemon.until("many requests arrive", |_| asked() > 100);
+    let asked = || daemon.context.received.load(Ordering::SeqCst);
+    daemon.wait_until("many requests arrive", |_| asked() > 100);
     // A request that was dropped before its start would stay missing.
-    daemon.until("all of them are started", |daemon| daemon.begun() == asked());
+    daemon.wait_until("all of them are started", |daemon| daemon.started_calls() == asked());
 }
 
 #[test]
 fn buffered_calls_start_within_the_in_flight_limit() {
-    let daemon = daemon(Limits { max_in_flight: 2, ..limits() });
+    let daemon = daemon(ConnectionLimits { max_in_flight: 2, ..limits() });
     let mut client = daemon.client();
     let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "wait"}));
     client.send((0..5).map(ask).collect::<String>());
     for open in 2..=5 {
-        daemon.until("as many calls run as the limit allows", |daemon| daemon.begun() >= open);
+        daemon.wait_until("as many calls run as the limit allows", |daemon| daemon.started_calls() >= open);
         daemon.client().expect_alive();
-        assert_eq!(daemon.begun(), open);
-        daemon.open_gate(1);
-        client.hear();
+        assert_eq!(daemon.started_calls(), open);
+        daemon.release_calls(1);
+        client.receive();
     }
-    daemon.open_gate(1);
-    client.hear();
+    daemon.release_calls(1);
+    client.receive();
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn invalid_lines_get_an_error_and_the_connection_stays() {
     );
     let mut check = |line: &[u8], code: i64, word: &str| {
         client.send([line, b"\n"].concat());
-        let error = client.hear()["error"].take();
+        let error = client.receive()["error"].take();
         let shown = line[..line.len().min(80)].escape_ascii().to_string();
         assert_eq!(
             (&error["code"], &error["data"]["code"]),
@@ -116,10 +116,10 @@ fn invalid_lines_get_an_error_and_the_connection_stays() {
     check(br#"{"jsonrpc":"2.0","id":1,"method":"notifications/cancelled"}"#, -32600, "bad_request");
     check(br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":{"sya":1}}"#, -32602, "invalid_params");
     check(br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":[]}"#, -32602, "invalid_params");
-    client.ask(1, "ecoh", &json!({}));
-    assert_eq!(client.hear()["error"]["data"]["did_you_mean"], "echo");
+    client.send_request(1, "ecoh", &json!({}));
+    assert_eq!(client.receive()["error"]["data"]["did_you_mean"], "echo");
     client.send("\n\r\n   \r\n");
-    assert_eq!(client.hear_error(), "syntax", "spaces are not an empty line");
+    assert_eq!(client.receive_error_code(), "syntax", "spaces are not an empty line");
     client.expect_alive();
 }
 
@@ -137,61 +137,61 @@ fn notification_never_gets_a_reply() {
         client.send(format!("{line}\n"));
     }
     client.expect_alive();
-    assert_eq!(daemon.begun(), 0, "a call without an id does not run");
+    assert_eq!(daemon.started_calls(), 0, "a call without an id does not run");
 }
 
 #[test]
 fn cancelled_request_gets_no_reply() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
-    client.ask(1, "wait", &json!({}));
-    client.ask(2, "wait", &json!({}));
+    client.send_request(1, "wait", &json!({}));
+    client.send_request(2, "wait", &json!({}));
     client
         .send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n");
     client.expect_alive();
-    daemon.open_gate(2);
-    assert_eq!(client.hear()["id"], 2);
-    client.ask(1, "echo", &json!({"say": "the id is free again"}));
-    assert_eq!(client.hear()["result"], "the id is free again");
+    daemon.release_calls(2);
+    assert_eq!(client.receive()["id"], 2);
+    client.send_request(1, "echo", &json!({"say": "the id is free again"}));
+    assert_eq!(client.receive()["result"], "the id is free again");
 }
 
 #[test]
 fn open_id_is_refused_and_closed_id_can_be_reused() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
-    client.ask(1, "wait", &json!({}));
-    client.ask(1, "wait", &json!({}));
-    let refused = client.hear();
+    client.send_request(1, "wait", &json!({}));
+    client.send_request(1, "wait", &json!({}));
+    let refused = client.receive();
     assert_eq!((&refused["id"], &refused["error"]["data"]["id"]), (&Value::Null, &json!(1)));
-    assert_eq!(daemon.begun(), 1);
-    daemon.open_gate(1);
-    assert_eq!(client.hear()["id"], 1);
+    assert_eq!(daemon.started_calls(), 1);
+    daemon.release_calls(1);
+    assert_eq!(client.receive()["id"], 1);
     for _ in 0..200 {
-        daemon.open_gate(1);
-        client.ask(1, "wait", &json!({}));
-        let reply = client.hear();
+        daemon.release_calls(1);
+        client.send_request(1, "wait", &json!({}));
+        let reply = client.receive();
         assert!(reply.get("result").is_some(), "a client that uses one id for all: {reply}");
     }
 }
 
 #[test]
 fn at_the_limit_nothing_is_read_until_a_call_ends() {
-    let daemon = daemon(Limits { max_in_flight: 2, ..limits() });
+    let daemon = daemon(ConnectionLimits { max_in_flight: 2, ..limits() });
     let (mut busy, mut other) = (daemon.client(), daemon.client());
     for id in 0..5 {
-        busy.ask(id, "wait", &json!({}));
+        busy.send_request(id, "wait", &json!({}));
     }
-    daemon.until("two calls run", |daemon| daemon.begun() == 2);
+    daemon.wait_until("two calls run", |daemon| daemon.started_calls() == 2);
     other.expect_alive();
-    assert_eq!(daemon.begun(), 2);
+    assert_eq!(daemon.started_calls(), 2);
     for done in 1..=3 {
-        daemon.open_gate(1);
-        busy.hear();
-        daemon.until("the next is read", |daemon| daemon.begun() == 2 + done);
+        daemon.release_calls(1);
+        busy.receive();
+        daemon.wait_until("the next is read", |daemon| daemon.started_calls() == 2 + done);
     }
-    daemon.open_gate(2);
-    busy.hear();
-    busy.hear();
+    daemon.release_calls(2);
+    busy.receive();
+    busy.receive();
     busy.expect_alive();
 }
 
@@ -206,12 +206,12 @@ fn line_over_the_limit_closes_only_its_connection() {
     };
     let mut client = daemon.client();
     client.send(line(limit));
-    assert_eq!(client.hear()["id"], 1, "exactly the limit");
+    assert_eq!(client.receive()["id"], 1, "exactly the limit");
     // Simple clients write the whole line before they read anything.
     for length in [limit + 1, 20 * limit] {
         let mut client = daemon.client();
         client.send(line(length));
-        let error = client.hear()["error"].take();
+        let error = client.receive()["error"].take();
         assert_eq!(error["data"], json!({"code": "frame_too_large", "limit_bytes": limit}));
         client.expect_end();
     }
@@ -233,7 +233,7 @@ fn endless_line_is_cut_off() {
         assert!(sent < 1 << 40, "it never ends");
     };
     assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
-    assert_eq!(client.hear_error(), "frame_too_large");
+    assert_eq!(client.receive_error_code(), "frame_too_large");
     daemon.client().expect_alive();
 }
 
@@ -245,13 +245,13 @@ fn other_protocols_are_rejected() {
     {
         let mut client = daemon.client();
         client.send(hello);
-        assert_eq!(client.hear_error(), "bad_request");
+        assert_eq!(client.receive_error_code(), "bad_request");
         client.expect_end();
     }
     let mut client = daemon.client();
     client.send("noise\n".repeat(16));
     for _ in 0..16 {
-        assert_eq!(client.hear_error(), "syntax");
+        assert_eq!(client.receive_error_code(), "syntax");
     }
     client.expect_end();
 }
@@ -260,13 +260,13 @@ fn other_protocols_are_rejected() {
 fn half_closed_client_still_gets_its_replies() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
-    client.ask(1, "wait", &json!({}));
+    client.send_request(1, "wait", &json!({}));
     client.send(r#"{"jsonrpc":"2.0","id":2,"method":"echo"}"#);
     client.stream.shutdown(Shutdown::Write).unwrap();
-    let unterminated = client.hear()["error"]["message"].to_string();
+    let unterminated = client.receive()["error"]["message"].to_string();
     assert!(unterminated.contains("newline"), "{unterminated}");
-    daemon.open_gate(1);
-    assert_eq!(client.hear()["id"], 1);
+    daemon.release_calls(1);
+    assert_eq!(client.receive()["id"], 1);
     client.expect_end();
 }
 
@@ -275,8 +275,8 @@ fn panic_affects_only_its_request() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
     for method in ["panic_now", "panic_later"] {
-        client.ask(method, method, &json!({}));
-        let reply = client.hear();
+        client.send_request(method, method, &json!({}));
+        let reply = client.receive();
         assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(method), &json!(-32603)));
         client.expect_alive();
     }
@@ -285,39 +285,39 @@ fn panic_affects_only_its_request() {
 
 #[test]
 fn foreign_user_gets_no_byte() {
-    let mut hall = Hall::new(limits());
+    let mut hall = SharedListenerState::new(limits());
     hall.own_uid += 1;
-    let daemon = daemon_in(hall);
+    let daemon = daemon_with_state(hall);
     let mut client = daemon.client();
     client.expect_end();
-    assert_eq!(daemon.hall.connections.len(), 0);
+    assert_eq!(daemon.shared.connections.len(), 0);
 }
 
 #[test]
 fn connection_over_the_limit_gets_a_busy_error() {
-    let daemon = daemon(Limits { max_connections: 2, ..limits() });
+    let daemon = daemon(ConnectionLimits { max_connections: 2, ..limits() });
     let (mut one, mut two) = (daemon.client(), daemon.client());
     one.expect_alive();
     two.expect_alive();
     let mut three = daemon.client();
-    let error = three.hear()["error"].take();
+    let error = three.receive()["error"].take();
     assert_eq!((&error["data"]["code"], &error["data"]["max_connections"]), (&json!("busy"), &json!(2)));
     three.expect_end();
     one.expect_alive();
     drop((two, three));
-    daemon.until("the connection slot is free again", |daemon| daemon.hall.connections.len() == 1);
+    daemon.wait_until("the connection slot is free again", |daemon| daemon.shared.connections.len() == 1);
     daemon.client().expect_alive();
 }
 
 #[test]
 fn client_that_never_reads_is_disconnected() {
-    let daemon = daemon(Limits { max_line_bytes: 4 * 1024 * 1024, ..limits() });
+    let daemon = daemon(ConnectionLimits { max_line_bytes: 4 * 1024 * 1024, ..limits() });
     let mut client = daemon.client();
     for id in 0..64 {
-        client.ask(id, "large", &json!({"bytes": 1024 * 1024}));
+        client.send_request(id, "large", &json!({"bytes": 1024 * 1024}));
     }
-    client.ask("last", "wait", &json!({}));
-    daemon.until("it is disconnected", |daemon| daemon.hall.connections.is_empty());
+    client.send_request("last", "wait", &json!({}));
+    daemon.wait_until("it is disconnected", |daemon| daemon.shared.connections.is_empty());
     daemon.client().expect_alive();
 }
 
@@ -325,8 +325,8 @@ fn client_that_never_reads_is_disconnected() {
 fn reply_over_the_limit_is_an_error_not_a_broken_line() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
-    client.ask(1, "large", &json!({"bytes": limits().max_line_bytes}));
-    assert_eq!(client.hear_error(), "reply_too_large");
+    client.send_request(1, "large", &json!({"bytes": limits().max_line_bytes}));
+    assert_eq!(client.receive_error_code(), "reply_too_large");
     client.expect_alive();
 }
 
@@ -334,12 +334,12 @@ fn reply_over_the_limit_is_an_error_not_a_broken_line() {
 fn client_that_dies_leaves_nothing_behind() {
     let daemon = daemon(limits());
     let mut client = daemon.client();
-    client.ask(1, "wait", &json!({}));
-    daemon.until("it runs", |daemon| daemon.begun() == 1);
+    client.send_request(1, "wait", &json!({}));
+    daemon.wait_until("it runs", |daemon| daemon.started_calls() == 1);
     client.send(r#"{"jsonrpc":"2.0","id":2,"meth"#);
     drop(client);
-    daemon.open_gate(1);
-    daemon.until("its connection is over", |daemon| daemon.hall.connections.is_empty());
+    daemon.release_calls(1);
+    daemon.wait_until("its connection is over", |daemon| daemon.shared.connections.is_empty());
     daemon.client().expect_alive();
 }
 
@@ -348,26 +348,26 @@ fn stop_sends_an_error_for_every_open_request() {
     let daemon = daemon(limits());
     let (mut idle, mut waiting) = (daemon.client(), daemon.client());
     idle.expect_alive();
-    waiting.ask(1, "wait", &json!({}));
-    daemon.until("it runs", |daemon| daemon.begun() == 1);
-    daemon.hall.stop.cancel();
+    waiting.send_request(1, "wait", &json!({}));
+    daemon.wait_until("it runs", |daemon| daemon.started_calls() == 1);
+    daemon.shared.stop.cancel();
     idle.expect_end();
-    let reply = waiting.hear();
+    let reply = waiting.receive();
     assert_eq!((&reply["id"], &reply["error"]["data"]["code"]), (&json!(1), &json!("shutting_down")));
     waiting.expect_end();
-    daemon.until("all are gone", |daemon| daemon.hall.connections.is_empty());
+    daemon.wait_until("all are gone", |daemon| daemon.shared.connections.is_empty());
 }
 
 #[test]
 fn stop_still_sends_the_reply_of_a_finished_call() {
     for _ in 0..20 {
-        let daemon = daemon(Limits { last_words: Duration::from_secs(20), ..limits() });
+        let daemon = daemon(ConnectionLimits { final_reply_timeout: Duration::from_secs(20), ..limits() });
         let mut client = daemon.client();
-        client.ask(1, "wait", &json!({}));
-        daemon.until("it runs", |daemon| daemon.begun() == 1);
-        daemon.open_gate(1);
-        daemon.hall.stop.cancel();
-        assert!(client.hear().get("result").is_some());
+        client.send_request(1, "wait", &json!({}));
+        daemon.wait_until("it runs", |daemon| daemon.started_calls() == 1);
+        daemon.release_calls(1);
+        daemon.shared.stop.cancel();
+        assert!(client.receive().get("result").is_some());
         client.expect_end();
     }
 }
@@ -420,23 +420,28 @@ fn out_of_descriptors() {
 #[test]
 fn idle_connections_are_closed_and_followers_limited() {
     let folder = tempfile::tempdir().unwrap();
-    let door = Door { max_connections: 4, max_followers: 2, idle: Some(Duration::from_millis(100)) };
-    let daemon = daemon_behind(door, Hall::new(limits()), folder.path().join("test.sock"));
+    let door = ListenerLimits {
+        max_connections: 4,
+        max_followers: 2,
+        idle_timeout: Some(Duration::from_millis(100)),
+    };
+    let daemon =
+        daemon_with_limits(door, SharedListenerState::new(limits()), folder.path().join("test.sock"));
     // Each client sends a request as soon as it connects; one that waited for another's reply could be closed
     // as idle.
-    let (mut first, mut second) = (daemon.following(), daemon.following());
-    first.ask(2, "follow", &json!({}));
-    assert!(first.hear()["result"].is_object(), "one slot covers all subscriptions of a connection");
+    let (mut first, mut second) = (daemon.subscribed_client(), daemon.subscribed_client());
+    first.send_request(2, "follow", &json!({}));
+    assert!(first.receive()["result"].is_object(), "one slot covers all subscriptions of a connection");
     let mut third = daemon.client();
-    third.ask(2, "wait", &json!({}));
-    third.ask(1, "follow", &json!({}));
-    assert_eq!(third.hear_error(), "busy");
+    third.send_request(2, "wait", &json!({}));
+    third.send_request(1, "follow", &json!({}));
+    assert_eq!(third.receive_error_code(), "busy");
     let mut idle = daemon.client();
     assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0, "an idle connection is closed");
     let mut late = daemon.client();
     late.expect_alive();
-    daemon.open_gate(1);
-    assert_eq!(third.hear()["id"], 2, "a client that waits for a reply is not idle");
+    daemon.release_calls(1);
+    assert_eq!(third.receive()["id"], 2, "a client that waits for a reply is not idle");
     first.expect_alive();
     second.expect_alive();
 }

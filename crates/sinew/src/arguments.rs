@@ -3,24 +3,24 @@
 use serde_json::Value;
 use tool::{Arguments, ParameterType, ToolDefinition, strict_json};
 
-use crate::exit::Problem;
+use crate::exit::CommandError;
 
 /// Tool and arguments of `sinew call`, from its words and `--json`.
-pub(crate) struct Spoken {
+pub(crate) struct CallInput {
     pub(crate) tool: String,
     pub(crate) words: Vec<String>,
-    pub(crate) object: Option<Value>,
+    pub(crate) json_arguments: Option<Value>,
     pub(crate) wants_json: bool,
 }
 
-impl Spoken {
+impl CallInput {
     /// Reads the words and the value of `--json`. That value is optional, so clap assigns a plain word after
     /// `--json` to it; such a word is moved back.
-    pub(crate) fn new(mut words: Vec<String>, json: Option<&str>) -> Result<Spoken, Problem> {
+    pub(crate) fn new(mut words: Vec<String>, json: Option<&str>) -> Result<CallInput, CommandError> {
         let wants_json = json.is_some();
         let object = match json {
             None | Some("") => None,
-            Some("-") => Some(from_stdin()?),
+            Some("-") => Some(read_json_from_stdin()?),
             Some(text) if text.trim_start().starts_with(['{', '[', '"']) => Some(parse_object(text)?),
             Some(word) if word.contains('=') => {
                 words.push(word.to_owned());
@@ -32,27 +32,29 @@ impl Spoken {
             }
         };
         if words.is_empty() {
-            return Err(Problem::usage("no tool is named").hint("`sinew tools list` shows the tools"));
+            return Err(
+                CommandError::usage("no tool is named").with_hint("`sinew tools list` shows the tools")
+            );
         }
         let tool = words.remove(0);
         if object.is_some() && !words.is_empty() {
-            return Err(Problem::usage(
+            return Err(CommandError::usage(
                 "give the arguments either as key=value words or after --json, not both",
             ));
         }
-        Ok(Spoken { tool, words, object, wants_json })
+        Ok(CallInput { tool, words, json_arguments: object, wants_json })
     }
 
     /// Converts the words into arguments, with the types of the tool's definition if it is known.
-    pub(crate) fn arguments(self, definition: Option<&ToolDefinition>) -> Result<Value, Problem> {
-        if let Some(object) = self.object {
+    pub(crate) fn into_arguments(self, definition: Option<&ToolDefinition>) -> Result<Value, CommandError> {
+        if let Some(object) = self.json_arguments {
             return Ok(object);
         }
         let mut arguments = Arguments::new();
         for word in &self.words {
-            let (key, value) = pair(word, definition)?;
+            let (key, value) = parse_pair(word, definition)?;
             if arguments.contains_key(&key) {
-                return Err(Problem::usage(format!("`{key}` is given twice")));
+                return Err(CommandError::usage(format!("`{key}` is given twice")));
             }
             arguments.insert(key, value);
         }
@@ -60,14 +62,14 @@ impl Spoken {
     }
 }
 
-fn pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Value), Problem> {
+fn parse_pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Value), CommandError> {
     let Some((key, text)) = word.split_once('=') else {
         let example = "write key=value, such as path=README.md";
-        return Err(Problem::usage(format!("`{word}` is not an argument")).hint(example));
+        return Err(CommandError::usage(format!("`{word}` is not an argument")).with_hint(example));
     };
     if let Some(key) = key.strip_suffix(':') {
         let value = strict_json::parse(text)
-            .map_err(|error| Problem::usage(format!("the value of `{key}` is not JSON: {error}")))?;
+            .map_err(|error| CommandError::usage(format!("the value of `{key}` is not JSON: {error}")))?;
         return Ok((key.to_owned(), value));
     }
     let parameter = definition.and_then(|d| d.parameters().iter().find(|p| p.name == key));
@@ -80,14 +82,14 @@ fn pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Valu
     Ok((key.to_owned(), value.unwrap_or_else(|| Value::String(text.to_owned()))))
 }
 
-fn parse_object(text: &str) -> Result<Value, Problem> {
+fn parse_object(text: &str) -> Result<Value, CommandError> {
     strict_json::parse(text)
-        .map_err(|error| Problem::usage(format!("the value of --json is not acceptable JSON: {error}")))
+        .map_err(|error| CommandError::usage(format!("the value of --json is not acceptable JSON: {error}")))
 }
 
-fn from_stdin() -> Result<Value, Problem> {
+fn read_json_from_stdin() -> Result<Value, CommandError> {
     let text = std::io::read_to_string(std::io::stdin())
-        .map_err(|error| Problem::usage(format!("standard input cannot be read: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("standard input cannot be read: {error}")))?;
     parse_object(&text)
 }
 
@@ -111,10 +113,10 @@ mod tests {
 
     fn check(words: &[&str], json: Option<&str>, expect: Result<Value, &str>) {
         let words = words.iter().map(ToString::to_string).collect();
-        let spoken = Spoken::new(words, json);
+        let spoken = CallInput::new(words, json);
         let got = spoken.and_then(|spoken| {
             assert_eq!(spoken.tool, "t");
-            spoken.arguments(Some(&definition()))
+            spoken.into_arguments(Some(&definition()))
         });
         match (got, expect) {
             (Ok(value), Ok(expected)) => assert_eq!(value, expected),

@@ -4,50 +4,53 @@
 //! (no request is sent twice, because the call may have run), connects again and repeats the client's
 //! handshake, so that the restart is invisible to the client.
 
-mod line;
-mod link;
-mod open_calls;
+mod daemon_link;
+mod message_head;
+mod pending_requests;
 
 use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 
-use line::Head;
-use link::Link;
-use open_calls::OpenCalls;
+use daemon_link::DaemonLink;
+use message_head::MessageHead;
+use pending_requests::PendingRequests;
 
 /// Behaviour if no daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Daemons {
+pub(crate) enum DaemonStartup {
     /// Start one.
-    Started,
+    StartIfMissing,
     /// Wait for one.
-    Awaited,
+    WaitForDaemon,
 }
 
 /// State shared by both directions.
-struct Bridge {
-    link: Link,
-    open: OpenCalls,
+struct StdioBridge {
+    link: DaemonLink,
+    pending: PendingRequests,
 }
 
 /// Forwards lines until the client has closed its side and has all responses, or no daemon can be reached.
-pub(crate) fn run(setting: Setting, daemons: Daemons) -> Result<(), Problem> {
-    let bridge = Arc::new(Bridge { link: Link::new(setting, daemons), open: OpenCalls::default() });
+pub(crate) fn run(setting: CommandContext, daemons: DaemonStartup) -> Result<(), CommandError> {
+    let bridge = Arc::new(StdioBridge {
+        link: DaemonLink::new(setting, daemons),
+        pending: PendingRequests::default(),
+    });
     let first = bridge.link.connect(Duration::ZERO)?;
     let outward = Arc::clone(&bridge);
     // Not joined: a client that never closes its side must not keep a bridge without a daemon alive.
-    std::thread::spawn(move || outward.carry_out());
-    bridge.carry_in(first)
+    std::thread::spawn(move || outward.forward_requests());
+    bridge.forward_responses(first)
 }
 
-impl Bridge {
+impl StdioBridge {
     /// Forwards lines from the client to the daemon.
-    fn carry_out(&self) {
+    fn forward_requests(&self) {
         let mut lines = BufReader::new(stdin().lock());
         let mut line = Vec::new();
         while matches!(lines.read_until(b'\n', &mut line), Ok(read) if read > 0) {
@@ -60,69 +63,69 @@ impl Bridge {
     /// Sends a line once a connection exists. It is never sent again on another connection, because the
     /// request may already have run.
     fn send(&self, line: &[u8]) {
-        let (way, head) = (self.link.way(), Head::of_client(line));
+        let (way, head) = (self.link.stream(), MessageHead::parse_strict(line));
         // Before sending, because the response may arrive immediately.
-        self.open.note(&head, line);
+        self.pending.note_request(&head, line);
         if (&*way).write_all(line).is_err() {
             // `forward_responses` may have failed the open requests before this one was noted.
-            let unanswered = head.asks().and_then(|id| self.open.give_up_one(id));
-            unanswered.iter().for_each(|answer| drop(say(answer)));
+            let unanswered = head.request_id().and_then(|id| self.pending.fail_one(id));
+            unanswered.iter().for_each(|answer| drop(write_line(answer)));
         }
     }
 
     /// Forwards lines from the daemon to the client, over successive connections.
-    fn carry_in(&self, mut connection: UnixStream) -> Result<(), Problem> {
+    fn forward_responses(&self, mut connection: UnixStream) -> Result<(), CommandError> {
         loop {
-            self.carry_from(connection)?;
+            self.forward_from(connection)?;
             if self.link.is_finished() {
                 return Ok(());
             }
-            for answer in self.open.give_up() {
-                say(&answer)?;
+            for answer in self.pending.fail_all() {
+                write_line(&answer)?;
             }
-            connection = self.link.connect(link::PATIENCE)?;
+            connection = self.link.connect(daemon_link::RECONNECT_TIMEOUT)?;
         }
     }
 
-    fn carry_from(&self, connection: UnixStream) -> Result<(), Problem> {
+    fn forward_from(&self, connection: UnixStream) -> Result<(), CommandError> {
         let mut lines = BufReader::new(connection);
         if !self.repeat_handshake(&mut lines)? {
             return Ok(());
         }
-        self.link.is_up(lines.get_ref());
+        self.link.set_connected(lines.get_ref());
         let mut line = Vec::new();
         while matches!(lines.read_until(b'\n', &mut line), Ok(read) if read > 0) {
             // A line without a newline was cut off when the daemon ended: it is not a response.
             if line.ends_with(b"\n") {
-                self.open.answered(&Head::of(&line));
-                say(&line)?;
+                self.pending.note_response(&MessageHead::parse(&line));
+                write_line(&line)?;
             }
             line.clear();
         }
-        self.link.is_down();
+        self.link.set_disconnected();
         Ok(())
     }
 
     /// Repeats the client's handshake on a new connection and drops the daemon's response, which the client
     /// has already had. Returns false if the connection was lost.
-    fn repeat_handshake(&self, lines: &mut BufReader<UnixStream>) -> Result<bool, Problem> {
-        let Some(greeting) = self.open.handshake() else { return Ok(true) };
+    fn repeat_handshake(&self, lines: &mut BufReader<UnixStream>) -> Result<bool, CommandError> {
+        let Some(greeting) = self.pending.handshake() else { return Ok(true) };
         if lines.get_mut().write_all(&greeting).is_err() {
             return Ok(false);
         }
         let mut line = Vec::new();
         let read = lines.read_until(b'\n', &mut line).unwrap_or(0);
-        if read > 0 && Head::of(&line).is_error() {
-            return Err(Problem::failed("the restarted daemon refuses the client's handshake"));
+        if read > 0 && MessageHead::parse(&line).is_error() {
+            return Err(CommandError::failed("the restarted daemon refuses the client's handshake"));
         }
-        Ok(read > 0 && lines.get_mut().write_all(open_calls::INITIALIZED).is_ok())
+        Ok(read > 0 && lines.get_mut().write_all(pending_requests::INITIALIZED).is_ok())
     }
 }
 
 /// Writes one line to the client and flushes it.
-fn say(line: &[u8]) -> Result<(), Problem> {
+fn write_line(line: &[u8]) -> Result<(), CommandError> {
     let mut out = stdout().lock();
     let said = out.write_all(line).and_then(|()| out.flush());
     // The client has closed its side; that is not a failure.
-    said.map_err(|_| Problem::new(Exit::Done, ""))
+    said.map_err(|_| CommandError::new(ExitKind::Done, ""))
 }

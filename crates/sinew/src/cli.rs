@@ -13,17 +13,17 @@ use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 use tool::{CallId, Category, Mode};
 
-use crate::command::ToolNames;
+use crate::command::ToolNameCompleter;
 
 pub(crate) use approvals::{
-    ApprovalsCommand, ApproveArgs, DenyArgs, PinArgs, PinCommand, SessionsCommand, Span,
+    ApprovalsCommand, ApproveArgs, DenyArgs, GrantDuration, PinArgs, PinCommand, SessionsCommand,
 };
 pub(crate) use hook::{
-    Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, ServiceCommand, ServiceInstallArgs,
-    UninstallArgs,
+    FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
+    ServiceInstallArgs, UninstallArgs,
 };
 pub(crate) use policy::{AllowArgs, ManifestCommand, PolicyCommand};
-pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
+pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pending or timed out,
@@ -42,11 +42,11 @@ More: sinew help environment, sinew help exit-codes, sinew help files.";
 #[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run the daemon in the foreground.
     Serve(ServeArgs),
     /// Call a tool, through the daemon if one runs, else in this process.
@@ -172,7 +172,7 @@ pub(crate) struct McpArgs {
 #[command(override_usage = "sinew call [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct CallArgs {
     /// Tool and its arguments: `key=value`, or `key:=JSON` for a value that is not text.
-    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_names(ToolNames::First))]
+    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_name_completer(ToolNameCompleter::NameThenArguments))]
     pub(crate) words: Vec<String>,
     /// Print JSON. With an object as value, take the arguments from it (`-` reads them from standard input).
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
@@ -200,13 +200,13 @@ pub(crate) struct CallArgs {
 #[command(override_usage = "sinew explain [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct ExplainArgs {
     /// Tool and its arguments: `key=value`, or `key:=JSON` for a value that is not text.
-    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_names(ToolNames::First))]
+    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_name_completer(ToolNameCompleter::NameThenArguments))]
     pub(crate) words: Vec<String>,
     /// Print JSON. With an object as value, take the arguments from it (`-` reads them from standard input).
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) json: Option<String>,
     /// Judge in this mode instead of the current one.
-    #[arg(long, value_parser = mode())]
+    #[arg(long, value_parser = mode_parser())]
     pub(crate) mode: Option<Mode>,
 }
 
@@ -215,10 +215,10 @@ pub(crate) enum ToolsCommand {
     /// List the tools, one per line.
     List {
         /// Only tools permitted in this mode.
-        #[arg(long, value_parser = mode())]
+        #[arg(long, value_parser = mode_parser())]
         mode: Option<Mode>,
         /// Only tools of this category.
-        #[arg(long, value_parser = category)]
+        #[arg(long, value_parser = parse_category)]
         category: Option<Category>,
         #[command(flatten)]
         output: JsonArgs,
@@ -226,7 +226,7 @@ pub(crate) enum ToolsCommand {
     /// Show the arguments, results and permissions of a tool.
     Show {
         /// Name or alias of the tool.
-        #[arg(add = tool_names(ToolNames::Alone))]
+        #[arg(add = tool_name_completer(ToolNameCompleter::NameOnly))]
         name: String,
         #[command(flatten)]
         output: JsonArgs,
@@ -234,16 +234,16 @@ pub(crate) enum ToolsCommand {
 }
 
 /// Returns the shell completer for tool names.
-fn tool_names(place: ToolNames) -> ArgValueCompleter {
+fn tool_name_completer(place: ToolNameCompleter) -> ArgValueCompleter {
     ArgValueCompleter::new(place)
 }
 
 /// Parses a mode by name, with the names listed for completions and help.
-fn mode() -> impl TypedValueParser<Value = Mode> {
+fn mode_parser() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.map(Mode::as_str)).try_map(|name| name.parse::<Mode>())
 }
 
-fn category(text: &str) -> Result<Category, String> {
+fn parse_category(text: &str) -> Result<Category, String> {
     Category::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
@@ -261,7 +261,7 @@ pub(crate) enum ModeCommand {
     /// Change the mode along a permitted transition, or confirm a proposed one.
     Set {
         /// New mode.
-        #[arg(value_parser = mode())]
+        #[arg(value_parser = mode_parser())]
         mode: Mode,
         #[command(flatten)]
         change: ChangeArgs,

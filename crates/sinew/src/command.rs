@@ -30,54 +30,54 @@ mod trace;
 mod undo;
 mod workspace;
 
-pub(crate) use completions::{ToolNames, answered};
+pub(crate) use completions::{ToolNameCompleter, handle_completion_request};
 
 use serde_json::{Value, json};
 
-use crate::cli::Command;
-use crate::exit::{Exit, Problem};
+use crate::cli::CliCommand;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::terminal::say;
+use crate::terminal::print_result_line;
 
 /// Runs a command.
-pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
+pub(crate) fn run(command: CliCommand) -> Result<ExitKind, CommandError> {
     match command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Call(args) => call::run(args),
-        Command::Explain(args) => explain::run(args),
-        Command::Tools(command) => tools::run(command),
-        Command::Status(output) => status::run(output),
-        Command::Wait(args) => status::wait(&args),
-        Command::Approvals(command) => approvals::run(command),
-        Command::Approve(args) => approvals::approve(&args),
-        Command::Deny(args) => approvals::deny(&args),
-        Command::Pin(command) => pin::run(&command),
-        Command::Mode(command) => mode::run(command),
-        Command::Ps(output) => ps::run(output),
-        Command::Cancel(args) => ps::cancel(&args),
-        Command::Sessions(command) => sessions::run(command),
-        Command::Reload(args) => reload::run(&args),
-        Command::Lockdown(change) => mode::lockdown(change),
-        Command::Service(command) => service::run(command),
-        Command::Mcp(args) => serve::serve_mcp(&args),
-        Command::Hook(command) => hook::run(command),
-        Command::Init(args) => init::run(&args),
-        Command::Config(command) => config::run(&command),
-        Command::Check(output) => check::run(output),
-        Command::Allow(args) => allow::run(&args),
-        Command::Policy(command) => policy::run(command),
-        Command::Manifest(command) => manifest::run(&command),
-        Command::Workspace(command) => workspace::run(command),
-        Command::Undo(args) => undo::run(&args),
-        Command::Ledger(command) => ledger::run(command),
-        Command::Trace(args) => trace::run(&args),
-        Command::Logs(args) => logs::run(&args),
-        Command::Schema(args) => schema::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Manual(args) => help::write_manual(&args),
-        Command::Doctor(output) => doctor::run(output),
-        Command::Demo => demo::run(),
-        Command::Help(args) => help::run(&args),
+        CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::Call(args) => call::run(args),
+        CliCommand::Explain(args) => explain::run(args),
+        CliCommand::Tools(command) => tools::run(command),
+        CliCommand::Status(output) => status::run(output),
+        CliCommand::Wait(args) => status::wait(&args),
+        CliCommand::Approvals(command) => approvals::run(command),
+        CliCommand::Approve(args) => approvals::approve(&args),
+        CliCommand::Deny(args) => approvals::deny(&args),
+        CliCommand::Pin(command) => pin::run(&command),
+        CliCommand::Mode(command) => mode::run(command),
+        CliCommand::Ps(output) => ps::run(output),
+        CliCommand::Cancel(args) => ps::cancel(&args),
+        CliCommand::Sessions(command) => sessions::run(command),
+        CliCommand::Reload(args) => reload::run(&args),
+        CliCommand::Lockdown(change) => mode::lockdown(change),
+        CliCommand::Service(command) => service::run(command),
+        CliCommand::Mcp(args) => serve::serve_mcp(&args),
+        CliCommand::Hook(command) => hook::run(command),
+        CliCommand::Init(args) => init::run(&args),
+        CliCommand::Config(command) => config::run(&command),
+        CliCommand::Check(output) => check::run(output),
+        CliCommand::Allow(args) => allow::run(&args),
+        CliCommand::Policy(command) => policy::run(command),
+        CliCommand::Manifest(command) => manifest::run(&command),
+        CliCommand::Workspace(command) => workspace::run(command),
+        CliCommand::Undo(args) => undo::run(&args),
+        CliCommand::Ledger(command) => ledger::run(command),
+        CliCommand::Trace(args) => trace::run(&args),
+        CliCommand::Logs(args) => logs::run(&args),
+        CliCommand::Schema(args) => schema::run(&args),
+        CliCommand::Completions(args) => completions::run(&args),
+        CliCommand::Manual(args) => help::write_manual(&args),
+        CliCommand::Doctor(output) => doctor::run(output),
+        CliCommand::Demo => demo::run(),
+        CliCommand::Help(args) => help::run(&args),
     }
 }
 
@@ -87,22 +87,22 @@ fn each<Id: std::fmt::Display>(
     ids: &[Id],
     key: &str,
     json: bool,
-    mut one: impl FnMut(&Id) -> Result<Value, Problem>,
-) -> Result<Exit, Problem> {
-    let (mut exit, mut replies) = (Exit::Done, Vec::new());
+    mut one: impl FnMut(&Id) -> Result<Value, CommandError>,
+) -> Result<ExitKind, CommandError> {
+    let (mut exit, mut replies) = (ExitKind::Done, Vec::new());
     for id in ids {
         match one(id) {
             Ok(reply) => replies.push(reply),
-            Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
+            Err(problem) if problem.exit == ExitKind::Unreachable => return Err(problem),
             Err(problem) => {
                 replies.push(json!({"id": id.to_string(), "error": problem.message}));
-                crate::complain(&problem);
+                crate::print_error(&problem);
                 exit = problem.exit;
             }
         }
     }
     if json {
-        say(render::versioned(json!({key: replies})))?;
+        print_result_line(render::versioned_json(json!({key: replies})))?;
     }
     Ok(exit)
 }

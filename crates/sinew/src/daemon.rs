@@ -5,127 +5,131 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use connectors::Taking;
-use execution::{Configuration, ToolExecutionLayer, World, loosens};
-use ledger::{Filter, Ledger, Recovery};
-use server::{ConfigWatch, Following, Fresh, Held, Home, ReloadMode, Settings, Source};
+use connectors::PinVersion;
+use execution::{ConfigSnapshot, StartConfiguration, ToolExecutionLayer, loosens};
+use ledger::{Ledger, LedgerRecovery, RecordFilter};
+use server::{
+    ConfigLoader, ConfigWatch, InitialConfigState, LoadedConfig, ReloadInputs, ReloadMode, Settings,
+    SinewHome,
+};
 
-use crate::accepted::{self, Kept, Snapshot};
+use crate::accepted_config::{self, AcceptedComparison, ConfigFiles};
+use crate::command_context::CommandContext;
 use crate::compose;
-use crate::exit::Problem;
-use crate::setting::Setting;
-use crate::terminal::{NOTE, paint, tell};
+use crate::exit::CommandError;
+use crate::terminal::{WARNING_STYLE, paint, print_message};
 
 /// Attempts to read files that change while they are being read.
-const ATTEMPTS: usize = 3;
+const MAX_READ_ATTEMPTS: usize = 3;
 
 /// Daemon that is ready to serve.
-pub(crate) struct Daemon {
+pub(crate) struct PreparedDaemon {
     pub(crate) layer: Arc<ToolExecutionLayer>,
     /// Settings in force.
     pub(crate) settings: Settings,
     /// Inputs for reloading the configuration.
-    pub(crate) following: Following,
+    pub(crate) reload_inputs: ReloadInputs,
 }
 
 /// Result of one read of the configuration files.
-struct Files {
-    world: World,
+struct LoadedFiles {
+    snapshot: ConfigSnapshot,
     settings: Settings,
     /// File contents, or the reason why they are not known.
-    snapshot: Result<Snapshot, String>,
+    files: Result<ConfigFiles, String>,
 }
 
 /// Prepares a daemon. Its start is recorded in the ledger before it serves.
-pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
+pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, CommandError> {
     // Before the first read, so that every later change is reported.
-    let watch = ConfigWatch::on(setting.home().configuration());
-    let files = read(setting, Taking::Newest)?;
+    let watch = ConfigWatch::new(setting.home().watched_dirs());
+    let files = read_config(setting, PinVersion::Newest)?;
     let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
-    let first = is_first(&ledger, &recovery);
-    let known = accepted::kept(setting.home(), &ledger, files.snapshot.as_ref().ok());
-    let is_kept = matches!(known, Kept::Same);
+    let first = is_first_start(&ledger, &recovery);
+    let known = accepted_config::compare_with_accepted(setting.home(), &ledger, files.files.as_ref().ok());
+    let is_kept = matches!(known, AcceptedComparison::Identical);
     let kept = match known {
         // Identical files give an identical snapshot, so nothing can be looser.
-        Kept::Same => Ok(None),
-        Kept::Copy(copy) => read_copy(&setting.reading(&copy)).map(Some),
-        Kept::Unusable(why) => Err(Some(why)),
-        Kept::Nothing => Err(None),
+        AcceptedComparison::Identical => Ok(None),
+        AcceptedComparison::Differs(copy) => read_copy(&setting.with_config_copy(&copy)).map(Some),
+        AcceptedComparison::Unusable(why) => Err(Some(why)),
+        AcceptedComparison::Missing => Err(None),
     };
     let (files, configuration) = match kept {
         Ok(Some((world, settings))) if is_looser(&settings, &world, &files) => {
             let settings = Settings { reload: settings.reload, ..files.settings };
-            (Files { world, settings, ..files }, Configuration::Waiting)
+            (LoadedFiles { snapshot: world, settings, ..files }, StartConfiguration::Waiting)
         }
-        Ok(_) => (files, Configuration::Taken),
+        Ok(_) => (files, StartConfiguration::Taken),
         // The operator is not asked at a first start, so newer definitions of MCP servers are not accepted.
-        Err(None) if first => (read(setting, Taking::Accepted)?, Configuration::First),
+        Err(None) if first => (read_config(setting, PinVersion::Accepted)?, StartConfiguration::First),
         Err(why) => {
             warn_of_unknown(why.as_deref());
-            (without_manifests(read(setting, Taking::Accepted)?), Configuration::Unknown)
+            (without_manifests(read_config(setting, PinVersion::Accepted)?), StartConfiguration::Unknown)
         }
     };
-    let Files { world, settings, snapshot } = files;
-    let is_accepted = !matches!(configuration, Configuration::Waiting | Configuration::Unknown);
+    let LoadedFiles { snapshot: world, settings, files: snapshot } = files;
+    let is_accepted = !matches!(configuration, StartConfiguration::Waiting | StartConfiguration::Unknown);
     let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
-    compose::settle(setting, &settings)?;
-    layer.announce_start(configuration).map_err(Problem::configuration)?;
+    compose::recover_interrupted(setting, &settings)?;
+    layer.announce_start(configuration).map_err(CommandError::configuration)?;
     let is_held = match snapshot {
         // Not accepted yet. The copy is the earlier one, or the first reload without a question writes it.
         _ if !is_accepted => false,
         Ok(_) if is_kept => true,
-        Ok(snapshot) => keep(setting, &snapshot),
+        Ok(snapshot) => store_accepted(setting, &snapshot),
         Err(why) => {
             tracing::warn!(why, "the current configuration is not stored for the next start");
             false
         }
     };
     // At a first start, newer definitions of MCP servers have not been compared yet.
-    let is_held = is_held && configuration != Configuration::First;
-    let is_told = sees_all(&setting.home().configuration(), &unread(setting.home()));
-    let held = if is_held && is_told { Held::AsRead } else { Held::Otherwise };
-    let following = Following { source: source(setting.clone()), watch, held };
-    Ok(Daemon { layer, settings, following })
+    let is_held = is_held && configuration != StartConfiguration::First;
+    let is_told = watch_covers_all(&setting.home().watched_dirs(), &unread_dirs(setting.home()));
+    let held =
+        if is_held && is_told { InitialConfigState::MatchesFiles } else { InitialConfigState::MayDiffer };
+    let following = ReloadInputs { loader: config_loader(setting.clone()), watch, initial: held };
+    Ok(PreparedDaemon { layer, settings, reload_inputs: following })
 }
 
 /// Returns true if no daemon has served here before. Calls without a daemon leave records too, but accept
 /// nothing.
-fn is_first(ledger: &Ledger, recovery: &Recovery) -> bool {
+fn is_first_start(ledger: &Ledger, recovery: &LedgerRecovery) -> bool {
     if recovery.first_start {
         return true;
     }
     let is_whole = recovery.missing.is_none() && recovery.damage.is_empty() && recovery.torn.is_empty();
-    let has = |filter: Filter| {
-        ledger.query(&Filter { limit: Some(1), ..filter }).map(|records| !records.is_empty())
+    let has = |filter: RecordFilter| {
+        ledger.query(&RecordFilter { limit: Some(1), ..filter }).map(|records| !records.is_empty())
     };
     // If the first records were removed by age, the record of a start may have been among them.
-    let from_the_beginning = has(Filter { before_seq: Some(2), ..Filter::default() });
-    let started = has(Filter { kind: Some("start".to_owned()), ..Filter::default() });
+    let from_the_beginning = has(RecordFilter { before_seq: Some(2), ..RecordFilter::default() });
+    let started = has(RecordFilter { kind: Some("start".to_owned()), ..RecordFilter::default() });
     is_whole && matches!((from_the_beginning, started), (Ok(true), Ok(false)))
 }
 
 /// Returns true if the files permit more than the accepted configuration and the settings require approval
 /// for that.
-fn is_looser(accepted: &Settings, world: &World, files: &Files) -> bool {
+fn is_looser(accepted: &Settings, world: &ConfigSnapshot, files: &LoadedFiles) -> bool {
     accepted.reload == ReloadMode::Ask
-        && (files.settings.reload == ReloadMode::Auto || loosens(world, &files.world))
+        && (files.settings.reload == ReloadMode::Auto || loosens(world, &files.snapshot))
 }
 
 /// Loads the accepted copy. The error is the reason why it cannot be loaded.
-fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
+fn read_copy(copy: &CommandContext) -> Result<(ConfigSnapshot, Settings), Option<String>> {
     let read = || {
         let settings = copy.settings()?;
-        Ok((compose::world_taking(copy, &settings, Taking::Accepted)?, settings))
+        Ok((compose::config_snapshot_with_pins(copy, &settings, PinVersion::Accepted)?, settings))
     };
-    read().map_err(|problem: Problem| Some(problem.message))
+    read().map_err(|problem: CommandError| Some(problem.message))
 }
 
 /// Removes the tools of manifests, which may be new to the operator; they wait for approval as on a reload.
 /// This also applies if the settings do not require approval, because it is unknown whether that setting was
 /// accepted.
-fn without_manifests(mut files: Files) -> Files {
-    files.world.registry.retain(|tool| tool.origin().is_none());
-    files.world.keys.clear();
+fn without_manifests(mut files: LoadedFiles) -> LoadedFiles {
+    files.snapshot.registry.retain(|tool| tool.origin().is_none());
+    files.snapshot.keys.clear();
     files
 }
 
@@ -135,8 +139,8 @@ fn warn_of_unknown(why: Option<&str>) {
         why,
         "the accepted configuration is unknown: policy files apply as they are, manifests wait"
     );
-    tell(paint(
-        NOTE,
+    print_message(paint(
+        WARNING_STYLE,
         format!(
             "warning: the accepted configuration is unknown ({why}): the policy files apply as they are, and \
              the tools of manifests wait for `sinew reload --accept`"
@@ -145,57 +149,58 @@ fn warn_of_unknown(why: Option<&str>) {
 }
 
 /// Returns the loader that the daemon calls on a reload.
-fn source(setting: Setting) -> Source {
+fn config_loader(setting: CommandContext) -> ConfigLoader {
     Arc::new(move || {
-        let read = read(&setting, Taking::Newest);
-        let Files { world, settings, snapshot } = read.map_err(|problem| match problem.hint {
-            Some(hint) => format!("{} ({hint})", problem.message),
-            None => problem.message,
-        })?;
+        let read = read_config(&setting, PinVersion::Newest);
+        let LoadedFiles { snapshot: world, settings, files: snapshot } =
+            read.map_err(|problem| match problem.hint {
+                Some(hint) => format!("{} ({hint})", problem.message),
+                None => problem.message,
+            })?;
         // Without a copy, the next start would revert to the earlier configuration.
         let snapshot = snapshot
             .map_err(|why| format!("the configuration cannot be stored for the next start: {why}"))?;
         let setting = setting.clone();
-        let once_held = Box::new(move || _ = keep(&setting, &snapshot));
-        Ok(Fresh { world, settings, once_held })
+        let once_held = Box::new(move || _ = store_accepted(&setting, &snapshot));
+        Ok(LoadedConfig { snapshot: world, settings, on_applied: once_held })
     })
 }
 
 /// Reads the configuration between two scans of its files. If both scans are equal, they show what was
 /// loaded.
-fn read(setting: &Setting, taking: Taking) -> Result<Files, Problem> {
+fn read_config(setting: &CommandContext, taking: PinVersion) -> Result<LoadedFiles, CommandError> {
     let mut attempt = 1;
     loop {
-        let before = look(setting, taking);
+        let before = scan_files(setting, taking);
         let settings = setting.settings()?;
-        let world = compose::world_taking(setting, &settings, taking)?;
-        let snapshot = look(setting, taking);
+        let world = compose::config_snapshot_with_pins(setting, &settings, taking)?;
+        let snapshot = scan_files(setting, taking);
         if before == snapshot {
-            let snapshot = snapshot.map(|snapshot| snapshot.of_world(&world));
-            return Ok(Files { world, settings, snapshot });
+            let snapshot = snapshot.map(|snapshot| snapshot.with_origins(&world));
+            return Ok(LoadedFiles { snapshot: world, settings, files: snapshot });
         }
-        if attempt == ATTEMPTS {
+        if attempt == MAX_READ_ATTEMPTS {
             let snapshot = Err("its files change while they are read".to_owned());
-            return Ok(Files { world, settings, snapshot });
+            return Ok(LoadedFiles { snapshot: world, settings, files: snapshot });
         }
         attempt += 1;
     }
 }
 
-fn look(setting: &Setting, taking: Taking) -> Result<Snapshot, String> {
-    Snapshot::of(setting.home(), taking).map_err(|error| error.to_string())
+fn scan_files(setting: &CommandContext, taking: PinVersion) -> Result<ConfigFiles, String> {
+    ConfigFiles::read_current(setting.home(), taking).map_err(|error| error.to_string())
 }
 
 /// Returns folders inside the configuration folder that do not affect decisions: keys, and schemas for
 /// editors.
-fn unread(home: &Home) -> [PathBuf; 3] {
-    let config = home.config();
-    [accepted::keys(home), config.join("governance/schema"), config.join("hosts/schema")]
+fn unread_dirs(home: &SinewHome) -> [PathBuf; 3] {
+    let config = home.config_dir();
+    [accepted_config::keys_dir(home), config.join("governance/schema"), config.join("hosts/schema")]
 }
 
 /// Returns true if a watch of these folders reports every change. A watch does not see through symbolic links
 /// or into subfolders that are not listed. Returns false if a folder cannot be read.
-fn sees_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
+fn watch_covers_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
     let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
     let is_seen = |entry: io::Result<fs::DirEntry>| {
         let Ok((path, kind)) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))) else {
@@ -211,8 +216,8 @@ fn sees_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
 
 /// Stores the accepted configuration and returns true on success. A failure is not fatal: the next start then
 /// compares with the earlier copy.
-fn keep(setting: &Setting, snapshot: &Snapshot) -> bool {
-    let kept = setting.keeper().keep(setting.home(), snapshot);
+fn store_accepted(setting: &CommandContext, snapshot: &ConfigFiles) -> bool {
+    let kept = setting.accepted_writer().store(setting.home(), snapshot);
     if let Err(error) = &kept {
         tracing::warn!(%error, "the accepted configuration cannot be stored for the next start");
     }
@@ -237,7 +242,7 @@ mod tests {
         fs::write(inner.join("tools.yaml"), "").unwrap();
         fs::write(elsewhere.join("a.yaml"), "").unwrap();
         let folders = [config, inner.clone(), later.clone()];
-        let sees = || sees_all(&folders, std::slice::from_ref(&keys));
+        let sees = || watch_covers_all(&folders, std::slice::from_ref(&keys));
         assert!(sees(), "files in the folders, a missing folder, and a folder that is not read");
         for (place, target) in [(inner.join("a.yaml"), elsewhere.join("a.yaml")), (later, elsewhere.clone())]
         {

@@ -7,14 +7,14 @@ mod tests;
 
 use std::path::Path;
 
-use execution::{Below, Host, HostArgument, HostTool, HostToolName, JudgedTool};
+use execution::{Host, HostArgument, HostTool, HostToolName, JudgedTool, RecursiveListing};
 use serde_json::{Map, Value, json};
 use strict_yaml::{Document, DocumentError, Located};
 use tool::{Category, ToolSpec};
 
-use self::file::{ArgumentKind, ArgumentRow, ToolRow};
-use crate::compose::is_there;
-use crate::exit::Problem;
+use self::file::{HostArgumentKind, HostArgumentRow, HostToolRow};
+use crate::compose::path_exists;
+use crate::exit::CommandError;
 
 pub(crate) use self::file::HostFile;
 
@@ -26,35 +26,35 @@ pub(crate) const EMBEDDED: [(&str, &str); 1] =
 
 /// Extent of the checks on a table before use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scrutiny {
+pub(crate) enum TableCheckLevel {
     /// Check every schema and example.
-    Whole,
+    Full,
     /// Check only the file. The call that needs a tool's schema compiles it, and is refused if that fails.
-    AsNeeded,
+    Lazy,
 }
 
 /// Loads the tables of all hosts with full checks: the file in this folder, else the built-in one.
-pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>, Problem> {
-    load_with(folder, user_home, Scrutiny::Whole)
+pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>, CommandError> {
+    load_with(folder, user_home, TableCheckLevel::Full)
 }
 
 /// Loads the tables of all hosts with the given checks.
 pub(crate) fn load_with(
     folder: &Path,
     user_home: Option<&Path>,
-    scrutiny: Scrutiny,
-) -> Result<Vec<Host>, Problem> {
+    scrutiny: TableCheckLevel,
+) -> Result<Vec<Host>, CommandError> {
     let read = |(name, text): (&str, &str)| {
         let file = folder.join(format!("{name}.yaml"));
-        let document = if is_there(&file)? {
+        let document = if path_exists(&file)? {
             Document::read_trusted(&file)
         } else {
             Document::from_text(&format!("config/hosts/{name}.yaml"), text)
         };
-        let document = document.map_err(Problem::configuration)?;
-        let host = check(name, &document, scrutiny).map_err(|errors| {
+        let document = document.map_err(CommandError::configuration)?;
+        let host = check_table(name, &document, scrutiny).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(DocumentError::to_string).collect();
-            Problem::configuration(errors.join("\n"))
+            CommandError::configuration(errors.join("\n"))
         })?;
         Ok(Host { user_home: user_home.map(Path::to_owned), ..host })
     };
@@ -62,11 +62,15 @@ pub(crate) fn load_with(
 }
 
 /// Checks a table and returns its host, or all errors.
-fn check(name: &str, document: &Document, scrutiny: Scrutiny) -> Result<Host, Vec<DocumentError>> {
+fn check_table(
+    name: &str,
+    document: &Document,
+    scrutiny: TableCheckLevel,
+) -> Result<Host, Vec<DocumentError>> {
     let file: HostFile = document.parse().map_err(|error| vec![error])?;
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
     for (key, row) in file.tools.iter() {
-        match host_tool(key, row, document).and_then(|tool| looked_at(tool, key, document, scrutiny)) {
+        match host_tool(key, row, document).and_then(|tool| check_examples(tool, key, document, scrutiny)) {
             Ok(tool) => tools.push(tool),
             Err(error) => errors.push(error),
         }
@@ -77,22 +81,26 @@ fn check(name: &str, document: &Document, scrutiny: Scrutiny) -> Result<Host, Ve
     Ok(Host { name: name.to_owned(), on_permit: file.on_permit, user_home: None, tools })
 }
 
-type Entry = (HostToolName, HostTool);
+type HostToolEntry = (HostToolName, HostTool);
 
-fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Result<Entry, DocumentError> {
+fn host_tool(
+    key: &Located<String>,
+    row: &HostToolRow,
+    document: &Document,
+) -> Result<HostToolEntry, DocumentError> {
     let at_key = |message: &str| document.error_at(key.line, key.column, message);
     let name = tool_name(key, document)?;
     if row.decided_by.is_some() {
-        if row.says_more() {
+        if row.has_other_keys() {
             let error =
                 at_key(&format!("`{}` is decided by the daemon: its other keys have no effect", key.value));
-            return Err(error.suggest("remove `decided_by`, or everything else"));
+            return Err(error.with_suggestion("remove `decided_by`, or everything else"));
         }
-        return Ok((name, HostTool::Ours));
+        return Ok((name, HostTool::SinewTool));
     }
     let (Some(category), Some(risk)) = (&row.category, row.risk_level) else {
         let error = at_key(&format!("`{}` needs a `category` and a `risk_level`", key.value));
-        return Err(error.suggest("category: read_only, system_write, network or execution"));
+        return Err(error.with_suggestion("category: read_only, system_write, network or execution"));
     };
     let category = Category::try_from(category.value.clone())
         .map_err(|error| document.error_at(category.line, category.column, &error.to_string()))?;
@@ -102,40 +110,43 @@ fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Resul
     spec.requires_approval = row.asks;
     spec.example = row.example.clone();
     let place = row.rules_of.as_ref().unwrap_or(key);
-    let define = |commands: Commands| {
+    let define = |commands: CommandTreatment| {
         let spec = ToolSpec { input_schema: Some(input_schema(row, commands)), ..spec.clone() };
         spec.check().map_err(|error| document.error_at(place.line, place.column, &error.to_string()))
     };
-    let mut tool = JudgedTool::new(define(Commands::Texts)?, arguments(row, document)?);
-    if row.arguments.iter().any(|(_, argument)| argument.is == ArgumentKind::Command) {
-        tool = tool.with_commands(define(Commands::Judged)?);
+    let mut tool = JudgedTool::new(define(CommandTreatment::AsText)?, host_arguments(row, document)?);
+    if row.arguments.iter().any(|(_, argument)| argument.is == HostArgumentKind::Command) {
+        tool = tool.with_commands(define(CommandTreatment::AsCommand)?);
     }
-    if let Some(below) = below(row, document)? {
-        tool = tool.showing(below);
+    if let Some(below) = directory_listing(row, document)? {
+        tool = tool.with_listing(below);
     }
     Ok((name, HostTool::Judged(Box::new(tool))))
 }
 
-fn below(row: &ToolRow, document: &Document) -> Result<Option<Below>, DocumentError> {
+fn directory_listing(
+    row: &HostToolRow,
+    document: &Document,
+) -> Result<Option<RecursiveListing>, DocumentError> {
     match &row.narrowed_by {
         Some(narrow) if !row.shows_below => {
             let error = document.error_at(narrow.line, narrow.column, "`narrowed_by` needs `shows_below`");
-            Err(error.suggest("shows_below: true"))
+            Err(error.with_suggestion("shows_below: true"))
         }
         narrow => {
             let narrowed_by = narrow.as_ref().map(|key| key.value.clone());
-            Ok(row.shows_below.then_some(Below { narrowed_by }))
+            Ok(row.shows_below.then_some(RecursiveListing { filter_argument: narrowed_by }))
         }
     }
 }
 
-fn looked_at(
-    (name, tool): Entry,
+fn check_examples(
+    (name, tool): HostToolEntry,
     key: &Located<String>,
     document: &Document,
-    scrutiny: Scrutiny,
-) -> Result<Entry, DocumentError> {
-    if let (HostTool::Judged(judged), Scrutiny::Whole) = (&tool, scrutiny) {
+    scrutiny: TableCheckLevel,
+) -> Result<HostToolEntry, DocumentError> {
+    if let (HostTool::Judged(judged), TableCheckLevel::Full) = (&tool, scrutiny) {
         judged.check().map_err(|error| document.error_at(key.line, key.column, &error))?;
     }
     Ok((name, tool))
@@ -143,11 +154,11 @@ fn looked_at(
 
 /// Treatment of a command line by the policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Commands {
+enum CommandTreatment {
     /// Ordinary text.
-    Texts,
+    AsText,
     /// Command that rules allow or forbid.
-    Judged,
+    AsCommand,
 }
 
 /// Parses a tool name in the host's spelling, with an optional `*` at the end.
@@ -157,25 +168,25 @@ fn tool_name(key: &Located<String>, document: &Document) -> Result<HostToolName,
     if name.is_empty() || !name.chars().all(plain) {
         let message = format!("`{}` is not the name of a tool", key.value);
         let error = document.error_at(key.line, key.column, &message);
-        return Err(error.suggest("use letters, digits, _, - and .; a final * is a wildcard"));
+        return Err(error.with_suggestion("use letters, digits, _, - and .; a final * is a wildcard"));
     }
-    Ok(if begins { HostToolName::Begins(name.to_owned()) } else { HostToolName::Is(name.to_owned()) })
+    Ok(if begins { HostToolName::Prefix(name.to_owned()) } else { HostToolName::Exact(name.to_owned()) })
 }
 
 /// Builds the input schema. It permits additional arguments, because hosts add their own.
-fn input_schema(row: &ToolRow, commands: Commands) -> Value {
+fn input_schema(row: &HostToolRow, commands: CommandTreatment) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (key, argument) in row.arguments.iter() {
         let access = argument.access.as_str();
         let schema = match argument.is {
-            ArgumentKind::Path | ArgumentKind::Pattern => {
+            HostArgumentKind::Path | HostArgumentKind::Pattern => {
                 json!({"type": "string", "format": "path", "x-sinew-access": access})
             }
-            ArgumentKind::Url => json!({"type": "string", "format": "uri"}),
-            ArgumentKind::Command => match commands {
-                Commands::Texts => json!({"type": "string"}),
-                Commands::Judged => json!({"type": "string", "format": "command"}),
+            HostArgumentKind::Url => json!({"type": "string", "format": "uri"}),
+            HostArgumentKind::Command => match commands {
+                CommandTreatment::AsText => json!({"type": "string"}),
+                CommandTreatment::AsCommand => json!({"type": "string", "format": "command"}),
             },
         };
         properties.insert(key.value.clone(), schema);
@@ -186,11 +197,11 @@ fn input_schema(row: &ToolRow, commands: Commands) -> Value {
     json!({"type": "object", "properties": properties, "required": required})
 }
 
-fn arguments(row: &ToolRow, document: &Document) -> Result<Vec<HostArgument>, DocumentError> {
+fn host_arguments(row: &HostToolRow, document: &Document) -> Result<Vec<HostArgument>, DocumentError> {
     let mut arguments = Vec::new();
     for (key, argument) in row.arguments.iter() {
         if let Some(below) = &argument.below
-            && !(argument.is == ArgumentKind::Pattern && row.is_path(below))
+            && !(argument.is == HostArgumentKind::Pattern && row.is_path(below))
         {
             let message =
                 format!("`below: {}` must name a path argument, and belongs to a pattern", below.value);
@@ -203,14 +214,14 @@ fn arguments(row: &ToolRow, document: &Document) -> Result<Vec<HostArgument>, Do
     Ok(arguments)
 }
 
-fn host_argument(key: &str, argument: &ArgumentRow) -> Option<HostArgument> {
+fn host_argument(key: &str, argument: &HostArgumentRow) -> Option<HostArgument> {
     let key = key.to_owned();
     match argument.is {
-        ArgumentKind::Path => Some(HostArgument::Path { key, default: argument.default.clone() }),
-        ArgumentKind::Pattern => Some(HostArgument::Pattern {
+        HostArgumentKind::Path => Some(HostArgument::Path { key, default: argument.default.clone() }),
+        HostArgumentKind::Pattern => Some(HostArgument::Pattern {
             key,
-            below: argument.below.as_ref().map(|below| below.value.clone()),
+            base_argument: argument.below.as_ref().map(|below| below.value.clone()),
         }),
-        ArgumentKind::Url | ArgumentKind::Command => None,
+        HostArgumentKind::Url | HostArgumentKind::Command => None,
     }
 }

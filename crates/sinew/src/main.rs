@@ -1,59 +1,59 @@
 //! Entry point of the `sinew` binary: the daemon and all commands.
 
-mod accepted;
+mod accepted_config;
 mod arguments;
 mod bridge;
 mod cli;
 mod command;
+mod command_context;
 mod compose;
 mod daemon;
+mod daemon_start;
 mod exit;
-mod functions;
+mod function_workers;
 mod host_table;
-mod internals;
+mod layer_hooks;
 mod manifests;
-mod origin;
-mod own_folders;
 mod render;
+mod reserved_folders;
 mod service;
-mod setting;
-mod settings_text;
-mod start;
+mod setting_sources;
 mod terminal;
+mod workspace_list_edit;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use sandbox::Entered;
+use sandbox::ProcessRole;
 
 use crate::cli::Cli;
-use crate::exit::{Exit, Problem};
-use crate::terminal::{BAD, GOOD, paint, tell, visible};
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{ERROR_STYLE, SUCCESS_STYLE, escape_invisible, paint, print_message};
 
 fn main() -> ExitCode {
     // First of all: a sandbox launcher must be single-threaded and has no command line to parse.
     match sandbox::enter() {
-        Entered::Launcher(code) => return code,
-        Entered::Worker(task) => return functions::serve(&task),
-        Entered::Program => {}
+        ProcessRole::Launcher(code) => return code,
+        ProcessRole::Worker(task) => return function_workers::serve_task(&task),
+        ProcessRole::Program => {}
     }
-    if command::answered() {
+    if command::handle_completion_request() {
         return ExitCode::SUCCESS;
     }
     match command::run(Cli::parse().command) {
         Ok(exit) => exit.into(),
         Err(problem) => {
-            if problem.exit != Exit::Done {
-                complain(&problem);
+            if problem.exit != ExitKind::Done {
+                print_error(&problem);
             }
             problem.exit.into()
         }
     }
 }
 
-fn complain(problem: &Problem) {
-    tell(format!("{} {}", paint(BAD, "error:"), visible(&problem.message)));
+fn print_error(problem: &CommandError) {
+    print_message(format!("{} {}", paint(ERROR_STYLE, "error:"), escape_invisible(&problem.message)));
     if let Some(hint) = &problem.hint {
-        tell(format!("{} {}", paint(GOOD, "hint:"), visible(hint)));
+        print_message(format!("{} {}", paint(SUCCESS_STYLE, "hint:"), escape_invisible(hint)));
     }
 }

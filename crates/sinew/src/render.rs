@@ -6,40 +6,44 @@ use serde_json::Value;
 use tool::{Mode, Refusal, RuleRef, ToolDefinition, ToolResult};
 
 use crate::cli::JsonArgs;
-use crate::exit::{Exit, Problem};
+use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{
-    BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line,
+    DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible,
+    escape_invisible_line, paint, print_external_text, print_message, print_result_line,
 };
 
 /// Prints a tool result: the output, then one line about the call.
-pub(crate) fn result(result: &ToolResult) -> Result<(), Problem> {
+pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
     if let Some(repeat) = &result.metadata.repeat {
         let line =
             format!("not run again: call {} used the same key and ended as {}", repeat.of, repeat.outcome);
-        tell(paint(NOTE, line));
+        print_message(paint(WARNING_STYLE, line));
     }
     if result.success {
-        output(&result.output)?;
+        print_output(&result.output)?;
         if let Some(cut) = &result.metadata.truncated {
             let line = format!("cut: {} of {}; {}", cut.returned, cut.total, cut.how_to_continue);
-            tell(paint(NOTE, line));
+            print_message(paint(WARNING_STYLE, line));
         }
         for file in &result.metadata.files_touched {
-            tell(format!("changed {}", visible_line(file)));
+            print_message(format!("changed {}", escape_invisible_line(file)));
         }
     } else if let Some(refusal) = &result.metadata.refusal {
-        self::refusal(refusal);
+        self::print_refusal(refusal);
     } else {
-        failure(result);
+        print_failure(result);
     }
     if !result.metadata.recorded {
-        tell(paint(NOTE, "not recorded yet: the ledger accepts no records; `sinew status` shows the reason"));
+        print_message(paint(
+            WARNING_STYLE,
+            "not recorded yet: the ledger accepts no records; `sinew status` shows the reason",
+        ));
     }
-    tell(paint(QUIET, summary(result)));
+    print_message(paint(DIM_STYLE, result_summary(result)));
     Ok(())
 }
 
-fn summary(result: &ToolResult) -> String {
+fn result_summary(result: &ToolResult) -> String {
     let end = match (&result.metadata.refusal, result.success) {
         (Some(refusal), _) => refusal.code.to_string(),
         (None, true) => "done".to_owned(),
@@ -48,29 +52,30 @@ fn summary(result: &ToolResult) -> String {
     format!("{end} · {:.1} ms · call {}", result.latency_ms, result.metadata.call_id)
 }
 
-fn output(value: &Value) -> Result<(), Problem> {
+fn print_output(value: &Value) -> Result<(), CommandError> {
     if let Some(text) = value["content"].as_str() {
-        show_foreign(text)
-    } else if let Some(entries) = value["entries"].as_array().filter(|entries| are_of_a_directory(entries)) {
-        say(entry_table(entries))
+        print_external_text(text)
+    } else if let Some(entries) = value["entries"].as_array().filter(|entries| is_directory_listing(entries))
+    {
+        print_result_line(entry_table(entries))
     } else {
-        say(visible(&format!("{value:#}")))
+        print_result_line(escape_invisible(&format!("{value:#}")))
     }
 }
 
 /// Returns true if the entries are those of a directory listing. Other tools have entries too, without these
 /// fields.
-fn are_of_a_directory(entries: &[Value]) -> bool {
+fn is_directory_listing(entries: &[Value]) -> bool {
     !entries.is_empty() && entries.iter().all(|entry| entry["name"].is_string() && entry["kind"].is_string())
 }
 
 fn entry_table(entries: &[Value]) -> Table {
     let mut table = plain_table();
     for entry in entries {
-        let text = |key: &str| entry[key].as_str().map(visible_line).unwrap_or_default();
+        let text = |key: &str| entry[key].as_str().map(escape_invisible_line).unwrap_or_default();
         let size = entry["size"].as_u64().map(|size| size.to_string()).unwrap_or_default();
         let name = match entry["target"].as_str() {
-            Some(target) => format!("{} -> {}", text("name"), visible_line(target)),
+            Some(target) => format!("{} -> {}", text("name"), escape_invisible_line(target)),
             None => text("name"),
         };
         table.add_row([text("kind"), size, text("modified"), name]);
@@ -78,44 +83,48 @@ fn entry_table(entries: &[Value]) -> Table {
     table
 }
 
-fn refusal(refusal: &Refusal) {
+fn print_refusal(refusal: &Refusal) {
     // Drops the variation selector, which only requests colour and would be printed as an escape.
     let reason = refusal.reason.replace("⚠\u{fe0f}", "⚠");
-    tell(format!("{} {}", paint(BAD, "refused:"), visible(&reason)));
+    print_message(format!("{} {}", paint(ERROR_STYLE, "refused:"), escape_invisible(&reason)));
     for problem in &refusal.problems {
-        tell(format!(
+        print_message(format!(
             "  {} {}",
-            paint(STRONG, visible_line(&problem.pointer)),
-            visible_line(&problem.message)
+            paint(HEADING_STYLE, escape_invisible_line(&problem.pointer)),
+            escape_invisible_line(&problem.message)
         ));
     }
     if let Some(rule) = &refusal.rule {
-        tell(format!("  rule: {}", self::rule(rule)));
+        print_message(format!("  rule: {}", self::format_rule(rule)));
     }
     if let Some(repair) = &refusal.repair {
         let arguments = serde_json::Value::Object(repair.arguments.clone()).to_string();
-        tell(format!("  repair: {} ({})", visible(&arguments), visible(&repair.note)));
+        print_message(format!(
+            "  repair: {} ({})",
+            escape_invisible(&arguments),
+            escape_invisible(&repair.note)
+        ));
     }
     if let Some(hint) = &refusal.hint {
-        tell(format!("{} {}", paint(GOOD, "hint:"), visible(hint)));
+        print_message(format!("{} {}", paint(SUCCESS_STYLE, "hint:"), escape_invisible(hint)));
     }
 }
 
 /// Formats a rule with its location.
-pub(crate) fn rule(rule: &RuleRef) -> String {
+pub(crate) fn format_rule(rule: &RuleRef) -> String {
     match rule.line {
-        0 if rule.file == rule.id => visible_line(&rule.id),
-        0 => format!("{} ({})", visible_line(&rule.id), visible_line(&rule.file)),
-        line => format!("{} ({}:{line})", visible_line(&rule.id), visible_line(&rule.file)),
+        0 if rule.file == rule.id => escape_invisible_line(&rule.id),
+        0 => format!("{} ({})", escape_invisible_line(&rule.id), escape_invisible_line(&rule.file)),
+        line => format!("{} ({}:{line})", escape_invisible_line(&rule.id), escape_invisible_line(&rule.file)),
     }
 }
 
-fn failure(result: &ToolResult) {
+fn print_failure(result: &ToolResult) {
     let error = result.error.as_deref().unwrap_or("no reason was given");
-    tell(format!("{} {}", paint(BAD, "failed:"), visible(error)));
+    print_message(format!("{} {}", paint(ERROR_STYLE, "failed:"), escape_invisible(error)));
     let failure = result.metadata.failure.as_ref();
     if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()) {
-        tell(format!("{} {}", paint(GOOD, "hint:"), visible(hint)));
+        print_message(format!("{} {}", paint(SUCCESS_STYLE, "hint:"), escape_invisible(hint)));
     }
 }
 
@@ -129,24 +138,28 @@ pub(crate) fn tool_table(definitions: &[ToolDefinition]) -> Table {
             definition.name().as_str(),
             definition.category().as_str(),
             definition.risk_level().as_str(),
-            &visible_line(first_line),
+            &escape_invisible_line(first_line),
         ]);
     }
     table
 }
 
 /// Prints the full description of a tool.
-pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
-    say(format!("{} {}", paint(STRONG, definition.name()), paint(QUIET, definition.version())))?;
-    say(visible(definition.description()))?;
+pub(crate) fn print_tool(definition: &ToolDefinition) -> Result<(), CommandError> {
+    print_result_line(format!(
+        "{} {}",
+        paint(HEADING_STYLE, definition.name()),
+        paint(DIM_STYLE, definition.version())
+    ))?;
+    print_result_line(escape_invisible(definition.description()))?;
     let modes: Vec<&str> = definition.allowed_modes().iter().map(|mode| mode.as_str()).collect();
-    say(format!(
+    print_result_line(format!(
         "\ncategory {} · risk {} · at most {} s",
         definition.category(),
         definition.risk_level(),
         definition.timeout().as_secs()
     ))?;
-    say(format!("modes {} (policy may restrict them)\n", modes.join(", ")))?;
+    print_result_line(format!("modes {} (policy may restrict them)\n", modes.join(", ")))?;
     let mut table = plain_table();
     table.set_header(["ARGUMENT", "TYPE", "", "DESCRIPTION"]);
     for parameter in definition.parameters() {
@@ -159,33 +172,38 @@ pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
             &parameter.name,
             parameter.kind.as_str(),
             &need,
-            &visible_line(&parameter.description),
+            &escape_invisible_line(&parameter.description),
         ]);
     }
-    say(table)?;
+    print_result_line(table)?;
     match definition.example() {
-        Some(example) => say(format!("\nexample: sinew call {} --json '{example}'", definition.name())),
+        Some(example) => {
+            print_result_line(format!("\nexample: sinew call {} --json '{example}'", definition.name()))
+        }
         None => Ok(()),
     }
 }
 
 /// Formats a mode: green for normal, yellow otherwise.
-pub(crate) fn mode(name: &str) -> String {
-    paint(if name == Mode::Normal.as_str() { GOOD } else { NOTE }, visible_line(name))
+pub(crate) fn format_mode(name: &str) -> String {
+    paint(
+        if name == Mode::Normal.as_str() { SUCCESS_STYLE } else { WARNING_STYLE },
+        escape_invisible_line(name),
+    )
 }
 
 /// Prints a reply as JSON, or with `show` for people.
 pub(crate) fn reply(
     output: JsonArgs,
     reply: Value,
-    show: impl FnOnce(&Value) -> Result<(), Problem>,
-) -> Result<Exit, Problem> {
+    show: impl FnOnce(&Value) -> Result<(), CommandError>,
+) -> Result<ExitKind, CommandError> {
     if output.json {
-        say(versioned(reply))?;
+        print_result_line(versioned_json(reply))?;
     } else {
         show(&reply)?;
     }
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
 /// Returns the items of a list in a reply.
@@ -194,15 +212,15 @@ pub(crate) fn items<'a>(reply: &'a Value, key: &str) -> &'a [Value] {
 }
 
 /// Formats JSON output with a `schema_version`, in printable ASCII.
-pub(crate) fn versioned(mut answer: Value) -> String {
+pub(crate) fn versioned_json(mut answer: Value) -> String {
     if let Some(fields) = answer.as_object_mut() {
         fields.insert("schema_version".to_owned(), Value::from(1));
     }
-    ascii(&answer)
+    to_ascii_json(&answer)
 }
 
 /// Formats JSON in printable ASCII.
-fn ascii(value: &Value) -> String {
+fn to_ascii_json(value: &Value) -> String {
     let mut out = String::new();
     for c in value.to_string().chars() {
         match c {
@@ -234,7 +252,7 @@ mod tests {
     #[test]
     fn json_output_is_printable_and_equal() {
         let value = json!({"a": "\u{1b}[2J\u{202e}é\u{9b}\u{e0041}\n", "b": [1, null]});
-        let text = versioned(value.clone());
+        let text = versioned_json(value.clone());
         assert!(text.chars().all(|c| (' '..='~').contains(&c)), "{text}");
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&read["a"], &read["b"]), (&value["a"], &value["b"]));

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{FlushArg, tcflush};
-pub(crate) use tool::{visible, visible_line};
+pub(crate) use tool::{escape_invisible, escape_invisible_line};
 
-use crate::exit::Problem;
+use crate::exit::CommandError;
 
 /// Green, for success.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const SUCCESS_STYLE: Style = AnsiColor::Green.on_default();
 /// Red, for errors.
-pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 /// Yellow, for warnings.
-pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
+pub(crate) const WARNING_STYLE: Style = AnsiColor::Yellow.on_default();
 /// Bold, for headings.
-pub(crate) const STRONG: Style = Style::new().bold();
+pub(crate) const HEADING_STYLE: Style = Style::new().bold();
 /// Dim, for secondary information.
-pub(crate) const QUIET: Style = Style::new().dimmed();
+pub(crate) const DIM_STYLE: Style = Style::new().dimmed();
 
 /// Formats text in a style.
 pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
@@ -28,21 +28,21 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
 }
 
 /// Prints a line of results to standard output. If the reader has closed it, the command ends quietly.
-pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Problem> {
-    writeln!(anstream::stdout(), "{line}").map_err(|error| unwritten(&error))
+pub(crate) fn print_result_line(line: impl std::fmt::Display) -> Result<(), CommandError> {
+    writeln!(anstream::stdout(), "{line}").map_err(|error| stdout_error(&error))
 }
 
 /// Converts a write error of standard output into a command error.
-pub(crate) fn unwritten(error: &io::Error) -> Problem {
+pub(crate) fn stdout_error(error: &io::Error) -> CommandError {
     match error.kind() {
-        ErrorKind::BrokenPipe => Problem::unheard(),
-        _ => Problem::failed(format!("standard output cannot be written: {error}")),
+        ErrorKind::BrokenPipe => CommandError::output_closed(),
+        _ => CommandError::failed(format!("standard output cannot be written: {error}")),
     }
 }
 
 /// Waits before the next output. Ends the command if the reader closes standard output meanwhile: a quiet
 /// source would not notice it by writing.
-pub(crate) fn linger(pause: Duration) -> Result<(), Problem> {
+pub(crate) fn wait_for_more(pause: Duration) -> Result<(), CommandError> {
     let until = Instant::now() + pause;
     let out = io::stdout();
     // POLLRDBAND never occurs on an output; errors and hang-ups are always reported.
@@ -51,24 +51,24 @@ pub(crate) fn linger(pause: Duration) -> Result<(), Problem> {
     let _ = poll(&mut watched, PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX));
     let [stdout] = watched;
     if stdout.revents().is_some_and(|events| events.intersects(gone)) {
-        return Err(Problem::unheard());
+        return Err(CommandError::output_closed());
     }
     std::thread::sleep(until.saturating_duration_since(Instant::now()));
     Ok(())
 }
 
 /// Prints a message to standard error. Write errors are ignored.
-pub(crate) fn tell(line: impl std::fmt::Display) {
+pub(crate) fn print_message(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 /// Returns true if a person can answer a prompt.
-pub(crate) fn is_attended() -> bool {
+pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// Asks for confirmation on the terminal. Any answer except `y` or `yes` means no.
-pub(crate) fn agrees(question: &str) -> bool {
+pub(crate) fn confirm(question: &str) -> bool {
     // Discards input typed before the prompt was shown.
     let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
     let mut out = anstream::stderr();
@@ -79,11 +79,11 @@ pub(crate) fn agrees(question: &str) -> bool {
 }
 
 /// Prints external text: unchanged into a pipe, with control characters escaped on a terminal.
-pub(crate) fn show_foreign(text: &str) -> Result<(), Problem> {
+pub(crate) fn print_external_text(text: &str) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
-    let mut shown = if out.is_terminal() { visible(text) } else { text.to_owned() };
+    let mut shown = if out.is_terminal() { escape_invisible(text) } else { text.to_owned() };
     if !shown.ends_with('\n') && out.is_terminal() {
         shown.push('\n');
     }
-    out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
+    out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(|error| stdout_error(&error))
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::error::DocumentError;
-use crate::node::Node;
-use crate::scan::Refused;
+use crate::node::YamlNode;
+use crate::scan::ScanError;
 use crate::{scan, translate, trust};
 
 /// Size limit of a file in bytes. A policy with a thousand tools needs a tenth of it.
-pub const LARGEST_DOCUMENT: u64 = 1024 * 1024;
+pub const MAX_DOCUMENT_BYTES: u64 = 1024 * 1024;
 
 /// YAML text with a display name.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Document {
 impl Document {
     /// Reads a file without checking its owner. It must be a regular file of at most `MAX_DOCUMENT_BYTES`.
     pub fn read(path: &Path) -> Result<Self, DocumentError> {
-        let file = trust::open(path).map_err(|error| unreadable(path, &error))?;
+        let file = trust::open(path).map_err(|error| read_error(path, &error))?;
         Self::read_from(path, file)
     }
 
@@ -39,45 +39,47 @@ impl Document {
 
     fn read_from(path: &Path, file: File) -> Result<Self, DocumentError> {
         let name = path.display().to_string();
-        let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+        let metadata = file.metadata().map_err(|error| read_error(path, &error))?;
         if !metadata.is_file() {
-            return Err(DocumentError::unplaced(&name, "is not a regular file"));
+            return Err(DocumentError::for_file(&name, "is not a regular file"));
         }
         let mut bytes = Vec::new();
         // Reading one byte past the limit detects a file that is too large, even if it grows meanwhile.
-        file.take(LARGEST_DOCUMENT + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+        file.take(MAX_DOCUMENT_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| read_error(path, &error))?;
         match String::from_utf8(bytes) {
             Ok(text) => Self::from_text(&name, &text),
             Err(error) => {
                 let good = error.utf8_error().valid_up_to();
                 let message = format!("is not UTF-8: the byte at offset {good} is not valid");
-                Err(DocumentError::unplaced(&name, &message))
+                Err(DocumentError::for_file(&name, &message))
             }
         }
     }
 
     /// Creates a document from a text in memory.
     pub fn from_text(display_name: &str, text: &str) -> Result<Self, DocumentError> {
-        if text.len() as u64 > LARGEST_DOCUMENT {
-            let message = format!("is larger than {LARGEST_DOCUMENT} bytes, the size limit");
-            return Err(DocumentError::unplaced(display_name, &message));
+        if text.len() as u64 > MAX_DOCUMENT_BYTES {
+            let message = format!("is larger than {MAX_DOCUMENT_BYTES} bytes, the size limit");
+            return Err(DocumentError::for_file(display_name, &message));
         }
         Ok(Document { name: display_name.into(), text: text.into() })
     }
 
     /// Parses the text into a type, which should use `deny_unknown_fields`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
-        scan::refuse_ambiguity(&self.text).map_err(|refused| self.refused(refused))?;
+        scan::refuse_ambiguity(&self.text).map_err(|refused| self.scan_error(refused))?;
         serde_saphyr::from_str_with_options(&self.text, translate::options())
             .map_err(|error| translate::translate(self, &error))
     }
 
     /// Parses the text into a tree of values with their positions.
-    pub fn tree(&self) -> Result<Node, DocumentError> {
-        scan::tree(&self.text).map_err(|refused| self.refused(refused))
+    pub fn tree(&self) -> Result<YamlNode, DocumentError> {
+        scan::scan_into_tree(&self.text).map_err(|refused| self.scan_error(refused))
     }
 
-    fn refused(&self, refused: Refused) -> DocumentError {
+    fn scan_error(&self, refused: ScanError) -> DocumentError {
         let error = self.error_at(refused.line, refused.column, &refused.message);
         DocumentError { suggestion: refused.suggestion, ..error }
     }
@@ -94,15 +96,15 @@ impl Document {
 
     /// Creates an error at a position in this document, with an excerpt. Line 0 means the file as a whole.
     pub fn error_at(&self, line: u64, column: u64, message: &str) -> DocumentError {
-        DocumentError::placed(&self.name, &self.text, line, column, message)
+        DocumentError::at_position(&self.name, &self.text, line, column, message)
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> DocumentError {
+fn read_error(path: &Path, error: &std::io::Error) -> DocumentError {
     let name = path.display().to_string();
     match error.kind() {
-        ErrorKind::NotFound => DocumentError::unplaced(&name, "does not exist"),
-        _ => DocumentError::unplaced(&name, &format!("cannot be read: {error}")),
+        ErrorKind::NotFound => DocumentError::for_file(&name, "does not exist"),
+        _ => DocumentError::for_file(&name, &format!("cannot be read: {error}")),
     }
 }
 
@@ -114,13 +116,13 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::{Located, Table};
+    use crate::{Located, LocatedMap};
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(deny_unknown_fields)]
     struct Policy {
         #[serde(default)]
-        tools: Table<Rules>,
+        tools: LocatedMap<Rules>,
     }
 
     #[derive(Debug, Default, Deserialize, PartialEq)]
@@ -284,12 +286,12 @@ mod tests {
             let error = Document::read(&path).unwrap_err().to_string();
             assert!(error.contains(expect) && error.starts_with(&path.display().to_string()), "{error}");
         };
-        check(&vec![b'#'; LARGEST_DOCUMENT as usize + 1], "larger than 1048576 bytes");
+        check(&vec![b'#'; MAX_DOCUMENT_BYTES as usize + 1], "larger than 1048576 bytes");
         check(b"a: \xff", "not UTF-8: the byte at offset 3");
         let missing = Document::read(&folder.path().join("none.yaml")).unwrap_err();
         assert!(missing.to_string().ends_with("none.yaml: does not exist"));
         assert!(Document::read(folder.path()).unwrap_err().message.contains("not a regular file"));
-        let fits = vec![b'#'; LARGEST_DOCUMENT as usize];
+        let fits = vec![b'#'; MAX_DOCUMENT_BYTES as usize];
         std::fs::write(folder.path().join("f.yaml"), fits).unwrap();
         Document::read(&folder.path().join("f.yaml")).unwrap();
     }

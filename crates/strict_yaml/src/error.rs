@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Characters shown on each side of the column, so that a line of a megabyte does not fill a terminal.
-const MARGIN: usize = 60;
+const EXCERPT_MARGIN: usize = 60;
 
 /// Error in a document, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct DocumentError {
 
 impl DocumentError {
     /// Creates an error about a file as a whole.
-    pub fn unplaced(file: &str, message: &str) -> Self {
+    pub fn for_file(file: &str, message: &str) -> Self {
         DocumentError {
             file: printable(file),
             line: 0,
@@ -36,7 +36,7 @@ impl DocumentError {
     }
 
     /// Adds a suggestion.
-    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+    pub fn with_suggestion(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
@@ -61,9 +61,9 @@ impl DocumentError {
         self
     }
 
-    pub(crate) fn placed(file: &str, text: &str, line: u64, column: u64, message: &str) -> Self {
+    pub(crate) fn at_position(file: &str, text: &str, line: u64, column: u64, message: &str) -> Self {
         let excerpt = excerpt(text, line, column);
-        DocumentError { line, column, excerpt, ..Self::unplaced(file, message) }
+        DocumentError { line, column, excerpt, ..Self::for_file(file, message) }
     }
 }
 
@@ -92,19 +92,19 @@ fn excerpt(text: &str, line: u64, column: u64) -> String {
     };
     let Some(source) = text.lines().nth(index) else { return String::new() };
     let column = usize::try_from(column.saturating_sub(1)).unwrap_or(0);
-    let start = column.saturating_sub(MARGIN);
+    let start = column.saturating_sub(EXCERPT_MARGIN);
     // One replacement per character keeps the caret aligned; escapes would shift it.
-    let shown: String = source.chars().skip(start).take(2 * MARGIN).map(one_printable).collect();
+    let shown: String = source.chars().skip(start).take(2 * EXCERPT_MARGIN).map(printable_char).collect();
     let number = line.to_string();
     let gutter = " ".repeat(number.len());
     let caret = " ".repeat(column - start);
     format!(" {number} | {}\n {gutter} | {caret}^", shown.trim_end())
 }
 
-fn one_printable(c: char) -> char {
+fn printable_char(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if tool::is_unseen(c) => '\u{fffd}',
+        c if tool::is_invisible(c) => '\u{fffd}',
         c => c,
     }
 }
@@ -114,7 +114,7 @@ fn one_printable(c: char) -> char {
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if tool::is_unseen(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if tool::is_invisible(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
 }
@@ -125,18 +125,20 @@ mod tests {
 
     #[test]
     fn error_displays_position_excerpt_and_help() {
-        let error = DocumentError::placed("a.yaml", "x: 1\nforbiden: 2\n", 2, 1, "unknown key `forbiden`")
-            .suggest("did you mean `forbidden`?");
+        let error =
+            DocumentError::at_position("a.yaml", "x: 1\nforbiden: 2\n", 2, 1, "unknown key `forbiden`")
+                .with_suggestion("did you mean `forbidden`?");
         let expect =
             "a.yaml:2:1: unknown key `forbiden`\n 2 | forbiden: 2\n   | ^\n  help: did you mean `forbidden`?";
         assert_eq!(error.to_string(), expect);
-        assert_eq!(DocumentError::unplaced("a.yaml", "does not exist").to_string(), "a.yaml: does not exist");
+        assert_eq!(DocumentError::for_file("a.yaml", "does not exist").to_string(), "a.yaml: does not exist");
     }
 
     #[test]
     fn possible_secrets_are_not_quoted() {
         let check = |message: &str, expect: &str| {
-            let error = DocumentError::placed("a.yaml", "key: abc-1\n", 1, 1, message).suggest("abc-1");
+            let error =
+                DocumentError::at_position("a.yaml", "key: abc-1\n", 1, 1, message).with_suggestion("abc-1");
             let shown = error.without_source(&["key", "host"]);
             assert_eq!((shown.message.as_str(), shown.excerpt.as_str()), (expect, ""));
             assert_eq!(shown.suggestion.is_some(), message == expect);
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn long_and_hostile_lines_are_cut_and_escaped() {
         let text = format!("{}\u{1b}[2J{}", "a".repeat(5000), "b".repeat(5000));
-        let error = DocumentError::placed("f", &text, 1, 5001, "here \u{202e}\u{1b}[2J");
+        let error = DocumentError::at_position("f", &text, 1, 5001, "here \u{202e}\u{1b}[2J");
         assert!(error.to_string().len() < 400, "{error}");
         let lines: Vec<&str> = error.excerpt.lines().collect();
         assert_eq!(lines[0].chars().position(|c| c == '\u{fffd}'), lines[1].find('^'), "{}", error.excerpt);

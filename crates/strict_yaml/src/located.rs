@@ -23,7 +23,7 @@ pub struct Located<T> {
 
 impl<T> Located<T> {
     /// Creates a value that is not from a file.
-    pub fn nowhere(value: T) -> Self {
+    pub fn without_position(value: T) -> Self {
         Located { value, line: 0, column: 0 }
     }
 

@@ -10,18 +10,18 @@ use crate::Located;
 
 /// Value with its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct YamlNode {
     /// Line number, from 1.
     pub line: u64,
     /// Column number from 1, in characters.
     pub column: u64,
     /// Content.
-    pub kind: NodeKind,
+    pub kind: YamlNodeKind,
 }
 
 /// Kinds of values in plain YAML.
 #[derive(Clone, Debug, PartialEq)]
-pub enum NodeKind {
+pub enum YamlNodeKind {
     /// Text: quoted, a block, or a word that is neither a number nor a boolean.
     Text(String),
     /// Number, with its source text: `1.0` differs from `1`.
@@ -29,14 +29,14 @@ pub enum NodeKind {
     /// `true` or `false`.
     Boolean(bool),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// Mapping in file order, without duplicate keys.
-    Mapping(Vec<(Located<String>, Node)>),
+    Mapping(Vec<(Located<String>, YamlNode)>),
 }
 
-impl Node {
+impl YamlNode {
     /// Returns the value of a key, if this is a mapping that contains it.
-    pub fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&YamlNode> {
         self.entries().iter().find(|(known, _)| known.value == key).map(|(_, value)| value)
     }
 
@@ -46,17 +46,17 @@ impl Node {
     }
 
     /// Returns the entries of a mapping; empty for other kinds.
-    pub fn entries(&self) -> &[(Located<String>, Node)] {
+    pub fn entries(&self) -> &[(Located<String>, YamlNode)] {
         match &self.kind {
-            NodeKind::Mapping(entries) => entries,
+            YamlNodeKind::Mapping(entries) => entries,
             _ => &[],
         }
     }
 
     /// Returns the items of a list; empty for other kinds.
-    pub fn items(&self) -> &[Node] {
+    pub fn items(&self) -> &[YamlNode] {
         match &self.kind {
-            NodeKind::List(items) => items,
+            YamlNodeKind::List(items) => items,
             _ => &[],
         }
     }
@@ -64,7 +64,7 @@ impl Node {
     /// Returns the text, if it is text.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
-            NodeKind::Text(text) => Some(text),
+            YamlNodeKind::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -72,22 +72,22 @@ impl Node {
     /// Returns the name of the kind, for messages.
     pub fn kind_name(&self) -> &'static str {
         match &self.kind {
-            NodeKind::Text(_) => "text",
-            NodeKind::Number(..) => "a number",
-            NodeKind::Boolean(_) => "a boolean",
-            NodeKind::List(_) => "a list",
-            NodeKind::Mapping(_) => "a mapping",
+            YamlNodeKind::Text(_) => "text",
+            YamlNodeKind::Number(..) => "a number",
+            YamlNodeKind::Boolean(_) => "a boolean",
+            YamlNodeKind::List(_) => "a list",
+            YamlNodeKind::Mapping(_) => "a mapping",
         }
     }
 
     /// Converts to JSON, without positions.
     pub fn to_json(&self) -> Value {
         match &self.kind {
-            NodeKind::Text(text) => Value::String(text.clone()),
-            NodeKind::Number(number, _) => Value::Number(number.clone()),
-            NodeKind::Boolean(value) => Value::Bool(*value),
-            NodeKind::List(items) => items.iter().map(Node::to_json).collect(),
-            NodeKind::Mapping(entries) => {
+            YamlNodeKind::Text(text) => Value::String(text.clone()),
+            YamlNodeKind::Number(number, _) => Value::Number(number.clone()),
+            YamlNodeKind::Boolean(value) => Value::Bool(*value),
+            YamlNodeKind::List(items) => items.iter().map(YamlNode::to_json).collect(),
+            YamlNodeKind::Mapping(entries) => {
                 let entries = entries.iter().map(|(key, value)| (key.value.clone(), value.to_json()));
                 Value::Object(entries.collect::<Map<_, _>>())
             }
@@ -97,65 +97,68 @@ impl Node {
 
 /// Builds a tree from events that passed the scan.
 #[derive(Default)]
-pub(crate) struct Builder {
-    open: Vec<Open>,
-    root: Option<Node>,
+pub(crate) struct YamlTreeBuilder {
+    open: Vec<OpenCollection>,
+    root: Option<YamlNode>,
 }
 
-struct Open {
+struct OpenCollection {
     line: u64,
     column: u64,
-    parts: Parts,
+    parts_so_far: CollectionParts,
 }
 
-enum Parts {
-    List(Vec<Node>),
-    Mapping { entries: Vec<(Located<String>, Node)>, key: Option<Located<String>> },
+enum CollectionParts {
+    List(Vec<YamlNode>),
+    Mapping { entries: Vec<(Located<String>, YamlNode)>, key: Option<Located<String>> },
 }
 
-impl Builder {
-    pub(crate) fn event(&mut self, event: &Event<'_>, span: Span) {
+impl YamlTreeBuilder {
+    pub(crate) fn add_event(&mut self, event: &Event<'_>, span: Span) {
         let (line, column) = (span.start.line() as u64, span.start.col() as u64 + 1);
-        let open = |parts| Open { line, column, parts };
+        let open = |parts| OpenCollection { line, column, parts_so_far: parts };
         match event {
-            Event::Scalar(text, style, ..) => self.scalar(text, *style, line, column),
-            Event::SequenceStart(..) => self.open.push(open(Parts::List(Vec::new()))),
+            Event::Scalar(text, style, ..) => self.add_scalar(text, *style, line, column),
+            Event::SequenceStart(..) => self.open.push(open(CollectionParts::List(Vec::new()))),
             Event::MappingStart(..) => {
-                self.open.push(open(Parts::Mapping { entries: Vec::new(), key: None }));
+                self.open.push(open(CollectionParts::Mapping { entries: Vec::new(), key: None }));
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                if let Some(Open { line, column, parts }) = self.open.pop() {
+                if let Some(OpenCollection { line, column, parts_so_far: parts }) = self.open.pop() {
                     let kind = match parts {
-                        Parts::List(items) => NodeKind::List(items),
-                        Parts::Mapping { entries, .. } => NodeKind::Mapping(entries),
+                        CollectionParts::List(items) => YamlNodeKind::List(items),
+                        CollectionParts::Mapping { entries, .. } => YamlNodeKind::Mapping(entries),
                     };
-                    self.add(Node { line, column, kind });
+                    self.add_node(YamlNode { line, column, kind });
                 }
             }
             _ => {}
         }
     }
 
-    pub(crate) fn finish(self) -> Option<Node> {
+    pub(crate) fn finish(self) -> Option<YamlNode> {
         self.root
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, line: u64, column: u64) {
-        if let Some(Open { parts: Parts::Mapping { key: key @ None, .. }, .. }) = self.open.last_mut() {
+    fn add_scalar(&mut self, text: &str, style: ScalarStyle, line: u64, column: u64) {
+        if let Some(OpenCollection {
+            parts_so_far: CollectionParts::Mapping { key: key @ None, .. }, ..
+        }) = self.open.last_mut()
+        {
             *key = Some(Located { value: text.to_owned(), line, column });
             return;
         }
         let kind = match style {
-            ScalarStyle::Plain => plain(text),
-            _ => NodeKind::Text(text.to_owned()),
+            ScalarStyle::Plain => interpret_plain_scalar(text),
+            _ => YamlNodeKind::Text(text.to_owned()),
         };
-        self.add(Node { line, column, kind });
+        self.add_node(YamlNode { line, column, kind });
     }
 
-    fn add(&mut self, node: Node) {
-        match self.open.last_mut().map(|open| &mut open.parts) {
-            Some(Parts::List(items)) => items.push(node),
-            Some(Parts::Mapping { entries, key }) => {
+    fn add_node(&mut self, node: YamlNode) {
+        match self.open.last_mut().map(|open| &mut open.parts_so_far) {
+            Some(CollectionParts::List(items)) => items.push(node),
+            Some(CollectionParts::Mapping { entries, key }) => {
                 if let Some(key) = key.take() {
                     entries.push((key, node));
                 }
@@ -167,13 +170,13 @@ impl Builder {
 
 /// Interprets an unquoted word. Only JSON numbers are numbers; forms that only some parsers read as numbers
 /// (`0x1f`, `007`, `.inf`) are text.
-fn plain(text: &str) -> NodeKind {
+fn interpret_plain_scalar(text: &str) -> YamlNodeKind {
     match text {
-        "true" => NodeKind::Boolean(true),
-        "false" => NodeKind::Boolean(false),
+        "true" => YamlNodeKind::Boolean(true),
+        "false" => YamlNodeKind::Boolean(false),
         _ => match serde_json::from_str::<Number>(text) {
-            Ok(number) => NodeKind::Number(number, text.to_owned()),
-            Err(_) => NodeKind::Text(text.to_owned()),
+            Ok(number) => YamlNodeKind::Number(number, text.to_owned()),
+            Err(_) => YamlNodeKind::Text(text.to_owned()),
         },
     }
 }
@@ -192,7 +195,7 @@ mod tests {
         let expect = json!({"a": [1, 2.0, "3", "yes", true, "1.0.0", "007"],
             "b": {"c": "two\nlines\n", "d": {"e": -4}}});
         assert_eq!(root.to_json(), expect);
-        let place = |node: &crate::Node| (node.line, node.column);
+        let place = |node: &crate::YamlNode| (node.line, node.column);
         let inner = root.get("b").unwrap();
         assert_eq!(place(inner), (3, 3));
         assert_eq!(inner.key("d").map(|key| (key.line, key.column)), Some((6, 3)));

@@ -13,11 +13,11 @@ use crate::Located;
 
 /// Mapping whose keys are chosen by the author of the file. The scan refuses duplicate keys.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table<V> {
+pub struct LocatedMap<V> {
     entries: Vec<(Located<String>, V)>,
 }
 
-impl<V> Table<V> {
+impl<V> LocatedMap<V> {
     /// Returns the entries in file order.
     pub fn iter(&self) -> impl Iterator<Item = (&Located<String>, &V)> {
         self.entries.iter().map(|(key, value)| (key, value))
@@ -29,13 +29,13 @@ impl<V> Table<V> {
     }
 }
 
-impl<V> Default for Table<V> {
+impl<V> Default for LocatedMap<V> {
     fn default() -> Self {
-        Table { entries: Vec::new() }
+        LocatedMap { entries: Vec::new() }
     }
 }
 
-impl<V> IntoIterator for Table<V> {
+impl<V> IntoIterator for LocatedMap<V> {
     type Item = (Located<String>, V);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
@@ -44,31 +44,31 @@ impl<V> IntoIterator for Table<V> {
     }
 }
 
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Table<V> {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for LocatedMap<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Entries(PhantomData))
+        deserializer.deserialize_map(LocatedMapVisitor(PhantomData))
     }
 }
 
-struct Entries<V>(PhantomData<V>);
+struct LocatedMapVisitor<V>(PhantomData<V>);
 
-impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
-    type Value = Table<V>;
+impl<'de, V: Deserialize<'de>> Visitor<'de> for LocatedMapVisitor<V> {
+    type Value = LocatedMap<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a mapping")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Table<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LocatedMap<V>, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Table { entries })
+        Ok(LocatedMap { entries })
     }
 }
 
-impl<V: JsonSchema> JsonSchema for Table<V> {
+impl<V: JsonSchema> JsonSchema for LocatedMap<V> {
     fn inline_schema() -> bool {
         true
     }

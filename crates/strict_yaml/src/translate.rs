@@ -5,7 +5,7 @@ use serde_saphyr::{
     DuplicateKeyPolicy, Error, MergeKeyPolicy, MessageFormatter, Options, UserMessageFormatter,
 };
 
-use crate::scan::MOST_NODES;
+use crate::scan::MAX_EVENTS;
 use crate::{Document, DocumentError};
 
 /// Returns the options of the second pass. The first pass has refused most of this; neither relies on the
@@ -13,8 +13,8 @@ use crate::{Document, DocumentError};
 pub(crate) fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_events: 2 * MOST_NODES,
-            max_nodes: MOST_NODES,
+            max_events: 2 * MAX_EVENTS,
+            max_nodes: MAX_EVENTS,
             max_aliases: 0,
             max_anchors: 0,
             max_depth: 48,
@@ -35,17 +35,17 @@ pub(crate) fn options() -> Options {
 pub(crate) fn translate(document: &Document, error: &Error) -> DocumentError {
     let error = error.without_snippet();
     let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
-    let (message, suggestion) = words(error);
+    let (message, suggestion) = message_and_suggestion(error);
     DocumentError { suggestion, ..document.error_at(line, column, &message) }
 }
 
-fn words(error: &Error) -> (String, Option<String>) {
+fn message_and_suggestion(error: &Error) -> (String, Option<String>) {
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
-            (format!("unknown key `{field}`"), Some(choose(field, expected)))
+            (format!("unknown key `{field}`"), Some(suggest_known(field, expected)))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            (format!("unknown word `{variant}`"), Some(choose(variant, expected)))
+            (format!("unknown word `{variant}`"), Some(suggest_known(variant, expected)))
         }
         Error::SerdeMissingField { field, .. } => (format!("the key `{field}` is missing"), None),
         Error::SerdeInvalidType { unexpected, expected, .. } => {
@@ -61,8 +61,8 @@ fn words(error: &Error) -> (String, Option<String>) {
     }
 }
 
-fn choose(given: &str, known: &[&'static str]) -> String {
-    match tool::nearest(given, known.iter().copied()) {
+fn suggest_known(given: &str, known: &[&'static str]) -> String {
+    match tool::nearest_word(given, known.iter().copied()) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("known here: {}", known.join(", ")),
     }

@@ -15,7 +15,7 @@ use crate::DocumentError;
 
 /// Reason why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
-pub enum Untrusted {
+pub enum TrustError {
     /// It is a symbolic link.
     #[error("`{0}` is a symbolic link, which can be redirected to another file")]
     Link(PathBuf),
@@ -30,14 +30,14 @@ pub enum Untrusted {
         us: u32,
     },
     /// Users other than the owner can write to it.
-    #[error("`{path}` has mode {mode:04o}: it can be changed by {who}")]
+    #[error("`{path}` has mode {mode:04o}: it can be changed by {writers}")]
     Writable {
         /// File or directory.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
         /// Users who can write besides the owner.
-        who: &'static str,
+        writers: &'static str,
     },
     /// It cannot be read.
     #[error("`{path}` cannot be read: {error}")]
@@ -49,14 +49,14 @@ pub enum Untrusted {
     },
 }
 
-impl Untrusted {
+impl TrustError {
     /// Returns the command or step that fixes it, if there is one.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Untrusted::Link(_) => Some("replace the link with the file itself".to_owned()),
-            Untrusted::Owner { path, us, .. } => Some(format!("sudo chown {us} {}", quoted(path))),
-            Untrusted::Writable { path, .. } => Some(format!("chmod go-w {}", quoted(path))),
-            Untrusted::Unreadable { .. } => None,
+            TrustError::Link(_) => Some("replace the link with the file itself".to_owned()),
+            TrustError::Owner { path, us, .. } => Some(format!("sudo chown {us} {}", shell_quoted(path))),
+            TrustError::Writable { path, .. } => Some(format!("chmod go-w {}", shell_quoted(path))),
+            TrustError::Unreadable { .. } => None,
         }
     }
 
@@ -64,17 +64,17 @@ impl Untrusted {
         let name = file.display().to_string();
         let suggestion = self.remedy();
         let message = match &self {
-            Untrusted::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+            TrustError::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "does not exist".to_owned()
             }
             other => format!("is not trusted: {other}"),
         };
-        DocumentError { suggestion, ..DocumentError::unplaced(&name, &message) }
+        DocumentError { suggestion, ..DocumentError::for_file(&name, &message) }
     }
 }
 
 /// Checks that only the current user or root can change this file or replace it.
-pub fn check_trusted(path: &Path) -> Result<(), Untrusted> {
+pub fn check_trusted(path: &Path) -> Result<(), TrustError> {
     open_trusted(path).map(drop)
 }
 
@@ -86,36 +86,36 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Checks the directories, opens the file, and checks the opened file.
-pub(crate) fn open_trusted(path: &Path) -> Result<File, Untrusted> {
-    let unreadable = |error| Untrusted::Unreadable { path: path.to_owned(), error };
+pub(crate) fn open_trusted(path: &Path) -> Result<File, TrustError> {
+    let unreadable = |error| TrustError::Unreadable { path: path.to_owned(), error };
     let absolute = std::path::absolute(path).map_err(unreadable)?;
-    check_folders(&absolute)?;
+    check_directories(&absolute)?;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&absolute);
     let file = opened.map_err(|error| match error.raw_os_error() {
-        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => Untrusted::Link(absolute.clone()),
-        _ => Untrusted::Unreadable { path: absolute.clone(), error },
+        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => TrustError::Link(absolute.clone()),
+        _ => TrustError::Unreadable { path: absolute.clone(), error },
     })?;
     let metadata = file.metadata().map_err(unreadable)?;
     check_object(&absolute, &metadata)?;
     Ok(file)
 }
 
-fn check_folders(file: &Path) -> Result<(), Untrusted> {
+fn check_directories(file: &Path) -> Result<(), TrustError> {
     let mut folders = file.ancestors().skip(1);
     if let Some(parent) = folders.next() {
-        check_object(parent, &look(parent, Path::symlink_metadata)?)?;
+        check_object(parent, &metadata_of(parent, Path::symlink_metadata)?)?;
     }
-    folders.next().map_or(Ok(()), check_above)
+    folders.next().map_or(Ok(()), check_directories_above)
 }
 
 /// Checks every directory on the path to this one, following links as the kernel does.
-fn check_above(folder: &Path) -> Result<(), Untrusted> {
+fn check_directories_above(folder: &Path) -> Result<(), TrustError> {
     let mut real = PathBuf::from("/");
     let mut links_left = 40; // limit of the kernel
     let mut rest: Vec<_> = folder.iter().skip(1).map(ToOwned::to_owned).collect();
     rest.reverse();
-    let root = look(&real, Path::symlink_metadata)?;
+    let root = metadata_of(&real, Path::symlink_metadata)?;
     // The owner of `/` controls the machine. In a user namespace without root that is not uid 0 but an
     // unmapped uid.
     let system = root.uid();
@@ -126,7 +126,7 @@ fn check_above(folder: &Path) -> Result<(), Untrusted> {
             continue;
         }
         let next = real.join(&part);
-        let metadata = look(&next, Path::symlink_metadata)?;
+        let metadata = metadata_of(&next, Path::symlink_metadata)?;
         if metadata.uid() != system {
             check_owner(&next, &metadata)?;
         }
@@ -136,10 +136,10 @@ fn check_above(folder: &Path) -> Result<(), Untrusted> {
             continue;
         }
         if links_left == 0 {
-            return Err(Untrusted::Link(next));
+            return Err(TrustError::Link(next));
         }
         links_left -= 1;
-        let unreadable = |error| Untrusted::Unreadable { path: next.clone(), error };
+        let unreadable = |error| TrustError::Unreadable { path: next.clone(), error };
         let target = std::fs::read_link(&next).map_err(unreadable)?;
         if target.is_absolute() {
             real = PathBuf::from("/");
@@ -150,45 +150,45 @@ fn check_above(folder: &Path) -> Result<(), Untrusted> {
 }
 
 /// Checks write permission. In a sticky directory, users cannot rename entries of other users.
-fn check_writers(folder: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+fn check_writers(folder: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     match (metadata.mode() & 0o1000, metadata.mode() & 0o022) {
-        (0, 0o020) => Err(writable(folder, metadata, "its group, and so can its contents")),
-        (0, 0o002 | 0o022) => Err(writable(folder, metadata, "everyone, and so can its contents")),
+        (0, 0o020) => Err(writable_error(folder, metadata, "its group, and so can its contents")),
+        (0, 0o002 | 0o022) => Err(writable_error(folder, metadata, "everyone, and so can its contents")),
         _ => Ok(()),
     }
 }
 
-fn look(path: &Path, how: impl Fn(&Path) -> io::Result<Metadata>) -> Result<Metadata, Untrusted> {
-    how(path).map_err(|error| Untrusted::Unreadable { path: path.to_owned(), error })
+fn metadata_of(path: &Path, how: impl Fn(&Path) -> io::Result<Metadata>) -> Result<Metadata, TrustError> {
+    how(path).map_err(|error| TrustError::Unreadable { path: path.to_owned(), error })
 }
 
-fn check_object(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+fn check_object(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     if metadata.is_symlink() {
-        return Err(Untrusted::Link(path.to_owned()));
+        return Err(TrustError::Link(path.to_owned()));
     }
     check_owner(path, metadata)?;
     match metadata.mode() & 0o022 {
         0 => Ok(()),
-        0o020 => Err(writable(path, metadata, "its group")),
-        0o002 => Err(writable(path, metadata, "everyone")),
-        _ => Err(writable(path, metadata, "its group and everyone")),
+        0o020 => Err(writable_error(path, metadata, "its group")),
+        0o002 => Err(writable_error(path, metadata, "everyone")),
+        _ => Err(writable_error(path, metadata, "its group and everyone")),
     }
 }
 
-fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     let us = rustix::process::geteuid().as_raw();
     if metadata.uid() != us && metadata.uid() != 0 {
-        return Err(Untrusted::Owner { path: path.to_owned(), owner: metadata.uid(), us });
+        return Err(TrustError::Owner { path: path.to_owned(), owner: metadata.uid(), us });
     }
     Ok(())
 }
 
-fn writable(path: &Path, metadata: &Metadata, who: &'static str) -> Untrusted {
-    Untrusted::Writable { path: path.to_owned(), mode: metadata.mode() & 0o7777, who }
+fn writable_error(path: &Path, metadata: &Metadata, who: &'static str) -> TrustError {
+    TrustError::Writable { path: path.to_owned(), mode: metadata.mode() & 0o7777, writers: who }
 }
 
 /// Quotes a path for a shell command.
-fn quoted(path: &Path) -> String {
+fn shell_quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
 

@@ -5,7 +5,7 @@ use crate::snapshot::Gpu;
 /// Parses `ioreg -r -d 1 -w 0 -c IOAccelerator` of macOS. Apple's processors share the system memory, so
 /// there is no total.
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
-pub(crate) fn of_ioreg(text: &str) -> Vec<Gpu> {
+pub(crate) fn parse_ioreg(text: &str) -> Vec<Gpu> {
     let number = |line: &str, key: &str| {
         let (_, rest) = line.split_once(&format!("\"{key}\"="))?;
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -48,8 +48,8 @@ mod tests {
             memory_used_bytes: Some(734_003_200),
             memory_total_bytes: None,
         };
-        assert_eq!(of_ioreg(text), [expect]);
-        assert_eq!(of_ioreg(""), []);
-        assert_eq!(of_ioreg("+-o X <class X>\n{ }\n")[0].busy_percent, None);
+        assert_eq!(parse_ioreg(text), [expect]);
+        assert_eq!(parse_ioreg(""), []);
+        assert_eq!(parse_ioreg("+-o X <class X>\n{ }\n")[0].busy_percent, None);
     }
 }

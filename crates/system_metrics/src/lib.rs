@@ -5,15 +5,16 @@
 
 mod disks;
 mod gpu;
-mod instruments;
 mod network;
 mod platform;
 mod pressure;
+mod probe;
 mod sampler;
 mod snapshot;
 
 pub use disks::used_percent;
-pub use sampler::Sampler;
+pub use sampler::SystemSampler;
 pub use snapshot::{
-    Cpu, Disk, Gpu, Interface, Load, Memory, Pressure, Pressures, Snapshot, Swap, Temperature,
+    Cpu, DiskUsage, Gpu, LoadAverage, Memory, NetworkInterface, Pressure, Pressures, Swap, SystemSnapshot,
+    Temperature,
 };

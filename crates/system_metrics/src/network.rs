@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use crate::snapshot::Interface;
+use crate::snapshot::NetworkInterface;
 
 /// Interface name with the bytes received and sent.
-pub(crate) type Counters = Vec<(String, u64, u64)>;
+pub(crate) type InterfaceCounters = Vec<(String, u64, u64)>;
 
 /// Returns the interfaces, with rates if a previous sample is known.
-pub(crate) fn interfaces(now: Counters, before: Option<(&Counters, Duration)>) -> Vec<Interface> {
+pub(crate) fn with_rates(
+    now: InterfaceCounters,
+    before: Option<(&InterfaceCounters, Duration)>,
+) -> Vec<NetworkInterface> {
     let rates = |name: &str, received: u64, sent: u64| {
         let (earlier, apart) = before?;
         let (_, old_received, old_sent) = earlier.iter().find(|(known, ..)| known == name)?;
@@ -20,14 +23,14 @@ pub(crate) fn interfaces(now: Counters, before: Option<(&Counters, Duration)>) -
         .map(|(name, received_bytes, sent_bytes)| {
             let (received_per_second, sent_per_second) =
                 rates(&name, received_bytes, sent_bytes).unwrap_or_default();
-            Interface { name, received_bytes, sent_bytes, received_per_second, sent_per_second }
+            NetworkInterface { name, received_bytes, sent_bytes, received_per_second, sent_per_second }
         })
         .collect()
 }
 
 /// Parses `/proc/net/dev`: the first and the ninth number after the name.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(crate) fn linux_counters(text: &str) -> Counters {
+pub(crate) fn parse_linux_counters(text: &str) -> InterfaceCounters {
     let one = |line: &str| {
         let (name, rest) = line.split_once(':')?;
         let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
@@ -38,7 +41,7 @@ pub(crate) fn linux_counters(text: &str) -> Counters {
 
 /// Parses `netstat -ibn` of macOS: the link line of each interface. Its address column may be empty.
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
-pub(crate) fn macos_counters(text: &str) -> Counters {
+pub(crate) fn parse_macos_counters(text: &str) -> InterfaceCounters {
     let one = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let is_link = words.get(2)?.starts_with("<Link#");
@@ -60,20 +63,20 @@ mod tests {
         let linux = "Inter-|   Receive                            |  Transmit\n face |bytes packets errs\n\
                      \x20   lo: 100 2 0 0 0 0 0 0 200 2 0 0 0 0 0 0\n  eth0:1000 9 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n";
         let lo = ("lo".to_owned(), 100, 200);
-        assert_eq!(linux_counters(linux), [lo, ("eth0".to_owned(), 1000, 50)]);
+        assert_eq!(parse_linux_counters(linux), [lo, ("eth0".to_owned(), 1000, 50)]);
         let macos = "Name       Mtu   Network       Address            Ipkts Ierrs     Ibytes    Opkts Oerrs     Obytes  Coll\n\
                      lo0        16384 <Link#1>                        4242     0     999111     4242     0     999111     0\n\
                      lo0        16384 127           127.0.0.1         4242     -     999111     4242     -     999111     -\n\
                      en0        1500  <Link#6>    aa:bb:cc:dd:ee:ff  8000     0   70000000     6000     0    5000000     0\n\
                      gif0*      1280  <Link#2>                           0     0          0        0     0          0     0\n";
-        let found = macos_counters(macos);
+        let found = parse_macos_counters(macos);
         assert_eq!(found.len(), 3, "{found:?}");
         assert_eq!(found[1], ("en0".to_owned(), 70_000_000, 5_000_000));
         let before = vec![("eth0".to_owned(), 500, 50)];
-        let shown = interfaces(linux_counters(linux), Some((&before, Duration::from_millis(500))));
+        let shown = with_rates(parse_linux_counters(linux), Some((&before, Duration::from_millis(500))));
         assert_eq!((shown[0].received_per_second, shown[1].received_per_second), (None, Some(1000)));
         let reset = vec![("eth0".to_owned(), 5000, 50)];
-        let shown = interfaces(linux_counters(linux), Some((&reset, Duration::from_secs(1))));
+        let shown = with_rates(parse_linux_counters(linux), Some((&reset, Duration::from_secs(1))));
         assert_eq!(shown[1].received_per_second, None, "a counter that was reset gives no rate");
     }
 }

@@ -7,9 +7,9 @@ mod linux;
 mod macos;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{counters, gpus, memory_level, mounts, stalls, temperatures};
+pub(crate) use linux::{counters, gpus, memory_level, mounts, pressure_stalls, temperatures};
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{counters, gpus, memory_level, mounts, stalls, temperatures};
+pub(crate) use macos::{counters, gpus, memory_level, mounts, pressure_stalls, temperatures};
 
 /// A metric, or the reason why it is not available.
-pub(crate) type Reading<T> = Result<T, String>;
+pub(crate) type MetricResult<T> = Result<T, String>;

@@ -6,10 +6,10 @@ use crate::snapshot::{Pressure, Pressures};
 
 /// Returns all pressure values of this system. If the system has no memory pressure level, it is derived from
 /// the percentage of free memory.
-pub(crate) fn all(memory_left: Option<f64>) -> Pressures {
-    let stalls = |what: &str| platform::stalls(what).and_then(|text| shares(&text));
+pub(crate) fn read_pressures(memory_left: Option<f64>) -> Pressures {
+    let stalls = |what: &str| platform::pressure_stalls(what).and_then(|text| parse_psi(&text));
     Pressures {
-        memory_level: platform::memory_level().or_else(|| memory_left.map(by_what_is_left)),
+        memory_level: platform::memory_level().or_else(|| memory_left.map(level_from_free_percent)),
         memory: stalls("memory"),
         cpu: stalls("cpu"),
         io: stalls("io"),
@@ -17,7 +17,7 @@ pub(crate) fn all(memory_left: Option<f64>) -> Pressures {
 }
 
 /// Returns the level for a percentage of free memory.
-fn by_what_is_left(percent: f64) -> f64 {
+fn level_from_free_percent(percent: f64) -> f64 {
     match percent {
         left if left < 2.0 => CRITICAL,
         left if left < 5.0 => SHORT,
@@ -30,7 +30,7 @@ const SHORT: f64 = 2.0;
 const CRITICAL: f64 = 4.0;
 
 /// Parses Linux pressure stall information. Old kernels have no system-wide line `full`.
-fn shares(text: &str) -> Option<Pressure> {
+fn parse_psi(text: &str) -> Option<Pressure> {
     let share = |of: &str, over: &str| {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(of))?;
         let average = line.split_whitespace().find_map(|word| word.strip_prefix(over)?.strip_prefix('='))?;
@@ -47,8 +47,8 @@ fn shares(text: &str) -> Option<Pressure> {
 /// Returns the memory pressure level: short of memory if some tasks lost a fifth of the last ten seconds,
 /// critical if all tasks did.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(crate) fn of_stalls(text: &str) -> Option<f64> {
-    let lost = shares(text)?;
+pub(crate) fn level_from_psi(text: &str) -> Option<f64> {
+    let lost = parse_psi(text)?;
     Some(match (lost.some_10s, lost.full_10s.unwrap_or(0.0)) {
         (_, all) if all >= 20.0 => CRITICAL,
         (some, _) if some >= 20.0 => SHORT,
@@ -58,7 +58,7 @@ pub(crate) fn of_stalls(text: &str) -> Option<f64> {
 
 /// Parses the memory pressure level of macOS.
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
-pub(crate) fn of_sysctl(text: &str) -> Option<f64> {
+pub(crate) fn level_from_sysctl(text: &str) -> Option<f64> {
     match text.trim() {
         "1" => Some(NORMAL),
         "2" => Some(SHORT),
@@ -86,7 +86,7 @@ mod tests {
             ("some total=9\n", None),
             ("some avg10=x\n", None),
         ] {
-            assert_eq!(of_stalls(text), expect, "{text}");
+            assert_eq!(level_from_psi(text), expect, "{text}");
         }
         for (text, expect) in [
             ("1\n", Some(1.0)),
@@ -95,10 +95,10 @@ mod tests {
             ("", None),
             ("sysctl: unknown oid 'kern.memorystatus_vm_pressure_level'\n", None),
         ] {
-            assert_eq!(of_sysctl(text), expect, "{text}");
+            assert_eq!(level_from_sysctl(text), expect, "{text}");
         }
         for (left, expect) in [(50.0, 1.0), (5.0, 1.0), (4.9, 2.0), (1.9, 4.0)] {
-            assert!((by_what_is_left(left) - expect).abs() < f64::EPSILON, "{left}");
+            assert!((level_from_free_percent(left) - expect).abs() < f64::EPSILON, "{left}");
         }
     }
 }

@@ -5,56 +5,57 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::instruments::Instruments;
-use crate::snapshot::Snapshot;
+use crate::probe::MetricsProbe;
+use crate::snapshot::SystemSnapshot;
 
 /// Time between two samples.
-const PERIOD: Duration = Duration::from_secs(5);
+const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
 /// Time between the first two samples. A CPU load is a difference, so it needs both.
-const FIRST: Duration = Duration::from_millis(250);
+const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 /// Time without requests after which the thread stops.
-const REST: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Shared sampler of system metrics. Cheap to clone.
 #[derive(Clone)]
-pub struct Sampler {
-    shared: Arc<Shared>,
+pub struct SystemSampler {
+    shared: Arc<SamplerShared>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    bell: Condvar,
+struct SamplerShared {
+    state: Mutex<SamplerState>,
+    updated: Condvar,
     period: Duration,
-    rest: Duration,
+    idle_timeout: Duration,
 }
 
 #[derive(Default)]
-struct State {
-    latest: Option<Arc<Snapshot>>,
-    asked: Option<Instant>,
-    looking: bool,
+struct SamplerState {
+    latest: Option<Arc<SystemSnapshot>>,
+    last_request: Option<Instant>,
+    running: bool,
 }
 
-impl Sampler {
+impl SystemSampler {
     /// Returns the sampler of this process.
-    pub fn of_this_process() -> &'static Sampler {
-        static SHARED: OnceLock<Sampler> = OnceLock::new();
-        SHARED.get_or_init(|| Sampler::every(PERIOD, REST))
+    pub fn global() -> &'static SystemSampler {
+        static SHARED: OnceLock<SystemSampler> = OnceLock::new();
+        SHARED.get_or_init(|| SystemSampler::with_period(SAMPLE_PERIOD, IDLE_TIMEOUT))
     }
 
-    fn every(period: Duration, rest: Duration) -> Sampler {
-        let shared = Shared { state: Mutex::default(), bell: Condvar::new(), period, rest };
-        Sampler { shared: Arc::new(shared) }
+    fn with_period(period: Duration, rest: Duration) -> SystemSampler {
+        let shared =
+            SamplerShared { state: Mutex::default(), updated: Condvar::new(), period, idle_timeout: rest };
+        SystemSampler { shared: Arc::new(shared) }
     }
 
     /// Returns the latest snapshot, if it is recent and complete. Otherwise waits up to `timeout` for the
     /// next one.
-    pub fn snapshot(&self, timeout: Duration) -> Option<Arc<Snapshot>> {
+    pub fn snapshot(&self, timeout: Duration) -> Option<Arc<SystemSnapshot>> {
         let deadline = Instant::now() + timeout;
-        let mut state = self.shared.state();
+        let mut state = self.shared.lock_state();
         loop {
-            state.asked = Some(Instant::now());
-            self.keep_looking(&mut state);
+            state.last_request = Some(Instant::now());
+            self.ensure_running(&mut state);
             // A snapshot older than two periods is outdated; two leave time for the sampling itself.
             let known = state.latest.as_ref().filter(|seen| seen.taken.elapsed() < self.shared.period * 2);
             if let Some(known) = known.filter(|seen| seen.cpu.total_percent.is_some()) {
@@ -64,40 +65,41 @@ impl Sampler {
             if left.is_zero() {
                 return known.cloned();
             }
-            let waited = self.shared.bell.wait_timeout(state, left);
+            let waited = self.shared.updated.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn keep_looking(&self, state: &mut State) {
-        if std::mem::replace(&mut state.looking, true) {
+    fn ensure_running(&self, state: &mut SamplerState) {
+        if std::mem::replace(&mut state.running, true) {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        let started =
-            std::thread::Builder::new().name("machine-sampler".to_owned()).spawn(move || look(&shared));
-        state.looking = started.is_ok();
+        let started = std::thread::Builder::new()
+            .name("machine-sampler".to_owned())
+            .spawn(move || sample_until_idle(&shared));
+        state.running = started.is_ok();
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SamplerShared {
+    fn lock_state(&self) -> MutexGuard<'_, SamplerState> {
         // A panic can leave only an old snapshot behind, and its age shows that.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Samples until no request has come for `idle_timeout`. The next request starts a new thread.
-fn look(shared: &Shared) {
-    let mut instruments = Instruments::new();
-    let mut pause = FIRST.min(shared.period);
+fn sample_until_idle(shared: &SamplerShared) {
+    let mut instruments = MetricsProbe::new();
+    let mut pause = FIRST_INTERVAL.min(shared.period);
     loop {
-        let seen = Arc::new(instruments.look());
-        let mut state = shared.state();
+        let seen = Arc::new(instruments.sample());
+        let mut state = shared.lock_state();
         state.latest = Some(seen);
-        shared.bell.notify_all();
-        if state.asked.is_none_or(|asked| asked.elapsed() > shared.rest) {
-            state.looking = false;
+        shared.updated.notify_all();
+        if state.last_request.is_none_or(|asked| asked.elapsed() > shared.idle_timeout) {
+            state.running = false;
             return;
         }
         drop(state);
@@ -110,12 +112,12 @@ fn look(shared: &Shared) {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn requests_are_answered_from_the_latest_snapshot() {
-        let sampler = Sampler::every(Duration::from_secs(5), Duration::from_secs(60));
-        let first = sampler.snapshot(PATIENCE).unwrap();
+        let sampler = SystemSampler::with_period(Duration::from_secs(5), Duration::from_secs(60));
+        let first = sampler.snapshot(TIMEOUT).unwrap();
         assert_eq!(first.cpu.per_core_percent.len(), first.cpu.cores);
         assert!(first.cpu.total_percent.is_some_and(|load| (0.0..=100.0).contains(&load)), "{first:?}");
         assert!(first.memory.is_some_and(|memory| memory.used_percent > 0.0 && memory.used_percent < 100.0));
@@ -139,16 +141,16 @@ mod tests {
 
     #[test]
     fn sampler_stops_when_idle_and_restarts_on_request() {
-        let sampler = Sampler::every(Duration::from_millis(100), Duration::from_millis(400));
-        assert!(sampler.snapshot(PATIENCE).is_some());
-        let deadline = Instant::now() + PATIENCE;
-        while sampler.shared.state().looking {
+        let sampler = SystemSampler::with_period(Duration::from_millis(100), Duration::from_millis(400));
+        assert!(sampler.snapshot(TIMEOUT).is_some());
+        let deadline = Instant::now() + TIMEOUT;
+        while sampler.shared.lock_state().running {
             assert!(Instant::now() < deadline, "the sampler does not stop");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let old = sampler.shared.state().latest.clone().unwrap();
+        let old = sampler.shared.lock_state().latest.clone().unwrap();
         std::thread::sleep(Duration::from_millis(250));
-        let new = sampler.snapshot(PATIENCE).unwrap();
+        let new = sampler.snapshot(TIMEOUT).unwrap();
         assert!(new.taken > old.taken, "an outdated snapshot is not returned");
     }
 }

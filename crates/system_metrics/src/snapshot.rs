@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// System metrics at one time. A value that could not be measured is null; `unavailable` gives the reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Snapshot {
+pub struct SystemSnapshot {
     /// Time of the measurement (RFC 3339).
     pub taken_at: String,
     /// Interval over which rates and loads were measured, in milliseconds.
@@ -16,7 +16,7 @@ pub struct Snapshot {
     /// Processors.
     pub cpu: Cpu,
     /// Average number of tasks that run or are ready to run.
-    pub load: Option<Load>,
+    pub load: Option<LoadAverage>,
     /// Physical memory.
     pub memory: Option<Memory>,
     /// Swap space.
@@ -24,9 +24,9 @@ pub struct Snapshot {
     /// Time lost by waiting for resources, as reported by the kernel.
     pub pressure: Pressures,
     /// Local file systems, read at most every 30 seconds, like temperatures and GPUs.
-    pub disks: Option<Vec<Disk>>,
+    pub disks: Option<Vec<DiskUsage>>,
     /// Network interfaces.
-    pub network: Option<Vec<Interface>>,
+    pub network: Option<Vec<NetworkInterface>>,
     /// Temperature sensors.
     pub temperatures: Option<Vec<Temperature>>,
     /// Graphics processors.
@@ -52,7 +52,7 @@ pub struct Cpu {
 
 /// Average number of tasks that run or are ready to run.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct Load {
+pub struct LoadAverage {
     /// Over one minute.
     pub one: f64,
     /// Over five minutes.
@@ -111,7 +111,7 @@ pub struct Pressure {
 
 /// A local file system.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Disk {
+pub struct DiskUsage {
     /// Mount point.
     pub mount: String,
     /// Device.
@@ -128,7 +128,7 @@ pub struct Disk {
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Interface {
+pub struct NetworkInterface {
     /// Name.
     pub name: String,
     /// Bytes received since the interface came up.

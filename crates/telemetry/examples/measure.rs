@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use telemetry::redact::Redactor;
-use telemetry::{CallSpan, Event, LogTarget, Outcome, Stage, Subject, TelemetrySettings, emit};
+use telemetry::{
+    CallContext, CallOutcome, CallSpan, LogTarget, Stage, TelemetryEvent, TelemetrySettings, emit,
+};
 use tool::{CallId, Mode, TraceContext};
 
 const ROUNDS: u32 = 20_000;
@@ -25,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let trace = TraceContext::root();
     let (call_id, mode, session) = (CallId::fresh(), Mode::Normal, None);
-    let call = Subject { tool: "read_file", call_id, trace: &trace, mode, session };
+    let call = CallContext { tool: "read_file", call_id, trace: &trace, mode, session };
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => {}
@@ -48,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let guard = telemetry::init(&TelemetrySettings::default(), &log)?;
     let arguments = json!({"path": "notes/today.md"});
     measure("event written to the log", || {
-        emit(Event::ToolCallStarted {
+        emit(TelemetryEvent::ToolCallStarted {
             call,
             arguments_digest: "0123456789abcdef",
             arguments: Some(&arguments),
@@ -58,12 +60,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn spans(call: &Subject<'_>) {
+fn spans(call: &CallContext<'_>) {
     let span = CallSpan::start(call);
     for stage in [Stage::Check, Stage::Open, Stage::Judge, Stage::Run, Stage::Record] {
         drop(span.stage(stage));
     }
-    span.end(Outcome::Done);
+    span.end(CallOutcome::Done);
 }
 
 fn measure(what: &str, work: impl Fn()) {

@@ -13,13 +13,13 @@ use tool::{CallId, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceCont
 use crate::settings::TelemetrySettings;
 
 pub use emit::emit;
-pub(crate) use emit::rule_place;
+pub(crate) use emit::rule_location;
 
 /// `tracing` target of every event of this module; filter with `SINEW_LOG=sinew::event=debug`.
-pub(crate) const TARGET: &str = "sinew::event";
+pub(crate) const EVENT_TARGET: &str = "sinew::event";
 
 /// Fields of these events that hold JSON text and are written as JSON, not as a quoted string.
-pub(crate) const STRUCTURED: [&str; 3] = ["arguments", "missing", "sensors"];
+pub(crate) const JSON_FIELDS: [&str; 3] = ["arguments", "missing", "sensors"];
 
 static CAPTURE_CONTENT: AtomicBool = AtomicBool::new(false);
 
@@ -30,13 +30,13 @@ pub(crate) fn set_content_capture(settings: &TelemetrySettings) {
 
 /// Returns true if redacted arguments and results may be written to events and spans. Callers that would have
 /// to copy them check this first.
-pub fn captures_content() -> bool {
+pub fn is_content_captured() -> bool {
     CAPTURE_CONTENT.load(Ordering::Relaxed)
 }
 
 /// Identity of the call that an event or span is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct CallContext<'a> {
     /// Name of the tool as registered, or as the caller wrote it if no tool was found.
     pub tool: &'a str,
     /// Id of the call.
@@ -76,11 +76,11 @@ impl ApprovalDecision {
 
 /// Event to be logged and exported.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+pub enum TelemetryEvent<'a> {
     /// A permitted call starts to run. A refused call never has this event.
     ToolCallStarted {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Digest of the arguments.
         arguments_digest: &'a str,
         /// Arguments as given, if content capture is on (`is_content_captured`); they are written redacted.
@@ -89,7 +89,7 @@ pub enum Event<'a> {
     /// The tool completed.
     ToolCallCompleted {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Time since the first byte of the request, in milliseconds.
         latency_ms: f64,
         /// Size of the output in bytes.
@@ -98,7 +98,7 @@ pub enum Event<'a> {
     /// The tool did not start or did not complete.
     ToolCallFailed {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Kind of failure.
         kind: FailureKind,
         /// Message of the failure.
@@ -109,7 +109,7 @@ pub enum Event<'a> {
     /// The call was refused.
     ToolCallBlocked {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Refusal code.
         code: RefusalCode,
         /// Reason of the refusal.
@@ -122,7 +122,7 @@ pub enum Event<'a> {
     /// A worker session used a hop for a call.
     WorkerInnerCall {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Number of hops used, including this one.
         hop: u32,
         /// Hop budget of the session.
@@ -131,7 +131,7 @@ pub enum Event<'a> {
     /// The arguments of a call failed validation.
     ToolValidationFailed {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Refusal code.
         code: RefusalCode,
         /// Names of the missing required fields, never values.
@@ -142,21 +142,21 @@ pub enum Event<'a> {
     /// The operator has a call checked against its tool's schema alone, without the curated map.
     GuardrailSkipped {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Person who requested it.
         by: &'a str,
     },
     /// The reply to a failed call includes advice on how to call the tool.
     ToolValidationNudge {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Error of the tool, redacted and cut to 200 characters.
         error: &'a str,
     },
     /// The arguments of a call in a worker session failed validation.
     WorkerInnerValidationFail {
         /// Call of the event.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Refusal code.
         code: RefusalCode,
         /// Names of the missing required fields, never values.
@@ -167,7 +167,7 @@ pub enum Event<'a> {
     /// A worker session exceeded its cost cap.
     WorkerToolCostWarning {
         /// Call that exceeded the cap.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Cost of the session so far.
         cost: f64,
         /// Cost cap of the session.
@@ -200,7 +200,7 @@ pub enum Event<'a> {
     /// A call waits for operator approval.
     ApprovalRequested {
         /// Call that waits.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Id of the approval request.
         approval_id: &'a str,
         /// Risk level of the tool.
@@ -211,7 +211,7 @@ pub enum Event<'a> {
     /// An approval request was decided, expired or was withdrawn.
     ApprovalDecided {
         /// Call that waited.
-        call: Subject<'a>,
+        call: CallContext<'a>,
         /// Id of the approval request.
         approval_id: &'a str,
         /// Outcome of the request.
@@ -223,24 +223,24 @@ pub enum Event<'a> {
     },
 }
 
-impl Event<'_> {
+impl TelemetryEvent<'_> {
     /// Returns the stable name: `event` in the log, and the event name in OTLP.
     pub fn name(&self) -> &'static str {
         match self {
-            Event::ToolCallStarted { .. } => "tool_call_started",
-            Event::ToolCallCompleted { .. } => "tool_call_completed",
-            Event::ToolCallFailed { .. } => "tool_call_failed",
-            Event::ToolCallBlocked { .. } => "tool_call_blocked",
-            Event::WorkerInnerCall { .. } => "worker_inner_call",
-            Event::ToolValidationFailed { .. } => "tool_validation_failed",
-            Event::GuardrailSkipped { .. } => "guardrail_skipped",
-            Event::ToolValidationNudge { .. } => "tool_validation_nudge",
-            Event::WorkerInnerValidationFail { .. } => "worker_inner_validation_fail",
-            Event::WorkerToolCostWarning { .. } => "worker_tool_cost_warning",
-            Event::ModeTransition { .. } => "mode_transition",
-            Event::LedgerPressure { .. } => "ledger_pressure",
-            Event::ApprovalRequested { .. } => "approval_requested",
-            Event::ApprovalDecided { .. } => "approval_decided",
+            TelemetryEvent::ToolCallStarted { .. } => "tool_call_started",
+            TelemetryEvent::ToolCallCompleted { .. } => "tool_call_completed",
+            TelemetryEvent::ToolCallFailed { .. } => "tool_call_failed",
+            TelemetryEvent::ToolCallBlocked { .. } => "tool_call_blocked",
+            TelemetryEvent::WorkerInnerCall { .. } => "worker_inner_call",
+            TelemetryEvent::ToolValidationFailed { .. } => "tool_validation_failed",
+            TelemetryEvent::GuardrailSkipped { .. } => "guardrail_skipped",
+            TelemetryEvent::ToolValidationNudge { .. } => "tool_validation_nudge",
+            TelemetryEvent::WorkerInnerValidationFail { .. } => "worker_inner_validation_fail",
+            TelemetryEvent::WorkerToolCostWarning { .. } => "worker_tool_cost_warning",
+            TelemetryEvent::ModeTransition { .. } => "mode_transition",
+            TelemetryEvent::LedgerPressure { .. } => "ledger_pressure",
+            TelemetryEvent::ApprovalRequested { .. } => "approval_requested",
+            TelemetryEvent::ApprovalDecided { .. } => "approval_decided",
         }
     }
 }

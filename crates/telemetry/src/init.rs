@@ -11,8 +11,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, reload};
 
 use crate::event;
-use crate::log::{Colour, Limits, LineWriter, LogLayer, RotatingFile, Stderr};
-use crate::otel::{self, ExportHealth, Pipelines};
+use crate::log::{ColourMode, LineWriter, LogLayer, RotatingFile, RotationLimits, StderrSink};
+use crate::otel::{self, ExportHealth, ExportPipelines};
 use crate::panic::{self, StderrLog};
 use crate::settings::{LogSettings, TelemetrySettings};
 use crate::{TelemetryError, redact};
@@ -39,7 +39,7 @@ pub enum LogTarget {
 /// Outcome of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Flushed {
+pub enum FlushOutcome {
     /// Everything was written before the deadline.
     Complete,
     /// The deadline passed first; the remaining records are lost.
@@ -47,37 +47,37 @@ pub enum Flushed {
 }
 
 /// Guard that keeps telemetry running; flushes when shut down or dropped.
-pub struct Guard {
+pub struct TelemetryGuard {
     writers: Vec<LineWriter>,
-    exports: Arc<Pipelines>,
+    exports: Arc<ExportPipelines>,
     flushed: bool,
     settings: TelemetrySettings,
     filter: reload::Handle<EnvFilter, Registry>,
 }
 
-impl std::fmt::Debug for Guard {
+impl std::fmt::Debug for TelemetryGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Guard").field("dropped_lines", &self.dropped_lines()).finish_non_exhaustive()
     }
 }
 
 /// Sets up logging, panic reports and, if an endpoint is configured, OpenTelemetry for the whole process.
-pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
+pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<TelemetryGuard, TelemetryError> {
     if INITIALISED.swap(true, Ordering::AcqRel) {
         return Err(TelemetryError::AlreadyInitialised);
     }
-    let guard = init_first(settings, target);
+    let guard = install(settings, target);
     INITIALISED.store(guard.is_ok(), Ordering::Release);
     guard
 }
 
-fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
+fn install(settings: &TelemetrySettings, target: &LogTarget) -> Result<TelemetryGuard, TelemetryError> {
     let configuration = otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
-    let (subscriber, guard) = assemble(settings, target, configuration.as_ref())?;
+    let (subscriber, guard) = build_subscriber(settings, target, configuration.as_ref())?;
     // Fails if other code has already installed a subscriber.
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
     guard.install_exports();
-    panic::install(match target {
+    panic::install_hook(match target {
         LogTarget::Directory(_) => StderrLog::Absent,
         LogTarget::Stderr | LogTarget::DirectoryAndStderr(_) => StderrLog::Present,
     });
@@ -91,18 +91,20 @@ fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard,
 }
 
 /// Builds the subscriber without installing it, which a process can do only once.
-pub(crate) fn assemble(
+pub(crate) fn build_subscriber(
     settings: &TelemetrySettings,
     target: &LogTarget,
-    export: Option<&otel::Configuration>,
-) -> Result<(impl Subscriber + Send + Sync + 'static, Guard), TelemetryError> {
+    export: Option<&otel::ExportConfiguration>,
+) -> Result<(impl Subscriber + Send + Sync + 'static, TelemetryGuard), TelemetryError> {
     let text = filter_variable().unwrap_or_else(|| settings.log.level.clone());
     let (filter, handle) = reload::Layer::new(parse_filter(&text)?);
-    let limits = limits(&settings.log)?;
+    let limits = check_limits(&settings.log)?;
     let (directory, stderr) = match target {
         LogTarget::Directory(directory) => (Some(directory), None),
-        LogTarget::Stderr => (None, Some(Stderr(Colour::of_stderr()))),
-        LogTarget::DirectoryAndStderr(directory) => (Some(directory), Stderr::if_kept(Colour::of_stderr())),
+        LogTarget::Stderr => (None, Some(StderrSink(ColourMode::for_stderr()))),
+        LogTarget::DirectoryAndStderr(directory) => {
+            (Some(directory), StderrSink::unless_discarded(ColourMode::for_stderr()))
+        }
     };
     let file = directory
         .map(|directory| LineWriter::start("sinew-log", RotatingFile::open(directory, limits)?))
@@ -111,11 +113,12 @@ pub(crate) fn assemble(
     let writers = file.iter().chain(&stderr).cloned().collect();
     let exports = Arc::new(export.map(otel::build).transpose()?.unwrap_or_default());
     let layer = LogLayer { file, stderr, otlp: exports.logs.clone() };
-    let guard = Guard { writers, exports, flushed: false, settings: settings.clone(), filter: handle };
-    Ok((Registry::default().with(filter).with(filter_fn(is_fit_to_tell)).with(layer), guard))
+    let guard =
+        TelemetryGuard { writers, exports, flushed: false, settings: settings.clone(), filter: handle };
+    Ok((Registry::default().with(filter).with(filter_fn(may_be_logged)).with(layer), guard))
 }
 
-impl Guard {
+impl TelemetryGuard {
     /// Sends spans and measurements of this process to these exporters from now on.
     pub(crate) fn install_exports(&self) {
         if !self.exports.is_empty() {
@@ -129,7 +132,7 @@ impl Guard {
     }
 
     /// Health of the exports, one entry per exported signal.
-    pub fn exports(&self) -> Vec<ExportHealth> {
+    pub fn export_health(&self) -> Vec<ExportHealth> {
         self.exports.health()
     }
 
@@ -137,7 +140,7 @@ impl Guard {
     /// names of the changed settings that need a restart. `SINEW_LOG`, if set, stays in force.
     pub fn reload(&self, settings: &TelemetrySettings) -> Result<Vec<&'static str>, TelemetryError> {
         let filter = parse_filter(&settings.log.level)?;
-        limits(&settings.log)?;
+        check_limits(&settings.log)?;
         otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
         if filter_variable().is_none() {
             let text = settings.log.level.clone();
@@ -154,20 +157,20 @@ impl Guard {
     }
 
     /// Writes and exports queued records for at most `deadline`. Blocks: do not call it on an async thread.
-    pub fn shutdown(mut self, deadline: Duration) -> Flushed {
+    pub fn shutdown(mut self, deadline: Duration) -> FlushOutcome {
         self.flush(Instant::now() + deadline)
     }
 
-    fn flush(&mut self, deadline: Instant) -> Flushed {
+    fn flush(&mut self, deadline: Instant) -> FlushOutcome {
         self.flushed = true;
         // Exports come first, because their own messages still have to reach the log.
         let exported = self.exports.shutdown(deadline);
         let late = self.writers.iter().filter(|writer| !writer.flush(deadline)).count();
-        if late == 0 { exported } else { Flushed::TimedOut }
+        if late == 0 { exported } else { FlushOutcome::TimedOut }
     }
 }
 
-impl Drop for Guard {
+impl Drop for TelemetryGuard {
     fn drop(&mut self) {
         if !self.flushed {
             let _ = self.flush(Instant::now() + DROP_DEADLINE);
@@ -177,10 +180,10 @@ impl Drop for Guard {
 
 /// Returns true if an event may be logged at any level. Below warnings, the libraries that talk to the
 /// collector log connections and headers, including credentials, in forms that redaction cannot recognize.
-fn is_fit_to_tell(event: &tracing::Metadata<'_>) -> bool {
-    const WIRE: [&str; 6] = ["hyper", "hyper_util", "h2", "reqwest", "rustls", "tower"];
+fn may_be_logged(event: &tracing::Metadata<'_>) -> bool {
+    const WIRE_LIBRARIES: [&str; 6] = ["hyper", "hyper_util", "h2", "reqwest", "rustls", "tower"];
     let library = event.target().split("::").next().unwrap_or_default();
-    *event.level() <= tracing::Level::WARN || !WIRE.contains(&library)
+    *event.level() <= tracing::Level::WARN || !WIRE_LIBRARIES.contains(&library)
 }
 
 fn filter_variable() -> Option<String> {
@@ -203,7 +206,7 @@ fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::builder().parse(text).map_err(|cause| refused(cause.to_string()))
 }
 
-fn limits(settings: &LogSettings) -> Result<Limits, TelemetryError> {
+fn check_limits(settings: &LogSettings) -> Result<RotationLimits, TelemetryError> {
     let refused = |key, value: String, cause: &str| {
         Err(TelemetryError::Setting { key, value, cause: cause.to_owned() })
     };
@@ -213,7 +216,7 @@ fn limits(settings: &LogSettings) -> Result<Limits, TelemetryError> {
     if !(1..=1000).contains(&settings.files) {
         return refused("log.files", settings.files.to_string(), "it must be from 1 to 1000");
     }
-    Ok(Limits { max_bytes: settings.max_bytes, files: settings.files })
+    Ok(RotationLimits { max_bytes: settings.max_bytes, files: settings.files })
 }
 
 #[cfg(test)]

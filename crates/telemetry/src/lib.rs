@@ -5,7 +5,7 @@
 
 mod error;
 mod event;
-mod feed;
+mod event_feed;
 mod init;
 mod log;
 mod otel;
@@ -14,17 +14,18 @@ mod settings;
 mod span;
 
 pub mod conventions;
-pub mod logs;
+pub mod log_reader;
 pub mod metrics;
 pub mod redact;
 
 pub use error::TelemetryError;
-pub use event::{ApprovalDecision, Event, Subject, captures_content, emit};
-pub use feed::{Happened, Seen, Watch, watch};
-pub use init::{Flushed, Guard, LogTarget, init};
-pub use log::within_call;
+pub use event::{ApprovalDecision, CallContext, TelemetryEvent, emit, is_content_captured};
+pub use event_feed::{EventSubscription, FeedItem, PublishedEvent, subscribe};
+pub use init::{FlushOutcome, LogTarget, TelemetryGuard, init};
+pub use log::with_call_ids;
 pub use otel::ExportHealth;
 pub use settings::{
-    Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings, VARIABLES, Variable,
+    Compression, LogSettings, OtlpSettings, Protocol, Sampler, SettingVariable, TelemetrySettings,
+    TelemetrySignal, VARIABLES,
 };
-pub use span::{CallSpan, Note, Outcome, Stage, StageSpan, StageTiming};
+pub use span::{CallOutcome, CallSpan, SpanNote, Stage, StageSpan, StageTiming};

@@ -4,7 +4,7 @@
 //! All strings are redacted once, before any of the three outputs gets them. If only the file and standard
 //! error are configured, the writer threads redact them, so that calls do not wait for it.
 
-mod heard;
+mod captured_event;
 mod human;
 mod record;
 mod rotate;
@@ -16,31 +16,31 @@ use std::sync::Arc;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use heard::{Heard, Pending};
+use captured_event::{CapturedEvent, LazyRecord};
 
-pub use heard::within_call;
+pub use captured_event::with_call_ids;
 
-pub use human::Colour;
-pub(crate) use human::line as human_line;
-pub(crate) use record::Record;
-pub(crate) use rotate::{Limits, RotatingFile, path as log_path};
-pub(crate) use stderr::Stderr;
+pub use human::ColourMode;
+pub(crate) use human::format_line as human_line;
+pub(crate) use record::LogEntry;
+pub(crate) use rotate::{RotatingFile, RotationLimits, path as log_path};
+pub(crate) use stderr::StderrSink;
 pub(crate) use writer::LineWriter;
 
 /// `tracing` layer that passes records to the configured outputs.
 pub(crate) struct LogLayer {
     pub(crate) file: Option<LineWriter>,
     pub(crate) stderr: Option<LineWriter>,
-    pub(crate) otlp: Option<crate::otel::Logs>,
+    pub(crate) otlp: Option<crate::otel::LogsPipeline>,
 }
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let heard = Heard::of(event);
-        let is_shown = heard.is_ours() && crate::feed::is_watched();
-        let pending = Arc::new(Pending::new(heard));
+        let heard = CapturedEvent::capture(event);
+        let is_shown = heard.is_ours() && crate::event_feed::has_subscribers();
+        let pending = Arc::new(LazyRecord::new(heard));
         if is_shown {
-            crate::feed::publish(event.metadata().name(), pending.record());
+            crate::event_feed::publish(event.metadata().name(), pending.record());
         }
         if let Some(otlp) = &self.otlp {
             otlp.write(pending.record());

@@ -8,14 +8,14 @@ use std::time::Duration;
 use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use tool::{CutUnit, Mode, RefusalCode, ToolName, Truncation};
+use tool::{Mode, RefusalCode, ToolName, Truncation, TruncationUnit};
 
 use crate::conventions::{self, OTHER, attribute, metric};
-use crate::{ApprovalDecision, Outcome, otel};
+use crate::{ApprovalDecision, CallOutcome, otel};
 
 /// One request of an MCP or native client, as defined by the MCP conventions.
 #[derive(Clone, Copy, Debug)]
-pub struct Operation<'a> {
+pub struct RequestOperation<'a> {
     /// Method, such as `tools/call`; an unknown method is `_OTHER`.
     pub method: &'static str,
     /// Tool, if the method names one that exists.
@@ -27,8 +27,8 @@ pub struct Operation<'a> {
 }
 
 /// Records an answered request.
-pub fn operation(operation: &Operation<'_>, duration: Duration) {
-    record(|instruments| {
+pub fn record_operation(operation: &RequestOperation<'_>, duration: Duration) {
+    with_instruments(|instruments| {
         let mut labels = vec![
             KeyValue::new(attribute::MCP_METHOD_NAME, operation.method),
             KeyValue::new(attribute::NETWORK_TRANSPORT, "unix"),
@@ -45,8 +45,8 @@ pub fn operation(operation: &Operation<'_>, duration: Duration) {
 }
 
 /// Records the end of a call. Called by [`crate::CallSpan::end`].
-pub(crate) fn call(tool: &str, outcome: Outcome, duration: Duration) {
-    record(|instruments| {
+pub(crate) fn record_call(tool: &str, outcome: CallOutcome, duration: Duration) {
+    with_instruments(|instruments| {
         let mut labels = vec![
             KeyValue::new(attribute::TOOL_NAME, tool_label(tool, outcome)),
             KeyValue::new(attribute::OUTCOME, outcome.as_str()),
@@ -58,8 +58,8 @@ pub(crate) fn call(tool: &str, outcome: Outcome, duration: Duration) {
 }
 
 /// Records a policy decision: `permit`, `ask` or `deny`.
-pub fn decision(mode: Mode, decision: &'static str) {
-    record(|instruments| {
+pub fn record_decision(mode: Mode, decision: &'static str) {
+    with_instruments(|instruments| {
         let labels = [
             KeyValue::new(attribute::MODE, mode.as_str()),
             KeyValue::new(attribute::POLICY_DECISION, decision),
@@ -69,8 +69,8 @@ pub fn decision(mode: Mode, decision: &'static str) {
 }
 
 /// Records the outcome and waiting time of an approval request.
-pub fn approval(outcome: ApprovalDecision, wait: Duration) {
-    record(|instruments| {
+pub fn record_approval(outcome: ApprovalDecision, wait: Duration) {
+    with_instruments(|instruments| {
         let labels = [KeyValue::new(attribute::APPROVAL_OUTCOME, outcome.as_str())];
         instruments.approvals.add(1, &labels);
         instruments.approval_wait.record(wait.as_secs_f64(), &labels);
@@ -78,12 +78,12 @@ pub fn approval(outcome: ApprovalDecision, wait: Duration) {
 }
 
 /// Records a truncated output.
-pub fn truncated(tool: &ToolName, cut: &Truncation) {
-    record(|instruments| {
+pub fn record_truncation(tool: &ToolName, cut: &Truncation) {
+    with_instruments(|instruments| {
         let by = cut.total.saturating_sub(cut.returned);
         let tool = KeyValue::new(attribute::TOOL_NAME, tool.as_str().to_owned());
         match cut.unit {
-            CutUnit::Bytes => instruments.truncated_bytes.add(by, &[tool]),
+            TruncationUnit::Bytes => instruments.truncated_bytes.add(by, &[tool]),
             unit => {
                 instruments.truncated_items.add(by, &[tool, KeyValue::new(attribute::UNIT, unit.as_str())]);
             }
@@ -93,7 +93,7 @@ pub fn truncated(tool: &ToolName, cut: &Truncation) {
 
 /// Quantity with a current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum Gauge {
     /// Pending approval requests.
     ApprovalsPending,
     /// Running tools.
@@ -101,7 +101,7 @@ pub enum Level {
 }
 
 /// Sets the number of records that the ledger acknowledged and lost.
-pub fn lost_records(count: u64) {
+pub fn set_lost_records(count: u64) {
     LOST_RECORDS.store(count, Ordering::Relaxed);
 }
 
@@ -109,32 +109,32 @@ static LOST_RECORDS: AtomicU64 = AtomicU64::new(0);
 static APPROVALS_PENDING: AtomicI64 = AtomicI64::new(0);
 static TOOLS_RUNNING: AtomicI64 = AtomicI64::new(0);
 
-impl Level {
+impl Gauge {
     fn counter(self) -> &'static AtomicI64 {
         match self {
-            Level::ApprovalsPending => &APPROVALS_PENDING,
-            Level::ToolsRunning => &TOOLS_RUNNING,
+            Gauge::ApprovalsPending => &APPROVALS_PENDING,
+            Gauge::ToolsRunning => &TOOLS_RUNNING,
         }
     }
 
     /// Returns the current value.
-    pub fn now(self) -> i64 {
+    pub fn value(self) -> i64 {
         self.counter().load(Ordering::Relaxed)
     }
 
     /// Increments the value until the returned guard is dropped.
     #[must_use = "it counts until this is dropped"]
-    pub fn hold(self) -> Held {
+    pub fn increment(self) -> GaugeGuard {
         self.counter().fetch_add(1, Ordering::Relaxed);
-        Held(self)
+        GaugeGuard(self)
     }
 }
 
 /// Guard that decrements a `Gauge` when dropped.
 #[derive(Debug)]
-pub struct Held(Level);
+pub struct GaugeGuard(Gauge);
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.counter().fetch_sub(1, Ordering::Relaxed);
     }
@@ -142,12 +142,12 @@ impl Drop for Held {
 
 /// Returns the tool name as a label. An unknown name comes from the caller and could be anything, so it
 /// becomes `_OTHER`.
-pub(crate) fn tool_label(tool: &str, outcome: Outcome) -> String {
-    let known = outcome != Outcome::Refused(RefusalCode::UnknownTool);
+pub(crate) fn tool_label(tool: &str, outcome: CallOutcome) -> String {
+    let known = outcome != CallOutcome::Refused(RefusalCode::UnknownTool);
     ToolName::new(tool).ok().filter(|_| known).map_or_else(|| OTHER.to_owned(), |name| name.to_string())
 }
 
-fn record(measure: impl FnOnce(&Instruments)) {
+fn with_instruments(measure: impl FnOnce(&MetricInstruments)) {
     if let Some(pipelines) = otel::pipelines()
         && let Some(metrics) = &pipelines.metrics
     {
@@ -157,7 +157,7 @@ fn record(measure: impl FnOnce(&Instruments)) {
 
 /// Metric instruments, created once.
 #[derive(Debug)]
-pub(crate) struct Instruments {
+pub(crate) struct MetricInstruments {
     operation_duration: Histogram<f64>,
     calls: Counter<u64>,
     call_duration: Histogram<f64>,
@@ -168,42 +168,42 @@ pub(crate) struct Instruments {
     truncated_items: Counter<u64>,
 }
 
-impl Instruments {
+impl MetricInstruments {
     pub(crate) fn new(provider: &SdkMeterProvider, scope: InstrumentationScope) -> Self {
         let meter = provider.meter_with_scope(scope);
         let counter = |name, unit| meter.u64_counter(name).with_unit(unit).build();
-        gauge(&meter, metric::APPROVALS_PENDING, "{approval}", Level::ApprovalsPending);
-        gauge(&meter, metric::TOOLS_RUNNING, "{call}", Level::ToolsRunning);
-        lost_records_counter(&meter);
-        Instruments {
-            operation_duration: seconds(&meter, metric::OPERATION_DURATION),
+        register_gauge(&meter, metric::APPROVALS_PENDING, "{approval}", Gauge::ApprovalsPending);
+        register_gauge(&meter, metric::TOOLS_RUNNING, "{call}", Gauge::ToolsRunning);
+        register_lost_records(&meter);
+        MetricInstruments {
+            operation_duration: duration_histogram(&meter, metric::OPERATION_DURATION),
             calls: counter(metric::TOOL_CALLS, "{call}"),
-            call_duration: seconds(&meter, metric::TOOL_DURATION),
+            call_duration: duration_histogram(&meter, metric::TOOL_DURATION),
             decisions: counter(metric::POLICY_DECISIONS, "{decision}"),
             approvals: counter(metric::APPROVALS, "{approval}"),
-            approval_wait: seconds(&meter, metric::APPROVAL_WAIT),
+            approval_wait: duration_histogram(&meter, metric::APPROVAL_WAIT),
             truncated_bytes: counter(metric::TRUNCATED_BYTES, "By"),
             truncated_items: counter(metric::TRUNCATED_ITEMS, "{item}"),
         }
     }
 }
 
-fn seconds(meter: &Meter, name: &'static str) -> Histogram<f64> {
+fn duration_histogram(meter: &Meter, name: &'static str) -> Histogram<f64> {
     meter.f64_histogram(name).with_unit("s").with_boundaries(metric::DURATION_BOUNDARIES.to_vec()).build()
 }
 
-fn gauge(meter: &Meter, name: &'static str, unit: &'static str, level: Level) {
+fn register_gauge(meter: &Meter, name: &'static str, unit: &'static str, level: Gauge) {
     // The meter keeps the gauge alive.
     let _ = meter
         .i64_observable_gauge(name)
         .with_unit(unit)
-        .with_callback(move |observer| observer.observe(level.now(), &[]))
+        .with_callback(move |observer| observer.observe(level.value(), &[]))
         .build();
 }
 
 /// Registers the counter of lost records. It is exported at zero too, so that an alert can tell "no loss"
 /// from "no data".
-fn lost_records_counter(meter: &Meter) {
+fn register_lost_records(meter: &Meter) {
     let _ = meter
         .u64_observable_counter(metric::LOST_RECORDS)
         .with_unit("{record}")

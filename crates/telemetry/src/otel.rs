@@ -5,9 +5,9 @@
 
 mod client;
 mod configuration;
+mod export_monitor;
 mod logs;
 mod traces;
-mod watch;
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, LazyLock};
@@ -20,71 +20,78 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 
 use crate::conventions::{SCHEMA_URL, SCOPE};
-use crate::metrics::Instruments;
-use crate::settings::Signal;
-use crate::{Flushed, TelemetryError};
+use crate::metrics::MetricInstruments;
+use crate::settings::TelemetrySignal;
+use crate::{FlushOutcome, TelemetryError};
 
-pub(crate) use configuration::{Configuration, resolve};
-pub(crate) use logs::Logs;
-pub(crate) use traces::{FinishedCall, Traces};
-pub use watch::ExportHealth;
-use watch::{Watch, Watched};
+pub(crate) use configuration::{ExportConfiguration, resolve};
+pub use export_monitor::ExportHealth;
+use export_monitor::{ExportMonitor, MonitoredExporter};
+pub(crate) use logs::LogsPipeline;
+pub(crate) use traces::{FinishedCall, TracesPipeline};
 
-static PIPELINES: LazyLock<ArcSwapOption<Pipelines>> = LazyLock::new(ArcSwapOption::empty);
+static INSTALLED_PIPELINES: LazyLock<ArcSwapOption<ExportPipelines>> = LazyLock::new(ArcSwapOption::empty);
 
 /// Returns the pipelines of this process; `None` before [`install`].
-pub(crate) fn pipelines() -> Option<Arc<Pipelines>> {
-    PIPELINES.load_full()
+pub(crate) fn pipelines() -> Option<Arc<ExportPipelines>> {
+    INSTALLED_PIPELINES.load_full()
 }
 
-pub(crate) fn install(pipelines: &Arc<Pipelines>) {
-    PIPELINES.store(Some(Arc::clone(pipelines)));
+pub(crate) fn install(pipelines: &Arc<ExportPipelines>) {
+    INSTALLED_PIPELINES.store(Some(Arc::clone(pipelines)));
 }
 
 /// Pipelines of the exported signals.
 #[derive(Default)]
-pub(crate) struct Pipelines {
+pub(crate) struct ExportPipelines {
     /// Reasons why configured signals are not exported.
     pub(crate) warnings: Vec<String>,
-    pub(crate) traces: Option<Traces>,
-    pub(crate) metrics: Option<Metrics>,
-    pub(crate) logs: Option<Logs>,
+    pub(crate) traces: Option<TracesPipeline>,
+    pub(crate) metrics: Option<MetricsPipeline>,
+    pub(crate) logs: Option<LogsPipeline>,
 }
 
-pub(crate) struct Metrics {
+pub(crate) struct MetricsPipeline {
     provider: SdkMeterProvider,
-    pub(crate) instruments: Instruments,
-    watch: Arc<Watch>,
+    pub(crate) instruments: MetricInstruments,
+    monitor: Arc<ExportMonitor>,
 }
 
 /// Builds the configured pipelines on a separate thread. A signal that cannot be exported is left out with a
 /// warning, so that the daemon still starts.
-pub(crate) fn build(configuration: &Configuration) -> Result<Pipelines, TelemetryError> {
+pub(crate) fn build(configuration: &ExportConfiguration) -> Result<ExportPipelines, TelemetryError> {
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("sinew-otlp-setup".to_owned());
         let failed = |cause| TelemetryError::Thread { name: "OTLP set-up", cause };
-        let thread = builder.spawn_scoped(scope, || build_here(configuration)).map_err(failed)?;
+        let thread = builder.spawn_scoped(scope, || build_on_this_thread(configuration)).map_err(failed)?;
         thread.join().map_err(|_| failed(std::io::Error::other("the thread panicked")))
     })
 }
 
-fn build_here(configuration: &Configuration) -> Pipelines {
+fn build_on_this_thread(configuration: &ExportConfiguration) -> ExportPipelines {
     let resource = resource(configuration);
-    let mut pipelines = Pipelines { warnings: configuration.warnings.clone(), ..Pipelines::default() };
+    let mut pipelines =
+        ExportPipelines { warnings: configuration.warnings.clone(), ..ExportPipelines::default() };
     for (signal, to) in &configuration.signals {
         let built = match signal {
-            Signal::Traces => client::spans(to, configuration).map(|exporter| {
-                let watch = Watch::new(*signal, traces::QUEUE);
-                pipelines.traces =
-                    Some(Traces::new(exporter, watch, &resource, scope(), configuration.sampler));
+            TelemetrySignal::Traces => client::span_exporter(to, configuration).map(|exporter| {
+                let watch = ExportMonitor::new(*signal, traces::QUEUE_CAPACITY);
+                pipelines.traces = Some(TracesPipeline::new(
+                    exporter,
+                    watch,
+                    &resource,
+                    instrumentation_scope(),
+                    configuration.sampler,
+                ));
             }),
-            Signal::Metrics => client::metrics(to, configuration).map(|exporter| {
+            TelemetrySignal::Metrics => client::metric_exporter(to, configuration).map(|exporter| {
                 pipelines.metrics =
-                    Some(Metrics::new(exporter, resource.clone(), configuration.metric_interval));
+                    Some(MetricsPipeline::new(exporter, resource.clone(), configuration.metric_interval));
             }),
-            Signal::Logs => client::logs(to, configuration).map(|exporter| {
-                let watch = Watch::new(*signal, logs::QUEUE);
-                pipelines.logs = Some(Logs::new(exporter, watch, resource.clone(), scope()));
+            TelemetrySignal::Logs => client::log_exporter(to, configuration).map(|exporter| {
+                let watch = ExportMonitor::new(*signal, logs::QUEUE_CAPACITY);
+                pipelines.logs =
+                    Some(LogsPipeline::new(exporter, watch, resource.clone(), instrumentation_scope()));
             }),
         };
         pipelines.warnings.extend(built.err().map(|error| error.to_string()));
@@ -92,14 +99,14 @@ fn build_here(configuration: &Configuration) -> Pipelines {
     pipelines
 }
 
-fn scope() -> InstrumentationScope {
+fn instrumentation_scope() -> InstrumentationScope {
     InstrumentationScope::builder(SCOPE)
         .with_version(env!("CARGO_PKG_VERSION"))
         .with_schema_url(SCHEMA_URL)
         .build()
 }
 
-fn resource(configuration: &Configuration) -> Resource {
+fn resource(configuration: &ExportConfiguration) -> Resource {
     let own = [
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         KeyValue::new("service.instance.id", uuid::Uuid::new_v4().to_string()),
@@ -112,30 +119,30 @@ fn resource(configuration: &Configuration) -> Resource {
     Resource::builder_empty().with_attributes(own.into_iter().chain(configured)).build()
 }
 
-impl Pipelines {
+impl ExportPipelines {
     pub(crate) fn is_empty(&self) -> bool {
         self.traces.is_none() && self.metrics.is_none() && self.logs.is_none()
     }
 
     pub(crate) fn health(&self) -> Vec<ExportHealth> {
         let watches = [
-            self.traces.as_ref().map(|traces| &traces.watch),
-            self.metrics.as_ref().map(|metrics| &metrics.watch),
-            self.logs.as_ref().map(|logs| &logs.watch),
+            self.traces.as_ref().map(|traces| &traces.monitor),
+            self.metrics.as_ref().map(|metrics| &metrics.monitor),
+            self.logs.as_ref().map(|logs| &logs.monitor),
         ];
         watches.into_iter().flatten().map(|watch| watch.health()).collect()
     }
 
     /// Exports queued items, all signals in parallel. A collector that hangs is abandoned at the deadline.
-    pub(crate) fn shutdown(self: &Arc<Self>, deadline: Instant) -> Flushed {
+    pub(crate) fn shutdown(self: &Arc<Self>, deadline: Instant) -> FlushOutcome {
         if self.is_empty() {
-            return Flushed::Complete;
+            return FlushOutcome::Complete;
         }
         if pipelines().is_some_and(|installed| Arc::ptr_eq(&installed, self)) {
-            PIPELINES.store(None);
+            INSTALLED_PIPELINES.store(None);
         }
         let (report, reports) = sync_channel(3);
-        let steps: [fn(&Pipelines, Duration) -> bool; 3] = [
+        let steps: [fn(&ExportPipelines, Duration) -> bool; 3] = [
             |all, timeout| all.traces.as_ref().is_none_or(|traces| traces.shutdown(timeout)),
             |all, timeout| all.metrics.as_ref().is_none_or(|metrics| metrics.shutdown(timeout)),
             |all, timeout| all.logs.as_ref().is_none_or(|logs| logs.shutdown(timeout)),
@@ -157,17 +164,21 @@ impl Pipelines {
         let in_time = (0..started).filter(|_| {
             reports.recv_timeout(deadline.saturating_duration_since(Instant::now())).unwrap_or(false)
         });
-        if in_time.count() == 3 { Flushed::Complete } else { Flushed::TimedOut }
+        if in_time.count() == 3 { FlushOutcome::Complete } else { FlushOutcome::TimedOut }
     }
 }
 
-impl Metrics {
+impl MetricsPipeline {
     fn new(exporter: MetricExporter, resource: Resource, interval: Duration) -> Self {
-        let watch = Watch::new(Signal::Metrics, 0);
-        let exporter = Watched { exporter, watch: Arc::clone(&watch) };
+        let watch = ExportMonitor::new(TelemetrySignal::Metrics, 0);
+        let exporter = MonitoredExporter { exporter, monitor: Arc::clone(&watch) };
         let reader = PeriodicReader::builder(exporter).with_interval(interval).build();
         let provider = SdkMeterProvider::builder().with_reader(reader).with_resource(resource).build();
-        Metrics { instruments: Instruments::new(&provider, scope()), provider, watch }
+        MetricsPipeline {
+            instruments: MetricInstruments::new(&provider, instrumentation_scope()),
+            provider,
+            monitor: watch,
+        }
     }
 
     /// Shuts the pipeline down. The SDK takes no deadline here; the caller enforces it by not waiting for

@@ -14,9 +14,9 @@ pub(crate) enum StderrLog {
 }
 
 /// Installs the panic hook of the process.
-pub(crate) fn install(stderr: StderrLog) {
+pub(crate) fn install_hook(stderr: StderrLog) {
     std::panic::set_hook(Box::new(move |panic| {
-        let report = Report::of(panic);
+        let report = PanicReport::from_panic(panic);
         tracing::error!(target: "sinew::panic", thread = report.thread, location = report.location,
             backtrace = report.backtrace.as_deref(), "panic: {}", report.message);
         if stderr == StderrLog::Absent {
@@ -27,7 +27,7 @@ pub(crate) fn install(stderr: StderrLog) {
     }));
 }
 
-struct Report {
+struct PanicReport {
     thread: String,
     location: String,
     message: String,
@@ -35,13 +35,13 @@ struct Report {
     backtrace: Option<String>,
 }
 
-impl Report {
-    fn of(panic: &PanicHookInfo<'_>) -> Self {
+impl PanicReport {
+    fn from_panic(panic: &PanicHookInfo<'_>) -> Self {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let location = panic.location().map_or_else(|| "an unknown location".to_owned(), ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("a payload that is not text").to_owned();
         let taken = Backtrace::capture();
         let backtrace = (taken.status() == BacktraceStatus::Captured).then(|| taken.to_string());
-        Report { thread, location, message, backtrace }
+        PanicReport { thread, location, message, backtrace }
     }
 }

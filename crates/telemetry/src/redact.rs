@@ -19,84 +19,89 @@ use regex::Regex;
 
 use crate::TelemetryError;
 use detectors::{BUILT_IN, Detector};
-use pattern::Extra;
-pub use pattern::{Action, SecretPattern};
+use pattern::ConfiguredPatterns;
+pub use pattern::{SecretPattern, SecretPatternAction};
 
-static BUILT: LazyLock<BuiltIn> = LazyLock::new(BuiltIn::compile);
-static SHARED: LazyLock<ArcSwap<Redactor>> = LazyLock::new(|| ArcSwap::from_pointee(Redactor::built_in()));
+static BUILT_IN_DETECTORS: LazyLock<BuiltInDetectors> = LazyLock::new(BuiltInDetectors::compile);
+static SHARED_REDACTOR: LazyLock<ArcSwap<Redactor>> =
+    LazyLock::new(|| ArcSwap::from_pointee(Redactor::built_in()));
 
 /// Returns the redactor of this process, used for every log line and span; the built-in one until
 /// `set_shared` is called.
 pub fn shared() -> Arc<Redactor> {
-    SHARED.load_full()
+    SHARED_REDACTOR.load_full()
 }
 
 /// Replaces the redactor of this process after the policy was loaded or reloaded.
-pub fn share(redactor: Redactor) {
-    SHARED.store(Arc::new(redactor));
+pub fn set_shared(redactor: Redactor) {
+    SHARED_REDACTOR.store(Arc::new(redactor));
 }
 
 /// Redactor with the built-in detectors and the patterns of the configuration.
 #[derive(Debug, Default)]
 pub struct Redactor {
-    extra: Extra,
+    configured: ConfiguredPatterns,
 }
 
 /// Position of a secret and the detector that found it. The lowest detector has the most specific name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct SecretSpan {
     start: usize,
     end: usize,
-    detector: Compiled,
+    detector: DetectorId,
 }
 
 /// Detector in order of precedence: patterns of the configuration, then the built-in ones, then assignments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Compiled {
-    Extra(usize),
+enum DetectorId {
+    Configured(usize),
     BuiltIn(usize),
     Assignment,
 }
 
-struct BuiltIn {
-    gate: Option<AhoCorasick>,
+struct BuiltInDetectors {
+    prefilter: Option<AhoCorasick>,
     /// Detector of each needle of the prefilter.
-    owner: Vec<Compiled>,
+    needle_detectors: Vec<DetectorId>,
     /// Compiled when one of its needles is first found: most texts contain none, and a process may be
     /// short-lived.
     patterns: Vec<OnceLock<Option<Regex>>>,
 }
 
-impl BuiltIn {
+impl BuiltInDetectors {
     fn compile() -> Self {
         let rows = BUILT_IN.iter().enumerate();
         let needles = rows
             .flat_map(|(index, row)| {
-                row.needles.iter().map(move |needle| (*needle, Compiled::BuiltIn(index)))
+                row.needles.iter().map(move |needle| (*needle, DetectorId::BuiltIn(index)))
             })
             .chain(
                 assignment::NEEDLES
                     .iter()
-                    .chain(&sensitive::ABROAD)
-                    .map(|needle| (*needle, Compiled::Assignment)),
+                    .chain(&sensitive::FOREIGN_PASSWORD_STEMS)
+                    .map(|needle| (*needle, DetectorId::Assignment)),
             );
-        let (needles, owner): (Vec<&str>, Vec<Compiled>) = needles.unzip();
+        let (needles, owner): (Vec<&str>, Vec<DetectorId>) = needles.unzip();
         let gate = AhoCorasickBuilder::new()
             .ascii_case_insensitive(true)
             .kind(Some(AhoCorasickKind::DFA))
             .build(needles)
             .ok();
-        BuiltIn { gate, owner, patterns: BUILT_IN.iter().map(|_| OnceLock::new()).collect() }
+        BuiltInDetectors {
+            prefilter: gate,
+            needle_detectors: owner,
+            patterns: BUILT_IN.iter().map(|_| OnceLock::new()).collect(),
+        }
     }
 
     /// Returns the detectors that can match at all, in one pass over the text.
-    fn candidates(&self, text: &str) -> Candidates {
-        let mut candidates = Candidates::default();
-        let hits = self.gate.iter().flat_map(|gate| gate.find_overlapping_iter(text));
-        for owner in hits.filter_map(|hit| self.owner.get(hit.pattern().as_usize())) {
+    fn candidates(&self, text: &str) -> DetectorCandidates {
+        let mut candidates = DetectorCandidates::default();
+        let hits = self.prefilter.iter().flat_map(|gate| gate.find_overlapping_iter(text));
+        for owner in hits.filter_map(|hit| self.needle_detectors.get(hit.pattern().as_usize())) {
             match owner {
-                Compiled::BuiltIn(index) => candidates.rows |= 1 << index,
-                Compiled::Assignment | Compiled::Extra(_) => candidates.assignment = true,
+                DetectorId::BuiltIn(index) => candidates.rows |= 1 << index,
+                DetectorId::Assignment | DetectorId::Configured(_) => candidates.assignment = true,
             }
         }
         candidates
@@ -104,7 +109,7 @@ impl BuiltIn {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Candidates {
+struct DetectorCandidates {
     rows: u64,
     assignment: bool,
 }
@@ -117,48 +122,51 @@ impl Redactor {
 
     /// Creates a redactor with the built-in detectors and these patterns.
     pub fn new(patterns: Vec<SecretPattern>) -> Result<Self, TelemetryError> {
-        Ok(Redactor { extra: Extra::compile(patterns)? })
+        Ok(Redactor { configured: ConfiguredPatterns::compile(patterns)? })
     }
 
     /// Replaces every secret in a text; borrows the text if there is none.
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut spans = Vec::new();
-        self.extra.find(text, &mut spans);
+        self.configured.find(text, &mut spans);
         find_built_in(text, &mut spans);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(self.replace(text, spans)) }
     }
 
     /// Returns true if these lines may contain a secret. Never returns false for lines with one.
-    fn hints(&self, lines: &str) -> bool {
-        BUILT.gate.as_ref().is_none_or(|gate| gate.is_match(lines)) || self.extra.hints(lines)
+    fn may_contain_secret(&self, lines: &str) -> bool {
+        BUILT_IN_DETECTORS.prefilter.as_ref().is_none_or(|gate| gate.is_match(lines))
+            || self.configured.may_match(lines)
     }
 
     /// Returns the first pattern with the action `block` that matches the text.
-    pub fn blocked(&self, text: &str) -> Option<&str> {
-        self.extra.first(text, Action::Block)
+    pub fn first_blocking_pattern(&self, text: &str) -> Option<&str> {
+        self.configured.first_with_action(text, SecretPatternAction::Block)
     }
 
     /// Returns the first pattern with the action `warn` that matches the text. Such a pattern does not
     /// redact.
-    pub fn warned(&self, text: &str) -> Option<&str> {
-        self.extra.first(text, Action::Warn)
+    pub fn first_warning_pattern(&self, text: &str) -> Option<&str> {
+        self.configured.first_with_action(text, SecretPatternAction::Warn)
     }
 
     /// Returns the names of the secrets that a text contains by their shape. Values that are secret only by
     /// their name, such as a variable called `token`, are not included, because code is full of them.
-    pub fn found(&self, text: &str) -> Vec<&str> {
+    pub fn secret_names(&self, text: &str) -> Vec<&str> {
         let mut spans = Vec::new();
-        self.extra.find(text, &mut spans);
+        self.configured.find(text, &mut spans);
         find_built_in(text, &mut spans);
-        let telling = spans.iter().map(|span| span.detector).filter(|found| *found != Compiled::Assignment);
-        let mut names: Vec<&str> =
-            telling.map(|detector| self.name(detector)).chain(self.warned(text)).collect();
+        let telling = spans.iter().map(|span| span.detector).filter(|found| *found != DetectorId::Assignment);
+        let mut names: Vec<&str> = telling
+            .map(|detector| self.detector_name(detector))
+            .chain(self.first_warning_pattern(text))
+            .collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
-    fn replace(&self, text: &str, mut spans: Vec<Span>) -> String {
+    fn replace(&self, text: &str, mut spans: Vec<SecretSpan>) -> String {
         spans.sort_unstable_by_key(|span| (span.start, span.detector));
         let mut out = String::with_capacity(text.len());
         let mut copied = 0;
@@ -170,7 +178,7 @@ impl Redactor {
             }
             out.push_str(text.get(copied..merged.start).unwrap_or_default());
             out.push_str("[redacted:");
-            out.push_str(self.name(merged.detector));
+            out.push_str(self.detector_name(merged.detector));
             out.push(']');
             copied = merged.end;
         }
@@ -178,39 +186,45 @@ impl Redactor {
         out
     }
 
-    fn name(&self, detector: Compiled) -> &str {
+    fn detector_name(&self, detector: DetectorId) -> &str {
         match detector {
-            Compiled::Extra(index) => self.extra.name(index),
-            Compiled::BuiltIn(index) => BUILT_IN.get(index).map_or("secret", |row| row.name),
-            Compiled::Assignment => assignment::NAME,
+            DetectorId::Configured(index) => self.configured.name(index),
+            DetectorId::BuiltIn(index) => BUILT_IN.get(index).map_or("secret", |row| row.name),
+            DetectorId::Assignment => assignment::NAME,
         }
     }
 }
 
-fn find_built_in(text: &str, spans: &mut Vec<Span>) {
-    let candidates = BUILT.candidates(text);
-    for (index, (row, pattern)) in BUILT_IN.iter().zip(&BUILT.patterns).enumerate() {
+fn find_built_in(text: &str, spans: &mut Vec<SecretSpan>) {
+    let candidates = BUILT_IN_DETECTORS.candidates(text);
+    for (index, (row, pattern)) in BUILT_IN.iter().zip(&BUILT_IN_DETECTORS.patterns).enumerate() {
         if candidates.rows >> index & 1 == 1
             && let Some(pattern) = pattern.get_or_init(|| Regex::new(row.pattern).ok())
         {
-            find_row(text, row, pattern, Compiled::BuiltIn(index), spans);
+            find_with_detector(text, row, pattern, DetectorId::BuiltIn(index), spans);
         }
     }
     if candidates.assignment {
-        assignment::find(text, Compiled::Assignment, spans);
+        assignment::find(text, DetectorId::Assignment, spans);
     }
 }
 
-fn find_row(text: &str, row: &Detector, pattern: &Regex, detector: Compiled, spans: &mut Vec<Span>) {
+fn find_with_detector(
+    text: &str,
+    row: &Detector,
+    pattern: &Regex,
+    detector: DetectorId,
+    spans: &mut Vec<SecretSpan>,
+) {
     if pattern.captures_len() == 1 {
         let hits = pattern.find_iter(text).filter(|hit| (row.accept)(hit.as_str()));
-        spans.extend(hits.map(|hit| Span { start: hit.start(), end: hit.end(), detector }));
+        spans.extend(hits.map(|hit| SecretSpan { start: hit.start(), end: hit.end(), detector }));
         return;
     }
     for found in pattern.captures_iter(text) {
         let secret = found.iter().skip(1).flatten().next().or_else(|| found.get(0));
         if let Some(secret) = secret.filter(|secret| (row.accept)(secret.as_str())) {
-            spans.push(Span { start: secret.start(), end: secret.end(), detector });
+            spans.push(SecretSpan { start: secret.start(), end: secret.end(), detector });
         }
     }
 }

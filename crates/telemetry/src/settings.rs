@@ -46,7 +46,7 @@ pub struct OtlpSettings {
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`: base URL of the collector, such as `http://localhost:4318`.
     pub endpoint: Option<String>,
     /// `OTEL_EXPORTER_OTLP_HEADERS`: sent with every export.
-    #[serde(serialize_with = "names_only")]
+    #[serde(serialize_with = "serialize_header_names")]
     pub headers: BTreeMap<String, String>,
     /// `OTEL_EXPORTER_OTLP_PROTOCOL`.
     pub protocol: Protocol,
@@ -68,7 +68,7 @@ pub struct OtlpSettings {
     #[schemars(range(min = 100))]
     pub metric_export_interval_ms: u64,
     /// Exported signals (`OTEL_TRACES_EXPORTER` and its siblings: `otlp` or `none`).
-    pub signals: Vec<Signal>,
+    pub signals: Vec<TelemetrySignal>,
 }
 
 impl Default for OtlpSettings {
@@ -85,7 +85,7 @@ impl Default for OtlpSettings {
             traces_sampler: Sampler::ParentbasedAlwaysOn,
             traces_sampler_arg: 1.0,
             metric_export_interval_ms: 60_000,
-            signals: vec![Signal::Traces, Signal::Metrics, Signal::Logs],
+            signals: vec![TelemetrySignal::Traces, TelemetrySignal::Metrics, TelemetrySignal::Logs],
         }
     }
 }
@@ -106,28 +106,31 @@ impl std::fmt::Debug for OtlpSettings {
     }
 }
 
-fn names_only<S: Serializer>(headers: &BTreeMap<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_header_names<S: Serializer>(
+    headers: &BTreeMap<String, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(headers.keys().map(|name| (name, "[redacted:header]")))
 }
 
 /// Environment variable that overrides a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variable {
+pub struct SettingVariable {
     /// Key of the setting in `sinew.yaml`, with dots.
     pub key: &'static str,
     /// Name of the variable.
     pub name: &'static str,
     /// Signal that the variable applies to, if not to all.
-    pub part: Option<&'static str>,
+    pub signal: Option<&'static str>,
 }
 
 /// Every variable that overrides a setting if it is set and not empty.
-pub const VARIABLES: [Variable; 30] = {
-    const fn of(key: &'static str, name: &'static str) -> Variable {
-        Variable { key, name, part: None }
+pub const VARIABLES: [SettingVariable; 30] = {
+    const fn of(key: &'static str, name: &'static str) -> SettingVariable {
+        SettingVariable { key, name, signal: None }
     }
-    const fn part(key: &'static str, name: &'static str, part: &'static str) -> Variable {
-        Variable { key, name, part: Some(part) }
+    const fn part(key: &'static str, name: &'static str, part: &'static str) -> SettingVariable {
+        SettingVariable { key, name, signal: Some(part) }
     }
     [
         of("log.level", "SINEW_LOG"),
@@ -197,7 +200,7 @@ pub enum Sampler {
 /// Kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Signal {
+pub enum TelemetrySignal {
     /// Spans.
     Traces,
     /// Measurements.

@@ -13,9 +13,9 @@ use serde_json::Value;
 use tool::{FailureKind, Mode, RefusalCode, RuleRef, TraceContext};
 
 use crate::conventions::{EXECUTE_TOOL, attribute};
-use crate::event::{captures_content, rule_place};
-use crate::otel::{self, FinishedCall, Pipelines};
-use crate::{Subject, metrics, redact};
+use crate::event::{is_content_captured, rule_location};
+use crate::otel::{self, ExportPipelines, FinishedCall};
+use crate::{CallContext, metrics, redact};
 
 /// Stage of the pipeline whose duration is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -65,7 +65,7 @@ pub struct StageTiming {
 
 /// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The tool completed.
     Done,
     /// The call was refused and did not run.
@@ -74,29 +74,29 @@ pub enum Outcome {
     Failed(FailureKind),
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Returns the name used in metrics: `done`, `refused` or `failed`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Outcome::Done => "done",
-            Outcome::Refused(_) => "refused",
-            Outcome::Failed(_) => "failed",
+            CallOutcome::Done => "done",
+            CallOutcome::Refused(_) => "refused",
+            CallOutcome::Failed(_) => "failed",
         }
     }
 
     /// Returns the value of `error.type` for a call that did not succeed.
     pub fn error_type(self) -> Option<&'static str> {
         match self {
-            Outcome::Done => None,
-            Outcome::Refused(code) => Some(code.as_str()),
-            Outcome::Failed(kind) => Some(kind.as_str()),
+            CallOutcome::Done => None,
+            CallOutcome::Refused(code) => Some(code.as_str()),
+            CallOutcome::Failed(kind) => Some(kind.as_str()),
         }
     }
 }
 
 /// Attribute added to the span of a call while it runs.
 #[derive(Clone, Copy, Debug)]
-pub enum Note<'a> {
+pub enum SpanNote<'a> {
     /// Mode the call was judged in, if the mode changed since the start.
     Mode(Mode),
     /// Policy decision: `permit`, `ask` or `deny`.
@@ -114,7 +114,7 @@ pub enum Note<'a> {
 }
 
 /// Number of stages of a call without an approval.
-const USUAL_STAGES: usize = 8;
+const TYPICAL_STAGES: usize = 8;
 
 /// Span of one call, from its first byte to its reply. A span that is dropped without `end` counts as
 /// cancelled.
@@ -122,11 +122,11 @@ pub struct CallSpan {
     started: Instant,
     stages: Mutex<Vec<StageTiming>>,
     /// Data for the exporters; `None` if nothing is exported.
-    exported: Option<Box<Exported>>,
+    exported: Option<Box<ExportedSpan>>,
 }
 
-struct Exported {
-    to: Arc<Pipelines>,
+struct ExportedSpan {
+    pipelines: Arc<ExportPipelines>,
     tool: String,
     trace: TraceContext,
     started_at: SystemTime,
@@ -141,9 +141,9 @@ impl std::fmt::Debug for CallSpan {
 
 impl CallSpan {
     /// Starts the span of a call.
-    pub fn start(call: &Subject<'_>) -> Self {
-        let exported = otel::pipelines().map(|to| Box::new(Exported::new(to, call)));
-        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::with_capacity(USUAL_STAGES)), exported }
+    pub fn start(call: &CallContext<'_>) -> Self {
+        let exported = otel::pipelines().map(|to| Box::new(ExportedSpan::new(to, call)));
+        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::with_capacity(TYPICAL_STAGES)), exported }
     }
 
     /// Starts the span of a call that is judged but never run: its stages are timed, and nothing is exported.
@@ -158,16 +158,16 @@ impl CallSpan {
     }
 
     /// Records a stage that was timed elsewhere.
-    pub fn staged(&self, stage: Stage, began: Instant, duration: Duration) {
+    pub fn record_stage(&self, stage: Stage, began: Instant, duration: Duration) {
         let start_us = micros(began.saturating_duration_since(self.started));
         let timing = StageTiming { stage, start_us, duration_us: micros(duration) };
         self.stages.lock().unwrap_or_else(PoisonError::into_inner).push(timing);
     }
 
     /// Adds an attribute to the span.
-    pub fn note(&self, note: Note<'_>) {
+    pub fn add_note(&self, note: SpanNote<'_>) {
         if let Some(exported) = &self.exported {
-            exported.note(note);
+            exported.add_note(note);
         }
     }
 
@@ -187,13 +187,13 @@ impl CallSpan {
     }
 
     /// Ends the call: passes its span and measurements to the exporters, and returns the stages.
-    pub fn end(mut self, outcome: Outcome) -> Vec<StageTiming> {
+    pub fn end(mut self, outcome: CallOutcome) -> Vec<StageTiming> {
         let stages = std::mem::take(self.stages.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.export(outcome, &stages);
         stages
     }
 
-    fn export(&mut self, outcome: Outcome, stages: &[StageTiming]) {
+    fn export(&mut self, outcome: CallOutcome, stages: &[StageTiming]) {
         if let Some(exported) = self.exported.take() {
             exported.finish(outcome, self.started.elapsed(), stages.to_vec());
         }
@@ -204,22 +204,22 @@ impl Drop for CallSpan {
     fn drop(&mut self) {
         if self.exported.is_some() {
             let stages = self.timings();
-            self.export(Outcome::Failed(FailureKind::Cancelled), &stages);
+            self.export(CallOutcome::Failed(FailureKind::Cancelled), &stages);
         }
     }
 }
 
-impl Exported {
-    fn new(to: Arc<Pipelines>, call: &Subject<'_>) -> Self {
+impl ExportedSpan {
+    fn new(to: Arc<ExportPipelines>, call: &CallContext<'_>) -> Self {
         let mut attributes = vec![
             KeyValue::new(attribute::OPERATION_NAME, EXECUTE_TOOL),
             KeyValue::new(attribute::TOOL_TYPE, "function"),
             KeyValue::new(attribute::TOOL_CALL_ID, call.call_id.to_string()),
             KeyValue::new(attribute::MODE, call.mode.as_str()),
         ];
-        attributes.extend(call.session.map(|session| text(attribute::SESSION, session)));
-        Exported {
-            to,
+        attributes.extend(call.session.map(|session| redacted_attribute(attribute::SESSION, session)));
+        ExportedSpan {
+            pipelines: to,
             tool: call.tool.to_owned(),
             trace: call.trace.clone(),
             started_at: SystemTime::now(),
@@ -227,18 +227,19 @@ impl Exported {
         }
     }
 
-    fn note(&self, note: Note<'_>) {
+    fn add_note(&self, note: SpanNote<'_>) {
         let captured = |name, value: &Value| {
-            captures_content().then(|| KeyValue::new(name, redact::shared().redact_value(value).to_string()))
+            is_content_captured()
+                .then(|| KeyValue::new(name, redact::shared().redact_value(value).to_string()))
         };
         let attribute = match note {
-            Note::Mode(mode) => Some(KeyValue::new(attribute::MODE, mode.as_str())),
-            Note::Decision(decision) => Some(text(attribute::POLICY_DECISION, decision)),
-            Note::Rule(rule) => Some(text(attribute::POLICY_RULE, &rule_place(rule))),
-            Note::Approval(id) => Some(text(attribute::APPROVAL_ID, id)),
-            Note::Sandbox(tier) => Some(text(attribute::SANDBOX_TIER, tier)),
-            Note::Arguments(arguments) => captured(attribute::TOOL_CALL_ARGUMENTS, arguments),
-            Note::Result(result) => captured(attribute::TOOL_CALL_RESULT, result),
+            SpanNote::Mode(mode) => Some(KeyValue::new(attribute::MODE, mode.as_str())),
+            SpanNote::Decision(decision) => Some(redacted_attribute(attribute::POLICY_DECISION, decision)),
+            SpanNote::Rule(rule) => Some(redacted_attribute(attribute::POLICY_RULE, &rule_location(rule))),
+            SpanNote::Approval(id) => Some(redacted_attribute(attribute::APPROVAL_ID, id)),
+            SpanNote::Sandbox(tier) => Some(redacted_attribute(attribute::SANDBOX_TIER, tier)),
+            SpanNote::Arguments(arguments) => captured(attribute::TOOL_CALL_ARGUMENTS, arguments),
+            SpanNote::Result(result) => captured(attribute::TOOL_CALL_RESULT, result),
         };
         if let Some(attribute) = attribute {
             let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,9 +248,9 @@ impl Exported {
         }
     }
 
-    fn finish(self, outcome: Outcome, duration: Duration, stages: Vec<StageTiming>) {
-        metrics::call(&self.tool, outcome, duration);
-        let Some(traces) = &self.to.traces else { return };
+    fn finish(self, outcome: CallOutcome, duration: Duration, stages: Vec<StageTiming>) {
+        metrics::record_call(&self.tool, outcome, duration);
+        let Some(traces) = &self.pipelines.traces else { return };
         let mut attributes = self.attributes.into_inner().unwrap_or_else(PoisonError::into_inner);
         let tool = metrics::tool_label(&self.tool, outcome);
         attributes.push(KeyValue::new(attribute::TOOL_NAME, tool.clone()));
@@ -262,7 +263,7 @@ impl Exported {
 }
 
 /// Creates an attribute from a text that may come from outside, redacted like a log field.
-fn text(name: &'static str, value: &str) -> KeyValue {
+fn redacted_attribute(name: &'static str, value: &str) -> KeyValue {
     KeyValue::new(name, redact::shared().redact_text(value).into_owned())
 }
 
@@ -276,7 +277,7 @@ pub struct StageSpan<'a> {
 
 impl Drop for StageSpan<'_> {
     fn drop(&mut self) {
-        self.call.staged(self.stage, self.started, self.started.elapsed());
+        self.call.record_stage(self.stage, self.started, self.started.elapsed());
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use telemetry::{
-    CallSpan, Flushed, LogTarget, OtlpSettings, Outcome, Signal, Stage, Subject, TelemetrySettings, init,
+    CallContext, CallOutcome, CallSpan, FlushOutcome, LogTarget, OtlpSettings, Stage, TelemetrySettings,
+    TelemetrySignal, init,
 };
 use tool::{CallId, Mode, TraceContext};
 
@@ -36,16 +37,16 @@ fn serve(stream: TcpStream, accepts: &AtomicBool) -> std::io::Result<()> {
 fn calls(count: usize) {
     let trace = TraceContext::root();
     let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+        CallContext { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
     for _ in 0..count {
         let span = CallSpan::start(&call);
         drop(span.stage(Stage::Run));
-        span.end(Outcome::Done);
+        span.end(CallOutcome::Done);
     }
 }
 
 /// Polls until `done` returns true; fails after 30 seconds.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         assert!(started.elapsed() < Duration::from_secs(30), "timed out waiting for {what}");
@@ -66,23 +67,26 @@ fn failure_and_recovery_are_each_logged_once() {
         }
     });
     let home = tempfile::tempdir().unwrap();
-    let otlp =
-        OtlpSettings { endpoint: Some(endpoint), signals: vec![Signal::Traces], ..OtlpSettings::default() };
+    let otlp = OtlpSettings {
+        endpoint: Some(endpoint),
+        signals: vec![TelemetrySignal::Traces],
+        ..OtlpSettings::default()
+    };
     let settings = TelemetrySettings { otlp, ..TelemetrySettings::default() };
     let guard = init(&settings, &LogTarget::Directory(home.path().to_owned())).unwrap();
-    let traces = || guard.exports().remove(0);
+    let traces = || guard.export_health().remove(0);
 
     // A batch is 512 spans, and is sent as soon as it is full.
     calls(256);
-    until("the first failure", || traces().lost == 512);
+    wait_until("the first failure", || traces().lost == 512);
     calls(256);
-    until("the second failure", || traces().lost == 1024);
+    wait_until("the second failure", || traces().lost == 1024);
     assert!(traces().failing.unwrap().contains("400"));
     accepts.store(true, Ordering::Relaxed);
     calls(256);
-    until("recovery", || traces().delivered == 512);
+    wait_until("recovery", || traces().delivered == 512);
     assert_eq!(traces().failing, None);
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
 
     let text = std::fs::read_to_string(home.path().join("sinew.log")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -7,7 +7,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use telemetry::{Flushed, LogTarget, TelemetrySettings, init};
+use telemetry::{FlushOutcome, LogTarget, TelemetrySettings, init};
 
 const CHILD: &str = "SINEW_TEST_FOREGROUND";
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
@@ -68,5 +68,5 @@ fn serve(directory: &std::path::Path) {
     let worker = std::thread::Builder::new().name("worker".to_owned());
     let panicked = worker.spawn(|| std::panic::panic_any(format!("no {SECRET} here"))).unwrap().join();
     assert!(panicked.is_err());
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
 }

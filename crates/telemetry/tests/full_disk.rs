@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use telemetry::{Flushed, LogSettings, LogTarget, TelemetrySettings, init};
+use telemetry::{FlushOutcome, LogSettings, LogTarget, TelemetrySettings, init};
 
 const CHILD: &str = "SINEW_TEST_FULL_DISK";
 
@@ -54,7 +54,7 @@ fn write_until_full(directory: &std::path::Path) {
     std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     let before = guard.dropped_lines();
     tracing::info!("space again");
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
     let lines = records(&path);
     assert_eq!(
         (&lines[0]["event"], &lines[1]["message"]),
@@ -66,7 +66,7 @@ fn write_until_full(directory: &std::path::Path) {
     assert_eq!((reported, written + reported), (before, 500), "every line is written or counted");
 }
 
-fn wait_for(guard: &telemetry::Guard, enough: impl Fn(u64) -> bool) {
+fn wait_for(guard: &telemetry::TelemetryGuard, enough: impl Fn(u64) -> bool) {
     let started = Instant::now();
     let mut last = u64::MAX;
     // Done once lines were lost and the count no longer rises.

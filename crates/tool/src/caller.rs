@@ -10,7 +10,7 @@ use crate::canonical;
 /// Endpoint through which a call arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Door {
+pub enum CallerEndpoint {
     /// `sinew/execute` on the agent socket.
     Socket,
     /// MCP on the agent socket.
@@ -26,7 +26,7 @@ pub enum Door {
 /// Party that an endpoint serves. Equal client names at endpoints of different parties are different callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum EndpointParty {
     /// Agents and other programs that work for the user.
     #[default]
     Agents,
@@ -36,24 +36,24 @@ pub enum Side {
     Own,
 }
 
-impl Door {
+impl CallerEndpoint {
     /// Returns the party that this endpoint serves.
-    pub fn side(self) -> Side {
+    pub fn party(self) -> EndpointParty {
         match self {
-            Door::Socket | Door::Mcp | Door::Hook => Side::Agents,
-            Door::Control => Side::Human,
-            Door::Embedded => Side::Own,
+            CallerEndpoint::Socket | CallerEndpoint::Mcp | CallerEndpoint::Hook => EndpointParty::Agents,
+            CallerEndpoint::Control => EndpointParty::Human,
+            CallerEndpoint::Embedded => EndpointParty::Own,
         }
     }
 }
 
-impl Side {
+impl EndpointParty {
     /// Returns the text that follows a caller's name in messages for people; empty for agents.
-    pub fn told(self) -> &'static str {
+    pub fn description_suffix(self) -> &'static str {
         match self {
-            Side::Agents => "",
-            Side::Human => ", through the control socket",
-            Side::Own => ", in its own process",
+            EndpointParty::Agents => "",
+            EndpointParty::Human => ", through the control socket",
+            EndpointParty::Own => ", in its own process",
         }
     }
 }
@@ -67,7 +67,7 @@ pub struct Caller {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// Endpoint the call arrived at.
-    pub door: Door,
+    pub door: CallerEndpoint,
     /// Connection number, unique within one run of the daemon.
     pub connection: u64,
     /// Name the client gives itself. Untrusted: it can narrow access to something, never widen it.
@@ -80,7 +80,7 @@ pub struct Caller {
 
 /// Cuts `shown` to at most `longest` characters, including a mark with the first 16 hexadecimal digits of the
 /// SHA-256 of `whole`, so that different names stay different after shortening.
-pub fn shortened(shown: &str, longest: usize, whole: &str) -> String {
+pub fn shorten_with_digest(shown: &str, longest: usize, whole: &str) -> String {
     let digest = canonical::sha256_hex(whole.as_bytes());
     let mark: String = [" #"].into_iter().chain(digest.get(..16)).collect();
     let shown: String = shown.chars().take(longest.saturating_sub(mark.len())).collect();
@@ -96,12 +96,12 @@ impl Caller {
     }
 
     /// Returns a digest that identifies the party, as a key for state that no other party may find.
-    pub fn party(&self) -> String {
+    pub fn party_digest(&self) -> String {
         canonical::sha256_hex(&canonical::bytes(&json!(self.identity())))
     }
 
-    fn identity(&self) -> (u32, Option<&str>, Option<&str>, Side) {
-        (self.uid, self.client.as_deref(), self.session.as_deref(), self.door.side())
+    fn identity(&self) -> (u32, Option<&str>, Option<&str>, EndpointParty) {
+        (self.uid, self.client.as_deref(), self.session.as_deref(), self.door.party())
     }
 
     /// Returns the name by which ledger records are filtered: the client's name for itself, else the user id.

@@ -29,7 +29,7 @@ impl Category {
 }
 
 impl TryFrom<String> for Category {
-    type Error = BadCategory;
+    type Error = InvalidCategory;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -37,7 +37,7 @@ impl TryFrom<String> for Category {
         if starts_well && text.len() <= 32 && text.chars().all(word) {
             Ok(Category(Cow::Owned(text)))
         } else {
-            Err(BadCategory(text))
+            Err(InvalidCategory(text))
         }
     }
 }
@@ -57,4 +57,4 @@ impl std::fmt::Display for Category {
 /// Error for a category that is not a lower-case word of at most 32 characters.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a category name: use 1 to 32 of a-z, 0-9 and _, starting with a letter")]
-pub struct BadCategory(String);
+pub struct InvalidCategory(String);

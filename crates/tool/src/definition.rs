@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Category, Mode, OutwardArgument, PathArgument, RiskLevel, SharedText, ToolName, ToolParameter, canonical,
+    Category, ExternalTargetArgument, Mode, PathArgument, RiskLevel, SharedText, ToolName, ToolParameter,
+    canonical,
 };
 
 /// MCP hints about a tool. Clients must not trust them, and Sinew never bases a decision on them.
@@ -28,7 +29,7 @@ pub struct Annotations {
 
 impl Annotations {
     /// Hints of a read-only tool.
-    pub const LOOKING: Annotations = Annotations {
+    pub const READ_ONLY: Annotations = Annotations {
         read_only_hint: true,
         destructive_hint: false,
         idempotent_hint: true,
@@ -67,7 +68,7 @@ pub struct ToolDefinition {
     #[serde(skip)]
     pub(crate) paths: Vec<PathArgument>,
     #[serde(skip)]
-    pub(crate) outward: Vec<OutwardArgument>,
+    pub(crate) outward: Vec<ExternalTargetArgument>,
     #[serde(rename = "definition_hash", skip_serializing_if = "is_not_taken")]
     pub(crate) hash: SharedText,
 }
@@ -85,7 +86,7 @@ fn is_false(flag: &bool) -> bool {
 
 impl ToolDefinition {
     /// Computes the hash over the serialised form, which does not contain the hash yet.
-    pub(crate) fn hashed(mut self) -> Self {
+    pub(crate) fn with_hash(mut self) -> Self {
         let content = serde_json::to_value(&self).unwrap_or_default();
         self.hash = canonical::digest(&content).into();
         self
@@ -187,7 +188,7 @@ impl ToolDefinition {
     }
 
     /// Returns the arguments that are commands or network addresses.
-    pub fn outward_arguments(&self) -> &[OutwardArgument] {
+    pub fn external_target_arguments(&self) -> &[ExternalTargetArgument] {
         &self.outward
     }
 
@@ -260,9 +261,12 @@ mod tests {
         refuses(|s| s.input_schema = Some(json!({"type": "array"})), DefinitionError::NotAnObject);
         let twice =
             |s: &mut ToolSpec| s.parameters = vec![ToolParameter::new("a", ParameterType::String, ""); 2];
-        refuses(twice, DefinitionError::TwiceNamed("a".into()));
+        refuses(twice, DefinitionError::DuplicateParameter("a".into()));
         refuses(
-            |s| s.parameters = vec![ToolParameter::new("a", ParameterType::Integer, "").or(json!("x"))],
+            |s| {
+                s.parameters =
+                    vec![ToolParameter::new("a", ParameterType::Integer, "").with_default(json!("x"))]
+            },
             DefinitionError::Default { name: "a".into(), kind: "integer" },
         );
     }
@@ -274,7 +278,8 @@ mod tests {
             format: Some("path".into()),
             ..ToolParameter::new("path", ParameterType::String, "where")
         };
-        spec.parameters = vec![path, ToolParameter::new("max", ParameterType::Integer, "").or(json!(10))];
+        spec.parameters =
+            vec![path, ToolParameter::new("max", ParameterType::Integer, "").with_default(json!(10))];
         let definition = spec.check().unwrap();
         assert_eq!(definition.input_schema()["required"], json!(["path"]));
         assert_eq!(definition.input_schema()["additionalProperties"], json!(false));

@@ -7,7 +7,7 @@ use crate::spec::{LONGEST_DESCRIPTION, LONGEST_TIMEOUT};
 #[allow(missing_docs)] // the messages say it
 pub enum DefinitionError {
     #[error(transparent)]
-    Name(#[from] crate::name::BadName),
+    Name(#[from] crate::name::InvalidToolName),
     #[error("version `{0}` is not semantic: write three numbers, such as 1.0.0")]
     Version(String),
     #[error("the description is empty")]
@@ -17,22 +17,22 @@ pub enum DefinitionError {
     #[error("timeout_seconds is {0}: it must be between 1 and {LONGEST_TIMEOUT}")]
     Timeout(u64),
     #[error("state either `parameters` or `input_schema`, not both")]
-    TwoInputs,
+    ParametersAndSchema,
     #[error("the input schema must have `type: object`")]
     NotAnObject,
     #[error("parameter name `{0}` must have 1 to 128 bytes")]
     ParameterName(String),
     #[error("a tool with `wants_session` must not declare `session_id`: Sinew fills it in after the check")]
-    OwnSession,
+    ReservedSessionParameter,
     #[error("parameter `{0}` is stated twice")]
-    TwiceNamed(String),
+    DuplicateParameter(String),
     #[error("the default of parameter `{name}` is not of type {kind}")]
     Default { name: String, kind: &'static str },
     #[error(
         "`format: path` at `{0}` is not covered by the path rules: declare each path as an argument of its own, or as \
          the `items` of an array argument"
     )]
-    PathPlace(String),
+    MisplacedPath(String),
     #[error(
         "the path at `{0}` must have `type: string`, or `type: array` with `format: path` in its `items`: a value \
          of another type is not covered by the path rules"
@@ -51,5 +51,5 @@ pub enum DefinitionError {
         "the command or address at `{0}` is not covered by any rule: declare it as an argument of its own with \
          `type: string`, a command also as `type: array` of strings, addresses also as the `items` of an array"
     )]
-    OutwardPlace(String),
+    MisplacedExternalTarget(String),
 }

@@ -9,7 +9,7 @@ use crate::ToolDefinition;
 /// Format of an exported tool definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum ToolFormat {
     /// Sinew's own format, with all governance facts.
     #[default]
     Native,
@@ -21,19 +21,19 @@ pub enum Format {
     Anthropic,
 }
 
-impl Format {
+impl ToolFormat {
     /// Converts the definition to this format.
     pub fn export(self, definition: &ToolDefinition) -> Value {
         match self {
-            Format::Native => serde_json::to_value(definition).unwrap_or_default(),
-            Format::Mcp => mcp(definition),
-            Format::Openai => json!({"type": "function", "function": {
-                "name": definition.dotless(),
+            ToolFormat::Native => serde_json::to_value(definition).unwrap_or_default(),
+            ToolFormat::Mcp => mcp(definition),
+            ToolFormat::Openai => json!({"type": "function", "function": {
+                "name": definition.name_without_dots(),
                 "description": definition.description(),
                 "parameters": definition.input_schema(),
             }}),
-            Format::Anthropic => json!({
-                "name": definition.dotless(),
+            ToolFormat::Anthropic => json!({
+                "name": definition.name_without_dots(),
                 "description": definition.description(),
                 "input_schema": definition.input_schema(),
             }),
@@ -75,24 +75,24 @@ mod tests {
     fn each_format_has_its_shape() {
         let definition = definition();
         let schema = definition.input_schema().clone();
-        let mcp = Format::Mcp.export(&definition);
+        let mcp = ToolFormat::Mcp.export(&definition);
         assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("git.status"), &schema));
         assert_eq!(mcp["outputSchema"], json!({"type": "object"}));
-        let openai = Format::Openai.export(&definition);
+        let openai = ToolFormat::Openai.export(&definition);
         assert_eq!(openai["type"], "function");
         assert_eq!(openai["function"]["name"], "git__status");
         assert_eq!(openai["function"]["parameters"]["additionalProperties"], false);
-        let anthropic = Format::Anthropic.export(&definition);
+        let anthropic = ToolFormat::Anthropic.export(&definition);
         assert_eq!((&anthropic["name"], &anthropic["input_schema"]), (&json!("git__status"), &schema));
-        let native = Format::Native.export(&definition);
+        let native = ToolFormat::Native.export(&definition);
         assert_eq!(native["definition_hash"], definition.hash());
         assert_eq!(native["parameters"][0]["name"], "path");
     }
 
     #[test]
     fn native_format_round_trips() {
-        let native = Format::Native.export(&definition());
+        let native = ToolFormat::Native.export(&definition());
         let again = ToolSpec::from_native(native.clone()).unwrap().check().unwrap();
-        assert_eq!(Format::Native.export(&again), native);
+        assert_eq!(ToolFormat::Native.export(&again), native);
     }
 }

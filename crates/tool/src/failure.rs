@@ -42,7 +42,7 @@ pub enum FailureKind {
 /// Party responsible for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum FaultParty {
     /// The caller asked for something that cannot be done.
     Caller,
     /// The tool, or a service it uses.
@@ -74,25 +74,25 @@ impl FailureKind {
     }
 
     /// Returns the party responsible for this kind of failure.
-    pub fn fault(self) -> Fault {
+    pub fn fault(self) -> FaultParty {
         match self {
             FailureKind::NotFound
             | FailureKind::WrongKind
             | FailureKind::TooLarge
             | FailureKind::Unreadable
             | FailureKind::Conflict
-            | FailureKind::Denied => Fault::Caller,
-            FailureKind::Cancelled => Fault::Operator,
+            | FailureKind::Denied => FaultParty::Caller,
+            FailureKind::Cancelled => FaultParty::Operator,
             FailureKind::TimedOut
             | FailureKind::Transient
             | FailureKind::Interrupted
-            | FailureKind::Crashed => Fault::Tool,
-            FailureKind::ResourceExhausted | FailureKind::Io => Fault::Machine,
+            | FailureKind::Crashed => FaultParty::Tool,
+            FailureKind::ResourceExhausted | FailureKind::Io => FaultParty::Machine,
         }
     }
 
     /// Returns true if the same call may succeed later.
-    pub fn retryable(self) -> bool {
+    pub fn is_retryable(self) -> bool {
         match self {
             FailureKind::TimedOut
             | FailureKind::Transient
@@ -146,7 +146,7 @@ impl Failure {
     }
 
     /// Adds a hint.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -161,7 +161,7 @@ impl Failure {
             std::io::ErrorKind::StorageFull
             | std::io::ErrorKind::QuotaExceeded
             | std::io::ErrorKind::OutOfMemory => FailureKind::ResourceExhausted,
-            _ if out_of_descriptors(error) => FailureKind::ResourceExhausted,
+            _ if is_out_of_descriptors(error) => FailureKind::ResourceExhausted,
             _ => FailureKind::Io,
         };
         Failure::new(kind, format!("{doing}: {error}"))
@@ -169,7 +169,7 @@ impl Failure {
 }
 
 /// Returns true for EMFILE and ENFILE, which have no `ErrorKind`. Their numbers are equal on Linux and macOS.
-fn out_of_descriptors(error: &std::io::Error) -> bool {
+fn is_out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }
 

@@ -15,12 +15,12 @@ pub struct ToolName(#[schemars(with = "String")] Arc<str>);
 
 impl ToolName {
     /// Folds ASCII case and checks the rest. Makes no other correction: any other deviation is an error.
-    pub fn new(text: &str) -> Result<Self, BadName> {
+    pub fn new(text: &str) -> Result<Self, InvalidToolName> {
         let well_formed = text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.len() <= 64
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
         if !well_formed {
-            return Err(BadName(text.to_owned()));
+            return Err(InvalidToolName(text.to_owned()));
         }
         let mut name: Arc<str> = text.into();
         if let Some(letters) = Arc::get_mut(&mut name) {
@@ -35,13 +35,13 @@ impl ToolName {
     }
 
     /// Returns the name as shared text, without copying it.
-    pub fn shared(&self) -> SharedText {
+    pub fn to_shared_text(&self) -> SharedText {
         Arc::clone(&self.0).into()
     }
 }
 
 impl TryFrom<String> for ToolName {
-    type Error = BadName;
+    type Error = InvalidToolName;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         ToolName::new(&text)
@@ -69,7 +69,7 @@ impl std::fmt::Display for ToolName {
 /// Error for a text that cannot be a tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is not a tool name: use 1 to 64 of a-z, 0-9, _, . and -, starting with a letter or digit", .0.escape_debug())]
-pub struct BadName(String);
+pub struct InvalidToolName(String);
 
 #[cfg(test)]
 mod tests {

@@ -93,13 +93,13 @@ impl ToolParameter {
     }
 
     /// Makes the parameter optional, with this default.
-    pub fn or(mut self, default: Value) -> Self {
+    pub fn with_default(mut self, default: Value) -> Self {
         self.default = Some(default);
         self
     }
 
     /// Returns true if a call without it is refused. A default makes a parameter optional.
-    pub fn must_be_given(&self) -> bool {
+    pub fn is_required(&self) -> bool {
         self.required && self.default.is_none()
     }
 
@@ -149,6 +149,6 @@ pub(crate) fn object_schema(parameters: &[ToolParameter]) -> Value {
     let properties: Map<String, Value> =
         parameters.iter().map(|p| (p.name.clone(), p.value_schema())).collect();
     let required: Vec<&str> =
-        parameters.iter().filter(|p| p.must_be_given()).map(|p| p.name.as_str()).collect();
+        parameters.iter().filter(|p| p.is_required()).map(|p| p.name.as_str()).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::path_places::{self, ACCESS, is_path};
+use crate::path_declarations::{self, ACCESS_KEYWORD, is_path};
 use crate::{Arguments, Category, DefinitionError};
 
 /// Access that a tool needs to a path.
@@ -22,7 +22,7 @@ pub enum PathAccess {
 
 impl PathAccess {
     /// Returns true if the access modifies anything.
-    pub fn changes(self) -> bool {
+    pub fn is_modifying(self) -> bool {
         match self {
             PathAccess::Read => false,
             PathAccess::Write | PathAccess::Remove => true,
@@ -46,7 +46,7 @@ pub struct PathArgument {
 impl PathArgument {
     /// Finds all path arguments of an object schema. A path declared at any other position is an error.
     pub(crate) fn find(schema: &Value, category: &Category) -> Result<Vec<PathArgument>, DefinitionError> {
-        path_places::check(schema)?;
+        path_declarations::check(schema)?;
         let properties = schema["properties"].as_object().into_iter().flatten();
         Ok(properties.filter_map(|(key, property)| Self::from_property(key, property, category)).collect())
     }
@@ -69,7 +69,7 @@ impl PathArgument {
 
 /// Returns the stated access. Without one, only a tool of the category `read_only` gets read access.
 fn access(schema: &Value, category: &Category) -> PathAccess {
-    match schema[ACCESS].as_str() {
+    match schema[ACCESS_KEYWORD].as_str() {
         Some("read") => PathAccess::Read,
         Some("remove") => PathAccess::Remove,
         None if *category == Category::READ_ONLY => PathAccess::Read,

@@ -12,14 +12,14 @@ pub struct ProgressNote {
     /// Message for people.
     pub message: String,
     /// Amount of work that is done, and the total.
-    pub share: Option<(u64, u64)>,
+    pub done_of_total: Option<(u64, u64)>,
     /// Data for programs, such as a piece of output with its sequence number.
     pub data: Option<Value>,
 }
 
 impl ProgressNote {
     /// Creates a notification with a message only.
-    pub fn saying(message: impl Into<String>) -> Self {
+    pub fn with_message(message: impl Into<String>) -> Self {
         ProgressNote { message: message.into(), ..ProgressNote::default() }
     }
 }
@@ -30,26 +30,26 @@ pub struct Progress(Option<Arc<dyn Fn(ProgressNote) + Send + Sync>>);
 
 impl Progress {
     /// Creates a sender that calls `listener`, which must return at once.
-    pub fn heard_by(listener: impl Fn(ProgressNote) + Send + Sync + 'static) -> Self {
+    pub fn with_listener(listener: impl Fn(ProgressNote) + Send + Sync + 'static) -> Self {
         Progress(Some(Arc::new(listener)))
     }
 
     /// Sends a notification.
-    pub fn tell(&self, note: ProgressNote) {
+    pub fn report(&self, note: ProgressNote) {
         if let Some(listener) = &self.0 {
             listener(note);
         }
     }
 
     /// Returns true if there is a listener. Without one, callers can skip building the notification.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_listener(&self) -> bool {
         self.0.is_some()
     }
 }
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Progress").field(&self.is_heard()).finish()
+        f.debug_tuple("Progress").field(&self.has_listener()).finish()
     }
 }
 
@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn notifications_reach_the_listener_or_are_dropped() {
-        Progress::default().tell(ProgressNote::saying("no listener"));
-        assert!(!Progress::default().is_heard());
+        Progress::default().report(ProgressNote::with_message("no listener"));
+        assert!(!Progress::default().has_listener());
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ears = Arc::clone(&heard);
-        let progress = Progress::heard_by(move |note| ears.lock().unwrap().push(note.message));
-        progress.tell(ProgressNote::saying("half"));
-        progress.tell(ProgressNote::saying("done"));
+        let progress = Progress::with_listener(move |note| ears.lock().unwrap().push(note.message));
+        progress.report(ProgressNote::with_message("half"));
+        progress.report(ProgressNote::with_message("done"));
         assert_eq!(*heard.lock().unwrap(), ["half", "done"]);
     }
 }

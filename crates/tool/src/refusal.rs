@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Arguments, Problem};
+use crate::{ArgumentProblem, Arguments};
 
 /// Reason for a refusal, as a stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +71,7 @@ impl RefusalCode {
     }
 
     /// Returns true if the caller can succeed later, or now with other arguments.
-    pub fn retryable(self) -> bool {
+    pub fn is_retryable(self) -> bool {
         match self {
             RefusalCode::UnknownTool
             | RefusalCode::InvalidArguments
@@ -149,7 +149,7 @@ pub struct Refusal {
     pub example: Option<Value>,
     /// All problems of the arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ArgumentProblem>,
     /// Message of the schema validator, on schema refusals only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_error: Option<String>,
@@ -187,7 +187,7 @@ impl Refusal {
             schema_error: None,
             repair: None,
             rule: None,
-            retryable: code.retryable(),
+            retryable: code.is_retryable(),
             retry_after_ms: None,
             approval_id: None,
             trace_id: None,
@@ -195,19 +195,19 @@ impl Refusal {
     }
 
     /// Adds a hint.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Adds a detail word.
-    pub fn detail(mut self, detail: &str) -> Self {
+    pub fn with_detail(mut self, detail: &str) -> Self {
         self.detail = Some(detail.to_owned());
         self
     }
 
     /// Adds the rule that decided.
-    pub fn rule(mut self, rule: RuleRef) -> Self {
+    pub fn with_rule(mut self, rule: RuleRef) -> Self {
         self.rule = Some(rule);
         self
     }

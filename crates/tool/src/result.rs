@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Arguments, CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, SharedText, TraceContext,
+    Arguments, CallId, Failure, FailureKind, FaultParty, Mode, Refusal, SessionReport, SharedText,
+    TraceContext,
 };
 
 /// Output of a tool that completed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Output {
+pub struct ToolOutput {
     /// Structured result, which matches the output schema of the tool.
     pub value: Value,
     /// Canonical names of the files the tool changed.
@@ -30,7 +31,7 @@ pub struct Output {
 pub struct Truncation {
     /// Unit of the counts.
     #[serde(default)]
-    pub unit: CutUnit,
+    pub unit: TruncationUnit,
     /// Total amount.
     pub total: u64,
     /// Amount returned.
@@ -42,7 +43,7 @@ pub struct Truncation {
 /// Unit in which a result is counted and truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CutUnit {
+pub enum TruncationUnit {
     /// Bytes.
     Bytes,
     /// Characters.
@@ -52,13 +53,13 @@ pub enum CutUnit {
     Entries,
 }
 
-impl CutUnit {
+impl TruncationUnit {
     /// Returns the word used in results and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            CutUnit::Bytes => "bytes",
-            CutUnit::Characters => "characters",
-            CutUnit::Entries => "entries",
+            TruncationUnit::Bytes => "bytes",
+            TruncationUnit::Characters => "characters",
+            TruncationUnit::Entries => "entries",
         }
     }
 }
@@ -119,7 +120,7 @@ impl SandboxTier {
 
 /// Metadata of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metadata {
+pub struct ResultMetadata {
     /// Id of this call in the ledger and the logs.
     pub call_id: CallId,
     /// Trace the call belongs to.
@@ -149,7 +150,7 @@ pub struct Metadata {
     pub cached: bool,
     /// Earlier call that this one repeats and that was not run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeat: Option<Repeat>,
+    pub repeat: Option<RepeatedCall>,
     /// True if the outcome of this call is in the ledger. If false, either only a read ran, or the failure
     /// states what ran; the ledger entry is written once the ledger is available again.
     #[serde(default)]
@@ -172,7 +173,7 @@ pub struct Metadata {
 
 /// Earlier call with the same idempotency key. The output of its tool is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Repeat {
+pub struct RepeatedCall {
     /// Id of the call that ran.
     pub of: CallId,
     /// Outcome: `done`, `failed` or `unknown`.
@@ -193,7 +194,7 @@ pub struct FailureReport {
     /// Kind of the failure.
     pub kind: FailureKind,
     /// Party responsible for the failure.
-    pub fault: Fault,
+    pub fault: FaultParty,
     /// True if the same call may succeed later.
     pub retryable: bool,
     /// Advice on what to do.
@@ -201,7 +202,7 @@ pub struct FailureReport {
     pub hint: Option<String>,
 }
 
-impl Metadata {
+impl ResultMetadata {
     /// Creates the metadata known before the tool is looked up.
     pub fn new(
         call_id: CallId,
@@ -209,7 +210,7 @@ impl Metadata {
         mode: Mode,
         policy_hash: impl Into<SharedText>,
     ) -> Self {
-        Metadata {
+        ResultMetadata {
             call_id,
             trace_id: trace.trace_id.clone(),
             span_id: trace.span_id.clone(),
@@ -247,12 +248,12 @@ pub struct ToolResult {
     /// Time from the first byte of the request to this result, in milliseconds.
     pub latency_ms: f64,
     /// Metadata of the result.
-    pub metadata: Metadata,
+    pub metadata: ResultMetadata,
 }
 
 impl ToolResult {
     /// Creates the result of a tool that completed.
-    pub fn done(tool_name: &str, output: Output, mut metadata: Metadata, latency_ms: f64) -> Self {
+    pub fn done(tool_name: &str, output: ToolOutput, mut metadata: ResultMetadata, latency_ms: f64) -> Self {
         metadata.files_touched = output.files_touched;
         metadata.undoable = output.undoable;
         metadata.truncated = output.truncated;
@@ -263,16 +264,16 @@ impl ToolResult {
     }
 
     /// Creates the result of a call that was not run.
-    pub fn refused(refusal: Refusal, mut metadata: Metadata, latency_ms: f64) -> Self {
+    pub fn refused(refusal: Refusal, mut metadata: ResultMetadata, latency_ms: f64) -> Self {
         let (tool_name, error) = (refusal.tool.clone(), Some(refusal.reason.clone()));
         metadata.refusal = Some(refusal);
         ToolResult { tool_name, success: false, output: json!({}), error, latency_ms, metadata }
     }
 
     /// Creates the result of a call that started and did not complete.
-    pub fn failed(tool_name: &str, failure: Failure, mut metadata: Metadata, latency_ms: f64) -> Self {
+    pub fn failed(tool_name: &str, failure: Failure, mut metadata: ResultMetadata, latency_ms: f64) -> Self {
         let kind = failure.kind;
-        let (fault, retryable) = (kind.fault(), kind.retryable());
+        let (fault, retryable) = (kind.fault(), kind.is_retryable());
         metadata.sandbox = SandboxReport { tier: failure.sandbox };
         metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint });
         metadata.refusal = failure.refusal.map(|refusal| *refusal);

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 /// Maximum length, in characters, of a word that is quoted or compared. No name defined by Sinew is longer.
-pub const LONGEST_WORD: usize = 64;
+pub const MAX_QUOTED_CHARS: usize = 64;
 
 /// Returns the first `most` characters of a text, with `…` if it was longer. Does not escape anything.
-pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(most) {
+pub fn shorten(text: &str, max_chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max_chars) {
         None => Cow::Borrowed(text),
-        Some(_) => Cow::Owned(text.chars().take(most).chain(['…']).collect()),
+        Some(_) => Cow::Owned(text.chars().take(max_chars).chain(['…']).collect()),
     }
 }
 

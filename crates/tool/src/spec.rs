@@ -8,8 +8,8 @@ use crate::definition::Annotations;
 use crate::parameter::object_schema;
 use crate::schema_of::{Direction, schema_of};
 use crate::{
-    Category, DefinitionError, LONGEST_WORD, Mode, OutwardArgument, PathArgument, RiskLevel, SharedText,
-    ToolDefinition, ToolName, ToolParameter, shorten,
+    Category, DefinitionError, ExternalTargetArgument, MAX_QUOTED_CHARS, Mode, PathArgument, RiskLevel,
+    SharedText, ToolDefinition, ToolName, ToolParameter, shorten,
 };
 
 /// Name of the argument in which a tool with `wants_session` receives the session id.
@@ -118,13 +118,13 @@ impl ToolSpec {
     }
 
     /// Sets the input schema to that of the Rust type into which the tool deserialises its arguments.
-    pub fn input<T: JsonSchema>(mut self) -> Self {
+    pub fn with_input<T: JsonSchema>(mut self) -> Self {
         self.input_schema = Some(schema_of::<T>(Direction::Input));
         self
     }
 
     /// Sets the output schema to that of the Rust type the tool returns.
-    pub fn output<T: JsonSchema>(mut self) -> Self {
+    pub fn with_output<T: JsonSchema>(mut self) -> Self {
         self.output_schema = Some(schema_of::<T>(Direction::Output));
         self
     }
@@ -143,10 +143,10 @@ impl ToolSpec {
         };
         parameters.iter().try_for_each(|parameter| check_parameter_name(&parameter.name))?;
         if self.wants_session && parameters.iter().any(|parameter| parameter.name == SESSION_ARGUMENT) {
-            return Err(DefinitionError::OwnSession);
+            return Err(DefinitionError::ReservedSessionParameter);
         }
         let paths = PathArgument::find(&input_schema, &self.category)?;
-        let outward = OutwardArgument::find(&input_schema)?;
+        let outward = ExternalTargetArgument::find(&input_schema)?;
         Ok(ToolDefinition {
             name,
             major,
@@ -171,7 +171,7 @@ impl ToolSpec {
             outward,
             hash: SharedText::default(),
         }
-        .hashed())
+        .with_hash())
     }
 
     fn check_bounds(&self) -> Result<(), DefinitionError> {
@@ -190,7 +190,7 @@ impl ToolSpec {
     fn checked_input_schema(&self) -> Result<Value, DefinitionError> {
         let Some(schema) = &self.input_schema else { return Ok(object_schema(&self.parameters)) };
         if !self.parameters.is_empty() {
-            return Err(DefinitionError::TwoInputs);
+            return Err(DefinitionError::ParametersAndSchema);
         }
         if schema["type"] == "object" { Ok(schema.clone()) } else { Err(DefinitionError::NotAnObject) }
     }
@@ -200,7 +200,7 @@ fn check_parameters(parameters: &[ToolParameter]) -> Result<(), DefinitionError>
     for (index, parameter) in parameters.iter().enumerate() {
         let name = &parameter.name;
         if parameters.iter().take(index).any(|earlier| earlier.name == *name) {
-            return Err(DefinitionError::TwiceNamed(name.clone()));
+            return Err(DefinitionError::DuplicateParameter(name.clone()));
         }
         if parameter.default.as_ref().is_some_and(|default| !parameter.kind.admits(default)) {
             return Err(DefinitionError::Default { name: name.clone(), kind: parameter.kind.as_str() });
@@ -214,7 +214,7 @@ fn check_parameter_name(name: &str) -> Result<(), DefinitionError> {
     if (1..=128).contains(&name.len()) {
         Ok(())
     } else {
-        Err(DefinitionError::ParameterName(shorten(name, LONGEST_WORD).into_owned()))
+        Err(DefinitionError::ParameterName(shorten(name, MAX_QUOTED_CHARS).into_owned()))
     }
 }
 
@@ -225,8 +225,8 @@ pub fn is_version(text: &str) -> bool {
 
 /// Returns the major number of a semantic version: three numbers, optionally with prerelease and build parts.
 fn major_of(version: &str) -> Option<u64> {
-    let (version, build) = apart(version, '+');
-    let (numbers, prerelease) = apart(version, '-');
+    let (version, build) = split_optional(version, '+');
+    let (numbers, prerelease) = split_optional(version, '-');
     let word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if !build.into_iter().chain(prerelease).all(|words| words.split('.').all(word)) {
         return None;
@@ -239,7 +239,7 @@ fn major_of(version: &str) -> Option<u64> {
     }
 }
 
-fn apart(text: &str, mark: char) -> (&str, Option<&str>) {
+fn split_optional(text: &str, mark: char) -> (&str, Option<&str>) {
     text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 

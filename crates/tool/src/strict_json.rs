@@ -13,17 +13,17 @@ use serde_json::{Map, Value};
 
 /// Maximum nesting depth. This is what serde_json's own limit of 128 admits, stated so that messages can name
 /// it.
-pub const DEEPEST: usize = 127;
+pub const MAX_DEPTH: usize = 127;
 
 /// Parses one JSON value. Refuses duplicate keys, NUL characters, trailing text and deep nesting.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
-    read(serde_json::Deserializer::from_str(text), Gate::Strict)
+    read(serde_json::Deserializer::from_str(text), JsonStrictness::Strict)
 }
 
 /// Parses the output of a program. The last of two equal keys wins, and NUL is allowed, because no other
 /// parser reads the text. Trailing text and deep nesting are refused as in `parse`.
-pub fn parse_answer(text: &[u8]) -> Result<Value, JsonError> {
-    read(serde_json::Deserializer::from_slice(text), Gate::Answer)
+pub fn parse_program_output(text: &[u8]) -> Result<Value, JsonError> {
+    read(serde_json::Deserializer::from_slice(text), JsonStrictness::ProgramOutput)
 }
 
 /// Like `parse`, but builds another type than `Value`. The seed must check the objects that it reads itself,
@@ -60,7 +60,7 @@ pub fn count_values(text: &[u8]) -> usize {
 }
 
 /// Creates the error for a repeated key.
-pub fn duplicate<E: serde::de::Error>(key: &str) -> E {
+pub fn duplicate_key_error<E: serde::de::Error>(key: &str) -> E {
     E::custom(format!("{DUPLICATE} `{}`", key.escape_debug()))
 }
 
@@ -93,7 +93,7 @@ impl From<serde_json::Error> for JsonError {
             "syntax"
         };
         let message =
-            if detail == "too_deep" { format!("nested deeper than {DEEPEST} levels") } else { message };
+            if detail == "too_deep" { format!("nested deeper than {MAX_DEPTH} levels") } else { message };
         JsonError { detail, message, line: error.line(), column: error.column() }
     }
 }
@@ -103,42 +103,42 @@ const NUL: &str = "NUL character";
 
 /// Seed that reads a nested value under the rules of `parse`, for seeds passed to `parse_with`.
 #[derive(Debug, Clone, Copy)]
-pub struct Strict;
+pub struct StrictValueSeed;
 
-impl Strict {
+impl StrictValueSeed {
     /// Checks that a string or an object key is allowed.
     pub fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        Gate::Strict.check_text(text)
+        JsonStrictness::Strict.check_text(text)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictValueSeed {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Gate::Strict.deserialize(deserializer)
+        JsonStrictness::Strict.deserialize(deserializer)
     }
 }
 
 /// Set of checks to apply. As a seed it reads a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gate {
+enum JsonStrictness {
     /// All checks: see `parse`.
     Strict,
     /// Checks for program output: see `parse_program_output`.
-    Answer,
+    ProgramOutput,
 }
 
-impl Gate {
+impl JsonStrictness {
     fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        if self == Gate::Strict && text.as_bytes().contains(&0) {
+        if self == JsonStrictness::Strict && text.as_bytes().contains(&0) {
             return Err(E::custom(format!("{NUL} in a string")));
         }
         Ok(())
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Gate {
+impl<'de> DeserializeSeed<'de> for JsonStrictness {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -146,7 +146,7 @@ impl<'de> DeserializeSeed<'de> for Gate {
     }
 }
 
-impl<'de> Visitor<'de> for Gate {
+impl<'de> Visitor<'de> for JsonStrictness {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,11 +191,11 @@ impl<'de> Visitor<'de> for Gate {
         while let Some(key) = entries.next_key::<String>()? {
             self.check_text(&key)?;
             match out.entry(key) {
-                Entry::Occupied(mut known) if self == Gate::Answer => {
+                Entry::Occupied(mut known) if self == JsonStrictness::ProgramOutput => {
                     *known.get_mut() = entries.next_value_seed(self)?;
                 }
                 Entry::Occupied(known) => {
-                    return Err(duplicate(known.key()));
+                    return Err(duplicate_key_error(known.key()));
                 }
                 // Inserting before the value is read avoids a second lookup of the key.
                 Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(self)?,
@@ -239,8 +239,8 @@ mod tests {
         check(r#"{"a":"x\u0000y"}"#, "nul");
         check(r#"{"a\u0000":1}"#, "nul");
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parse(&nested(DEEPEST)).is_ok(), "the stated depth is accepted");
-        check(&nested(DEEPEST + 1), "too_deep");
+        assert!(parse(&nested(MAX_DEPTH)).is_ok(), "the stated depth is accepted");
+        check(&nested(MAX_DEPTH + 1), "too_deep");
         check(&"[".repeat(100_000), "too_deep");
         check("{}{}", "syntax");
         check("1e400", "syntax");
@@ -250,13 +250,13 @@ mod tests {
 
     #[test]
     fn program_output_has_one_meaning() {
-        let read = |text: &str| parse_answer(text.as_bytes());
+        let read = |text: &str| parse_program_output(text.as_bytes());
         assert_eq!(read(r#"{"a":1,"a":[2],"b":"x\u0000"}"#).unwrap(), json!({"a": [2], "b": "x\0"}));
         // With its feature `raw_value`, `serde_json` would replace this object by the content of its string.
         let marked = json!({"$serde_json::private::RawValue": "[1]"});
         assert_eq!(read(&marked.to_string()).unwrap(), marked);
         assert_eq!(serde_json::from_value::<Value>(marked.clone()).unwrap(), marked);
         assert_eq!(read("[1] 2").unwrap_err().detail, "syntax");
-        assert_eq!(parse_answer(b"\"\xff\"").unwrap_err().detail, "syntax");
+        assert_eq!(parse_program_output(b"\"\xff\"").unwrap_err().detail, "syntax");
     }
 }

@@ -33,8 +33,8 @@ impl TraceContext {
     /// Starts a new trace.
     pub fn root() -> Self {
         TraceContext {
-            trace_id: trace(),
-            span_id: span(),
+            trace_id: new_trace_id(),
+            span_id: new_span_id(),
             parent_span_id: None,
             sampled: sampled(),
             trace_state: None,
@@ -44,12 +44,14 @@ impl TraceContext {
     /// Starts a new span below the caller's `traceparent`. A malformed header is ignored, as the standard
     /// requires: telemetry must never make a call fail.
     pub fn from_traceparent(header: &str) -> Self {
-        parse(header).map_or_else(TraceContext::root, |(trace_id, parent, sampled)| TraceContext {
-            trace_id: trace_id.into(),
-            span_id: span(),
-            parent_span_id: Some(parent.to_owned()),
-            sampled,
-            trace_state: None,
+        parse_traceparent(header).map_or_else(TraceContext::root, |(trace_id, parent, sampled)| {
+            TraceContext {
+                trace_id: trace_id.into(),
+                span_id: new_span_id(),
+                parent_span_id: Some(parent.to_owned()),
+                sampled,
+                trace_state: None,
+            }
         })
     }
 
@@ -57,7 +59,7 @@ impl TraceContext {
     /// standard requires.
     #[must_use]
     pub fn with_tracestate(self, header: &str) -> Self {
-        let trace_state = self.parent_span_id.as_ref().and_then(|_| state(header));
+        let trace_state = self.parent_span_id.as_ref().and_then(|_| checked_tracestate(header));
         TraceContext { trace_state, ..self }
     }
 
@@ -68,7 +70,7 @@ impl TraceContext {
 }
 
 /// Returns the trace id, the caller's span id, and true if the caller samples.
-fn parse(header: &str) -> Option<(&str, &str, bool)> {
+fn parse_traceparent(header: &str) -> Option<(&str, &str, bool)> {
     let mut parts = header.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let is_hex = |text: &str, digits: usize| {
@@ -82,7 +84,7 @@ fn parse(header: &str) -> Option<(&str, &str, bool)> {
 }
 
 /// Checks the limits and characters of a list of `key=value` members.
-fn state(header: &str) -> Option<String> {
+fn checked_tracestate(header: &str) -> Option<String> {
     let is_key = |key: &str| {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-*/@".contains(&b);
         (1..=256).contains(&key.len()) && key.bytes().all(plain)
@@ -98,11 +100,11 @@ fn state(header: &str) -> Option<String> {
     whole.then(|| members.join(","))
 }
 
-fn trace() -> SharedText {
+fn new_trace_id() -> SharedText {
     (&*Uuid::new_v4().simple().encode_lower(&mut Uuid::encode_buffer())).into()
 }
 
-fn span() -> SharedText {
+fn new_span_id() -> SharedText {
     let mut buffer = Uuid::encode_buffer();
     let digits = Uuid::new_v4().simple().encode_lower(&mut buffer);
     // The first half of a random UUID contains the version digit, so it is never all zero.

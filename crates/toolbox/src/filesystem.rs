@@ -1,20 +1,20 @@
 //! Tools that work on files and directories, through the handles of their permit.
 
+mod content_encoding;
 mod create_directory;
 mod cursor;
 mod delete_file;
 mod dry_run;
 mod edit_file;
-mod ignored;
+mod file_part;
+mod ignore_rules;
 mod inventory;
-mod lines;
+mod line_search;
 mod list_directory;
+mod name_pattern;
 mod nearest_text;
-mod part;
-mod pattern;
 mod read_file;
 mod search_files;
-mod text;
 mod write_file;
 
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use file_access::{OpenedPath, UndoStore};
 use governance::Permit;
 use tool::{Failure, FailureKind};
 
-use crate::tool_entry::ToolEntry;
+use crate::tool_registration::ToolRegistration;
 
 /// Returns the filesystem tools.
-pub(crate) fn tools(undo: &Arc<UndoStore>) -> Vec<ToolEntry> {
+pub(crate) fn tools(undo: &Arc<UndoStore>) -> Vec<ToolRegistration> {
     vec![
         create_directory::tool(undo),
         delete_file::tool(undo),
@@ -46,7 +46,7 @@ fn target(permit: &Permit) -> Result<&OpenedPath, Failure> {
 }
 
 /// Returns the canonical path as text for display. Bytes that are not UTF-8 become replacement characters.
-fn shown(path: &OpenedPath) -> String {
+fn display_path(path: &OpenedPath) -> String {
     path.canonical().to_string_lossy().into_owned()
 }
 

@@ -4,11 +4,11 @@ mod internals;
 mod runtime_status;
 mod self_check;
 
-pub use internals::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
+pub use internals::{Internals, InternalsSource, LedgerHealth, RuntimeStatus, SelfCheckResult, ToolVerdict};
 
-use crate::tool_entry::ToolEntry;
+use crate::tool_registration::ToolRegistration;
 
 /// Returns the introspection tools.
-pub(crate) fn tools(internals: &Internals) -> Vec<ToolEntry> {
+pub(crate) fn tools(internals: &Internals) -> Vec<ToolRegistration> {
     vec![runtime_status::tool(internals), self_check::tool(internals)]
 }

@@ -3,17 +3,19 @@
 //! A tool is a typed argument struct, a typed output and a function from a permit to that output. A tool
 //! opens nothing by name: the permit carries the files it may touch, already opened.
 
+mod blocking_tool;
 mod code;
 mod filesystem;
-mod in_walls;
 mod introspection;
-mod on_thread;
+mod output_budget;
 mod register;
-mod room;
+mod sandboxed_tool;
 mod system;
-mod tool_entry;
+mod tool_registration;
 mod web;
 
-pub use introspection::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
+pub use introspection::{
+    Internals, InternalsSource, LedgerHealth, RuntimeStatus, SelfCheckResult, ToolVerdict,
+};
 pub use register::{ToolboxError, register};
-pub use web::{PAGE_WORKER, Provider, Robots, Web, WebOptions};
+pub use web::{PAGE_WORKER, ProviderOptions, RobotsPolicy, WebAccess, WebOptions};

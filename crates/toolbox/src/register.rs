@@ -8,7 +8,7 @@ use sandbox::Sandbox;
 use tool::DefinitionError;
 
 use crate::introspection::{self, Internals};
-use crate::web::{self, Web};
+use crate::web::{self, WebAccess};
 use crate::{code, filesystem, system};
 
 /// Registers every built-in tool. Tools that run programs use `sandbox`, introspection tools read
@@ -18,7 +18,7 @@ pub fn register(
     registry: &mut ToolRegistry,
     sandbox: &Sandbox,
     internals: &Internals,
-    web: &Web,
+    web: &WebAccess,
     undo: &Arc<UndoStore>,
 ) -> Result<(), ToolboxError> {
     let areas = [

@@ -1,7 +1,7 @@
 //! Tools that report on the machine: its load, its processes, its logs. They change nothing and send no
 //! signal.
 
-mod bounded;
+mod bounded_command;
 mod check_process_health;
 mod journal;
 mod log_files;
@@ -13,9 +13,9 @@ mod service;
 mod system_metrics_snapshot;
 mod unified_log;
 
-use crate::tool_entry::ToolEntry;
+use crate::tool_registration::ToolRegistration;
 
 /// Returns the system tools.
-pub(crate) fn tools() -> Vec<ToolEntry> {
+pub(crate) fn tools() -> Vec<ToolRegistration> {
     vec![check_process_health::tool(), read_system_logs::tool(), system_metrics_snapshot::tool()]
 }

@@ -4,24 +4,24 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 /// Number of bytes searched for a charset declaration.
-const HEAD: usize = 1024;
+const DECLARATION_BYTES: usize = 1024;
 /// Number of bytes used for detection.
-const SAMPLE: usize = 64 * 1024;
+const DETECTION_BYTES: usize = 64 * 1024;
 
 /// Decodes a document and returns the name of its character set. Never fails: invalid bytes become U+FFFD.
 pub(crate) fn to_text(bytes: &[u8], content_type: Option<&str>) -> (String, &'static str) {
     let encoding = match Encoding::for_bom(bytes) {
         Some((encoding, _)) => encoding,
-        None => declared(bytes, content_type).unwrap_or_else(|| guess(bytes)),
+        None => declared_encoding(bytes, content_type).unwrap_or_else(|| detect_encoding(bytes)),
     };
     let (text, used, _) = encoding.decode(bytes);
     (text.into_owned(), used.name())
 }
 
 /// Returns the declared character set, if it is plausible.
-fn declared(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encoding> {
-    let head = String::from_utf8_lossy(bytes.get(..HEAD.min(bytes.len())).unwrap_or_default());
-    let named = |text: &str| label(text).and_then(|label| Encoding::for_label(label.as_bytes()));
+fn declared_encoding(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encoding> {
+    let head = String::from_utf8_lossy(bytes.get(..DECLARATION_BYTES.min(bytes.len())).unwrap_or_default());
+    let named = |text: &str| charset_label(text).and_then(|label| Encoding::for_label(label.as_bytes()));
     let by_header = content_type.and_then(named).filter(|encoding| is_plausible(bytes, encoding));
     // If the declaration of UTF-16 can be read as ASCII, the document is not UTF-16.
     let by_head = || named(&head).map(|encoding| if is_wide(encoding) { UTF_8 } else { encoding });
@@ -40,7 +40,7 @@ fn is_plausible(bytes: &[u8], encoding: &'static Encoding) -> bool {
 }
 
 /// Returns the text after `charset=`.
-fn label(text: &str) -> Option<String> {
+fn charset_label(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let (_, rest) = lower.split_once("charset=")?;
     let rest = rest.trim_start_matches(['"', '\'', ' ']);
@@ -48,12 +48,12 @@ fn label(text: &str) -> Option<String> {
     rest.get(..end).map(str::to_owned)
 }
 
-fn guess(bytes: &[u8]) -> &'static Encoding {
+fn detect_encoding(bytes: &[u8]) -> &'static Encoding {
     if is_utf8(bytes) {
         return UTF_8;
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(bytes.get(..SAMPLE.min(bytes.len())).unwrap_or_default(), true);
+    detector.feed(bytes.get(..DETECTION_BYTES.min(bytes.len())).unwrap_or_default(), true);
     detector.guess(None, Utf8Detection::Deny)
 }
 

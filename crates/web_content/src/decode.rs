@@ -7,26 +7,26 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 /// Maximum number of codings. Legitimate servers do not nest them.
-const MOST_CODINGS: usize = 4;
+const MAX_CODINGS: usize = 4;
 const BUFFER: usize = 16 * 1024;
 
 /// Decoded body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedBody {
     pub(crate) bytes: Vec<u8>,
     /// True if the limit was reached or the data is incomplete.
     pub(crate) is_cut: bool,
 }
 
 /// Decodes a body. Returns the decodable part of a broken one; it is an error if nothing can be decoded.
-pub(crate) fn decode(body: Vec<u8>, codings: &[String], most: u64) -> Result<Decoded, String> {
-    if codings.len() > MOST_CODINGS {
-        return Err(format!("the body has more than {MOST_CODINGS} codings"));
+pub(crate) fn decode(body: Vec<u8>, codings: &[String], most: u64) -> Result<DecodedBody, String> {
+    if codings.len() > MAX_CODINGS {
+        return Err(format!("the body has more than {MAX_CODINGS} codings"));
     }
     // Each layer has the limit, so that an inner bomb is not unpacked to feed an outer decoder.
     let mut reader: Box<dyn Read> = Box::new(Cursor::new(body));
     for coding in codings.iter().rev() {
-        reader = Box::new(layer(reader, coding)?.take(most.saturating_add(1)));
+        reader = Box::new(decoder_for(reader, coding)?.take(most.saturating_add(1)));
     }
     let mut bytes = Vec::new();
     let read = reader.take(most.saturating_add(1)).read_to_end(&mut bytes);
@@ -36,16 +36,16 @@ pub(crate) fn decode(body: Vec<u8>, codings: &[String], most: u64) -> Result<Dec
         Err(error) if bytes.is_empty() => {
             Err(format!("the body is not valid `{}`: {error}", codings.join(", ")))
         }
-        read => Ok(Decoded { bytes, is_cut: is_long || read.is_err() }),
+        read => Ok(DecodedBody { bytes, is_cut: is_long || read.is_err() }),
     }
 }
 
-fn layer(reader: Box<dyn Read>, coding: &str) -> Result<Box<dyn Read>, String> {
+fn decoder_for(reader: Box<dyn Read>, coding: &str) -> Result<Box<dyn Read>, String> {
     Ok(match coding {
         "gzip" | "x-gzip" => Box::new(MultiGzDecoder::new(reader)),
         "deflate" => inflate(reader),
         "br" => Box::new(Decompressor::new(reader, BUFFER)),
-        "zstd" => Box::new(Frames { rest: Some(Peeked { first: None, reader }), frame: None }),
+        "zstd" => Box::new(ZstdFrames { rest: Some(PeekReader { first: None, reader }), frame: None }),
         _ => return Err(format!("the coding `{coding}` is not known")),
     })
 }
@@ -61,14 +61,14 @@ fn inflate(mut reader: Box<dyn Read>) -> Box<dyn Read> {
 }
 
 /// Decoder for consecutive Zstandard frames.
-struct Frames {
+struct ZstdFrames {
     /// Reader between frames.
-    rest: Option<Peeked>,
+    rest: Option<PeekReader>,
     /// Decoder within a frame.
-    frame: Option<StreamingDecoder<Peeked, FrameDecoder>>,
+    frame: Option<StreamingDecoder<PeekReader, FrameDecoder>>,
 }
 
-impl Read for Frames {
+impl Read for ZstdFrames {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(frame) = &mut self.frame {
@@ -89,12 +89,12 @@ impl Read for Frames {
 }
 
 /// Reader with one byte of look-ahead.
-struct Peeked {
+struct PeekReader {
     first: Option<u8>,
     reader: Box<dyn Read>,
 }
 
-impl Peeked {
+impl PeekReader {
     fn is_at_end(&mut self) -> io::Result<bool> {
         let mut byte = [0; 1];
         if self.first.is_none() && self.reader.read(&mut byte)? == 1 {
@@ -104,7 +104,7 @@ impl Peeked {
     }
 }
 
-impl Read for Peeked {
+impl Read for PeekReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match (self.first.take(), into.first_mut()) {
             (Some(first), Some(place)) => {
@@ -147,7 +147,7 @@ mod tests {
     fn check(body: Vec<u8>, codings: &[&str], most: u64, expect: &[u8], is_cut: bool) {
         let decoded = decode(body, &words(codings), most).unwrap();
         assert_eq!(decoded.bytes.len(), expect.len(), "{codings:?}");
-        assert_eq!(decoded, Decoded { bytes: expect.to_vec(), is_cut }, "{codings:?}");
+        assert_eq!(decoded, DecodedBody { bytes: expect.to_vec(), is_cut }, "{codings:?}");
     }
 
     #[test]

@@ -4,49 +4,55 @@ use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
 use url::Url;
 
-use crate::order::View;
-use crate::skim::skim;
+use crate::extraction::PagePart;
+use crate::token_scan::scan_tokens;
 
 /// Maximum nesting depth. Real pages are flatter, and the time to build a tree grows with the square of the
 /// depth.
-const DEEPEST: usize = 500;
+const MAX_DEPTH: usize = 500;
 /// Maximum number of elements for the article search.
-const MOST_ELEMENTS: usize = 100_000;
+const MAX_ELEMENTS: usize = 100_000;
 /// Minimum length of an article. A shorter one is probably wrong, so the whole page is returned.
-const SHORTEST_ARTICLE: usize = 200;
-const LEFT_OUT: [&str; 8] = ["script", "style", "meta", "head", "noscript", "template", "svg", "iframe"];
+const MIN_ARTICLE_BYTES: usize = 200;
+const SKIPPED_ELEMENTS: [&str; 8] =
+    ["script", "style", "meta", "head", "noscript", "template", "svg", "iframe"];
 
 /// Text of a page with its title, the part that was returned, and a note about different treatment.
-pub(crate) struct Told {
+pub(crate) struct ConvertedPage {
     pub(crate) text: String,
     pub(crate) title: Option<String>,
-    pub(crate) view: View,
+    pub(crate) view: PagePart,
     pub(crate) note: Option<String>,
 }
 
 /// Converts a page.
-pub(crate) fn tell(html: &str, url: &str, view: View) -> Told {
-    let skimmed = skim(html);
-    if skimmed.depth > DEEPEST {
+pub(crate) fn convert(html: &str, url: &str, view: PagePart) -> ConvertedPage {
+    let skimmed = scan_tokens(html);
+    if skimmed.depth > MAX_DEPTH {
         let note =
             format!("the elements are nested {} deep: the text is shown without structure", skimmed.depth);
-        return Told { text: skimmed.text, title: skimmed.title, view: View::Whole, note: Some(note) };
+        return ConvertedPage {
+            text: skimmed.text,
+            title: skimmed.title,
+            view: PagePart::Whole,
+            note: Some(note),
+        };
     }
     let document = Document::from(html);
-    make_links_whole(&document, url);
-    if view == View::Readable
+    make_links_absolute(&document, url);
+    if view == PagePart::Readable
         && let Some((text, title)) = article(document.clone(), url)
     {
-        return Told { text, title: title.or(skimmed.title), view: View::Readable, note: None };
+        return ConvertedPage { text, title: title.or(skimmed.title), view: PagePart::Readable, note: None };
     }
-    let text = document.md(Some(&LEFT_OUT)).trim().to_owned();
-    Told { text, title: skimmed.title, view: View::Whole, note: None }
+    let text = document.md(Some(&SKIPPED_ELEMENTS)).trim().to_owned();
+    ConvertedPage { text, title: skimmed.title, view: PagePart::Whole, note: None }
 }
 
 fn article(document: Document, url: &str) -> Option<(String, Option<String>)> {
     let config = Config {
         text_mode: TextMode::Markdown,
-        max_elements_to_parse: MOST_ELEMENTS,
+        max_elements_to_parse: MAX_ELEMENTS,
         disable_json_ld: true,
         ..Config::default()
     };
@@ -54,11 +60,11 @@ fn article(document: Document, url: &str) -> Option<(String, Option<String>)> {
     let article = reader.parse().ok()?;
     let text = article.text_content.trim().to_owned();
     let title = Some(article.title).filter(|title| !title.is_empty());
-    (text.len() >= SHORTEST_ARTICLE).then_some((text, title))
+    (text.len() >= MIN_ARTICLE_BYTES).then_some((text, title))
 }
 
 /// Makes links absolute, because a relative link is useless outside its page.
-fn make_links_whole(document: &Document, url: &str) {
+fn make_links_absolute(document: &Document, url: &str) {
     let Ok(base) = Url::parse(url) else { return };
     for link in document.select("a[href]").iter() {
         let Some(whole) = link.attr("href").and_then(|href| base.join(&href).ok()) else { continue };
@@ -88,8 +94,8 @@ mod tests {
 
     #[test]
     fn article_is_markdown_without_menus() {
-        let told = tell(&page(), "https://example.org/birds/heron", View::Readable);
-        assert_eq!((told.view, told.title.as_deref()), (View::Readable, Some("Herons")));
+        let told = convert(&page(), "https://example.org/birds/heron", PagePart::Readable);
+        assert_eq!((told.view, told.title.as_deref()), (PagePart::Readable, Some("Herons")));
         assert!(told.text.contains("## Waiting") && told.text.contains("The heron stands"), "{}", told.text);
         assert!(told.text.contains("[two](https://example.org/birds/next?x=1)"), "{}", told.text);
         assert!(!told.text.contains("Menu entry") && !told.text.contains("evil"), "{}", told.text);
@@ -97,19 +103,22 @@ mod tests {
 
     #[test]
     fn whole_page_contains_menus_but_no_scripts() {
-        let told = tell(&page(), "https://example.org/", View::Whole);
+        let told = convert(&page(), "https://example.org/", PagePart::Whole);
         assert!(told.text.contains("[Menu entry](https://example.org/a)") && told.text.contains("Imprint"));
         assert!(!told.text.contains("evil"));
-        let short =
-            tell("<p>Short <a href='javascript:x()'>link</a>.</p>", "https://example.org/", View::Readable);
-        assert_eq!(short.view, View::Whole, "too little for an article");
+        let short = convert(
+            "<p>Short <a href='javascript:x()'>link</a>.</p>",
+            "https://example.org/",
+            PagePart::Readable,
+        );
+        assert_eq!(short.view, PagePart::Whole, "too little for an article");
         assert!(short.text.contains("Short") && !short.text.contains("javascript"), "{}", short.text);
     }
 
     #[test]
     fn deeply_nested_page_is_read_as_plain_text() {
         let deep = format!("{}secret text", "<div><b>".repeat(50_000));
-        let told = tell(&deep, "https://example.org/", View::Readable);
+        let told = convert(&deep, "https://example.org/", PagePart::Readable);
         assert_eq!(told.text, "secret text");
         assert!(told.note.unwrap().contains("100000 deep"));
     }

@@ -7,15 +7,18 @@
 
 mod charset;
 mod decode;
+mod document_kind;
+mod escape_invisible;
+mod extraction;
 mod html;
-mod kind;
-mod order;
-mod read;
+mod page_text;
 mod results;
 mod robots;
 mod serve;
-mod skim;
-mod visible;
+mod token_scan;
 
-pub use order::{Engine, Failing, Found, Hit, Kind, Order, PageText, Purpose, Reading, View};
-pub use serve::{read_reading, serve, write_order};
+pub use extraction::{
+    DocumentKind, ExtractionPurpose, ExtractionReply, ExtractionRequest, PagePart, PageText, SearchEngine,
+    SearchFailure, SearchOutcome, WebSearchHit,
+};
+pub use serve::{read_reply, serve, write_request};

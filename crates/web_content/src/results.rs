@@ -7,47 +7,52 @@ mod json;
 use url::Url;
 
 use crate::charset;
-use crate::order::{Engine, Failing, Found, Hit};
-use crate::visible::line;
+use crate::escape_invisible::single_line;
+use crate::extraction::{SearchEngine, SearchFailure, SearchOutcome, WebSearchHit};
 
-const LONGEST_TITLE: usize = 200;
-const LONGEST_SNIPPET: usize = 500;
-const LONGEST_URL: usize = 2000;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_SNIPPET_CHARS: usize = 500;
+const MAX_URL_BYTES: usize = 2000;
 
 /// Extracts at most `most` results from a document.
-pub(crate) fn find(bytes: &[u8], content_type: Option<&str>, engine: Engine, most: usize) -> Found {
+pub(crate) fn extract_results(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    engine: SearchEngine,
+    most: usize,
+) -> SearchOutcome {
     let (text, _) = charset::to_text(bytes, content_type);
     let found = match engine {
-        Engine::DuckduckgoHtml => duckduckgo::html(&text),
-        Engine::DuckduckgoLite => duckduckgo::lite(&text),
-        Engine::Searxng => json::searxng(&text),
-        Engine::Brave => json::brave(&text),
-        Engine::Tavily => json::tavily(&text),
+        SearchEngine::DuckduckgoHtml => duckduckgo::html(&text),
+        SearchEngine::DuckduckgoLite => duckduckgo::lite(&text),
+        SearchEngine::Searxng => json::searxng(&text),
+        SearchEngine::Brave => json::brave(&text),
+        SearchEngine::Tavily => json::tavily(&text),
     };
     match found {
-        Found::Hits(mut hits) => {
+        SearchOutcome::Hits(mut hits) => {
             hits.truncate(most);
-            Found::Hits(hits)
+            SearchOutcome::Hits(hits)
         }
         other => other,
     }
 }
 
 /// Creates a result in single lines. Returns none without a title or a web address.
-fn hit(title: &str, url: &str, snippet: &str, published: Option<&str>) -> Option<Hit> {
+fn checked_hit(title: &str, url: &str, snippet: &str, published: Option<&str>) -> Option<WebSearchHit> {
     let url =
         Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())?;
-    let title = line(title, LONGEST_TITLE);
-    if title.is_empty() || url.as_str().len() > LONGEST_URL {
+    let title = single_line(title, MAX_TITLE_CHARS);
+    if title.is_empty() || url.as_str().len() > MAX_URL_BYTES {
         return None;
     }
-    let published = published.map(|text| line(text, 40)).filter(|text| !text.is_empty());
-    Some(Hit { title, url: url.into(), snippet: line(snippet, LONGEST_SNIPPET), published })
+    let published = published.map(|text| single_line(text, 40)).filter(|text| !text.is_empty());
+    Some(WebSearchHit { title, url: url.into(), snippet: single_line(snippet, MAX_SNIPPET_CHARS), published })
 }
 
 /// Removes results with the same address as an earlier one.
-fn without_repeats(hits: Vec<Hit>) -> Vec<Hit> {
-    let mut kept: Vec<Hit> = Vec::new();
+fn without_duplicates(hits: Vec<WebSearchHit>) -> Vec<WebSearchHit> {
+    let mut kept: Vec<WebSearchHit> = Vec::new();
     for hit in hits {
         if !kept.iter().any(|known| known.url == hit.url) {
             kept.push(hit);
@@ -56,6 +61,6 @@ fn without_repeats(hits: Vec<Hit>) -> Vec<Hit> {
     kept
 }
 
-fn changed(why: &str) -> Found {
-    Found::Failing(Failing::ParseChanged, why.to_owned())
+fn layout_changed(why: &str) -> SearchOutcome {
+    SearchOutcome::Failing(SearchFailure::ParseChanged, why.to_owned())
 }

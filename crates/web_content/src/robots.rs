@@ -1,16 +1,16 @@
 //! `robots.txt` (RFC 9309): the longest matching rule decides; among equally long rules, the one that allows.
 
 /// Product token to which rules refer.
-const NAME: &str = "sinew";
+const PRODUCT_TOKEN: &str = "sinew";
 /// Maximum number of bytes that are parsed; the minimum that the RFC requires.
-const LONGEST: usize = 500 * 1024;
+const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 
 /// Returns true if the file allows this path.
-pub(crate) fn invites(bytes: &[u8], path: &str) -> bool {
-    let text = String::from_utf8_lossy(bytes.get(..LONGEST.min(bytes.len())).unwrap_or_default());
-    let groups = groups(&text);
+pub(crate) fn allows(bytes: &[u8], path: &str) -> bool {
+    let text = String::from_utf8_lossy(bytes.get(..MAX_ROBOTS_BYTES.min(bytes.len())).unwrap_or_default());
+    let groups = parse_groups(&text);
     let ours = |name: &'static str| groups.iter().filter(move |group| group.is_for(name));
-    let named: Vec<&Group> = ours(NAME).collect();
+    let named: Vec<&RobotsGroup> = ours(PRODUCT_TOKEN).collect();
     let holding = if named.is_empty() { ours("*").collect() } else { named };
     let rules = holding.iter().flat_map(|group| &group.rules).filter(|rule| matches(&rule.pattern, path));
     let strongest = rules.max_by_key(|rule| (rule.pattern.len(), rule.allows));
@@ -18,24 +18,24 @@ pub(crate) fn invites(bytes: &[u8], path: &str) -> bool {
 }
 
 #[derive(Default)]
-struct Group {
+struct RobotsGroup {
     agents: Vec<String>,
-    rules: Vec<Rule>,
+    rules: Vec<RobotsRule>,
 }
 
-impl Group {
+impl RobotsGroup {
     fn is_for(&self, name: &str) -> bool {
         self.agents.iter().any(|agent| agent == name)
     }
 }
 
-struct Rule {
+struct RobotsRule {
     pattern: String,
     allows: bool,
 }
 
-fn groups(text: &str) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn parse_groups(text: &str) -> Vec<RobotsGroup> {
+    let mut groups: Vec<RobotsGroup> = Vec::new();
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default();
         let Some((key, value)) = line.split_once(':') else { continue };
@@ -43,13 +43,13 @@ fn groups(text: &str) -> Vec<Group> {
         match key.as_str() {
             "user-agent" => {
                 if groups.last().is_none_or(|group| !group.rules.is_empty()) {
-                    groups.push(Group::default());
+                    groups.push(RobotsGroup::default());
                 }
                 let agent = value.split('/').next().unwrap_or_default().to_ascii_lowercase();
                 groups.last_mut().into_iter().for_each(|group| group.agents.push(agent.clone()));
             }
             "allow" | "disallow" if !value.is_empty() => {
-                let rule = |pattern: &str| Rule { pattern: pattern.to_owned(), allows: key == "allow" };
+                let rule = |pattern: &str| RobotsRule { pattern: pattern.to_owned(), allows: key == "allow" };
                 groups.last_mut().into_iter().for_each(|group| group.rules.push(rule(value)));
             }
             _ => {}
@@ -88,7 +88,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, path: &str, expect: bool) {
-        assert_eq!(invites(text.as_bytes(), path), expect, "{path} in {text}");
+        assert_eq!(allows(text.as_bytes(), path), expect, "{path} in {text}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use super::*;
 
 #[test]
 fn first_decision_wins_and_later_ones_are_rejected() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
-    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
     let tries: Vec<_> = (0..8)
         .map(|n| {
             let (mut control, id) = (daemon.control(), id.clone());
@@ -30,10 +30,11 @@ fn first_decision_wins_and_later_ones_are_rejected() {
 
 #[test]
 fn batch_approval_needs_full_ids_and_denial_takes_a_prefix() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
-    let ids: Vec<String> =
-        (0..3).map(|n| ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}))).collect();
+    let ids: Vec<String> = (0..3)
+        .map(|n| request_approval(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"})))
+        .collect();
     let home = daemon.home();
     let listed = home.run(&["approvals", "list", "--json"]).must_exit(0).json();
     assert_eq!(listed["schema_version"], 1);
@@ -52,19 +53,19 @@ fn batch_approval_needs_full_ids_and_denial_takes_a_prefix() {
 
 #[test]
 fn edited_arguments_need_an_approval_of_their_own() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "wrong\n"}));
-    let first = question(&mut control);
+    let first = pending_approval(&mut control);
     let home = daemon.home();
     let edit = |id: &str, arguments: &str| home.run(&["approvals", "edit", id, arguments]);
     let refused = edit(&first, r#"{"path": "/etc/passwd", "content": "x"}"#).must_exit(1);
     assert!(refused.stderr().contains("Permission denied"), "{refused}");
     let refused = edit(&first, r#"{"path": "b.txt"}"#).must_exit(1);
     assert!(refused.stderr().contains("content"), "the human is told what is wrong: {refused}");
-    assert_eq!(question(&mut control), first, "the call waits on as it was");
+    assert_eq!(pending_approval(&mut control), first, "the call waits on as it was");
     edit(&first, r#"{"path": "b.txt", "content": "right\n"}"#).must_exit(0);
-    let second = question(&mut control);
+    let second = pending_approval(&mut control);
     assert_ne!(second, first);
     let card = control.request("control/approvals.show", &json!({"id": second}))["result"].clone();
     assert_eq!(card["edited"], true);
@@ -76,7 +77,7 @@ fn edited_arguments_need_an_approval_of_their_own() {
     assert_eq!(done["metadata"]["edited_arguments"]["content"], "right\n", "the model is told");
     assert_eq!(std::fs::read_to_string(home.workspace().join("b.txt")).unwrap(), "right\n");
     assert!(!home.workspace().join("a.txt").exists());
-    let gone = ask(&mut daemon.agent(), &json!({"path": "c.txt", "content": "x"}));
+    let gone = request_approval(&mut daemon.agent(), &json!({"path": "c.txt", "content": "x"}));
     let nobody = edit(&gone, r#"{"path": "c.txt", "content": "y"}"#).must_exit(1);
     assert!(nobody.stderr().contains("does not wait"), "{nobody}");
 }

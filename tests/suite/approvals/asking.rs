@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon, Home, until};
+use tests::{Client, Daemon, Home, wait_until};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn write_in_alert_waits_and_runs_once_approved() {
     let mut control = daemon.control();
     set_mode(&mut control, "ALERT");
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "hello\n"}));
-    let asked = questions(&mut control, 1);
+    let asked = pending_approvals(&mut control, 1);
     assert_eq!((&asked[0]["state"], &asked[0]["waiting"]), (&json!("pending"), &json!(true)), "{asked:?}");
     assert_eq!(written(&daemon, "a.txt"), None, "it waits");
     let ps = control.request("control/calls.list", &json!({}));
@@ -33,7 +33,7 @@ fn write_in_alert_waits_and_runs_once_approved() {
     let done = call.join().unwrap();
     assert_eq!(done["success"], true, "{done}");
     assert_eq!(written(&daemon, "a.txt").as_deref(), Some("hello\n"));
-    questions(&mut control, 0);
+    pending_approvals(&mut control, 0);
     let home = daemon.stop();
     let records = home.records();
     let words: Vec<&str> =
@@ -50,45 +50,45 @@ fn write_in_alert_waits_and_runs_once_approved() {
 #[test]
 fn tool_definition_or_mode_alone_requires_approval() {
     // Required by `tools.yaml` alone, in NORMAL.
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
-    ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    request_approval(&mut agent, &json!({"path": "a.txt", "content": "x"}));
     // Required by the mode alone.
     let daemon = Daemon::start();
     set_mode(&mut daemon.control(), "ALERT");
-    ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    request_approval(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
 }
 
 #[test]
 fn immediate_decision_is_not_lost() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     for n in 0..20 {
         let call = suspend(&daemon, json!({"path": format!("{n}.txt"), "content": "x"}));
         // Decides as soon as the request is listed.
-        let id = tests::found("the question", || {
+        let id = tests::wait_for("the question", || {
             let list = control.request("control/approvals.list", &json!({}));
             list["result"]["approvals"][0]["id"].as_str().map(str::to_owned)
         });
         assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
         assert_eq!(call.join().unwrap()["success"], true);
     }
-    assert_eq!(executions(daemon.home(), "write_file"), 20);
+    assert_eq!(completed_calls(daemon.home(), "write_file"), 20);
 }
 
 #[test]
 fn denial_reports_its_message_and_nothing_runs() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
-    let id = question(&mut control);
+    let id = pending_approval(&mut control);
     let denied = daemon.home().run(&["deny", &id, "--reason", "write to b.txt instead"]).must_exit(0);
     assert!(denied.stdout().contains("denied"), "{denied}");
     let refused = call.join().unwrap();
     assert_eq!(code(&refused), "approval_denied");
     assert_eq!(refused["error"], "Permission denied: Approval denied by user: write to b.txt instead");
     let plain = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
-    let id = question(&mut control);
+    let id = pending_approval(&mut control);
     decide(&mut control, &id, "deny");
     assert_eq!(plain.join().unwrap()["error"], "Permission denied: Approval denied by user");
     assert_eq!(written(&daemon, "a.txt"), None);
@@ -96,7 +96,7 @@ fn denial_reports_its_message_and_nothing_runs() {
 
 #[test]
 fn approval_timeout_is_a_denial_with_its_own_reason() {
-    let daemon = Daemon::start_in(asking_home(1));
+    let daemon = Daemon::start_in(home_requiring_approval(1));
     let refused = suspend(&daemon, json!({"path": "a.txt", "content": "x"})).join().unwrap();
     assert_eq!(code(&refused), "approval_timed_out");
     assert!(
@@ -104,37 +104,37 @@ fn approval_timeout_is_a_denial_with_its_own_reason() {
         "{refused}"
     );
     assert_eq!(written(&daemon, "a.txt"), None);
-    questions(&mut daemon.control(), 0);
+    pending_approvals(&mut daemon.control(), 0);
     let home = daemon.stop();
     assert!(home.records().iter().any(|r| r["kind"] == "approval" && r["event"] == "expired"));
 }
 
 #[test]
 fn deadline_covers_the_wait_for_approval() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let began = Instant::now();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let refused = suspend_with(&daemon, arguments, json!({"deadline_ms": 5000})).join().unwrap();
     assert_eq!(code(&refused), "approval_timed_out", "{refused}");
     assert!(began.elapsed() < Duration::from_secs(150), "it did not wait for the policy's five minutes");
-    questions(&mut daemon.control(), 0);
+    pending_approvals(&mut daemon.control(), 0);
 }
 
 #[test]
 fn approval_requests_are_independent() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let calls: Vec<_> = (0..5)
         .map(|n| {
             let call = suspend(&daemon, json!({"path": format!("{n}.txt"), "content": "x"}));
-            questions(&mut control, n + 1);
+            pending_approvals(&mut control, n + 1);
             call
         })
         .collect();
-    let asked = questions(&mut control, 5);
+    let asked = pending_approvals(&mut control, 5);
     decide(&mut control, &id_of(&asked[3]), "approve");
     decide(&mut control, &id_of(&asked[1]), "deny");
-    let left = questions(&mut control, 3);
+    let left = pending_approvals(&mut control, 3);
     for question in &left {
         decide(&mut control, &id_of(question), "approve");
     }
@@ -144,7 +144,7 @@ fn approval_requests_are_independent() {
 
 #[test]
 fn refused_call_never_requests_approval() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let refused = agent.execute("write_file", &json!({"path": "/etc/passwd", "content": "x"}));
     assert!(code(&refused).starts_with("path_"), "{refused}");
@@ -152,30 +152,30 @@ fn refused_call_never_requests_approval() {
     set_mode(&mut control, "LOCKDOWN");
     let refused = agent.execute("write_file", &json!({"path": "a.txt", "content": "x"}));
     assert_eq!(refused["error"], "Permission denied: Tool not allowed in LOCKDOWN mode");
-    questions(&mut control, 0);
+    pending_approvals(&mut control, 0);
     let home = daemon.stop();
     assert!(!home.records().iter().any(|r| r["kind"] == "approval"), "nobody was asked");
 }
 
 #[test]
 fn mode_that_forbids_the_call_withdraws_its_request() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
-    let id = question(&mut control);
+    let id = pending_approval(&mut control);
     set_mode(&mut control, "LOCKDOWN");
     assert_eq!(code(&call.join().unwrap()), "mode_denied");
-    questions(&mut control, 0);
+    pending_approvals(&mut control, 0);
     let late = decide(&mut control, &id, "approve");
     assert_eq!(late["error"]["data"]["code"], "already_decided", "{late}");
     // An approval given before the mode change does not help either.
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
-    let id = ask(&mut agent, &arguments);
+    let id = request_approval(&mut agent, &arguments);
     decide(&mut control, &id, "approve");
     set_mode(&mut control, "LOCKDOWN");
-    assert_eq!(code(&with_approval(&mut agent, &arguments, &id)), "mode_denied");
+    assert_eq!(code(&write_with_approval(&mut agent, &arguments, &id)), "mode_denied");
     assert_eq!(written(&daemon, "a.txt"), None);
 }
 
@@ -185,61 +185,61 @@ fn mode_without_approval_lets_the_waiting_call_run() {
     let mut control = daemon.control();
     set_mode(&mut control, "ALERT");
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
-    question(&mut control);
+    pending_approval(&mut control);
     set_mode(&mut control, "NORMAL");
     assert_eq!(call.join().unwrap()["success"], true);
-    questions(&mut control, 0);
+    pending_approvals(&mut control, 0);
 }
 
 #[test]
 fn disconnected_client_keeps_its_request_and_runs_nothing() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let mut agent = daemon.agent();
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute",
         "params": {"tool_name": "write_file", "arguments": arguments}});
     agent.send(format!("{call}\n").as_bytes());
-    let id = question(&mut control);
+    let id = pending_approval(&mut control);
     drop(agent);
-    until("nobody waits for it any more", || questions(&mut control, 1)[0]["waiting"] == false);
+    wait_until("nobody waits for it any more", || pending_approvals(&mut control, 1)[0]["waiting"] == false);
     assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
     // The same caller may use the approval later, on another connection.
     assert_eq!(written(&daemon, "a.txt"), None, "nothing ran by itself");
-    assert_eq!(with_approval(&mut daemon.agent(), &arguments, &id)["success"], true);
-    assert_eq!(executions(daemon.home(), "write_file"), 1);
+    assert_eq!(write_with_approval(&mut daemon.agent(), &arguments, &id)["success"], true);
+    assert_eq!(completed_calls(daemon.home(), "write_file"), 1);
 }
 
 #[test]
 fn daemon_stop_ends_the_wait_and_keeps_the_request() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let call = suspend(&daemon, arguments);
-    let id = question(&mut daemon.control());
+    let id = pending_approval(&mut daemon.control());
     let began = Instant::now();
     let daemon = Daemon::start_in(daemon.stop());
     assert!(began.elapsed() < Duration::from_secs(15), "nobody waits for a human while stopping");
     let ended = call.join().unwrap();
     assert_eq!((code(&ended), detail(&ended)), ("approval_pending", "shutting_down"));
-    assert_eq!(question(&mut daemon.control()), id);
+    assert_eq!(pending_approval(&mut daemon.control()), id);
 }
 
 #[test]
 fn cancelled_call_withdraws_its_request() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
-    question(&mut control);
+    pending_approval(&mut control);
     let calls = control.request("control/calls.list", &json!({}));
     let call_id = calls["result"]["calls"][0]["call_id"].clone();
     control.request("control/calls.cancel", &json!({"call_id": call_id}));
     assert_eq!(code(&call.join().unwrap()), "cancelled");
-    questions(&mut control, 0);
+    pending_approvals(&mut control, 0);
 }
 
 #[test]
 fn mcp_client_gets_progress_or_a_pending_result() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let mut agent = daemon.agent();
     agent.request(
@@ -263,7 +263,7 @@ fn mcp_client_gets_progress_or_a_pending_result() {
         (&told["method"], &told["params"]["progressToken"]),
         (&json!("notifications/progress"), &json!("p"))
     );
-    let id = question(&mut control);
+    let id = pending_approval(&mut control);
     assert!(told["params"]["message"].as_str().unwrap().contains(&id), "{told}");
     decide(&mut control, &id, "approve");
     let end = std::iter::from_fn(|| agent.receive()).find(|message| message["id"] == 77).expect("the answer");
@@ -272,7 +272,7 @@ fn mcp_client_gets_progress_or_a_pending_result() {
 
 #[test]
 fn without_daemon_and_terminal_approval_is_refused() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     let refused = home.run(&["call", "write_file", "path=a.txt", "content=x"]).must_exit(4);
     assert!(refused.stderr().contains("no approver is available"), "{refused}");
     assert!(!home.workspace().join("a.txt").exists());
@@ -280,10 +280,10 @@ fn without_daemon_and_terminal_approval_is_refused() {
 
 #[test]
 fn too_many_requests_of_one_caller_are_refused() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
     for n in 0..32 {
-        ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
+        request_approval(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
     }
     let async_ = json!({"approval": "async"});
     let refused = agent.execute_with("write_file", &json!({"path": "x.txt", "content": "x"}), &async_);
@@ -312,7 +312,7 @@ fn too_many_requests_of_one_caller_are_refused() {
 
 #[test]
 fn command_line_exits_with_the_pending_approval_code() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let home: &Home = daemon.home();
     let pending =
         home.run(&["call", "--async", "write_file", "path=a.txt", "content=x", "--json"]).must_exit(4);

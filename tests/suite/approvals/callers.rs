@@ -16,7 +16,7 @@ fn worker(daemon: &Daemon) -> (Client, Client) {
     (Client::connect(socket.as_ref()), orchestrator)
 }
 
-pub(super) fn named(daemon: &Daemon, name: &str) -> Client {
+pub(super) fn named_client(daemon: &Daemon, name: &str) -> Client {
     let mut agent = daemon.agent();
     let client = json!({"name": name, "version": "1"});
     agent.request(
@@ -28,16 +28,16 @@ pub(super) fn named(daemon: &Daemon, name: &str) -> Client {
 
 #[test]
 fn approval_of_one_worker_is_used_once_and_only_by_it() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let ((mut one, _first), (mut other, _second)) = (worker(&daemon), worker(&daemon));
     let arguments = json!({"path": "a.txt", "content": "x", "mode": "append"});
-    let id = ask(&mut one, &arguments);
+    let id = request_approval(&mut one, &arguments);
     // Other callers are refused before the decision, after it, and on the orchestrator's own connection.
-    let pending = with_approval(&mut other, &arguments, &id);
+    let pending = write_with_approval(&mut other, &arguments, &id);
     assert_eq!((code(&pending), detail(&pending)), ("conflict", "approval_unknown"), "{pending}");
     decide(&mut daemon.control(), &id, "approve");
-    for thief in [&mut other, &mut daemon.agent(), &mut named(&daemon, "thief")] {
-        let stolen = with_approval(thief, &arguments, &id);
+    for thief in [&mut other, &mut daemon.agent(), &mut named_client(&daemon, "thief")] {
+        let stolen = write_with_approval(thief, &arguments, &id);
         assert_eq!((code(&stolen), detail(&stolen)), ("conflict", "approval_unknown"), "{stolen}");
     }
     // The workers send a hundred requests without waiting for responses, half of them from the wrong worker.
@@ -56,20 +56,20 @@ fn approval_of_one_worker_is_used_once_and_only_by_it() {
         .collect();
     assert_eq!(ends.iter().filter(|end| end["success"] == true).count(), 1, "{ends:?}");
     assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "x");
-    assert_eq!(executions(daemon.home(), "write_file"), 1);
+    assert_eq!(completed_calls(daemon.home(), "write_file"), 1);
 }
 
 #[test]
 fn client_with_a_masked_or_cut_name_gets_its_own_approval() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
     for name in [format!("token {secret}"), "long ".repeat(60)] {
         let arguments = json!({"path": "a.txt", "content": name.len().to_string()});
-        let id = ask(&mut named(&daemon, &name), &arguments);
+        let id = request_approval(&mut named_client(&daemon, &name), &arguments);
         let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
         assert!(!card.to_string().contains(&secret), "{card}");
         decide(&mut daemon.control(), &id, "approve");
-        let done = with_approval(&mut named(&daemon, &name), &arguments, &id);
+        let done = write_with_approval(&mut named_client(&daemon, &name), &arguments, &id);
         assert_eq!(done["success"], true, "{name}: {done}");
     }
 }
@@ -77,7 +77,7 @@ fn client_with_a_masked_or_cut_name_gets_its_own_approval() {
 /// Neither caller has a name, but a caller on the control socket is distinct from one on the agent socket.
 #[test]
 fn operator_call_approval_does_not_cover_an_agent() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let params = json!({"tool_name": "write_file", "arguments": arguments, "approval": "async"});
     let asked = daemon.control().request("control/execute", &params)["result"].clone();
@@ -85,7 +85,7 @@ fn operator_call_approval_does_not_cover_an_agent() {
     let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
     assert!(card["result"]["caller"].as_str().unwrap().ends_with("through the control socket"), "{card}");
     daemon.home().run(&["approve", id, "--for", "10m", "--yes"]).must_exit(0);
-    let refused = with_approval(&mut daemon.agent(), &arguments, id);
+    let refused = write_with_approval(&mut daemon.agent(), &arguments, id);
     assert_eq!(refused["success"], false, "{refused}");
     let asked = daemon.agent().execute_with("write_file", &arguments, &json!({"approval": "async"}));
     assert_eq!(code(&asked), "approval_pending", "{asked}");
@@ -94,11 +94,11 @@ fn operator_call_approval_does_not_cover_an_agent() {
 
 #[test]
 fn edited_call_goes_to_the_connection_that_waited_first() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut control = daemon.control();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let first = suspend(&daemon, arguments.clone());
-    let id = question(&mut control);
+    let id = pending_approval(&mut control);
     // Two more connections of the same caller wait for the same approval; one of them disconnects.
     let params = json!({"tool_name": "write_file", "arguments": arguments, "approval_id": id});
     let line = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params});
@@ -109,7 +109,7 @@ fn edited_call_goes_to_the_connection_that_waited_first() {
     until_suspended(&mut control, 3);
     drop(passing);
     until_suspended(&mut control, 2);
-    assert_eq!(questions(&mut control, 1)[0]["waiting"], true, "the first still does");
+    assert_eq!(pending_approvals(&mut control, 1)[0]["waiting"], true, "the first still does");
     let edit = json!({"id": id, "answer": "edit", "arguments": {"path": "b.txt", "content": "y"}});
     let asks = control.request("control/approvals.decide", &edit)["result"]["asks_as"].clone();
     assert!(asks.is_string(), "{asks}");
@@ -118,7 +118,7 @@ fn edited_call_goes_to_the_connection_that_waited_first() {
     decide(&mut control, asks.as_str().unwrap(), "approve");
     let done = first.join().unwrap();
     assert_eq!(done["metadata"]["edited_arguments"]["path"], "b.txt", "{done}");
-    assert_eq!(executions(daemon.home(), "write_file"), 1);
+    assert_eq!(completed_calls(daemon.home(), "write_file"), 1);
 }
 
 /// Waits until exactly `count` calls wait for approval.

@@ -15,7 +15,7 @@ fn facts(refusal: &Value) -> [&Value; 3] {
 
 #[test]
 fn explain_agrees_that_an_effect_cannot_be_shown() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     let tools = "tools:\n  write_file: {requires_approval: true}\n  edit_file: {requires_approval: true}\n  \
                  delete_file: {requires_approval: true}\n";
     home.configure("governance/tools.yaml", tools);
@@ -39,7 +39,7 @@ fn explain_agrees_that_an_effect_cannot_be_shown() {
         let told = explain(&mut agent, tool, &arguments, &json!({}));
         assert_eq!(told["verdict"], "deny", "{tool} {detail}: {told}");
         assert!(!told["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {told}");
-        let note = daemon.home().records_so_far().pop().unwrap();
+        let note = daemon.home().complete_records().pop().unwrap();
         assert_eq!(
             (&note["about"], &note["data"]["detail"]),
             (&json!("explained"), &json!(detail)),
@@ -49,18 +49,18 @@ fn explain_agrees_that_an_effect_cannot_be_shown() {
         assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {told}");
         assert_eq!(told["refusal"]["detail"], detail, "{told}");
     }
-    questions(&mut daemon.control(), 0);
+    pending_approvals(&mut daemon.control(), 0);
     let told = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
     assert_eq!(told["verdict"], "ask", "{told}");
-    questions(&mut daemon.control(), 0);
+    pending_approvals(&mut daemon.control(), 0);
 }
 
 #[test]
 fn explain_reports_an_approval_without_using_it() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
-    let id = ask(&mut agent, &arguments);
+    let id = request_approval(&mut agent, &arguments);
     let brought = json!({"approval_id": id});
     let told = explain(&mut agent, "write_file", &arguments, &brought);
     assert_eq!((&told["verdict"], &told["refusal"]["code"]), (&json!("ask"), &json!("approval_pending")));
@@ -73,11 +73,11 @@ fn explain_reports_an_approval_without_using_it() {
     let other = json!({"path": "a.txt", "content": "y"});
     let told = explain(&mut agent, "write_file", &other, &brought);
     assert_eq!(told["refusal"]["detail"], "approval_mismatch", "{told}");
-    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+    assert_eq!(write_with_approval(&mut agent, &arguments, &id)["success"], true);
     let told = explain(&mut agent, "write_file", &arguments, &brought);
     assert_eq!(told["refusal"]["detail"], "approval_used", "{told}");
 
-    let id = ask(&mut agent, &arguments);
+    let id = request_approval(&mut agent, &arguments);
     daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
     let told = explain(&mut agent, "write_file", &arguments, &json!({}));
     assert_eq!(told["verdict"], "permit", "a standing rule covers it: {told}");
@@ -88,10 +88,10 @@ fn explain_reports_an_approval_without_using_it() {
 
 #[test]
 fn explain_agrees_that_too_many_requests_are_pending() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
     for n in 0..32 {
-        ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
+        request_approval(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
     }
     let one_more = json!({"path": "more.txt", "content": "x"});
     let told = explain(&mut agent, "write_file", &one_more, &json!({}));
@@ -102,11 +102,11 @@ fn explain_agrees_that_too_many_requests_are_pending() {
 
 #[test]
 fn explain_on_the_control_socket_leaves_no_record() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.file("notes.txt", "one\n");
     home.configure("governance/tools.yaml", "tools:\n  edit_file: {requires_approval: true}\n");
     let daemon = Daemon::start_in(home);
-    let before = daemon.home().records_so_far().len();
+    let before = daemon.home().complete_records().len();
     for (guess, exit, verdict) in [("one", 4, "ask"), ("two", 3, "deny")] {
         let arguments = json!({"path": "notes.txt", "edits": [{"old_text": guess, "new_text": "x"}]});
         let told = daemon
@@ -116,7 +116,7 @@ fn explain_on_the_control_socket_leaves_no_record() {
             .json();
         assert_eq!(told["verdict"], verdict, "{told}");
     }
-    assert_eq!(daemon.home().records_so_far().len(), before);
+    assert_eq!(daemon.home().complete_records().len(), before);
     // The agent socket does not offer the method.
     let answer =
         daemon.agent().request("control/explain", &json!({"tool_name": "edit_file", "arguments": {}}));

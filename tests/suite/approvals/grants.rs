@@ -10,11 +10,11 @@ fn write(agent: &mut Client, path: &str) -> Value {
 
 #[test]
 fn grant_is_displayed_first_and_covers_what_it_shows() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let home = daemon.home();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     std::fs::create_dir(home.workspace().join("src")).unwrap();
-    let id = ask(&mut agent, &json!({"path": "src/a.txt", "content": "x"}));
+    let id = request_approval(&mut agent, &json!({"path": "src/a.txt", "content": "x"}));
     let pattern = format!("path={}/src/*.txt", home.workspace().display());
     let unseen = control.request(
         "control/approvals.decide",
@@ -59,9 +59,9 @@ fn grant_is_displayed_first_and_covers_what_it_shows() {
 
 #[test]
 fn session_grant_ends_with_the_connection() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
-    let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut agent, &json!({"path": "a.txt", "content": "x"}));
     daemon.home().run(&["approve", &id, "--for", "session", "--yes"]).must_exit(0);
     assert_eq!(write(&mut agent, "a.txt")["success"], true);
     assert_eq!(code(&write(&mut agent, "b.txt")), "approval_pending", "another file");
@@ -72,9 +72,9 @@ fn session_grant_ends_with_the_connection() {
 
 #[test]
 fn grant_expires() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
-    let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut agent, &json!({"path": "a.txt", "content": "x"}));
     let before = Instant::now();
     daemon.home().run(&["approve", &id, "--for", "5s", "--yes"]).must_exit(0);
     let mut held = false;
@@ -92,7 +92,7 @@ fn grant_expires() {
 #[test]
 #[cfg(target_os = "linux")]
 fn only_read_only_commands_can_be_granted_by_prefix() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.configure(
         "governance/tools.yaml",
         "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, echo]}\n",
@@ -126,7 +126,7 @@ fn only_read_only_commands_can_be_granted_by_prefix() {
 
 #[test]
 fn grant_for_a_dry_run_does_not_cover_the_call() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.configure("governance/tools.yaml", "tools:\n  delete_file: {requires_approval: true}\n");
     let daemon = Daemon::start_in(home);
     let (path, mut agent) = (daemon.home().file("a.txt", "x"), daemon.agent());

@@ -8,9 +8,9 @@ use super::*;
 
 #[test]
 fn notifier_program_gets_title_and_text_without_secrets() {
-    let home = asking_home(300);
-    let told = home.user().join("told.txt");
-    let program = home.user().join("tell.sh");
+    let home = home_requiring_approval(300);
+    let told = home.user_home().join("told.txt");
+    let program = home.user_home().join("tell.sh");
     std::fs::write(&program, format!("#!/bin/sh\nprintf '%s|' \"$@\" >> '{}'\n", told.display())).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let file = home.root().join("config/sinew.yaml");
@@ -19,7 +19,10 @@ fn notifier_program_gets_title_and_text_without_secrets() {
     home.configure("sinew.yaml", &settings.replace("notify: desktop", &notify));
     let daemon = Daemon::start_in(home);
     let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
-    let id = ask(&mut daemon.agent(), &json!({"path": format!("{secret}\u{1b}.txt"), "content": "x"}));
+    let id = request_approval(
+        &mut daemon.agent(),
+        &json!({"path": format!("{secret}\u{1b}.txt"), "content": "x"}),
+    );
     let deadline = Instant::now() + Duration::from_secs(15);
     let said = loop {
         let said = std::fs::read_to_string(&told).unwrap_or_default();
@@ -37,7 +40,7 @@ fn notifier_program_gets_title_and_text_without_secrets() {
 #[test]
 fn hanging_or_missing_notifier_delays_nothing() {
     for program in ["[sleep, \"600\"]", "[/no/such/program]"] {
-        let home = asking_home(300);
+        let home = home_requiring_approval(300);
         let file = home.root().join("config/sinew.yaml");
         let settings = std::fs::read_to_string(&file).unwrap();
         home.configure("sinew.yaml", &settings.replace("notify: desktop", &format!("notify: {program}")));
@@ -45,9 +48,9 @@ fn hanging_or_missing_notifier_delays_nothing() {
         let (mut agent, mut control) = (daemon.agent(), daemon.control());
         for n in 0..8 {
             let arguments = json!({"path": format!("{n}.txt"), "content": "x"});
-            let id = ask(&mut agent, &arguments);
+            let id = request_approval(&mut agent, &arguments);
             decide(&mut control, &id, "approve");
-            assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+            assert_eq!(write_with_approval(&mut agent, &arguments, &id)["success"], true);
         }
         daemon.stop();
     }

@@ -10,7 +10,11 @@ use super::*;
 /// Runs `sinew` with these arguments and this standard input; returns its exit code and output.
 fn run(home: &Home, words: &[&str], input: &str) -> (Option<i32>, String) {
     let mut command = tests::sinew();
-    command.args(words).current_dir(home.workspace()).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command
+        .args(words)
+        .current_dir(home.workspace())
+        .env("SINEW_HOME", home.root())
+        .env("HOME", home.user_home());
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -25,7 +29,7 @@ fn run(home: &Home, words: &[&str], input: &str) -> (Option<i32>, String) {
 
 #[test]
 fn approval_and_mode_relaxation_need_the_pin() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     assert_eq!(run(&home, &["init", "--pin", "--pin-stdin"], "correct horse\n").0, Some(0));
     use std::os::unix::fs::PermissionsExt;
     let file = home.root().join("state/operator-pin");
@@ -36,7 +40,7 @@ fn approval_and_mode_relaxation_need_the_pin() {
     let daemon = Daemon::start_in(home);
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
-    let id = ask(&mut agent, &arguments);
+    let id = request_approval(&mut agent, &arguments);
     assert_eq!(decide(&mut control, &id, "approve")["error"]["data"]["code"], "pin_needed");
     let edit = json!({"id": id, "answer": "edit", "arguments": {}});
     assert_eq!(control.request("control/approvals.decide", &edit)["error"]["data"]["code"], "pin_needed");
@@ -82,12 +86,12 @@ fn approval_and_mode_relaxation_need_the_pin() {
     );
     let (ended, said) = run(daemon.home(), &accept, "correct horse\n");
     assert_eq!(ended, Some(0), "{said}");
-    let id = ask(&mut agent, &arguments);
+    let id = request_approval(&mut agent, &arguments);
     assert_eq!(decide(&mut control, &id, "deny")["result"]["decided"], true, "a no takes no PIN");
-    let id = ask(&mut agent, &arguments);
+    let id = request_approval(&mut agent, &arguments);
     let (exit, said) = run(daemon.home(), &["approve", &id, "--pin-stdin"], "correct horse\n");
     assert_eq!(exit, Some(0), "{said}");
-    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+    assert_eq!(write_with_approval(&mut agent, &arguments, &id)["success"], true);
     let (exit, said) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "wrong\n");
     assert_ne!(exit, Some(0), "{said}");
     let (exit, said) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "correct horse\n");
@@ -97,7 +101,7 @@ fn approval_and_mode_relaxation_need_the_pin() {
 
 #[test]
 fn pin_guessing_is_slowed_down() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     let (short, said) = run(&home, &["pin", "set", "--pin-stdin"], "25801\n");
     assert!(short != Some(0) && said.contains("6 to 128 characters"), "too easily guessed: {said}");
     assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "258013\n").0, Some(0));
@@ -108,7 +112,7 @@ fn pin_guessing_is_slowed_down() {
         .unwrap();
     let daemon = Daemon::start_in(home);
     let mut control = daemon.control();
-    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
     let words = ["000001", "000002"].map(|pin| {
         let params = json!({"id": id, "answer": "approve", "pin": pin});
         let tried = control.request("control/approvals.decide", &params);
@@ -166,11 +170,11 @@ fn undo_needs_the_pin() {
 
 #[test]
 fn unreadable_pin_file_approves_nothing() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     let home = Daemon::start_in(home).stop();
     std::fs::write(home.root().join("state/operator-pin"), "nonsense").unwrap();
     let daemon = Daemon::start_in(home);
-    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
     let refused = decide(&mut daemon.control(), &id, "approve");
     assert_eq!(refused["error"]["data"]["code"], "pin_unusable", "{refused}");
 }

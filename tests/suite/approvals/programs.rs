@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::effects::{asked, bring};
+use super::effects::{call_with_approval, request_effect};
 use super::*;
 
 const COUNTER: &str = r#"
@@ -43,7 +43,7 @@ const SAY: &str = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)
 
 #[test]
 fn manifest_tool_request_shows_the_exact_argv() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.configure(
         "governance/tools.yaml",
         "tools:\n  counter.count_lines: {requires_approval: true, allowed_in_modes: [NORMAL]}\n  \
@@ -55,7 +55,7 @@ fn manifest_tool_request_shows_the_exact_argv() {
     let daemon = Daemon::start_in(home);
     let files = ["a b.txt", "c.txt"].map(|name| daemon.home().file(name, "1\n2\n").display().to_string());
     let arguments = json!({"files": ["./a b.txt", "c.txt"]});
-    let (id, facts) = asked(&daemon, "counter.count_lines", &arguments);
+    let (id, facts) = request_effect(&daemon, "counter.count_lines", &arguments);
     let has =
         |facts: &[String], line: &str| assert!(facts.iter().any(|fact| fact == line), "{line}: {facts:?}");
     has(&facts, &format!("argv {}", json!(["wc", "-l", "--", files[0], files[1]])));
@@ -67,14 +67,14 @@ fn manifest_tool_request_shows_the_exact_argv() {
     );
     assert!(facts.iter().any(|fact| fact.starts_with("sees the variables PATH, HOME")), "{facts:?}");
     decide(&mut daemon.control(), &id, "approve");
-    let done = bring(&daemon, "counter.count_lines", &arguments, &id);
+    let done = call_with_approval(&daemon, "counter.count_lines", &arguments, &id);
     let said = done["output"]["stdout"].as_str().unwrap_or_else(|| panic!("{done}"));
     assert!(
         said.contains("4 total") && said.contains("a b.txt") && said.contains("c.txt"),
         "every file: {said}"
     );
 
-    let (id, facts) = asked(&daemon, "teacher.say_again", &arguments);
+    let (id, facts) = request_effect(&daemon, "teacher.say_again", &arguments);
     let input = json!({"command": "say_again", "arguments": {"files": files}});
     has(&facts, &format!("stdin {input}"));
     assert!(
@@ -82,16 +82,16 @@ fn manifest_tool_request_shows_the_exact_argv() {
         "{facts:?}"
     );
     decide(&mut daemon.control(), &id, "approve");
-    let done = bring(&daemon, "teacher.say_again", &arguments, &id);
+    let done = call_with_approval(&daemon, "teacher.say_again", &arguments, &id);
     assert_eq!(done["output"], input, "what was shown is what it was told: {done}");
 
     // A changed manifest voids the approval, even after the change was accepted.
-    let (id, _) = asked(&daemon, "counter.count_lines", &arguments);
+    let (id, _) = request_effect(&daemon, "counter.count_lines", &arguments);
     decide(&mut daemon.control(), &id, "approve");
     let changed = COUNTER.replace("Count lines", "Count all lines");
     std::fs::write(daemon.home().root().join("tools/counter.yaml"), changed).unwrap();
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
-    let refused = bring(&daemon, "counter.count_lines", &arguments, &id);
+    let refused = call_with_approval(&daemon, "counter.count_lines", &arguments, &id);
     assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
 }
 
@@ -101,7 +101,7 @@ const SHOUT: &str = "      process_input: shout\n  executable_knowledge:\n    pr
                      module.exports = (data) => ({ ...data, text: data.text.toUpperCase() + '!', more: 1 });\n";
 
 /// Returns a manifest of this type whose only command runs a text through the processor and prints it.
-fn shouting(kind: &str, section: &str, more: &str) -> String {
+fn manifest_with_processor(kind: &str, section: &str, more: &str) -> String {
     format!(
         "tool:\n  schema_version: 2.0\n  id: {kind}-shout\n  type: {kind}\n  name: Shout\n  version: 1.0.0\n  \
          description: Say it louder\n  {kind}_specific: {section}\n  commands:\n    - name: echo\n      \
@@ -113,7 +113,7 @@ fn shouting(kind: &str, section: &str, more: &str) -> String {
 /// The approval request shows the output of the processor, and the tool receives exactly that.
 #[test]
 fn request_shows_the_output_of_the_processor() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     let kinds = ["cli", "local", "mcp"];
     let asked_about: String = kinds
         .map(|kind| format!("  {kind}-shout.echo: {{requires_approval: true, allowed_in_modes: [NORMAL]}}\n"))
@@ -121,10 +121,16 @@ fn request_shows_the_output_of_the_processor() {
     home.configure("governance/tools.yaml", &format!("tools:\n{asked_about}"));
     let server = home.file("server.py", include_str!("../manifests/server.py")).display().to_string();
     home.put_tool("say.py", SAY);
-    home.put_tool("cli.yaml", &shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n"));
-    home.put_tool("local.yaml", &shouting("local", "{entry_point: say.py, runtime: python}", ""));
+    home.put_tool(
+        "cli.yaml",
+        &manifest_with_processor("cli", "{executable: echo}", "      argv: [\"{text}\"]\n"),
+    );
+    home.put_tool(
+        "local.yaml",
+        &manifest_with_processor("local", "{entry_point: say.py, runtime: python}", ""),
+    );
     let section = format!("{{server_command: python3 {server}, transport: stdio}}");
-    home.put_tool("mcp.yaml", &shouting("mcp", &section, ""));
+    home.put_tool("mcp.yaml", &manifest_with_processor("mcp", &section, ""));
     let daemon = Daemon::start_in(home);
     let arguments = json!({"text": "quiet"});
     let given = json!({"text": "QUIET!", "more": 1});
@@ -135,12 +141,12 @@ fn request_shows_the_output_of_the_processor() {
         ("mcp", said.clone()),
     ] {
         let tool = format!("{kind}-shout.echo");
-        let (id, facts) = asked(&daemon, &tool, &arguments);
+        let (id, facts) = request_effect(&daemon, &tool, &arguments);
         for line in [&shown, &said] {
             assert!(facts.contains(line), "{kind}: {line}: {facts:?}");
         }
         decide(&mut daemon.control(), &id, "approve");
-        let ran = bring(&daemon, &tool, &arguments, &id);
+        let ran = call_with_approval(&daemon, &tool, &arguments, &id);
         assert!(ran["output"].to_string().contains("QUIET!"), "{kind}: {ran}");
     }
 }
@@ -148,16 +154,16 @@ fn request_shows_the_output_of_the_processor() {
 /// A call whose effect cannot be computed in advance is refused.
 #[test]
 fn failing_processor_creates_no_approval_request() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.configure(
         "governance/tools.yaml",
         "tools:\n  cli-shout.echo: {requires_approval: true, allowed_in_modes: [NORMAL]}\n",
     );
-    let text = shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n");
+    let text = manifest_with_processor("cli", "{executable: echo}", "      argv: [\"{text}\"]\n");
     home.put_tool("cli.yaml", &text.replace("data.text.toUpperCase()", "data.none.none"));
     let daemon = Daemon::start_in(home);
     let refused = daemon.agent().execute("cli-shout.echo", &json!({"text": "quiet"}));
     assert_eq!(detail(&refused), "not_foreseeable", "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("`shout`"), "{refused}");
-    questions(&mut daemon.control(), 0);
+    pending_approvals(&mut daemon.control(), 0);
 }

@@ -4,18 +4,18 @@ use serde_json::json;
 
 use super::*;
 
-fn card(control: &mut Client, id: &str) -> Value {
+fn approval_request(control: &mut Client, id: &str) -> Value {
     control.request("control/approvals.show", &json!({"id": id}))["result"].clone()
 }
 
 #[test]
 fn request_shows_the_effect_and_not_the_arguments() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     daemon.home().file("real.txt", "one\ntwo\nthree\n");
     std::os::unix::fs::symlink("real.txt", daemon.home().workspace().join("link.txt")).unwrap();
-    let id = ask(&mut agent, &json!({"path": "./link.txt", "content": "one\n2\nthree\n"}));
-    let shown = card(&mut control, &id);
+    let id = request_approval(&mut agent, &json!({"path": "./link.txt", "content": "one\n2\nthree\n"}));
+    let shown = approval_request(&mut control, &id);
     let real = daemon.home().workspace().join("real.txt").display().to_string();
     assert_eq!(shown["changes"][0]["path"], real, "the file, not the link: {shown}");
     let lines: Vec<String> = shown["changes"][0]["lines"]
@@ -41,28 +41,31 @@ fn request_shows_the_effect_and_not_the_arguments() {
 
 #[test]
 fn effect_too_large_to_show_is_refused() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
     let lines = (0..1200).map(|n| format!("{n}\n")).collect::<String>();
     for content in [lines, "x".repeat(5000), format!("{}\n", "y".repeat(3000)).repeat(30)] {
         let refused = agent.execute("write_file", &json!({"path": "a.txt", "content": content}));
         assert_eq!((code(&refused), detail(&refused)), ("too_large", "too_much_to_show"), "{refused}");
     }
-    questions(&mut daemon.control(), 0);
+    pending_approvals(&mut daemon.control(), 0);
     // Unchanged lines do not count towards the size of the diff.
     let long: String = (0..5000).map(|n| format!("line {n}\n")).collect();
     daemon.home().file("long.txt", &long);
-    ask(&mut agent, &json!({"path": "long.txt", "content": long.replace("line 77\n", "line 77!\n")}));
+    request_approval(
+        &mut agent,
+        &json!({"path": "long.txt", "content": long.replace("line 77\n", "line 77!\n")}),
+    );
 }
 
 #[test]
 fn secret_is_masked_and_still_binds_the_approval() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
     let arguments = json!({"path": "a.txt", "content": format!("token = {secret}\n")});
-    let id = ask(&mut agent, &arguments);
-    let shown = card(&mut control, &id);
+    let id = request_approval(&mut agent, &arguments);
+    let shown = approval_request(&mut control, &id);
     assert!(!shown.to_string().contains(&secret), "{shown}");
     assert!(shown["masked"].as_u64().unwrap() > 0 && shown["editable"] == Value::Null, "{shown}");
     let file =
@@ -71,14 +74,14 @@ fn secret_is_masked_and_still_binds_the_approval() {
     assert!(daemon.home().run(&["approvals", "show", &id]).must_exit(0).stdout().contains("masked"));
     decide(&mut control, &id, "approve");
     let other = json!({"path": "a.txt", "content": format!("token = {}\n", secret.replace('B', "X"))});
-    assert_eq!(detail(&with_approval(&mut agent, &other, &id)), "approval_mismatch");
-    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+    assert_eq!(detail(&write_with_approval(&mut agent, &other, &id)), "approval_mismatch");
+    assert_eq!(write_with_approval(&mut agent, &arguments, &id)["success"], true);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn command_approval_is_bound_to_program_folder_and_script() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.configure(
         "governance/tools.yaml",
         "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, cat]}\n",
@@ -90,7 +93,7 @@ fn command_approval_is_bound_to_program_folder_and_script() {
     let asked = agent.execute_with("run_command", &command, &json!({"approval": "async"}));
     let id =
         asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
-    let shown = card(&mut control, &id);
+    let shown = approval_request(&mut control, &id);
     let facts = shown["effect"].to_string();
     for part in ["script.sh (sha256 ", "runs in", "program", "network off"] {
         assert!(facts.contains(part), "{part}: {facts}");
@@ -113,7 +116,7 @@ const PYTEST: &str = "#!/bin/sh\ncase $1 in --version) echo 'pytest 1';; *) exit
 #[cfg(target_os = "linux")]
 fn test_run_approval_is_bound_to_runner_and_project_program() {
     use std::os::unix::fs::PermissionsExt;
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     home.configure("governance/tools.yaml", "tools:\n  run_tests: {requires_approval: true}\n");
     let daemon = Daemon::start_in(home);
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
@@ -128,7 +131,7 @@ fn test_run_approval_is_bound_to_runner_and_project_program() {
     let asked = run(json!({"approval": "async"}));
     let id =
         asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
-    let facts = card(&mut control, &id)["effect"].to_string();
+    let facts = approval_request(&mut control, &id)["effect"].to_string();
     for part in [".venv/bin/pytest (sha256 ", "\\\"pytest\\\",\\\"-q\\\"", "runs in", "pyvenv.cfg (sha256 "] {
         assert!(facts.contains(part), "{part}: {facts}");
     }

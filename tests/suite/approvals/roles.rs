@@ -16,9 +16,9 @@ const METHODS: [&str; 7] = [
 
 #[test]
 fn agent_connection_cannot_decide() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let mut agent = daemon.agent();
-    let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut agent, &json!({"path": "a.txt", "content": "x"}));
     for method in METHODS {
         let refused = agent.request(method, &json!({"id": id, "answer": "approve"}));
         assert_eq!(refused["error"]["data"]["code"], "wrong_socket", "{method}: {refused}");
@@ -37,19 +37,19 @@ fn agent_connection_cannot_decide() {
         &json!({"tool_name": "write_file", "arguments": {"path": "a.txt", "content": "x"}, "approved": true}),
     );
     assert!(smuggled["error"].is_object(), "{smuggled}");
-    assert_eq!(questions(&mut daemon.control(), 1)[0]["state"], "pending");
+    assert_eq!(pending_approvals(&mut daemon.control(), 1)[0]["state"], "pending");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn sandboxed_child_reaches_no_socket_and_no_request() {
-    let home = asking_home(300);
+    let home = home_requiring_approval(300);
     let mut tools = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
     tools.push_str("  run_command: {allowed_commands: [python3, sinew, cat, ls]}\n");
     home.configure("governance/tools.yaml", &tools);
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
-    let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    let id = request_approval(&mut agent, &json!({"path": "a.txt", "content": "x"}));
     let socket = daemon.home().socket("control.sock");
     let program = format!(
         "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect({:?})\n\
@@ -65,7 +65,7 @@ fn sandboxed_child_reaches_no_socket_and_no_request() {
     assert!(read["output"]["exit_code"] == 1 || code_of(&read).is_some(), "{read}");
     let read = agent.execute("read_file", &json!({"path": card}));
     assert!(code(&read).starts_with("path_") || code(&read) == "control_plane", "{read}");
-    assert_eq!(questions(&mut daemon.control(), 1)[0]["state"], "pending");
+    assert_eq!(pending_approvals(&mut daemon.control(), 1)[0]["state"], "pending");
 }
 
 #[cfg(target_os = "linux")]

@@ -30,7 +30,7 @@ fn is_printable(c: char) -> bool {
 
 #[test]
 fn every_field_is_escaped_on_every_output() {
-    let daemon = asking_daemon();
+    let daemon = daemon_requiring_approval();
     let hostile = HOSTILE.concat();
     let mut agent = daemon.agent();
     let client = json!({"name": format!("evil{hostile}"), "version": "1"});
@@ -63,7 +63,7 @@ fn every_field_is_escaped_on_every_output() {
             assert!(bad.is_empty(), "{words:?}: {bad:?} in {text}");
         }
     }
-    looks_back(&daemon, &mut agent, &hostile);
+    check_history_output(&daemon, &mut agent, &hostile);
     let shown = ask_and_show(&daemon, &content);
     assert!(
         shown.contains("\\u{1b}[2K") && shown.contains("\\{20×10000}end"),
@@ -72,7 +72,7 @@ fn every_field_is_escaped_on_every_output() {
 }
 
 /// Checks the commands that show past calls in the same way.
-fn looks_back(daemon: &Daemon, agent: &mut Client, hostile: &str) {
+fn check_history_output(daemon: &Daemon, agent: &mut Client, hostile: &str) {
     agent.execute(&format!("tool{hostile}"), &json!({}));
     let name = format!("s{}", hostile.replace('/', ""));
     let path = daemon.home().workspace().join(&name);
@@ -100,6 +100,6 @@ fn looks_back(daemon: &Daemon, agent: &mut Client, hostile: &str) {
 }
 
 fn ask_and_show(daemon: &Daemon, content: &str) -> String {
-    let id = ask(&mut daemon.agent(), &json!({"path": "plain.txt", "content": content}));
+    let id = request_approval(&mut daemon.agent(), &json!({"path": "plain.txt", "content": content}));
     daemon.home().run(&["approvals", "show", &id]).must_exit(0).stdout()
 }

@@ -40,7 +40,7 @@ fn git_needs_an_allowing_rule_and_forbidding_takes_precedence() {
     let rules = "tools:\n  run_command:\n    allowed_commands: [git, env]\n    \
                  forbidden_commands: [sudo, {argv: [git, push]}]\n";
     for (tools, detail) in [(Some(rules), "forbidden_command"), (None, "not_listed")] {
-        let home = Home::initialised().without_alarms();
+        let home = Home::initialised().without_automatic_modes();
         if let Some(tools) = tools {
             home.configure("governance/tools.yaml", tools);
         }
@@ -62,12 +62,12 @@ fn git_needs_an_allowing_rule_and_forbidding_takes_precedence() {
     }
 }
 
-pub(super) fn ask(daemon: &Daemon, tool: &str, arguments: &Value) -> Value {
+pub(super) fn call_tool(daemon: &Daemon, tool: &str, arguments: &Value) -> Value {
     daemon.agent().execute(tool, arguments)
 }
 
 /// Returns path, staged state and unstaged state of every entry.
-fn told(result: &Value) -> Vec<(String, String, String)> {
+fn status_entries(result: &Value) -> Vec<(String, String, String)> {
     assert_eq!(result["success"], true, "{result}");
     let word = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
     let entries = result["output"]["entries"].as_array().unwrap();
@@ -83,8 +83,8 @@ fn status_reports_differences_and_changes_nothing() {
     let home = Home::initialised();
     let repo = repository(&home, "repo");
     let daemon = Daemon::start_in(home);
-    let clean = ask(&daemon, "git_status", &json!({"path": "repo"}));
-    assert_eq!((&clean["output"]["clean"], told(&clean)), (&json!(true), vec![]), "{clean}");
+    let clean = call_tool(&daemon, "git_status", &json!({"path": "repo"}));
+    assert_eq!((&clean["output"]["clean"], status_entries(&clean)), (&json!(true), vec![]), "{clean}");
     assert_eq!(clean["output"]["branch"]["head"], "main");
     assert_eq!(clean["output"]["branch"]["commit"], git(&repo, &["rev-parse", "HEAD"]).trim());
     assert_eq!(clean["metadata"]["sandbox"]["tier"], "full");
@@ -98,21 +98,21 @@ fn status_reports_differences_and_changes_nothing() {
     std::fs::write(repo.join("a.txt"), "one\n2\nthree\n").unwrap();
     std::fs::write(repo.join("new"), "").unwrap();
     let index = std::fs::read(repo.join(".git/index")).unwrap();
-    let status = ask(&daemon, "git_status", &json!({"path": "repo"}));
+    let status = call_tool(&daemon, "git_status", &json!({"path": "repo"}));
     let expect = [
         entry("a.txt", "modified", "modified"),
         entry("c d.txt", "renamed", "unmodified"),
         entry("new", "unmodified", "added"),
     ];
-    assert_eq!(told(&status), expect, "{status}");
+    assert_eq!(status_entries(&status), expect, "{status}");
     assert_eq!(status["output"]["entries"][1]["original_path"], "b.txt");
     assert_eq!(std::fs::read(repo.join(".git/index")).unwrap(), index, "the index stays as it is");
     assert!(!repo.join(".git/index.lock").exists());
 
     let seen = daemon.home().run(&["call", "git_status", "path=repo"]).must_exit(0).stdout();
     assert!(seen.contains("c d.txt") && seen.contains("renamed"), "a person sees them too: {seen}");
-    let one = ask(&daemon, "git_status", &json!({"path": "repo", "max_entries": 1}));
-    assert_eq!((told(&one).len(), &one["output"]["total"]), (1, &json!(3)));
+    let one = call_tool(&daemon, "git_status", &json!({"path": "repo", "max_entries": 1}));
+    assert_eq!((status_entries(&one).len(), &one["output"]["total"]), (1, &json!(3)));
     assert_eq!(one["metadata"]["truncated"]["total"], 3, "{one}");
 }
 
@@ -125,7 +125,7 @@ fn diff_matches_its_arguments() {
     std::fs::write(repo.join("b.txt"), "B\n").unwrap();
     let daemon = Daemon::start_in(home);
     let diff = |arguments: Value| {
-        let result = ask(&daemon, "git_diff", &arguments);
+        let result = call_tool(&daemon, "git_diff", &arguments);
         assert_eq!(result["success"], true, "{result}");
         let files = result["output"]["files"].as_array().unwrap();
         let names: Vec<String> = files.iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect();
@@ -142,7 +142,7 @@ fn diff_matches_its_arguments() {
     assert_eq!(diff(json!({"path": "repo", "from": "HEAD", "files": ["*.txt"]})).0, "", "by exact names");
     git(&repo, &["commit", "-qam", "Second"]);
     assert_eq!(diff(json!({"path": "repo", "from": "HEAD~1", "to": "HEAD"})).0, "a.txt b.txt");
-    let none = ask(&daemon, "git_diff", &json!({"path": "repo", "from": "no-such-branch"}));
+    let none = call_tool(&daemon, "git_diff", &json!({"path": "repo", "from": "no-such-branch"}));
     assert_eq!(none["output"]["outcome"], "unknown_revision", "{none}");
 }
 
@@ -161,7 +161,7 @@ fn forbidden_file_is_in_no_diff_and_no_status() {
         ("git_diff", json!({"path": "repo", "from": "HEAD~1", "to": "HEAD"})),
         ("git_diff", json!({"path": "repo", "from": "HEAD~1", "files": [".env"]})),
     ] {
-        let result = ask(&daemon, tool, &arguments);
+        let result = call_tool(&daemon, tool, &arguments);
         assert_eq!(result["success"], true, "{result}");
         let text = result.to_string();
         assert!(!text.contains("canary") && !text.contains(".env"), "{result}");
@@ -176,20 +176,20 @@ fn log_is_read_in_pages() {
     git(&repo, &["commit", "-qam", "Second"]);
     git(&repo, &["tag", "v1"]);
     let daemon = Daemon::start_in(home);
-    let log = ask(&daemon, "git_log", &json!({"path": "repo"}));
+    let log = call_tool(&daemon, "git_log", &json!({"path": "repo"}));
     let commits = log["output"]["commits"].as_array().unwrap();
     assert_eq!(commits.len(), 2, "{log}");
     assert_eq!((&commits[0]["subject"], &commits[1]["subject"]), (&json!("Second"), &json!("First")));
     assert_eq!((&commits[1]["body"], &commits[1]["author"]), (&json!("With a body."), &json!("Ada")));
     assert_eq!(commits[0]["parents"][0], commits[1]["commit"]);
     assert!(commits[0]["refs"].as_array().unwrap().contains(&json!("tag: v1")), "{log}");
-    let first = ask(&daemon, "git_log", &json!({"path": "repo", "max_count": 1}));
+    let first = call_tool(&daemon, "git_log", &json!({"path": "repo", "max_count": 1}));
     let hint = first["metadata"]["truncated"]["how_to_continue"].as_str().unwrap();
     assert_eq!(hint, "call again with skip=1");
-    let rest = ask(&daemon, "git_log", &json!({"path": "repo", "skip": 1}));
+    let rest = call_tool(&daemon, "git_log", &json!({"path": "repo", "skip": 1}));
     assert_eq!(rest["output"]["commits"][0]["subject"], "First");
     assert_eq!(rest["metadata"]["truncated"], Value::Null);
-    let of_a = ask(&daemon, "git_log", &json!({"path": "repo", "files": ["a.txt"]}));
+    let of_a = call_tool(&daemon, "git_log", &json!({"path": "repo", "files": ["a.txt"]}));
     assert_eq!(of_a["output"]["commits"].as_array().unwrap().len(), 1, "{of_a}");
 }
 
@@ -199,18 +199,18 @@ fn folder_without_a_repository_is_reported() {
     home.file("file", "x");
     std::fs::create_dir(home.workspace().join("plain")).unwrap();
     let daemon = Daemon::start_in(home);
-    let plain = ask(&daemon, "git_status", &json!({"path": "plain"}));
+    let plain = call_tool(&daemon, "git_status", &json!({"path": "plain"}));
     assert_eq!(plain["output"]["outcome"], "not_a_repository", "{plain}");
     assert_eq!(plain["metadata"]["failure"]["kind"], "not_found");
-    let file = ask(&daemon, "git_status", &json!({"path": "file"}));
+    let file = call_tool(&daemon, "git_status", &json!({"path": "file"}));
     assert_eq!(file["metadata"]["failure"]["kind"], "wrong_kind", "{file}");
-    let missing = ask(&daemon, "git_log", &json!({"path": "missing"}));
+    let missing = call_tool(&daemon, "git_log", &json!({"path": "missing"}));
     assert_eq!(missing["metadata"]["failure"]["kind"], "not_found", "{missing}");
     let empty = daemon.home().workspace().join("empty");
     std::fs::create_dir(&empty).unwrap();
     git(&empty, &["init", "-q"]);
-    let status = ask(&daemon, "git_status", &json!({"path": "empty"}));
+    let status = call_tool(&daemon, "git_status", &json!({"path": "empty"}));
     assert_eq!(status["output"]["branch"]["commit"], Value::Null, "{status}");
-    let log = ask(&daemon, "git_log", &json!({"path": "empty"}));
+    let log = call_tool(&daemon, "git_log", &json!({"path": "empty"}));
     assert_eq!(log["output"]["outcome"], "unknown_revision", "{log}");
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-use super::git::{ask, git, repository};
+use super::git::{call_tool, git, repository};
 
 /// Creates a program that writes a mark beside itself and kills the git process that started it. In a sandbox
 /// without write access, the killed git is the mark.
@@ -76,7 +76,7 @@ fn plant(repo: &Path, way: &str, program: &str) {
 
 #[test]
 fn no_repository_program_runs_while_files_are_read() {
-    nothing_runs(
+    check_nothing_runs(
         &["fsmonitor", "hook", "clean filter", "process filter"],
         &["fsmonitor", "hook", "clean filter"],
     );
@@ -85,12 +85,12 @@ fn no_repository_program_runs_while_files_are_read() {
 #[test]
 fn no_filter_runs_however_it_is_configured() {
     let ways = ["filter in info/attributes", "filter with = in its name", "filter by include"];
-    nothing_runs(&ways, &ways);
+    check_nothing_runs(&ways, &ways);
 }
 
 #[test]
 fn no_repository_program_runs_for_a_diff() {
-    nothing_runs(
+    check_nothing_runs(
         &["textconv", "diff driver", "external diff"],
         &["textconv", "diff driver", "external diff"],
     );
@@ -98,12 +98,12 @@ fn no_repository_program_runs_for_a_diff() {
 
 #[test]
 fn no_repository_setting_starts_a_program() {
-    nothing_runs(&["pager", "alias", "ssh command", "signature"], &[]);
+    check_nothing_runs(&["pager", "alias", "ssh command", "signature"], &[]);
 }
 
 /// Calls all three tools on a repository of each kind. The kinds in `work` are first shown to run the program
 /// with plain git.
-fn nothing_runs(ways: &[&str], work: &[&str]) {
+fn check_nothing_runs(ways: &[&str], work: &[&str]) {
     let home = Home::initialised();
     let (program, mark) = marker(&home);
     for (number, way) in ways.iter().enumerate() {
@@ -123,7 +123,7 @@ fn nothing_runs(ways: &[&str], work: &[&str]) {
     let daemon = Daemon::start_in(home);
     for (number, way) in ways.iter().enumerate() {
         for tool in ["git_status", "git_diff", "git_log"] {
-            let result = ask(&daemon, tool, &json!({"path": format!("repo{number}")}));
+            let result = call_tool(&daemon, tool, &json!({"path": format!("repo{number}")}));
             assert_eq!(result["success"], true, "{way}, {tool}: {result}");
             assert!(!mark.exists(), "{way}: {tool} ran it");
             if tool == "git_status" {
@@ -144,9 +144,9 @@ fn required_filter_that_always_fails_is_not_run() {
     std::fs::write(repo.join(".git/info/attributes"), "*.txt filter=no\n").unwrap();
     touch(&repo.join("a.txt"));
     let daemon = Daemon::start_in(home);
-    let status = ask(&daemon, "git_status", &json!({"path": "repo"}));
+    let status = call_tool(&daemon, "git_status", &json!({"path": "repo"}));
     assert_eq!((&status["success"], &status["output"]["clean"]), (&json!(true), &json!(true)), "{status}");
-    let diff = ask(&daemon, "git_diff", &json!({"path": "repo"}));
+    let diff = call_tool(&daemon, "git_diff", &json!({"path": "repo"}));
     assert_eq!((&diff["success"], &diff["output"]["patch"]), (&json!(true), &json!("")), "{diff}");
 }
 
@@ -170,7 +170,7 @@ fn submodule_starts_no_program() {
     std::fs::remove_file(&mark).unwrap();
     let daemon = Daemon::start_in(home);
     for tool in ["git_status", "git_diff", "git_log"] {
-        let result = ask(&daemon, tool, &json!({"path": "outer"}));
+        let result = call_tool(&daemon, tool, &json!({"path": "outer"}));
         assert_eq!(result["success"], true, "{result}");
         assert!(!mark.exists(), "{tool}");
     }
@@ -179,7 +179,7 @@ fn submodule_starts_no_program() {
 #[test]
 fn repository_with_parts_outside_is_refused() {
     let home = Home::initialised();
-    let outside = home.user().canonicalize().unwrap().join("outside");
+    let outside = home.user_home().canonicalize().unwrap().join("outside");
     std::fs::create_dir(&outside).unwrap();
     git(&outside, &["init", "-q"]);
     std::fs::write(outside.join("canary.txt"), "canary\n").unwrap();
@@ -209,13 +209,13 @@ fn repository_with_parts_outside_is_refused() {
     let daemon = Daemon::start_with(home, &[("GIT_DIR", outside.join(".git").to_str().unwrap())]);
     for path in ["pointing", "linked", "wide", "beside", "borrowing", "host/embedded", "common"] {
         for tool in ["git_status", "git_diff", "git_log"] {
-            let result = ask(&daemon, tool, &json!({"path": path}));
+            let result = call_tool(&daemon, tool, &json!({"path": path}));
             assert_eq!(result["output"]["outcome"], "repo_not_allowed", "{path}: {result}");
             assert_eq!(result["success"], false);
             assert!(!result.to_string().contains("canary"), "{path}: {result}");
         }
     }
-    let host = ask(&daemon, "git_status", &json!({"path": "host"}));
+    let host = call_tool(&daemon, "git_status", &json!({"path": "host"}));
     assert_eq!(host["success"], true, "the one around it may be read: {host}");
     assert!(host["output"]["repository"].as_str().unwrap().ends_with("/host"), "GIT_DIR is not ours: {host}");
 }
@@ -244,20 +244,20 @@ fn caller_argument_is_never_an_option_or_a_pattern() {
         "",
         "@{-1} x",
     ] {
-        refused(&ask(&daemon, "git_diff", &json!({"path": "repo", "from": word})));
-        refused(&ask(&daemon, "git_log", &json!({"path": "repo", "revision": word})));
+        refused(&call_tool(&daemon, "git_diff", &json!({"path": "repo", "from": word})));
+        refused(&call_tool(&daemon, "git_log", &json!({"path": "repo", "revision": word})));
     }
     for word in ["-p", option.as_str(), ":(top)a.txt", ":!a.txt", "/etc/passwd", ""] {
-        refused(&ask(&daemon, "git_diff", &json!({"path": "repo", "files": [word]})));
-        refused(&ask(&daemon, "git_log", &json!({"path": "repo", "files": [word]})));
+        refused(&call_tool(&daemon, "git_diff", &json!({"path": "repo", "files": [word]})));
+        refused(&call_tool(&daemon, "git_log", &json!({"path": "repo", "files": [word]})));
     }
     for word in ["..", "../a.txt", "x/../../y"] {
-        let result = ask(&daemon, "git_diff", &json!({"path": "repo", "files": [word]}));
+        let result = call_tool(&daemon, "git_diff", &json!({"path": "repo", "files": [word]}));
         assert_eq!(result["metadata"]["failure"]["kind"], "wrong_kind", "{result}");
     }
     assert!(!written.exists());
-    let path = ask(&daemon, "git_status", &json!({"path": "--help"}));
+    let path = call_tool(&daemon, "git_status", &json!({"path": "--help"}));
     assert_eq!(path["metadata"]["failure"]["kind"], "not_found", "a name like any other: {path}");
-    let outside = ask(&daemon, "git_status", &json!({"path": "/etc"}));
+    let outside = call_tool(&daemon, "git_status", &json!({"path": "/etc"}));
     assert_eq!(outside["metadata"]["refusal"]["code"], "path_not_allowed", "{outside}");
 }

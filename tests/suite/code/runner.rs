@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, until};
+use tests::{Daemon, Home, wait_until};
 
 use super::venv::{PYTEST, packages};
 
@@ -113,7 +113,7 @@ fn hostile_tests_reach_nothing_and_leave_nothing_behind() {
     packages.install(&home, "project");
     home.file("project/.env", "TOKEN=canary\n");
     home.file("project/test_x.py", "def test_good(): pass\n");
-    let user = home.user().canonicalize().unwrap();
+    let user = home.user_home().canonicalize().unwrap();
     let (canary, outside) = (user.join("canary"), user.join("outside"));
     std::fs::write(&canary, "canary").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,7 +136,7 @@ fn hostile_tests_reach_nothing_and_leave_nothing_behind() {
     assert!(!outside.exists());
     assert!(listener.accept().is_err(), "nobody called");
     assert!(!result.to_string().contains("canary"), "{result}");
-    until("it is gone", || !is_running(&word));
+    wait_until("it is gone", || !is_running(&word));
 }
 
 /// Returns true if a process has this word on its command line.

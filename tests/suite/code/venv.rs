@@ -11,15 +11,15 @@ use tests::Home;
 const PYTHON: &str = "/usr/bin/python3";
 
 /// Copied packages for a virtual environment.
-pub(crate) struct Packages {
+pub(crate) struct PythonPackages {
     folder: TempDir,
 }
 
 /// Copies these modules, and ruff if it is among them. It must run before root is dropped. Returns nothing
 /// and prints the reason if the machine lacks one of them.
-pub(crate) fn packages(modules: &[&str]) -> Option<Packages> {
+pub(crate) fn packages(modules: &[&str]) -> Option<PythonPackages> {
     let folder = tempfile::Builder::new().prefix("sinew-packages-").tempdir().expect("a folder");
-    open_to_all(folder.path());
+    make_readable(folder.path());
     let python = python_with_packages();
     for module in modules {
         let place = if *module == "ruff" {
@@ -52,7 +52,7 @@ pub(crate) fn packages(modules: &[&str]) -> Option<Packages> {
         tests::left_out(&format!("there is no {PYTHON}"));
         return None;
     }
-    Some(Packages { folder })
+    Some(PythonPackages { folder })
 }
 
 /// The interpreter for which `cargo xtask test` installs the packages, else the one on the search path.
@@ -62,11 +62,11 @@ fn python_with_packages() -> PathBuf {
     installed.filter(|python| python.exists()).unwrap_or_else(|| "python3".into())
 }
 
-fn open_to_all(folder: &Path) {
+fn make_readable(folder: &Path) {
     std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
 }
 
-impl Packages {
+impl PythonPackages {
     /// Creates `.venv` in a folder of the workspace.
     pub(crate) fn install(&self, home: &Home, project: &str) -> PathBuf {
         let venv = home.workspace().join(project).join(".venv");

@@ -16,7 +16,7 @@ const FILES: [&str; 5] = [
     "governance/guardrails.yaml",
 ];
 
-fn kept_beside(file: &Path) -> Vec<std::path::PathBuf> {
+fn backup_files(file: &Path) -> Vec<std::path::PathBuf> {
     let name = format!("{}.", file.file_name().unwrap().to_string_lossy());
     let entries = std::fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(&name)).collect()
@@ -38,7 +38,7 @@ fn init_writes_editable_files_and_keeps_existing_ones() {
     assert_eq!(std::fs::read_to_string(&tools).unwrap(), edited, "an edit was lost");
     home.run(&["init", "--force"]).must_exit(0);
     assert_ne!(std::fs::read_to_string(&tools).unwrap(), edited);
-    assert_eq!(kept_beside(&tools).len(), 1, "the edited file is kept beside the new one");
+    assert_eq!(backup_files(&tools).len(), 1, "the edited file is kept beside the new one");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn init_never_overwrites_a_file_it_cannot_read() {
     assert!(file.is_symlink(), "a link that leads nowhere is somebody's too");
     home.run(&["init", "--force"]).must_exit(0);
     assert!(file.is_file() && !file.is_symlink());
-    assert!(kept_beside(&file)[0].is_symlink(), "the link is kept beside the new file");
+    assert!(backup_files(&file)[0].is_symlink(), "the link is kept beside the new file");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn workspaces_are_added_listed_and_removed() {
 #[test]
 fn workspace_is_the_same_folder_in_any_spelling() {
     let home = Home::initialised();
-    let user = home.user().canonicalize().unwrap();
+    let user = home.user_home().canonicalize().unwrap();
     std::fs::create_dir(user.join("real")).unwrap();
     symlink("real", user.join("link")).unwrap();
     let spellings = |home: &Home, text: &str| home.configure("sinew.yaml", text);
@@ -177,7 +177,7 @@ fn workspace_is_the_same_folder_in_any_spelling() {
 #[test]
 fn symlink_does_not_choose_the_workspace() {
     let home = Home::initialised();
-    let (work, user) = (home.workspace(), home.user().canonicalize().unwrap());
+    let (work, user) = (home.workspace(), home.user_home().canonicalize().unwrap());
     let inner = work.join("a/sub");
     std::fs::create_dir_all(&inner).unwrap();
     home.run(&["workspace", "add", inner.to_str().unwrap()]).must_exit(0);
@@ -214,7 +214,7 @@ fn read_only_workspace_refuses_writes() {
 #[test]
 fn home_that_other_users_can_replace_is_not_trusted() {
     let home = Home::initialised();
-    let mode = |bits| std::fs::set_permissions(home.user(), Permissions::from_mode(bits)).unwrap();
+    let mode = |bits| std::fs::set_permissions(home.user_home(), Permissions::from_mode(bits)).unwrap();
     for (bits, code) in [(0o770, 7), (0o757, 7), (0o755, 0), (0o1777, 0)] {
         mode(bits);
         let told = home.run(&["workspace", "list"]).must_exit(code);
@@ -241,7 +241,7 @@ fn settings_show_their_origin_and_no_secrets() {
     assert!(!plain.stdout().contains("sinew.yaml:2"), "{plain}");
 
     let mut command = tests::sinew();
-    command.args(["config", "show", "--json"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.args(["config", "show", "--json"]).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let output = command.env("SINEW_LOG", "debug").output().unwrap();
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["schema_version"], 1);

@@ -11,7 +11,7 @@ fn rows(told: &Value) -> Vec<(String, String, String)> {
     checks.iter().map(|row| (text(row, "area"), text(row, "check"), text(row, "standing"))).collect()
 }
 
-fn standing(told: &Value, check: &str) -> String {
+fn row_status(told: &Value, check: &str) -> String {
     let found = rows(told).into_iter().find(|(_, what, _)| what == check);
     found.unwrap_or_else(|| panic!("no row for {check}: {told}")).2
 }
@@ -36,7 +36,7 @@ fn every_area_has_rows_and_a_healthy_machine_passes() {
         assert!(areas.iter().any(|one| one == area), "{area} is missing: {told}");
     }
     for check in ["answers and records", "agent socket", "control socket", "service"] {
-        assert_eq!(standing(&told, check), "good", "{check}: {told}");
+        assert_eq!(row_status(&told, check), "good", "{check}: {told}");
     }
     let limits = told["checks"].as_array().expect("checks").iter();
     let limits: Vec<&Value> = limits.filter(|row| row["check"] == "resource limits of a run").collect();
@@ -60,9 +60,9 @@ fn problem_is_named_with_its_remedy_and_left_unchanged() {
     std::fs::set_permissions(&state, PermissionsExt::from_mode(0o755)).unwrap();
     home.configure("governance/modes.yaml", "modes: [not, a, table]\n");
     let told = home.run(&["doctor", "--json"]).must_exit(1).json();
-    assert_eq!(standing(&told, "state"), "bad", "{told}");
-    assert_eq!(standing(&told, "policy and settings"), "bad", "{told}");
-    assert_eq!(standing(&told, "answers"), "note", "no daemon is nothing broken: {told}");
+    assert_eq!(row_status(&told, "state"), "bad", "{told}");
+    assert_eq!(row_status(&told, "policy and settings"), "bad", "{told}");
+    assert_eq!(row_status(&told, "answers"), "note", "no daemon is nothing broken: {told}");
     let page = home.run(&["doctor"]).must_exit(1).stdout();
     assert!(page.contains("chmod 700") && page.contains("sinew check"), "{page}");
     assert_eq!(std::fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o755, "it only looks");
@@ -76,10 +76,10 @@ fn collector_is_tried_and_its_password_is_not_shown() {
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     home.configure("sinew.yaml", &text.replace("\notlp:\n", &format!("\notlp:\n  endpoint: {endpoint}\n")));
     let run = home.run(&["doctor", "--json"]).must_exit(0);
-    assert_eq!(standing(&run.json(), "collector"), "good", "{run}");
+    assert_eq!(row_status(&run.json(), "collector"), "good", "{run}");
     assert!(!run.stdout().contains("hunter2"), "{run}");
     drop(listener);
-    assert_eq!(standing(&home.run(&["doctor", "--json"]).must_exit(0).json(), "collector"), "note");
+    assert_eq!(row_status(&home.run(&["doctor", "--json"]).must_exit(0).json(), "collector"), "note");
 }
 
 #[test]
@@ -88,16 +88,16 @@ fn open_missing_or_invalid_socket_is_reported() {
     let look = || daemon.home().run(&["doctor", "--json"]).json();
     let (agents, own) = (daemon.home().socket("agent.sock"), daemon.home().socket("control.sock"));
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o666)).unwrap();
-    assert_eq!(standing(&look(), "control socket"), "bad");
+    assert_eq!(row_status(&look(), "control socket"), "bad");
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::remove_file(&agents).unwrap();
     let told = look();
     assert_eq!(
-        (standing(&told, "agent socket"), standing(&told, "control socket")),
+        (row_status(&told, "agent socket"), row_status(&told, "control socket")),
         ("bad".into(), "good".into())
     );
     std::fs::write(&agents, "not a socket").unwrap();
-    assert_eq!(standing(&look(), "agent socket"), "bad");
+    assert_eq!(row_status(&look(), "agent socket"), "bad");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn file_that_only_resembles_a_rule_file_is_reported() {
     assert!(!rows(&home.run(&["doctor", "--json"]).json()).iter().any(|(_, what, _)| what == "models.yaml"));
     home.configure("governance/models.yaml", "models: {}\n");
     let told = home.run(&["doctor", "--json"]).json();
-    assert_eq!(standing(&told, "models.yaml"), "note", "{told}");
+    assert_eq!(row_status(&told, "models.yaml"), "note", "{told}");
 }

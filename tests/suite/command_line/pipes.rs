@@ -8,17 +8,21 @@ use serde_json::json;
 use tests::{Daemon, Home, sinew};
 
 /// Timeout for a loaded machine; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn spawn(home: &Home, words: &[&str], stdout: impl Into<Stdio>) -> Child {
     let mut command = sinew();
-    command.args(words).current_dir(home.workspace()).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command
+        .args(words)
+        .current_dir(home.workspace())
+        .env("SINEW_HOME", home.root())
+        .env("HOME", home.user_home());
     command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn().expect("start sinew")
 }
 
 /// Waits for the process to exit by itself.
-fn end(mut child: Child, words: &[&str]) -> Output {
-    let deadline = Instant::now() + PATIENCE;
+fn wait_for_exit(mut child: Child, words: &[&str]) -> Output {
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait().expect("ask for the child").is_none() {
         if Instant::now() > deadline {
             child.kill().expect("it is ours");
@@ -30,10 +34,10 @@ fn end(mut child: Child, words: &[&str]) -> Output {
 }
 
 /// Runs a command whose output has no reader from the start.
-fn unread(home: &Home, words: &[&str]) -> (Option<i32>, String) {
+fn run_without_reader(home: &Home, words: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let output = end(spawn(home, words, writer), words);
+    let output = wait_for_exit(spawn(home, words, writer), words);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -71,11 +75,11 @@ fn closed_output_ends_every_command_quietly() {
         &["trace", &call],
     ];
     for words in commands {
-        assert_eq!(unread(&home, words), (Some(0), String::new()), "sinew {}", words.join(" "));
+        assert_eq!(run_without_reader(&home, words), (Some(0), String::new()), "sinew {}", words.join(" "));
     }
-    let (code, _) = unread(&home, &["call", "read_file", "path=a.txt"]);
+    let (code, _) = run_without_reader(&home, &["call", "read_file", "path=a.txt"]);
     assert_eq!(code, Some(0));
-    let (code, _) = unread(&home, &["call", "read_file", "path=/etc/hostname", "--json"]);
+    let (code, _) = run_without_reader(&home, &["call", "read_file", "path=/etc/hostname", "--json"]);
     assert_eq!(code, Some(3), "how a call ended does not depend on who listens");
 }
 
@@ -86,9 +90,9 @@ fn demo_without_a_reader_leaves_nothing_behind() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = sinew();
-    command.arg("demo").env("TMPDIR", &temporary).env("HOME", home.user()).stdout(writer);
+    command.arg("demo").env("TMPDIR", &temporary).env("HOME", home.user_home()).stdout(writer);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let output = end(child, &["demo"]);
+    let output = wait_for_exit(child, &["demo"]);
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "its folder is still there");
 }
@@ -103,7 +107,7 @@ fn following_ends_with_its_reader_even_without_output() {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         // Reads every line there is: from here on nothing is written, so no write can fail.
         assert_eq!(lines.take(shown).filter(Result::is_ok).count(), shown);
-        let output = end(child, &following);
+        let output = wait_for_exit(child, &following);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "sinew {}", following.join(" "));
     }
@@ -120,7 +124,7 @@ fn following_shows_new_entries() {
     let result = daemon.agent().execute("read_file", &json!({"path": "/etc/hostname"}));
     assert!(wait_for(result["metadata"]["call_id"].as_str().unwrap()), "then what comes");
     drop(lines);
-    assert_eq!(end(child, &words).status.code(), Some(0));
+    assert_eq!(wait_for_exit(child, &words).status.code(), Some(0));
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn failed_write_to_output_is_an_error() {
     for words in [["schema", "tools"].as_slice(), &["ledger", "export"], &["call", "read_file", "path=a.txt"]]
     {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let output = end(spawn(&home, words, full), words);
+        let output = wait_for_exit(spawn(&home, words, full), words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "sinew {}: {said}", words.join(" "));
         assert!(said.contains("standard output cannot be written"), "{said}");

@@ -1,14 +1,14 @@
 //! Shell completion, and the help topics that belong to no command.
 
-use tests::{Daemon, Home, Run, sinew};
+use tests::{Daemon, Home, SinewRun, sinew};
 
 /// Returns the completions that fish would get.
-fn offered(home: &Home, words: &[&str]) -> String {
+fn completions(home: &Home, words: &[&str]) -> String {
     let mut command = sinew();
     command.args(["--", "sinew"]).args(words).env("SINEW_COMPLETE", "fish");
-    command.env("SINEW_HOME", home.root()).env("HOME", home.user()).current_dir(home.workspace());
+    command.env("SINEW_HOME", home.root()).env("HOME", home.user_home()).current_dir(home.workspace());
     let output = command.output().expect("run sinew");
-    let run = Run { words: words.join(" "), output }.must_exit(0);
+    let run = SinewRun { arguments: words.join(" "), output }.must_exit(0);
     assert!(run.stderr().is_empty(), "{run}");
     run.stdout()
 }
@@ -18,19 +18,22 @@ fn tools_are_completed_without_starting_anything() {
     let home = Home::initialised();
     for words in [&["call", "read_f"][..], &["explain", "read_f"], &["tools", "show", "read_f"]] {
         assert!(
-            offered(&home, words).starts_with("read_file\tRead "),
+            completions(&home, words).starts_with("read_file\tRead "),
             "{words:?}: {}",
-            offered(&home, words)
+            completions(&home, words)
         );
     }
-    assert!(!offered(&home, &["call", "read_file", "wri"]).contains("write_file"), "a tool is named first");
-    assert!(offered(&home, &["mode", "set", "LOCK"]).contains("LOCKDOWN"));
+    assert!(
+        !completions(&home, &["call", "read_file", "wri"]).contains("write_file"),
+        "a tool is named first"
+    );
+    assert!(completions(&home, &["mode", "set", "LOCK"]).contains("LOCKDOWN"));
     for made in ["run", "state", "log"] {
         assert!(!home.root().join(made).exists(), "{made}: looking leaves nothing behind");
     }
     let daemon = Daemon::start_in(home);
     assert!(
-        offered(daemon.home(), &["call", "write_"]).starts_with("write_file\t"),
+        completions(daemon.home(), &["call", "write_"]).starts_with("write_file\t"),
         "as the daemon has them"
     );
 }
@@ -39,7 +42,7 @@ fn tools_are_completed_without_starting_anything() {
 fn unusable_home_completes_no_tools_and_prints_nothing() {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", "tools: 5\n");
-    assert!(!offered(&home, &["call", "read_f"]).contains("read_file"));
+    assert!(!completions(&home, &["call", "read_f"]).contains("read_file"));
 }
 
 /// An environment variable alone must not turn a command into a completion. For a hook this matters most,
@@ -50,7 +53,7 @@ fn completion_variable_alone_changes_no_command() {
     let mut command = sinew();
     command.args(["hook", "pre-tool-use"]).env("SINEW_COMPLETE", "fish").env("SINEW_HOME", home.root());
     let output =
-        command.env("HOME", home.user()).stdin(std::process::Stdio::null()).output().expect("run sinew");
+        command.env("HOME", home.user_home()).stdin(std::process::Stdio::null()).output().expect("run sinew");
     assert_eq!(output.status.code(), Some(2), "no input is a reason to block: {output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("\"deny\""), "{output:?}");
 }

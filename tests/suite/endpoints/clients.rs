@@ -6,11 +6,11 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tests::{Bridge, Client, Daemon, Home, sinew};
 
-use super::table::{Brings, Case};
+use super::table::{ApprovalUse, TableCase};
 
 /// Result of a call in the same form for every endpoint.
 #[derive(Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct EndpointResult {
     /// True if the call ran to its end without a failure.
     pub(super) success: bool,
     /// The output of a successful call.
@@ -23,9 +23,9 @@ pub(super) struct Answer {
     pub(super) metadata: Option<Value>,
 }
 
-impl Answer {
+impl EndpointResult {
     /// Converts the tool result of the native endpoint and of the command line.
-    fn of_result(mut result: Value) -> Answer {
+    fn from_result(mut result: Value) -> EndpointResult {
         let success = result["success"] == true;
         let mut metadata = result["metadata"].take();
         let (refusal, failure) = (metadata["refusal"].take(), metadata["failure"].take());
@@ -35,11 +35,11 @@ impl Answer {
         // The output of a repeated call is not stored, and MCP has no empty output that fits a schema.
         let is_told = success && metadata["repeat"].is_null();
         let output = if is_told { result["output"].take() } else { Value::Null };
-        Answer { success, output, refusal, failure, metadata: Some(metadata) }
+        EndpointResult { success, output, refusal, failure, metadata: Some(metadata) }
     }
 
     /// Converts the response of MCP, in either era.
-    fn of_response(mut response: Value) -> Answer {
+    fn from_response(mut response: Value) -> EndpointResult {
         if response.get("error").is_some() {
             let mut error = response["error"].take();
             let told = error["data"]["code"] == "unknown_tool";
@@ -48,7 +48,7 @@ impl Answer {
                 "only a tool that is not there is a protocol error: {error}"
             );
             let refusal = error["data"].take();
-            return Answer {
+            return EndpointResult {
                 success: false,
                 output: Value::Null,
                 refusal,
@@ -63,7 +63,7 @@ impl Answer {
         let text = result["content"][0]["text"].as_str().expect("text for a model");
         let reason = refusal["reason"].as_str().unwrap_or_default();
         assert!(text.starts_with(reason), "{text}: {reason}");
-        Answer {
+        EndpointResult {
             success,
             output: result["structuredContent"].take(),
             refusal,
@@ -74,81 +74,81 @@ impl Answer {
 }
 
 /// An endpoint that executes calls.
-pub(super) trait Door {
+pub(super) trait Endpoint {
     /// Executes a call, with an approval where the case uses one.
-    fn call(&mut self, case: &Case, approval: Option<&str>) -> Answer;
+    fn call(&mut self, case: &TableCase, approval: Option<&str>) -> EndpointResult;
 }
 
 /// `sinew/execute` on the agent socket.
-pub(super) struct Native(Client);
+pub(super) struct NativeEndpoint(Client);
 
-impl Native {
-    pub(super) fn enter(daemon: &Daemon) -> Native {
-        Native(daemon.agent())
+impl NativeEndpoint {
+    pub(super) fn connect(daemon: &Daemon) -> NativeEndpoint {
+        NativeEndpoint(daemon.agent())
     }
 }
 
-impl Door for Native {
-    fn call(&mut self, case: &Case, approval: Option<&str>) -> Answer {
+impl Endpoint for NativeEndpoint {
+    fn call(&mut self, case: &TableCase, approval: Option<&str>) -> EndpointResult {
         let mut more = json!({"approval": "async"});
-        if let Some(id) = approval.filter(|_| case.brings == Brings::TheAnswer) {
+        if let Some(id) = approval.filter(|_| case.approval_use == ApprovalUse::LastRequested) {
             more["approval_id"] = json!(id);
         }
         if let Some(key) = case.key {
             more["idempotency_key"] = json!(key);
         }
-        Answer::of_result(self.0.execute_with(&case.tool, &case.arguments, &more))
+        EndpointResult::from_result(self.0.execute_with(&case.tool, &case.arguments, &more))
     }
 }
 
 /// Transport of MCP messages.
-pub(super) enum Wire {
+pub(super) enum McpTransport {
     Socket(Client),
     Bridge(Bridge),
 }
 
-impl Wire {
+impl McpTransport {
     fn request(&mut self, method: &str, params: &Value) -> Value {
         match self {
-            Wire::Socket(client) => client.request(method, params),
-            Wire::Bridge(bridge) => bridge.request(method, params),
+            McpTransport::Socket(client) => client.request(method, params),
+            McpTransport::Bridge(bridge) => bridge.request(method, params),
         }
     }
 }
 
 /// MCP era: the client identifies itself once (handshake) or in each request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum McpEra {
     Handshake,
     Stateless,
 }
 
-pub(super) struct Mcp {
-    wire: Wire,
-    era: Era,
+pub(super) struct McpEndpoint {
+    wire: McpTransport,
+    era: McpEra,
 }
 
-impl Mcp {
-    pub(super) fn enter(mut wire: Wire, era: Era) -> Mcp {
-        if era == Era::Handshake {
+impl McpEndpoint {
+    pub(super) fn connect(mut wire: McpTransport, era: McpEra) -> McpEndpoint {
+        if era == McpEra::Handshake {
             let client = json!({"name": "suite", "version": "1"});
             let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
             assert!(wire.request("initialize", &params)["result"].is_object());
         }
-        Mcp { wire, era }
+        McpEndpoint { wire, era }
     }
 }
 
-impl Door for Mcp {
-    fn call(&mut self, case: &Case, approval: Option<&str>) -> Answer {
+impl Endpoint for McpEndpoint {
+    fn call(&mut self, case: &TableCase, approval: Option<&str>) -> EndpointResult {
         let mut meta = json!({"sinew/approval": "async"});
-        if let Some(id) = approval.filter(|_| case.brings == Brings::TheAnswer) {
+        if let Some(id) = approval.filter(|_| case.approval_use == ApprovalUse::LastRequested) {
             meta["sinew/approval_id"] = json!(id);
         }
         if let Some(key) = case.key {
             meta["sinew/idempotency_key"] = json!(key);
         }
-        if self.era == Era::Stateless {
+        if self.era == McpEra::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
             meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
             meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "suite", "version": "1"});
@@ -156,30 +156,30 @@ impl Door for Mcp {
         let params = json!({"name": case.tool, "arguments": case.arguments, "_meta": meta});
         let response = self.wire.request("tools/call", &params);
         let sealed = response["result"]["resultType"] == "complete" || response.get("error").is_some();
-        assert_eq!(sealed, self.era == Era::Stateless || response.get("error").is_some(), "{response}");
-        Answer::of_response(response)
+        assert_eq!(sealed, self.era == McpEra::Stateless || response.get("error").is_some(), "{response}");
+        EndpointResult::from_response(response)
     }
 }
 
 /// `sinew call`, one process per call.
-pub(super) struct CommandLine<'a>(pub(super) &'a Home);
+pub(super) struct CliEndpoint<'a>(pub(super) &'a Home);
 
-impl Door for CommandLine<'_> {
-    fn call(&mut self, case: &Case, approval: Option<&str>) -> Answer {
+impl Endpoint for CliEndpoint<'_> {
+    fn call(&mut self, case: &TableCase, approval: Option<&str>) -> EndpointResult {
         let mut command = sinew();
         command.args(["call", "--async", "--json", "-"]);
-        if let Some(id) = approval.filter(|_| case.brings == Brings::TheAnswer) {
+        if let Some(id) = approval.filter(|_| case.approval_use == ApprovalUse::LastRequested) {
             command.args(["--approval-id", id]);
         }
         if let Some(key) = case.key {
             command.args(["--idempotency-key", key]);
         }
         command.args(["--", &case.tool]).current_dir(self.0.workspace());
-        command.env("SINEW_HOME", self.0.root()).env("HOME", self.0.user());
+        command.env("SINEW_HOME", self.0.root()).env("HOME", self.0.user_home());
         let (code, stdout, stderr) = run(command, &case.arguments);
         let result: Value = serde_json::from_slice(&stdout)
             .unwrap_or_else(|error| panic!("{} {}: {error}: {stderr}", case.tool, case.arguments));
-        let answer = Answer::of_result(result);
+        let answer = EndpointResult::from_result(result);
         let expected = match answer.refusal["code"].as_str() {
             Some("approval_pending") => 4,
             Some(_) => 3,
@@ -196,7 +196,7 @@ pub(super) fn ask_hook(home: &Home, tool: &str, input: &Value) -> (String, Strin
     let event = json!({"cwd": home.workspace(), "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input});
     let mut command = sinew();
     command.args(["hook", "pre-tool-use"]).current_dir("/");
-    command.env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let (code, stdout, stderr) = run(command, &event);
     assert_eq!(code, Some(0), "{tool} {input}: {stderr}");
     let told: Value = serde_json::from_slice(&stdout).expect("one JSON object");

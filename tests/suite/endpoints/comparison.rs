@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Keys whose values differ between runs. Outputs are compared directly and not by their digest, which covers
 /// file times. The digests of an idempotency key cover the caller and its working directory.
-const PASSING: [&str; 29] = [
+const VOLATILE_KEYS: [&str; 29] = [
     "approval_id",
     "asked_at",
     "at",
@@ -38,22 +38,22 @@ const PASSING: [&str; 29] = [
     "until",
 ];
 /// Bytes that a sandboxed program reads at its start depend on the page cache.
-const MEASURED: &str = "read_bytes";
+const VOLATILE_IN_SANDBOX: &str = "read_bytes";
 
 /// Removes values that depend on the time, the caller or the endpoint.
-pub(super) fn lasting(value: Value) -> Value {
+pub(super) fn without_volatile(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let confined = fields.contains_key("confine_ms") || fields.contains_key("max_memory_bytes");
-            let passes = |key: &str| PASSING.contains(&key) || (confined && key == MEASURED);
+            let passes = |key: &str| VOLATILE_KEYS.contains(&key) || (confined && key == VOLATILE_IN_SANDBOX);
             let kept = fields.into_iter().filter(|(key, _)| !passes(key));
             let told = kept.map(|(key, value)| {
-                let told = if key == "caller" { value["uid"].clone() } else { lasting(value) };
+                let told = if key == "caller" { value["uid"].clone() } else { without_volatile(value) };
                 (key, told)
             });
             Value::Object(told.collect::<Map<_, _>>())
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(lasting).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_volatile).collect()),
         other => other,
     }
 }

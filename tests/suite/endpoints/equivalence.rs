@@ -6,27 +6,33 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 use tests::{Bridge, Daemon, Home};
 
-use super::clients::{self, Answer, CommandLine, Door, Era, Mcp, Native, Wire};
-use super::comparison::{differences, lasting};
-use super::table::{self, Case, Part, Step};
+use super::clients::{
+    self, CliEndpoint, Endpoint, EndpointResult, McpEndpoint, McpEra, McpTransport, NativeEndpoint,
+};
+use super::comparison::{differences, without_volatile};
+use super::table::{self, TableCase, TablePart, TableStep};
 
 /// Results and records of one run through the table of calls.
-struct Walk {
-    answers: Vec<Answer>,
+struct TableRun {
+    answers: Vec<EndpointResult>,
     /// The records of each call, in the order of the calls.
     records: Vec<Vec<Value>>,
 }
 
-pub(super) fn prepared() -> Home {
-    let home = Home::initialised().without_alarms();
+pub(super) fn prepare_home() -> Home {
+    let home = Home::initialised().without_automatic_modes();
     table::configure(&home);
     home
 }
 
 /// Runs every call on one endpoint, from the same initial state: no earlier calls, the same files.
-fn walk(home: Home, parts: &[Part], enter: impl Fn(&Daemon) -> Box<dyn Door + '_>) -> (Home, Walk) {
-    forget(&home);
-    table::furnish(&home);
+fn run_table(
+    home: Home,
+    parts: &[TablePart],
+    enter: impl Fn(&Daemon) -> Box<dyn Endpoint + '_>,
+) -> (Home, TableRun) {
+    remove_state(&home);
+    table::create_workspace(&home);
     let daemon = Daemon::start_in(home);
     let mut control = daemon.control();
     let mut question = None;
@@ -34,18 +40,18 @@ fn walk(home: Home, parts: &[Part], enter: impl Fn(&Daemon) -> Box<dyn Door + '_
     let mut door = enter(&daemon);
     for step in table::steps(daemon.home(), parts) {
         match step {
-            Step::Call(case) => {
+            TableStep::Call(case) => {
                 let answer = door.call(&case, question.as_deref());
-                if case.brings == table::Brings::Nothing {
+                if case.approval_use == table::ApprovalUse::NoApproval {
                     question = answer.refusal["approval_id"].as_str().map(str::to_owned);
                 }
                 answers.push(answer);
             }
-            Step::Mode(mode) => {
+            TableStep::Mode(mode) => {
                 let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "the table"}));
                 assert!(set["result"].is_object(), "{set}");
             }
-            Step::Decide(answer) => {
+            TableStep::Decide(answer) => {
                 if let Some(id) = &question {
                     let told =
                         control.request("control/approvals.decide", &json!({"id": id, "answer": answer}));
@@ -56,12 +62,12 @@ fn walk(home: Home, parts: &[Part], enter: impl Fn(&Daemon) -> Box<dyn Door + '_
     }
     drop(door);
     let home = daemon.stop();
-    let records = by_call(home.records());
-    (home, Walk { answers, records })
+    let records = group_by_call(home.records());
+    (home, TableRun { answers, records })
 }
 
 /// Removes all state except the key of the digests.
-fn forget(home: &Home) {
+fn remove_state(home: &Home) {
     let (state, key) = (home.root().join("state"), home.root().join("state/ledger.key"));
     let Ok(kept) = std::fs::read(&key) else { return };
     std::fs::remove_dir_all(&state).expect("it goes");
@@ -73,7 +79,7 @@ fn forget(home: &Home) {
 }
 
 /// Groups the records by call. The calls ran one after the other, so the first records are in call order.
-fn by_call(records: Vec<Value>) -> Vec<Vec<Value>> {
+fn group_by_call(records: Vec<Value>) -> Vec<Vec<Value>> {
     let mut calls: Vec<(Value, Vec<Value>)> = Vec::new();
     for record in records {
         let id = [&record["call_id"], &record["data"]["call_id"]].into_iter().find(|id| id.is_string());
@@ -86,37 +92,40 @@ fn by_call(records: Vec<Value>) -> Vec<Vec<Value>> {
     calls.into_iter().map(|(_, records)| records).collect()
 }
 
-impl Walk {
+impl TableRun {
     /// Returns the result of a call without values that differ between runs.
     fn answer(&self, index: usize) -> Value {
-        let Answer { success, output, refusal, failure, metadata } = &self.answers[index];
-        self.anonymous(&json!({"success": success, "output": output, "refusal": refusal, "failure": failure,
-            "metadata": metadata}))
+        let EndpointResult { success, output, refusal, failure, metadata } = &self.answers[index];
+        self.without_run_ids(
+            &json!({"success": success, "output": output, "refusal": refusal, "failure": failure,
+            "metadata": metadata}),
+        )
     }
 
     /// Returns the records of a call without values that differ between runs.
     fn record(&self, index: usize) -> Value {
-        self.anonymous(&json!(self.records[index]))
+        self.without_run_ids(&json!(self.records[index]))
     }
 
     /// Replaces approval ids, which are new in each run and appear in messages.
-    fn anonymous(&self, value: &Value) -> Value {
+    fn without_run_ids(&self, value: &Value) -> Value {
         let ids = self.answers.iter().filter_map(|answer| answer.refusal["approval_id"].as_str());
-        let text = ids.fold(lasting(value.clone()).to_string(), |text, id| text.replace(id, "APPROVAL"));
+        let text =
+            ids.fold(without_volatile(value.clone()).to_string(), |text, id| text.replace(id, "APPROVAL"));
         serde_json::from_str(&text).expect("still JSON")
     }
 }
 
-fn cases(home: &Home, parts: &[Part]) -> Vec<Case> {
+fn cases(home: &Home, parts: &[TablePart]) -> Vec<TableCase> {
     let calls = table::steps(home, parts).into_iter().filter_map(|step| match step {
-        Step::Call(case) => Some(case),
-        Step::Mode(_) | Step::Decide(_) => None,
+        TableStep::Call(case) => Some(case),
+        TableStep::Mode(_) | TableStep::Decide(_) => None,
     });
     calls.collect()
 }
 
 /// Refusal codes that the table must reach; a code that it does not reach is not compared.
-const REACHED: [&str; 13] = [
+const REQUIRED_CODES: [&str; 13] = [
     "unknown_tool",
     "invalid_arguments",
     "mode_denied",
@@ -133,9 +142,9 @@ const REACHED: [&str; 13] = [
 ];
 
 /// Compares an endpoint with the native one and reports all differences at once.
-fn check(parts: &[Part], enter: impl Fn(&Daemon) -> Box<dyn Door + '_>) {
-    let (home, native) = walk(prepared(), parts, |daemon| Box::new(Native::enter(daemon)));
-    let (home, other) = walk(home, parts, enter);
+fn check(parts: &[TablePart], enter: impl Fn(&Daemon) -> Box<dyn Endpoint + '_>) {
+    let (home, native) = run_table(prepare_home(), parts, |daemon| Box::new(NativeEndpoint::connect(daemon)));
+    let (home, other) = run_table(home, parts, enter);
     let cases = cases(&home, parts);
     for walk in [&native, &other] {
         assert_eq!(
@@ -146,7 +155,7 @@ fn check(parts: &[Part], enter: impl Fn(&Daemon) -> Box<dyn Door + '_>) {
     }
     if parts == table::ALL {
         assert!(cases.len() >= 200, "{}", cases.len());
-        for code in REACHED {
+        for code in REQUIRED_CODES {
             let reached = native.answers.iter().any(|answer| answer.refusal["code"] == code);
             assert!(reached, "{code} is not in the table");
         }
@@ -170,76 +179,80 @@ fn check(parts: &[Part], enter: impl Fn(&Daemon) -> Box<dyn Door + '_>) {
 
 #[test]
 fn mcp_with_handshake_matches_the_native_endpoint() {
-    check(&table::ALL, |daemon| Box::new(Mcp::enter(Wire::Socket(daemon.agent()), Era::Handshake)));
+    check(&table::ALL, |daemon| {
+        Box::new(McpEndpoint::connect(McpTransport::Socket(daemon.agent()), McpEra::Handshake))
+    });
 }
 
 #[test]
 fn mcp_without_handshake_matches_the_native_endpoint() {
-    check(&table::ALL, |daemon| Box::new(Mcp::enter(Wire::Socket(daemon.agent()), Era::Stateless)));
+    check(&table::ALL, |daemon| {
+        Box::new(McpEndpoint::connect(McpTransport::Socket(daemon.agent()), McpEra::Stateless))
+    });
 }
 
 #[test]
 fn bridge_matches_the_native_endpoint() {
     check(&table::ALL, |daemon| {
         let bridge = Bridge::start(daemon.home(), &["--no-start"]);
-        Box::new(Mcp::enter(Wire::Bridge(bridge), Era::Handshake))
+        Box::new(McpEndpoint::connect(McpTransport::Bridge(bridge), McpEra::Handshake))
     });
 }
 
 /// The command line starts a process per call, so each part of the table is a test of its own.
-fn check_command_line(part: Part) {
-    check(&[part], |daemon| Box::new(CommandLine(daemon.home())));
+fn check_command_line(part: TablePart) {
+    check(&[part], |daemon| Box::new(CliEndpoint(daemon.home())));
 }
 
 #[test]
 fn command_line_matches_native_for_reads() {
-    check_command_line(Part::Reads);
+    check_command_line(TablePart::Reads);
 }
 
 #[test]
 fn command_line_matches_native_for_writes() {
-    check_command_line(Part::Writes);
+    check_command_line(TablePart::Writes);
 }
 
 #[test]
 fn command_line_matches_native_for_listings() {
-    check_command_line(Part::Looks);
+    check_command_line(TablePart::Listings);
 }
 
 #[test]
 fn command_line_matches_native_for_changes() {
-    check_command_line(Part::Changes);
+    check_command_line(TablePart::Changes);
 }
 
 #[test]
 fn command_line_matches_native_for_malformed_calls() {
-    check_command_line(Part::Malformed);
+    check_command_line(TablePart::Malformed);
 }
 
 #[test]
 fn command_line_matches_native_for_names() {
-    check_command_line(Part::Names);
+    check_command_line(TablePart::Names);
 }
 
 #[test]
 fn command_line_matches_native_for_programs_keys_and_rates() {
-    check_command_line(Part::Programs);
+    check_command_line(TablePart::Programs);
 }
 
 #[test]
 fn command_line_matches_native_in_careful_modes() {
-    check_command_line(Part::Careful);
+    check_command_line(TablePart::ApprovalModes);
 }
 
 #[test]
 fn command_line_matches_native_in_and_after_lockdown() {
-    check_command_line(Part::Locked);
+    check_command_line(TablePart::Lockdown);
 }
 
 /// Returns the host tool and input that correspond to a call, if the host has such a tool with the same
 /// arguments. A path with `..` has none: the hook refuses it as ambiguous, because it cannot know which file
 /// the host would open.
-fn at_a_host(case: &Case) -> Option<(&'static str, Value)> {
+fn as_host_call(case: &TableCase) -> Option<(&'static str, Value)> {
     let arguments = case.arguments.as_object().filter(|_| case.key.is_none())?;
     let keys: Vec<&str> = arguments.keys().map(String::as_str).collect();
     let path = arguments.get("path").filter(|path| !path.as_str().is_some_and(|path| path.contains("..")))?;
@@ -256,21 +269,21 @@ fn at_a_host(case: &Case) -> Option<(&'static str, Value)> {
 /// The hook runs no call and records no permit, so only the verdict is compared, and the reason of a denial.
 #[test]
 fn hook_verdicts_match_the_native_endpoint() {
-    let home = prepared();
-    table::furnish(&home);
+    let home = prepare_home();
+    table::create_workspace(&home);
     let daemon = Daemon::start_in(home);
-    let (mut native, mut control) = (Native::enter(&daemon), daemon.control());
+    let (mut native, mut control) = (NativeEndpoint::connect(&daemon), daemon.control());
     let (mut asked, mut differing) = (0, Vec::new());
     for step in table::steps(daemon.home(), &table::ALL) {
         let case = match step {
-            Step::Call(case) if case.brings == table::Brings::Nothing => case,
-            Step::Mode(mode) => {
+            TableStep::Call(case) if case.approval_use == table::ApprovalUse::NoApproval => case,
+            TableStep::Mode(mode) => {
                 control.request("control/mode.set", &json!({"mode": mode, "reason": "the table"}));
                 continue;
             }
-            Step::Call(_) | Step::Decide(_) => continue,
+            TableStep::Call(_) | TableStep::Decide(_) => continue,
         };
-        let Some((tool, input)) = at_a_host(&case) else { continue };
+        let Some((tool, input)) = as_host_call(&case) else { continue };
         // The hook decides first, because the call may change the files.
         let (decision, reason) = clients::ask_hook(daemon.home(), tool, &input);
         let answer = native.call(&case, None);

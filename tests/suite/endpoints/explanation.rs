@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 use tests::{Client, Daemon};
 
-use super::clients::{Answer, Door, Native};
-use super::table::{self, Brings, Case, Step};
+use super::clients::{Endpoint, EndpointResult, NativeEndpoint};
+use super::table::{self, ApprovalUse, TableCase, TableStep};
 
 /// The native endpoint, which explains each call before it executes it.
-struct Explaining {
-    door: Native,
+struct ExplainingEndpoint {
+    door: NativeEndpoint,
     agent: Client,
     control: Client,
     verdicts: Vec<String>,
@@ -22,7 +22,7 @@ fn facts(refusal: &Value) -> [&Value; 4] {
 }
 
 /// Returns the verdict that `explain` must give for this result.
-fn verdict(answer: &Answer) -> &'static str {
+fn verdict(answer: &EndpointResult) -> &'static str {
     match answer.refusal["code"].as_str() {
         None => "permit",
         Some("approval_pending") => "ask",
@@ -30,10 +30,10 @@ fn verdict(answer: &Answer) -> &'static str {
     }
 }
 
-impl Explaining {
-    fn at(daemon: &Daemon) -> Explaining {
-        Explaining {
-            door: Native::enter(daemon),
+impl ExplainingEndpoint {
+    fn connect(daemon: &Daemon) -> ExplainingEndpoint {
+        ExplainingEndpoint {
+            door: NativeEndpoint::connect(daemon),
             agent: daemon.agent(),
             control: daemon.control(),
             verdicts: Vec::new(),
@@ -41,9 +41,9 @@ impl Explaining {
         }
     }
 
-    fn check(&mut self, case: &Case, approval: Option<&str>) -> Answer {
+    fn check(&mut self, case: &TableCase, approval: Option<&str>) -> EndpointResult {
         let mut params = json!({"tool_name": case.tool, "arguments": case.arguments, "approval": "async"});
-        if let Some(id) = approval.filter(|_| case.brings == Brings::TheAnswer) {
+        if let Some(id) = approval.filter(|_| case.approval_use == ApprovalUse::LastRequested) {
             params["approval_id"] = json!(id);
         }
         if let Some(key) = case.key {
@@ -68,30 +68,30 @@ impl Explaining {
 
 #[test]
 fn explain_agrees_with_each_call_of_the_table() {
-    let home = super::equivalence::prepared();
-    table::furnish(&home);
+    let home = super::equivalence::prepare_home();
+    table::create_workspace(&home);
     let daemon = Daemon::start_in(home);
-    let (mut door, mut control) = (Explaining::at(&daemon), daemon.control());
+    let (mut door, mut control) = (ExplainingEndpoint::connect(&daemon), daemon.control());
     let mut question = None;
     for step in table::steps(daemon.home(), &table::ALL) {
         match step {
-            Step::Call(case) => {
+            TableStep::Call(case) => {
                 let answer = door.check(&case, question.as_deref());
-                if case.brings == Brings::Nothing {
+                if case.approval_use == ApprovalUse::NoApproval {
                     question = answer.refusal["approval_id"].as_str().map(str::to_owned);
                 }
             }
-            Step::Mode(mode) => {
+            TableStep::Mode(mode) => {
                 control.request("control/mode.set", &json!({"mode": mode, "reason": "the table"}));
             }
-            Step::Decide(answer) => {
+            TableStep::Decide(answer) => {
                 if let Some(id) = &question {
                     control.request("control/approvals.decide", &json!({"id": id, "answer": answer}));
                 }
             }
         }
     }
-    let Explaining { verdicts, differing, .. } = door;
+    let ExplainingEndpoint { verdicts, differing, .. } = door;
     assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
     for word in ["permit", "ask", "deny"] {
         assert!(verdicts.iter().filter(|told| *told == word).count() >= 2, "{word}: {verdicts:?}");
@@ -103,7 +103,7 @@ fn explain_agrees_with_each_call_of_the_table() {
 /// requested.
 #[test]
 fn explain_knows_for_every_tool_if_approval_is_possible() {
-    let home = tests::Home::initialised().without_alarms();
+    let home = tests::Home::initialised().without_automatic_modes();
     let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).expect("written");
     home.configure(
         "governance/modes.yaml",
@@ -113,7 +113,7 @@ fn explain_knows_for_every_tool_if_approval_is_possible() {
     home.configure("governance/tools.yaml", "tools:\n  read_file: {requires_approval: true}\n");
     home.file("notes.txt", "milk\n");
     let daemon = Daemon::start_in(home);
-    let mut door = Explaining::at(&daemon);
+    let mut door = ExplainingEndpoint::connect(&daemon);
     let tools = door.agent.request("sinew/tools", &json!({}))["result"]["tools"].clone();
     let tools = tools.as_array().expect("tools").clone();
     assert!(tools.len() >= 20, "{}", tools.len());
@@ -124,7 +124,7 @@ fn explain_knows_for_every_tool_if_approval_is_possible() {
             let (name, example) = (tool["name"].as_str().expect("a name"), tool["example"].clone());
             for arguments in [example, json!({}), json!({"path": "notes.txt"}), json!({"path": "/etc/hosts"})]
             {
-                let answer = door.check(&Case::new(name, arguments), None);
+                let answer = door.check(&TableCase::new(name, arguments), None);
                 // Denies each request, so that the limit of pending requests per caller is not reached.
                 if let Some(id) = answer.refusal["approval_id"].as_str() {
                     let no = json!({"id": id, "answer": "deny"});
@@ -133,7 +133,7 @@ fn explain_knows_for_every_tool_if_approval_is_possible() {
             }
         }
     }
-    let Explaining { verdicts, differing, .. } = door;
+    let ExplainingEndpoint { verdicts, differing, .. } = door;
     assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
     let asked = verdicts.iter().filter(|told| *told == "ask").count();
     assert!(asked >= tools.len(), "{asked} of {}", verdicts.len());

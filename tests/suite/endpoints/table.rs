@@ -7,8 +7,8 @@ use serde_json::Value;
 use tests::Home;
 
 /// One step of the table, on any endpoint.
-pub(super) enum Step {
-    Call(Case),
+pub(super) enum TableStep {
+    Call(TableCase),
     /// The operator changes the mode.
     Mode(&'static str),
     /// The operator decides the request of the last call.
@@ -16,25 +16,25 @@ pub(super) enum Step {
 }
 
 /// One call of the table.
-pub(super) struct Case {
+pub(super) struct TableCase {
     pub(super) tool: String,
     pub(super) arguments: Value,
     pub(super) key: Option<&'static str>,
-    pub(super) brings: Brings,
+    pub(super) approval_use: ApprovalUse,
 }
 
 /// Use of an earlier approval by a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Brings {
+pub(super) enum ApprovalUse {
     /// No approval; the call does not wait for one either.
-    Nothing,
+    NoApproval,
     /// The approval that the last call requested.
-    TheAnswer,
+    LastRequested,
 }
 
-impl Case {
-    pub(super) fn new(tool: &str, arguments: Value) -> Case {
-        Case { tool: tool.to_owned(), arguments, key: None, brings: Brings::Nothing }
+impl TableCase {
+    pub(super) fn new(tool: &str, arguments: Value) -> TableCase {
+        TableCase { tool: tool.to_owned(), arguments, key: None, approval_use: ApprovalUse::NoApproval }
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn configure(home: &Home) {
 }
 
 /// Recreates the workspace of the table.
-pub(super) fn furnish(home: &Home) {
+pub(super) fn create_workspace(home: &Home) {
     let work = home.workspace();
     std::fs::remove_dir_all(&work).expect("the old one goes");
     for folder in ["", "src", "deep/a/b", ".git/hooks", "empty"] {
@@ -93,11 +93,11 @@ pub(super) fn furnish(home: &Home) {
 
 /// Part of the table. The command line, which starts a process per call, runs them one by one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TablePart {
     /// Reads of files.
     Reads,
     /// Listings and searches of folders.
-    Looks,
+    Listings,
     /// Writes of files, inside and outside.
     Writes,
     /// Special writes, and edits.
@@ -109,44 +109,47 @@ pub(super) enum Part {
     /// Programs, hosts, idempotency keys and rates.
     Programs,
     /// Modes that require approval, and the use of approvals.
-    Careful,
+    ApprovalModes,
     /// Changing to LOCKDOWN and back.
-    Locked,
+    Lockdown,
 }
 
-pub(super) const ALL: [Part; 9] = [
-    Part::Reads,
-    Part::Looks,
-    Part::Writes,
-    Part::Changes,
-    Part::Malformed,
-    Part::Names,
-    Part::Programs,
-    Part::Careful,
-    Part::Locked,
+pub(super) const ALL: [TablePart; 9] = [
+    TablePart::Reads,
+    TablePart::Listings,
+    TablePart::Writes,
+    TablePart::Changes,
+    TablePart::Malformed,
+    TablePart::Names,
+    TablePart::Programs,
+    TablePart::ApprovalModes,
+    TablePart::Lockdown,
 ];
 
 /// Returns the steps in order.
-pub(super) fn steps(home: &Home, parts: &[Part]) -> Vec<Step> {
+pub(super) fn steps(home: &Home, parts: &[TablePart]) -> Vec<TableStep> {
     parts.iter().flat_map(|part| part.steps(home)).collect()
 }
 
-impl Part {
-    fn steps(self, home: &Home) -> Vec<Step> {
+impl TablePart {
+    fn steps(self, home: &Home) -> Vec<TableStep> {
         match self {
-            Part::Reads => calls::reads(home),
-            Part::Looks => calls::looks(),
-            Part::Writes => calls::writes(home),
-            Part::Changes => calls::changes(),
-            Part::Malformed => calls::malformed(),
-            Part::Names => calls::names(),
-            Part::Programs => calls::programs().into_iter().chain(calls::repeats_and_rates()).collect(),
-            Part::Careful => in_modes(&["ALERT", "DEGRADED"]),
-            Part::Locked => in_modes(&["LOCKDOWN", "RECOVERY", "NORMAL"]),
+            TablePart::Reads => calls::reads(home),
+            TablePart::Listings => calls::listings(),
+            TablePart::Writes => calls::writes(home),
+            TablePart::Changes => calls::changes(),
+            TablePart::Malformed => calls::malformed(),
+            TablePart::Names => calls::names(),
+            TablePart::Programs => calls::programs().into_iter().chain(calls::repeats_and_rates()).collect(),
+            TablePart::ApprovalModes => in_modes(&["ALERT", "DEGRADED"]),
+            TablePart::Lockdown => in_modes(&["LOCKDOWN", "RECOVERY", "NORMAL"]),
         }
     }
 }
 
-fn in_modes(modes: &[&'static str]) -> Vec<Step> {
-    modes.iter().flat_map(|mode| [Step::Mode(mode)].into_iter().chain(calls::in_another_mode(mode))).collect()
+fn in_modes(modes: &[&'static str]) -> Vec<TableStep> {
+    modes
+        .iter()
+        .flat_map(|mode| [TableStep::Mode(mode)].into_iter().chain(calls::in_another_mode(mode)))
+        .collect()
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tests::{Daemon, Home};
 
 /// Attaches a tracer to the daemon that kills it at the nth system call of one kind.
-fn killed_at(daemon: &Daemon, call: &str, nth: usize) -> Option<std::process::Child> {
+fn kill_at_syscall(daemon: &Daemon, call: &str, nth: usize) -> Option<std::process::Child> {
     let inject = format!("inject={call}:signal=KILL:when={nth}");
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
@@ -48,7 +48,7 @@ fn check(call: &str, most: usize) -> usize {
         home.file("f", "old");
         let daemon = Daemon::start_debuggable(home);
         let mut agent = daemon.agent();
-        let Some(mut tracer) = killed_at(&daemon, call, nth) else { return 0 };
+        let Some(mut tracer) = kill_at_syscall(&daemon, call, nth) else { return 0 };
         let answer = agent.try_execute("write_file", &json!({"path": "f", "content": "new"}));
         drop(agent);
         let home = daemon.crash();
@@ -95,7 +95,7 @@ fn kill_during_mkdir_leaves_all_or_nothing_and_no_litter() {
         for nth in 1..=most {
             let daemon = Daemon::start_debuggable(Home::initialised());
             let mut agent = daemon.agent();
-            let Some(mut tracer) = killed_at(&daemon, call, nth) else { return };
+            let Some(mut tracer) = kill_at_syscall(&daemon, call, nth) else { return };
             let arguments = json!({"path": "a/b/f", "content": "new", "create_dirs": true});
             let answer = agent.try_execute("write_file", &arguments);
             drop(agent);

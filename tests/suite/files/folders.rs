@@ -7,22 +7,22 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-use super::{Scene, call_id};
+use super::{FileToolFixture, call_id};
 
-fn scene_with(tools: &str) -> Scene {
+fn scene_with(tools: &str) -> FileToolFixture {
     let home = Home::initialised();
     home.configure("governance/tools.yaml", tools);
-    let daemon = Daemon::start_in(home.without_alarms());
-    Scene { agent: daemon.agent(), daemon }
+    let daemon = Daemon::start_in(home.without_automatic_modes());
+    FileToolFixture { agent: daemon.agent(), daemon }
 }
 
-fn in_workspace(scene: &Scene, names: &[&str]) -> Value {
+fn in_workspace(scene: &FileToolFixture, names: &[&str]) -> Value {
     names.iter().map(|name| scene.daemon.home().workspace().join(name).display().to_string()).collect()
 }
 
 #[test]
 fn write_creates_parent_folders_on_request() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let plain = json!({"path": "src/new/mod.rs", "content": "x\n"});
     let failed = scene.agent.execute("write_file", &plain);
     assert_eq!(failed["metadata"]["failure"]["kind"], "not_found", "{failed}");
@@ -32,11 +32,11 @@ fn write_creates_parent_folders_on_request() {
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         arguments
     };
-    let foreseen = scene.result("write_file", with(json!({"create_dirs": true, "dry_run": true})));
+    let foreseen = scene.result_of("write_file", with(json!({"create_dirs": true, "dry_run": true})));
     let folders = in_workspace(&scene, &["src", "src/new"]);
     assert_eq!(foreseen["output"]["created_dirs"], folders);
     assert!(scene.names().is_empty(), "a dry run makes nothing");
-    let written = scene.result("write_file", with(json!({"create_dirs": true})));
+    let written = scene.result_of("write_file", with(json!({"create_dirs": true})));
     assert_eq!(
         (&written["output"]["created_dirs"], &written["metadata"]["undoable"]),
         (&folders, &json!(true))
@@ -46,7 +46,7 @@ fn write_creates_parent_folders_on_request() {
         in_workspace(&scene, &["src", "src/new", "src/new/mod.rs"])
     );
     assert_eq!(scene.content("src/new/mod.rs").unwrap(), "x\n");
-    let again = scene.done("write_file", with(json!({"create_dirs": true, "content": "y\n"})));
+    let again = scene.output_of("write_file", with(json!({"create_dirs": true, "content": "y\n"})));
     assert_eq!((&again["created"], &again["created_dirs"]), (&json!(false), &json!(null)));
     let records = scene.daemon.home().records();
     let intent = records
@@ -57,20 +57,20 @@ fn write_creates_parent_folders_on_request() {
 
 #[test]
 fn folder_is_created_once_with_its_parents() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("f", "a file");
-    let foreseen = scene.done("create_directory", json!({"path": "a/b/", "dry_run": true}));
-    let made = scene.result("create_directory", json!({"path": "a/b/"}));
+    let foreseen = scene.output_of("create_directory", json!({"path": "a/b/", "dry_run": true}));
+    let made = scene.result_of("create_directory", json!({"path": "a/b/"}));
     assert_eq!(made["output"]["created_dirs"], in_workspace(&scene, &["a", "a/b"]));
     assert_eq!(foreseen["created_dirs"], made["output"]["created_dirs"]);
-    let again = scene.result("create_directory", json!({"path": "a/b"}));
+    let again = scene.result_of("create_directory", json!({"path": "a/b"}));
     assert_eq!(
         (&again["output"]["created_dirs"], &again["metadata"]["undoable"]),
         (&json!([]), &json!(null))
     );
-    assert_eq!(scene.failed("create_directory", json!({"path": "f"})).0, "wrong_kind");
+    assert_eq!(scene.failure_of("create_directory", json!({"path": "f"})).0, "wrong_kind");
     let deep = vec!["d"; 34].join("/");
-    assert_eq!(scene.failed("create_directory", json!({"path": deep})).0, "not_found");
+    assert_eq!(scene.failure_of("create_directory", json!({"path": deep})).0, "not_found");
     assert_eq!(scene.names(), ["a", "f"]);
     scene.daemon.home().run(&["undo", &call_id(&made)]).must_exit(0);
     assert_eq!(scene.names(), ["f"]);
@@ -84,26 +84,27 @@ fn every_folder_to_be_created_is_judged() {
     );
     let write = |path: &str| json!({"path": path, "content": "x", "create_dirs": true});
     for path in ["secret-a/f", "a/secret-b/c/f", "a/secret-c/../f"] {
-        let (code, _) = scene.refused("write_file", write(path));
+        let (code, _) = scene.refusal_of("write_file", write(path));
         assert_eq!(code, "path_forbidden", "{path}");
     }
     for path in [".git/objects/x/f", "a/.vscode/b/f", ".claude/hooks/x/f", "x.git/hooks/y/f"] {
-        let (code, detail) = scene.refused("write_file", write(path));
+        let (code, detail) = scene.refusal_of("write_file", write(path));
         assert_eq!((code.as_str(), detail.as_str()), ("path_forbidden", "floor"), "{path}");
     }
-    let (code, detail) = scene.refused("create_directory", json!({"path": "plain/x.d"}));
+    let (code, detail) = scene.refusal_of("create_directory", json!({"path": "plain/x.d"}));
     assert_eq!((code.as_str(), detail.as_str()), ("path_not_allowed", "not_listed"));
-    let outside = scene.daemon.home().user().join("elsewhere/f").display().to_string();
-    assert_eq!(scene.refused("write_file", write(&outside)).0, "path_not_allowed");
+    let outside = scene.daemon.home().user_home().join("elsewhere/f").display().to_string();
+    assert_eq!(scene.refusal_of("write_file", write(&outside)).0, "path_not_allowed");
     assert!(scene.names().is_empty(), "{:?}", scene.names());
-    scene.done("create_directory", json!({"path": "y.d/x.d"}));
+    scene.output_of("create_directory", json!({"path": "y.d/x.d"}));
 }
 
 #[test]
 fn undo_keeps_a_folder_that_others_use() {
-    let mut scene = Scene::new();
-    let first = scene.result("write_file", json!({"path": "a/b/one", "content": "1", "create_dirs": true}));
-    let second = scene.result("write_file", json!({"path": "a/two", "content": "2"}));
+    let mut scene = FileToolFixture::new();
+    let first =
+        scene.result_of("write_file", json!({"path": "a/b/one", "content": "1", "create_dirs": true}));
+    let second = scene.result_of("write_file", json!({"path": "a/two", "content": "2"}));
     let shown = scene.daemon.home().run(&["undo", &call_id(&first), "--dry-run"]).must_exit(0).stdout();
     let kept =
         format!("kept     {}, which contains more", scene.daemon.home().workspace().join("a").display());
@@ -120,9 +121,9 @@ fn undo_keeps_a_folder_that_others_use() {
 #[test]
 fn folders_are_never_created_through_a_swapped_symlink() {
     // This many refused writes would raise the mode, and the writes would then require approval.
-    let daemon = Daemon::start_in(Home::initialised().without_alarms());
-    let mut scene = Scene { agent: daemon.agent(), daemon };
-    let outside = scene.daemon.home().user().join("outside");
+    let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
+    let mut scene = FileToolFixture { agent: daemon.agent(), daemon };
+    let outside = scene.daemon.home().user_home().join("outside");
     std::fs::create_dir(&outside).unwrap();
     scene.file("way/f", "inside");
     let names = ["way", "swap"].map(|name| scene.daemon.home().workspace().join(name));

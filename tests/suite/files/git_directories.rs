@@ -7,19 +7,19 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-use super::{Scene, call_id};
+use super::{FileToolFixture, call_id};
 
 /// Protected names as they are written, which the two sides are compared by.
-const NAMES: &str = include_str!("../../../crates/governance/src/floor/names.rs");
+const NAMES: &str = include_str!("../../../crates/governance/src/built_in_denials/lists.rs");
 
 /// A scene in which any program may run.
-fn scene() -> Scene {
-    let home = Home::initialised().without_alarms();
+fn scene() -> FileToolFixture {
+    let home = Home::initialised().without_automatic_modes();
     let rules = "tools:\n  run_command: {allowed_in_modes: [NORMAL], allowed_commands: [\"*\"]}\n";
     home.configure("governance/tools.yaml", rules);
     let daemon = Daemon::start_in(home);
     let agent = daemon.agent();
-    Scene { daemon, agent }
+    FileToolFixture { daemon, agent }
 }
 
 fn write(path: &str, content: &str) -> Value {
@@ -110,22 +110,22 @@ fn the_configuration_of_a_git_directory_is_read_and_not_changed() {
         "a/m/HEAD",
         "w/config",
     ] {
-        let (code, detail) = scene.refused("write_file", write(path, "new"));
+        let (code, detail) = scene.refusal_of("write_file", write(path, "new"));
         assert_eq!((code.as_str(), detail.as_str()), ("path_forbidden", "git_directory"), "{path}");
     }
     let edit = json!({"path": "a/m/config", "edits": [{"old_text": "old", "new_text": "new"}]});
-    assert_eq!(scene.refused("edit_file", edit).1, "git_directory");
-    assert_eq!(scene.refused("create_directory", json!({"path": "a/m/hooks"})).1, "git_directory");
+    assert_eq!(scene.refusal_of("edit_file", edit).1, "git_directory");
+    assert_eq!(scene.refusal_of("create_directory", json!({"path": "a/m/hooks"})).1, "git_directory");
     for path in ["a/m/config", "a/m/HEAD", "w/commondir"] {
-        assert_eq!(scene.refused("delete_file", json!({"path": path})).1, "git_directory", "{path}");
+        assert_eq!(scene.refusal_of("delete_file", json!({"path": path})).1, "git_directory", "{path}");
     }
     for path in ["a/m/config", "a/m/HEAD"] {
-        assert_eq!(scene.done("read_file", json!({"path": path}))["content"], "old", "{path}");
+        assert_eq!(scene.output_of("read_file", json!({"path": path}))["content"], "old", "{path}");
     }
-    scene.done("write_file", write("a/m/README", "new"));
+    scene.output_of("write_file", write("a/m/README", "new"));
     // By a link too: the name that it leads to is judged.
     std::os::unix::fs::symlink("m", scene.daemon.home().workspace().join("a/link")).unwrap();
-    assert_eq!(scene.refused("write_file", write("a/link/config", "new")).1, "git_directory");
+    assert_eq!(scene.refusal_of("write_file", write("a/link/config", "new")).1, "git_directory");
 }
 
 #[test]
@@ -142,11 +142,14 @@ fn ordinary_files_with_names_of_git_stay_writable() {
         "p/config",
         "q/commondir",
     ] {
-        scene.done("write_file", write(path, "text"));
+        scene.output_of("write_file", write(path, "text"));
     }
-    scene.done("edit_file", json!({"path": "p/config", "edits": [{"old_text": "text", "new_text": "more"}]}));
-    scene.done("delete_file", json!({"path": "HEAD"}));
-    scene.done("create_directory", json!({"path": "refs/tags"}));
+    scene.output_of(
+        "edit_file",
+        json!({"path": "p/config", "edits": [{"old_text": "text", "new_text": "more"}]}),
+    );
+    scene.output_of("delete_file", json!({"path": "HEAD"}));
+    scene.output_of("create_directory", json!({"path": "refs/tags"}));
 }
 
 #[test]
@@ -155,14 +158,14 @@ fn an_undo_does_not_complete_a_git_directory() {
     for (name, content) in
         [("docs/HEAD", "ref: refs/heads/main\n"), ("docs/config", "x"), ("docs/objects/x", "")]
     {
-        scene.done("write_file", write(name, content));
+        scene.output_of("write_file", write(name, content));
     }
-    let removed = scene.result("delete_file", json!({"path": "docs/HEAD"}));
-    scene.done("write_file", write("docs/refs/x", ""));
+    let removed = scene.result_of("delete_file", json!({"path": "docs/HEAD"}));
+    scene.output_of("write_file", write("docs/refs/x", ""));
     let told = scene.daemon.home().run(&["undo", &call_id(&removed)]);
     assert!(told.stderr().contains("git repository"), "{}{}", told.stdout(), told.stderr());
     assert_eq!(scene.content("docs/HEAD"), None);
-    scene.done("delete_file", json!({"path": "docs/refs", "recursive": true}));
+    scene.output_of("delete_file", json!({"path": "docs/refs", "recursive": true}));
     scene.daemon.home().run(&["undo", &call_id(&removed)]).must_exit(0);
     assert!(scene.content("docs/HEAD").is_some());
 }
@@ -197,11 +200,11 @@ fn file_tools_and_sandboxed_runs_agree_on_protected_names() {
     let line = names.iter().enumerate().fold(String::from("set -e\n"), |line, (number, name)| {
         format!("{line}mkdir -p \"$(dirname 'run/{number}/{name}')\"; echo evil > 'run/{number}/{name}'\n")
     });
-    let ran = scene.done("run_command", json!({"command": ["sh", "-c", line]}));
+    let ran = scene.output_of("run_command", json!({"command": ["sh", "-c", line]}));
     assert_eq!(ran["exit_code"], 0, "{ran}");
     for (number, name) in names.iter().enumerate() {
         assert_eq!(scene.content(&format!("run/{number}/{name}")), None, "a run left {name}");
-        let (code, _) = scene.refused("write_file", write(&format!("tool/{number}/{name}"), "evil"));
+        let (code, _) = scene.refusal_of("write_file", write(&format!("tool/{number}/{name}"), "evil"));
         assert_eq!(code, "path_forbidden", "{name}");
     }
 }
@@ -243,7 +246,7 @@ fn file_tools_and_sandboxed_runs_agree_on_git_layouts() {
         }
         let path = format!("run/{number}/deep/{added}");
         let line = format!("mkdir -p \"$(dirname '{path}')\"; echo evil > '{path}'");
-        let ran = scene.done("run_command", json!({"command": ["sh", "-c", line]}));
+        let ran = scene.output_of("run_command", json!({"command": ["sh", "-c", line]}));
         let set_aside = ran["sandbox"]["quarantined"].as_array().unwrap().len();
         assert_eq!(set_aside, usize::from(*closed), "a run that adds {added} to {before:?}: {ran}");
         let result =

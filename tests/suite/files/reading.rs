@@ -7,14 +7,14 @@ use nix::sys::stat::Mode;
 use serde_json::{Value, json};
 use tool::canonical::sha256_hex;
 
-use super::Scene;
+use super::FileToolFixture;
 
 #[test]
 fn file_is_read_whole_or_in_part() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let text = "one\ntwo\nthree\nfour\n";
     scene.file("f.txt", text);
-    let whole = scene.done("read_file", json!({"path": "f.txt"}));
+    let whole = scene.output_of("read_file", json!({"path": "f.txt"}));
     assert_eq!((&whole["content"], &whole["encoding"]), (&json!(text), &json!("utf-8")));
     assert_eq!((&whole["size"], &whole["sha256"]), (&json!(19), &json!(sha256_hex(text.as_bytes()))));
     assert!(whole["modified"].as_str().unwrap().ends_with('Z'));
@@ -30,13 +30,13 @@ fn file_is_read_whole_or_in_part() {
     ] {
         let mut asked = arguments.clone();
         asked["path"] = json!("f.txt");
-        let result = scene.result("read_file", asked);
+        let result = scene.result_of("read_file", asked);
         let output = &result["output"];
         assert_eq!((&output["content"], &output["offset"]), (&json!(content), &json!(offset)), "{arguments}");
         assert_eq!(output["sha256"], whole["sha256"], "of the whole file");
         assert_eq!(result["metadata"]["truncated"].is_object(), cut, "{arguments}: {result}");
     }
-    let (kind, message) = scene.failed("read_file", json!({"path": "f.txt", "head": 1, "tail": 1}));
+    let (kind, message) = scene.failure_of("read_file", json!({"path": "f.txt", "head": 1, "tail": 1}));
     assert_eq!(
         (kind.as_str(), message.as_str()),
         ("conflict", "the arguments name more than one part of the file")
@@ -45,7 +45,7 @@ fn file_is_read_whole_or_in_part() {
 
 #[test]
 fn read_failures_are_distinct() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("secret.txt", "x");
     scene.file("large.txt", "x".repeat(2048));
     let shut = scene.daemon.home().workspace().join("secret.txt");
@@ -56,31 +56,31 @@ fn read_failures_are_distinct() {
         (json!({"path": "large.txt", "max_size_mb": 0.001}), "too_large"),
         (json!({"path": "secret.txt"}), "unreadable"),
     ] {
-        assert_eq!(scene.failed("read_file", arguments.clone()).0, kind, "{arguments}");
+        assert_eq!(scene.failure_of("read_file", arguments.clone()).0, kind, "{arguments}");
     }
 }
 
 #[test]
 fn binary_content_is_returned_unchanged() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let bytes: Vec<u8> = (0..=255).collect();
     scene.file("b", &bytes);
-    let read = scene.done("read_file", json!({"path": "b"}));
+    let read = scene.output_of("read_file", json!({"path": "b"}));
     assert_eq!((&read["encoding"], &read["sha256"]), (&json!("base64"), &json!(sha256_hex(&bytes))));
     assert!(read["content"].as_str().unwrap().starts_with("AAECAwQFBgcICQoLDA0ODxAR"));
     scene.file("t", "text");
-    let read = scene.done("read_file", json!({"path": "t", "encoding": "base64"}));
+    let read = scene.output_of("read_file", json!({"path": "t", "encoding": "base64"}));
     assert_eq!((&read["content"], &read["encoding"]), (&json!("dGV4dA=="), &json!("base64")));
 }
 
 #[test]
 fn long_text_is_cut_between_characters_and_can_be_continued() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let text = "é€𝄞x".repeat(120_000);
     scene.file("long.txt", &text);
     let (mut read, mut offset) = (String::new(), 0);
     loop {
-        let result = scene.result("read_file", json!({"path": "long.txt", "offset": offset}));
+        let result = scene.result_of("read_file", json!({"path": "long.txt", "offset": offset}));
         let part = result["output"]["content"].as_str().unwrap();
         read.push_str(part);
         let truncated = &result["metadata"]["truncated"];
@@ -96,7 +96,7 @@ fn long_text_is_cut_between_characters_and_can_be_continued() {
 
 #[test]
 fn special_files_are_not_opened() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let pipe = scene.daemon.home().workspace().join("pipe");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
     // One handle for both ends of the pipe, so that the written bytes stay unread.
@@ -113,14 +113,14 @@ fn special_files_are_not_opened() {
                 "edit_file" => arguments["edits"] = json!([{"old_text": "a", "new_text": "b"}]),
                 _ => {}
             }
-            let (kind, message) = scene.failed(tool, arguments);
+            let (kind, message) = scene.failure_of(tool, arguments);
             assert_eq!(kind, "wrong_kind", "{tool} {name}: {message}");
         }
     }
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a peer");
     assert_eq!(scene.names(), ["pipe", "socket"]);
     assert_eq!(std::io::Read::read(&mut waiting, &mut [0; 16]).unwrap(), 4, "not a byte was taken");
-    let found = scene.done("search_files", json!({"query": "x"}));
+    let found = scene.output_of("search_files", json!({"query": "x"}));
     assert_eq!((&found["matches"], &found["searched_files"]), (&json!([]), &json!(0)));
 }
 
@@ -162,7 +162,7 @@ fn devices_are_never_read_or_written() {
 
 #[test]
 fn endless_file_gives_its_beginning_and_its_size() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let path = scene.daemon.home().workspace().join("sparse");
     let file = std::fs::File::create(&path).unwrap();
     file.write_all_at(b"first\n", 0).unwrap();
@@ -170,15 +170,15 @@ fn endless_file_gives_its_beginning_and_its_size() {
         file.set_len(1 << 33).unwrap();
     }
     let size = file.metadata().unwrap().len();
-    assert_eq!(scene.failed("read_file", json!({"path": "sparse"})).0, "too_large");
-    let read = scene.result("read_file", json!({"path": "sparse", "head": 1}));
+    assert_eq!(scene.failure_of("read_file", json!({"path": "sparse"})).0, "too_large");
+    let read = scene.result_of("read_file", json!({"path": "sparse", "head": 1}));
     assert_eq!((&read["output"]["content"], &read["output"]["size"]), (&json!("first\n"), &json!(size)));
     assert!(read["metadata"]["truncated"].is_object(), "{read}");
     assert_eq!(read["output"]["sha256"], Value::Null, "a tebibyte is not digested");
-    let read = scene.result("read_file", json!({"path": "sparse", "offset": 6, "length": 10}));
+    let read = scene.result_of("read_file", json!({"path": "sparse", "offset": 6, "length": 10}));
     assert_eq!(read["output"]["encoding"], "base64", "what has a NUL in it is no text: {read}");
     assert_eq!(read["output"]["content"], "AAAAAAAAAAAAAA==");
-    let found = scene.done("search_files", json!({"query": "first"}));
+    let found = scene.output_of("search_files", json!({"query": "first"}));
     assert_eq!(found["skipped"]["too_large"], 1, "{found}");
     let before = peak(&scene);
     for arguments in [
@@ -198,7 +198,7 @@ fn endless_file_gives_its_beginning_and_its_size() {
 
 #[test]
 fn number_that_fits_no_integer_is_refused_by_the_schema() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("a.txt", "one\n");
     let least = 1_u64 << 53;
     // Some parsers read the second number as the first, so both are refused.
@@ -209,11 +209,11 @@ fn number_that_fits_no_integer_is_refused_by_the_schema() {
         assert_eq!(answer["metadata"]["refusal"]["code"], "invalid_arguments", "{number}: {answer:.300}");
     }
     let most = json!({"path": "a.txt", "head": least - 1});
-    assert_eq!(scene.result("read_file", most)["output"]["content"], "one\n");
+    assert_eq!(scene.result_of("read_file", most)["output"]["content"], "one\n");
 }
 
 /// Returns the peak resident memory of the daemon, in bytes.
-fn peak(scene: &Scene) -> u64 {
+fn peak(scene: &FileToolFixture) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", scene.daemon.pid())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
@@ -221,7 +221,7 @@ fn peak(scene: &Scene) -> u64 {
 
 #[test]
 fn directory_is_listed_by_depth_in_order_and_in_pages() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("b.rs", "22");
     scene.file("a/deep/c.rs", "333");
     scene.file("a/x.txt", "1");
@@ -231,7 +231,7 @@ fn directory_is_listed_by_depth_in_order_and_in_pages() {
         let entries = output["entries"].as_array().unwrap();
         entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
     };
-    let listed = scene.done("list_directory", json!({"path": "."}));
+    let listed = scene.output_of("list_directory", json!({"path": "."}));
     assert_eq!(
         (names(&listed), &listed["total"]),
         (vec!["a".into(), "b.rs".into(), "link".into()], &json!(3))
@@ -240,10 +240,10 @@ fn directory_is_listed_by_depth_in_order_and_in_pages() {
         (&listed["entries"][2]["kind"], &listed["entries"][2]["target"]),
         (&json!("symlink"), &json!("/etc"))
     );
-    let deep = scene.done("list_directory", json!({"path": ".", "depth": 5}));
+    let deep = scene.output_of("list_directory", json!({"path": ".", "depth": 5}));
     assert_eq!(names(&deep), ["a", "a/deep", "a/deep/c.rs", "a/x.txt", "b.rs", "link"]);
     let globbed =
-        scene.done("list_directory", json!({"path": ".", "depth": 5, "glob": "*.rs", "sort": "size"}));
+        scene.output_of("list_directory", json!({"path": ".", "depth": 5, "glob": "*.rs", "sort": "size"}));
     assert_eq!(names(&globbed), ["a/deep/c.rs", "b.rs"]);
     let (mut seen, mut cursor) = (Vec::new(), Value::Null);
     loop {
@@ -251,7 +251,7 @@ fn directory_is_listed_by_depth_in_order_and_in_pages() {
         if !cursor.is_null() {
             arguments["cursor"] = cursor;
         }
-        let page = scene.result("list_directory", arguments);
+        let page = scene.result_of("list_directory", arguments);
         seen.extend(names(&page["output"]));
         // An entry that is added before the cursor is not shown and shifts nothing.
         scene.file("a/deep/0", "new");
@@ -262,17 +262,17 @@ fn directory_is_listed_by_depth_in_order_and_in_pages() {
         }
     }
     assert_eq!(seen, ["a", "a/deep", "a/deep/0", "a/deep/c.rs", "a/x.txt", "b.rs", "link"]);
-    assert_eq!(scene.failed("list_directory", json!({"path": ".", "cursor": "nonsense"})).0, "conflict");
+    assert_eq!(scene.failure_of("list_directory", json!({"path": ".", "cursor": "nonsense"})).0, "conflict");
     let shut = scene.daemon.home().workspace().join("a/deep");
     std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o000)).unwrap();
-    let listed = scene.done("list_directory", json!({"path": ".", "depth": 5}));
+    let listed = scene.output_of("list_directory", json!({"path": ".", "depth": 5}));
     std::fs::set_permissions(shut, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(listed["unreadable"], json!(["a/deep"]));
 }
 
 #[test]
 fn lines_and_names_are_found() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("src/main.rs", "fn main() {\n    // TODO: more\n}\n");
     scene.file("src/lib.rs", "// todo\n// TODO(x)\n");
     scene.file("target/out.rs", "TODO\n");
@@ -289,21 +289,23 @@ fn lines_and_names_are_found() {
             |each: &Value| format!("{}:{}:{}", each["path"].as_str().unwrap(), each["line"], each["column"]);
         matches.iter().map(place).collect()
     };
-    let found = scene.done("search_files", json!({"path": ".", "query": "TODO"}));
+    let found = scene.output_of("search_files", json!({"path": ".", "query": "TODO"}));
     assert_eq!(places(&found), ["src/keep.log:1:1", "src/lib.rs:2:4", "src/main.rs:2:8"]);
     assert_eq!((&found["skipped"]["binary"], &found["complete"]), (&json!(1), &json!(true)));
     let all =
         json!({"query": "todo", "case_sensitive": false, "include_ignored": true, "include_hidden": true});
-    let found = scene.done("search_files", all);
+    let found = scene.output_of("search_files", all);
     assert_eq!(places(&found).len(), 6, "what may not be read is not searched: {found}");
     assert!(!found.to_string().contains("secret"));
-    let found = scene
-        .done("search_files", json!({"query": "TODO\\(.\\)", "regex": true, "glob": "*.rs", "context": 1}));
+    let found = scene.output_of(
+        "search_files",
+        json!({"query": "TODO\\(.\\)", "regex": true, "glob": "*.rs", "context": 1}),
+    );
     assert_eq!(
         (places(&found), &found["matches"][0]["before"]),
         (vec!["src/lib.rs:2:4".into()], &json!(["// todo"]))
     );
-    let named = scene.done("search_files", json!({"glob": "src/*.rs"}));
+    let named = scene.output_of("search_files", json!({"glob": "src/*.rs"}));
     let names: Vec<_> = named["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
     assert_eq!(names, ["src/lib.rs", "src/main.rs"]);
     let (mut seen, mut cursor) = (Vec::new(), Value::Null);
@@ -312,7 +314,7 @@ fn lines_and_names_are_found() {
         if !cursor.is_null() {
             arguments["cursor"] = cursor;
         }
-        let page = scene.done("search_files", arguments);
+        let page = scene.output_of("search_files", arguments);
         seen.extend(places(&page));
         cursor = page["next_cursor"].clone();
         if cursor.is_null() {
@@ -320,15 +322,15 @@ fn lines_and_names_are_found() {
         }
     }
     assert_eq!(seen, ["src/keep.log:1:1", "src/lib.rs:2:4", "src/main.rs:2:8"]);
-    assert_eq!(scene.failed("search_files", json!({"query": "(", "regex": true})).0, "conflict");
-    assert_eq!(scene.refused("search_files", json!({"path": "."})).0, "invalid_arguments");
+    assert_eq!(scene.failure_of("search_files", json!({"query": "(", "regex": true})).0, "conflict");
+    assert_eq!(scene.refusal_of("search_files", json!({"path": "."})).0, "invalid_arguments");
 }
 
 /// Parsing one of these files takes a tenth of a second and ten megabytes, and folders can be nested.
 #[test]
 fn ignore_file_bombs_are_skipped_and_reported() {
     const DEPTH: usize = 30;
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let wild: String = (0..2_000).map(|number| format!("*a*b*{number}*c*\n")).collect();
     let mut folder = String::new();
     for _ in 0..DEPTH {
@@ -336,7 +338,7 @@ fn ignore_file_bombs_are_skipped_and_reported() {
         folder.push_str("d/");
     }
     scene.file(&format!("{folder}found.rs"), "fn main() {}\n");
-    let found = scene.done("search_files", json!({"path": ".", "glob": "*.rs"}));
+    let found = scene.output_of("search_files", json!({"path": ".", "glob": "*.rs"}));
     assert_eq!(found["files"][0]["path"], format!("{folder}found.rs"), "{found}");
     assert_eq!(found["complete"], true, "{found}");
     assert_eq!(
@@ -346,7 +348,7 @@ fn ignore_file_bombs_are_skipped_and_reported() {
     );
     scene.file("x/.ignore", format!("{}\n*.rs\n", "*a".repeat(60_000)));
     scene.file("x/seen.rs", "");
-    let found = scene.done("search_files", json!({"path": "x", "glob": "*.rs"}));
+    let found = scene.output_of("search_files", json!({"path": "x", "glob": "*.rs"}));
     assert_eq!(found["files"][0]["path"], "seen.rs", "not followed by half: {found}");
     assert_eq!(found["skipped"]["ignore_files"], 1, "{found}");
 }
@@ -354,9 +356,9 @@ fn ignore_file_bombs_are_skipped_and_reported() {
 /// A search does not read a file that `read_file` refuses because of another hard link.
 #[test]
 fn search_skips_a_forbidden_file_under_its_other_hard_link() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let home = scene.daemon.home();
-    let (workspace, keys) = (home.workspace(), home.user().join(".ssh"));
+    let (workspace, keys) = (home.workspace(), home.user_home().join(".ssh"));
     std::fs::create_dir(&keys).unwrap();
     std::fs::write(keys.join("config"), "CANARY key\n").unwrap();
     home.file(".env", "CANARY env\n");
@@ -369,9 +371,9 @@ fn search_skips_a_forbidden_file_under_its_other_hard_link() {
         std::fs::hard_link(file, workspace.join(name)).unwrap();
     }
     for name in ["notes.txt", "other.txt"] {
-        assert_eq!(scene.refused("read_file", json!({"path": name})).0, "path_forbidden", "{name}");
+        assert_eq!(scene.refusal_of("read_file", json!({"path": name})).0, "path_forbidden", "{name}");
     }
-    let found = scene.done("search_files", json!({"query": "CANARY", "include_hidden": true}));
+    let found = scene.output_of("search_files", json!({"query": "CANARY", "include_hidden": true}));
     let paths: Vec<&str> =
         found["matches"].as_array().unwrap().iter().filter_map(|each| each["path"].as_str()).collect();
     assert_eq!(paths, ["fine.txt", "twin.txt"], "{found}");
@@ -382,19 +384,19 @@ fn search_skips_a_forbidden_file_under_its_other_hard_link() {
 /// it.
 #[test]
 fn search_among_many_hard_links_can_be_continued() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     let home = scene.daemon.home();
     for n in 0..20 {
         let file = home.file(&format!("{n:02}-a.txt"), "CANARY\n");
         std::fs::hard_link(file, home.workspace().join(format!("{n:02}-b.txt"))).unwrap();
     }
-    let first = scene.done("search_files", json!({"query": "CANARY"}));
+    let first = scene.output_of("search_files", json!({"query": "CANARY"}));
     assert_eq!(
         (first["matches"].as_array().unwrap().len(), &first["complete"]),
         (32, &json!(false)),
         "{first}"
     );
     assert_eq!(first["skipped"]["several_names"], 0, "none is passed over: {first}");
-    let rest = scene.done("search_files", json!({"query": "CANARY", "cursor": first["next_cursor"]}));
+    let rest = scene.output_of("search_files", json!({"query": "CANARY", "cursor": first["next_cursor"]}));
     assert_eq!((rest["matches"].as_array().unwrap().len(), &rest["complete"]), (8, &json!(true)), "{rest}");
 }

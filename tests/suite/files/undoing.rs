@@ -5,21 +5,24 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 use tests::Daemon;
 
-use super::{Scene, call_id};
+use super::{FileToolFixture, call_id};
 
 #[test]
 fn every_change_can_be_undone_and_is_recorded() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("f", "old\n");
     let path = scene.daemon.home().workspace().join("f");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
     scene.file("d/inner", "inner");
     let changes = [
-        scene.result("write_file", json!({"path": "f", "content": "new\n"})),
-        scene.result("write_file", json!({"path": "f", "content": "more\n", "mode": "append"})),
-        scene.result("edit_file", json!({"path": "f", "edits": [{"old_text": "more", "new_text": "less"}]})),
-        scene.result("write_file", json!({"path": "n", "content": "created"})),
-        scene.result("delete_file", json!({"path": "d", "recursive": true})),
+        scene.result_of("write_file", json!({"path": "f", "content": "new\n"})),
+        scene.result_of("write_file", json!({"path": "f", "content": "more\n", "mode": "append"})),
+        scene.result_of(
+            "edit_file",
+            json!({"path": "f", "edits": [{"old_text": "more", "new_text": "less"}]}),
+        ),
+        scene.result_of("write_file", json!({"path": "n", "content": "created"})),
+        scene.result_of("delete_file", json!({"path": "d", "recursive": true})),
     ];
     assert_eq!(scene.names(), ["f", "n"]);
     let shown = scene.daemon.home().run(&["undo", &call_id(&changes[2]), "--dry-run"]).must_exit(0).stdout();
@@ -44,9 +47,9 @@ fn every_change_can_be_undone_and_is_recorded() {
 
 #[test]
 fn undo_after_a_later_change_is_refused() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("f", "old");
-    let change = scene.result("write_file", json!({"path": "f", "content": "new"}));
+    let change = scene.result_of("write_file", json!({"path": "f", "content": "new"}));
     scene.file("f", "mine");
     let refused = scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(1);
     let told = refused.stderr();
@@ -69,7 +72,7 @@ fn program_inside_a_deleted_folder_plants_nothing() {
         "tools:\n  run_command: {allowed_commands: [sh], timeout_seconds: 15}\n",
     );
     let daemon = Daemon::start_in(home);
-    let mut scene = Scene { agent: daemon.agent(), daemon };
+    let mut scene = FileToolFixture { agent: daemon.agent(), daemon };
     scene.file("dd/sub/inner", "inner");
     let script = "echo ready > ../../ready; while [ ! -e go ]; do sleep 0.05; done; \
                   mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit";
@@ -88,7 +91,7 @@ fn program_inside_a_deleted_folder_plants_nothing() {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let change = scene.result("delete_file", json!({"path": "dd", "recursive": true}));
+    let change = scene.result_of("delete_file", json!({"path": "dd", "recursive": true}));
     let id = call_id(&change);
     let kept = scene.daemon.home().root().join("state/undo").join(format!("{id}-0.before"));
     std::fs::write(kept.join("sub/go"), "").unwrap();
@@ -105,11 +108,11 @@ fn program_inside_a_deleted_folder_plants_nothing() {
 
 #[test]
 fn undo_rejects_content_changed_through_a_hard_link() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("orig", "mine");
     let workspace = scene.daemon.home().workspace();
     std::fs::hard_link(workspace.join("orig"), workspace.join("twin")).unwrap();
-    let change = scene.result("delete_file", json!({"path": "orig"}));
+    let change = scene.result_of("delete_file", json!({"path": "orig"}));
     let id = call_id(&change);
     std::fs::write(workspace.join("twin"), "evil").unwrap();
     for words in [&["undo", id.as_str(), "--dry-run"][..], &["undo", id.as_str()]] {
@@ -124,8 +127,8 @@ fn undo_rejects_content_changed_through_a_hard_link() {
 
 #[test]
 fn agent_cannot_undo() {
-    let mut scene = Scene::new();
-    let change = scene.result("write_file", json!({"path": "f", "content": "new"}));
+    let mut scene = FileToolFixture::new();
+    let change = scene.result_of("write_file", json!({"path": "f", "content": "new"}));
     let answer = scene.agent.request("control/undo", &json!({"call_id": call_id(&change)}));
     assert!(answer["error"]["message"].as_str().unwrap().contains("control.sock"), "{answer}");
     let answer = scene.agent.execute("write_file", &json!({"path": "../home/state/undo/x", "content": "y"}));
@@ -138,10 +141,10 @@ fn agent_cannot_undo() {
 
 #[test]
 fn undo_survives_the_daemon_and_works_without_it() {
-    let mut scene = Scene::new();
+    let mut scene = FileToolFixture::new();
     scene.file("f", "old");
-    let first = scene.result("write_file", json!({"path": "f", "content": "new"}));
-    let second = scene.result("write_file", json!({"path": "f", "content": "newer"}));
+    let first = scene.result_of("write_file", json!({"path": "f", "content": "new"}));
+    let second = scene.result_of("write_file", json!({"path": "f", "content": "newer"}));
     drop(scene.agent);
     let home = scene.daemon.crash();
     let file = home.workspace().join("f");
@@ -160,7 +163,7 @@ fn undo_survives_the_daemon_and_works_without_it() {
 
 #[test]
 fn settings_bound_the_undo_storage() {
-    let scene = Scene::new();
+    let scene = FileToolFixture::new();
     let home = scene.daemon.stop();
     let file = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&file).unwrap();

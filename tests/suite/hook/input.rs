@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tests::{Daemon, Home};
 
-use super::{ask, event, run};
+use super::{event, run, run_pre_tool_use};
 
 /// Returns inputs that no host sends.
 fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
@@ -62,7 +62,11 @@ fn hostile_input_blocks_or_is_reported_and_never_decides() {
         assert_eq!(told.code, Some(0), "{what}: what is done is done");
         assert!(told.object.get("decision").is_none(), "{what}");
     }
-    assert_eq!(ask(daemon.home(), "Task", &json!({})).decision(), "none", "and the daemon is well");
+    assert_eq!(
+        run_pre_tool_use(daemon.home(), "Task", &json!({})).decision(),
+        "none",
+        "and the daemon is well"
+    );
 }
 
 #[test]
@@ -98,11 +102,11 @@ fn input_that_never_ends_blocks() {
 #[test]
 fn denial_that_cannot_be_delivered_blocks() {
     let home = Home::initialised();
-    let input = home.user().join("event.json");
+    let input = home.user_home().join("event.json");
     let denied = super::event(&home, "Read", &serde_json::json!({"file_path": "/etc/shadow"}));
     std::fs::write(&input, denied.to_string()).unwrap();
     let mut command = tests::sinew();
-    command.args(["hook", "pre-tool-use"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.args(["hook", "pre-tool-use"]).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     command.stdin(File::open(&input).unwrap()).stdout(writer).stderr(std::process::Stdio::null());
@@ -118,7 +122,7 @@ fn broken_configuration_blocks_and_names_file_and_line() {
     let check = |file: &str, text: &str, says: &str| {
         let home = Home::initialised();
         home.configure(file, text);
-        let told = ask(&home, "Read", &json!({"file_path": "/x"}));
+        let told = run_pre_tool_use(&home, "Read", &json!({"file_path": "/x"}));
         told.must_block();
         assert!(told.reason().contains(says), "{file}: {}", told.object);
         let after = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": "x"});
@@ -132,7 +136,7 @@ fn broken_configuration_blocks_and_names_file_and_line() {
 }
 
 /// Holds the lock of the state folder, as another process would, until it is dropped.
-fn hold(home: &Home, how: FlockArg) -> Flock<File> {
+fn hold_state_lock(home: &Home, how: FlockArg) -> Flock<File> {
     let path = home.root().join("state/daemon.lock");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
     Flock::lock(File::options().create(true).truncate(false).write(true).open(path).unwrap(), how).unwrap()
@@ -144,9 +148,9 @@ fn concurrent_hooks_without_a_daemon_all_answer() {
     let file = home.file("a.txt", "x");
     // Another reader holds the shared lock throughout: a hook that only judges needs no more than a shared
     // lock.
-    let _reader = hold(&home, FlockArg::LockShared);
+    let _reader = hold_state_lock(&home, FlockArg::LockShared);
     std::thread::scope(|scope| {
-        let asked = || ask(&home, "Read", &json!({"file_path": file})).decision().to_owned();
+        let asked = || run_pre_tool_use(&home, "Read", &json!({"file_path": file})).decision().to_owned();
         let hooks: Vec<_> = (0..4).map(|_| scope.spawn(asked)).collect();
         for hook in hooks {
             assert_eq!(hook.join().unwrap(), "allow");
@@ -162,13 +166,13 @@ fn hook_judges_by_the_ledger_and_only_denials_extend_it() {
     let home = daemon.stop();
     let before = home.records().len();
     let file = home.file("a.txt", "x");
-    assert_eq!(ask(&home, "Read", &json!({"file_path": file})).decision(), "allow");
+    assert_eq!(run_pre_tool_use(&home, "Read", &json!({"file_path": file})).decision(), "allow");
     assert_eq!(home.records().len(), before, "a permit leaves no trace");
-    let told = ask(&home, "Write", &json!({"file_path": file, "content": "twelve words"}));
+    let told = run_pre_tool_use(&home, "Write", &json!({"file_path": file, "content": "twelve words"}));
     assert!(told.decision() == "deny" && told.reason().contains("LOCKDOWN"), "{}", told.object);
     let records = home.records();
     assert_eq!(records.last().map(|record| &record["kind"]), Some(&json!("refusal")), "{records:?}");
-    let held = hold(&home, FlockArg::LockExclusive);
+    let held = hold_state_lock(&home, FlockArg::LockExclusive);
     let call = event(&home, "Read", &json!({"file_path": file})).to_string();
     run(&home, &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
     drop(held);
@@ -179,7 +183,7 @@ fn post_hook_names_secrets_and_shows_how_to_repair() {
     let home = Home::initialised();
     let after = |event: serde_json::Value| run(&home, &["post-tool-use"], event.to_string().as_bytes());
     let secret = format!("ghp_{}", "a1B2".repeat(9));
-    let context = |told: &super::Told| {
+    let context = |told: &super::HookOutput| {
         assert_eq!(told.code, Some(0));
         told.object["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
     };

@@ -8,18 +8,18 @@ use tests::{Home, sinew};
 
 use super::event;
 
-const THEIRS: &str = "{\n\t\"model\": \"opus\",\n\t\"n\": 1.50,\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}\n}\n";
+const HOST_SETTINGS: &str = "{\n\t\"model\": \"opus\",\n\t\"n\": 1.50,\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}\n}\n";
 
 fn settings(home: &Home) -> std::path::PathBuf {
-    std::fs::create_dir_all(home.user().join(".claude")).unwrap();
-    home.user().join(".claude/settings.json")
+    std::fs::create_dir_all(home.user_home().join(".claude")).unwrap();
+    home.user_home().join(".claude/settings.json")
 }
 
 #[test]
 fn hook_is_installed_once_beside_others_and_removed() {
     let home = Home::initialised();
     let file = settings(&home);
-    std::fs::write(&file, THEIRS).unwrap();
+    std::fs::write(&file, HOST_SETTINGS).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     home.run(&["hook", "install", "claude-code"]).must_exit(0);
     let with = std::fs::read_to_string(&file).unwrap();
@@ -29,7 +29,7 @@ fn hook_is_installed_once_beside_others_and_removed() {
     assert!(again.stdout().starts_with("unchanged"), "{again}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), with);
     home.run(&["hook", "uninstall", "claude-code"]).must_exit(0);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), THEIRS);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), HOST_SETTINGS);
     let again = home.run(&["hook", "uninstall", "claude-code"]).must_exit(0);
     assert!(again.stdout().starts_with("unchanged"), "{again}");
     let left: Vec<_> = file.parent().unwrap().read_dir().unwrap().collect();
@@ -50,8 +50,8 @@ fn installed_hook_works() {
     let mut command = std::process::Command::new(program);
     command.args(handler["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
     // The host's environment has no variables of Sinew.
-    command.env_clear().env("HOME", home.user()).current_dir("/");
-    let input = home.user().join("event.json");
+    command.env_clear().env("HOME", home.user_home()).current_dir("/");
+    let input = home.user_home().join("event.json");
     std::fs::write(&input, event(&home, "Read", &json!({"file_path": "/etc/shadow"})).to_string()).unwrap();
     let output = command.stdin(Stdio::from(std::fs::File::open(input).unwrap())).output().unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -65,7 +65,7 @@ fn installed_hook_works() {
 #[test]
 fn symlinks_are_kept_and_each_scope_has_its_file() {
     let home = Home::initialised();
-    let real = home.user().join("dotfiles.json");
+    let real = home.user_home().join("dotfiles.json");
     std::fs::write(&real, "{}").unwrap();
     let file = settings(&home);
     std::os::unix::fs::symlink(&real, &file).unwrap();
@@ -112,8 +112,8 @@ fn installation_reports_a_hook_that_would_not_work() {
     assert!(told.stderr().contains("disableAllHooks"), "{told}");
     let before = std::fs::read(settings(&home)).unwrap();
     let mut command = sinew();
-    command.args(["hook", "install", "claude-code"]).current_dir(home.user());
-    command.env("SINEW_HOME", "somewhere/relative").env("HOME", home.user());
+    command.args(["hook", "install", "claude-code"]).current_dir(home.user_home());
+    command.env("SINEW_HOME", "somewhere/relative").env("HOME", home.user_home());
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("SINEW_HOME"), "{output:?}");

@@ -25,7 +25,7 @@ fn echo(command: &str, more: &str) -> String {
 }
 
 fn daemon(command: &str, more: &str) -> Daemon {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     put(&home, "echo.yaml", &echo(command, more));
     put(&home, "echo.py", ECHO);
     Daemon::start_in(home)
@@ -57,7 +57,7 @@ fn processor_rewrites_arguments_the_judge_did_not_see() {
 
 #[test]
 fn processor_that_changes_judged_arguments_stops_the_call() {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     let cases = [
         ("moves", "{ ...data, path: \"/etc\" }", "changed `path`, which was judged"),
         ("drops", "{ text: data.text }", "changed `path`, which was judged"),
@@ -147,17 +147,17 @@ const CHECKED: &str = "tool:\n  id: checked\n  type: cli\n  name: C\n  version: 
 
 /// Program outside of all workspaces, where a sandboxed run cannot have written it.
 fn program(home: &Home, text: &str) -> String {
-    let file = home.user().join("program");
+    let file = home.user_home().join("program");
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-    home.user().canonicalize().unwrap().join("program").display().to_string()
+    home.user_home().canonicalize().unwrap().join("program").display().to_string()
 }
 
 /// Home with a program in a read-only workspace: the sandbox shows programs only in the system's directories
 /// and in granted paths.
 fn home_with(text: &str) -> Home {
-    let home = Home::initialised().without_alarms();
-    let bin = home.user().canonicalize().unwrap().join("bin");
+    let home = Home::initialised().without_automatic_modes();
+    let bin = home.user_home().canonicalize().unwrap().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let moved = bin.join("program");
     std::fs::rename(program(&home, text), &moved).unwrap();
@@ -184,7 +184,7 @@ fn program_replaced_while_stopped_waits_for_acceptance() {
     let go = |daemon: &Daemon| daemon.agent().execute("checked.go", &json!({}));
     assert_eq!(go(&daemon)["output"]["stdout"], "one\n");
     let home = daemon.stop();
-    std::fs::write(home.user().join("bin/program"), "#!/bin/sh\necho two\n").unwrap();
+    std::fs::write(home.user_home().join("bin/program"), "#!/bin/sh\necho two\n").unwrap();
     let daemon = Daemon::start_in(home);
     let stopped = go(&daemon);
     assert!(stopped["error"].as_str().unwrap().contains("is not the accepted one"), "{stopped}");

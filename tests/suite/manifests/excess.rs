@@ -13,7 +13,7 @@ const RUDE: &str = include_str!("rude.py");
 
 /// Results of two calls to a server that misbehaves in this way.
 fn twice(how: &str) -> [Value; 2] {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     let script = home.file("rude.py", RUDE).display().to_string();
     let manifest = format!(
         "tool:\n  id: rude\n  type: mcp\n  name: Rude\n  version: 1.0.0\n  description: d\n  mcp_specific: {{server_command: \
@@ -79,7 +79,7 @@ tool:
           }
           module.exports = { plan };
 ";
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     put(&home, "both.yaml", meta);
     let daemon = Daemon::start_in(home);
     let folder = daemon.home().workspace().display().to_string();
@@ -128,7 +128,7 @@ tool:
           function trim(args) { return { word: args.word.trim() }; }
           module.exports = { trim };
 ";
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     put(&home, "sorter.yaml", sorter);
     let daemon = Daemon::start_in(home);
     let said = daemon.agent().execute("say_it", &json!({"word": " a "}));
@@ -183,7 +183,7 @@ fn answer_ends_a_stream_that_stays_open() {
 fn manifest_opens_no_access_to_this_machine() {
     let server = open_ended();
     let asked = |url: String, policy: &str| {
-        let home = Home::initialised().without_alarms();
+        let home = Home::initialised().without_automatic_modes();
         let file = home.root().join("config/governance/tools.yaml");
         let shipped = std::fs::read_to_string(file).unwrap();
         let (before, after) = shipped.split_once("\ntools:\n").unwrap();

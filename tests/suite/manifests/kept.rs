@@ -1,7 +1,7 @@
 //! Pooled MCP servers: for which caller, for how long, and in which sandbox a server is reused.
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon, Home, until};
+use tests::{Client, Daemon, Home, wait_until};
 
 use super::mcp::home;
 
@@ -80,15 +80,15 @@ fn pooled_server_ends_with_session_mode_and_daemon() {
     assert_eq!(servers(daemon.home()), 2);
     let closed = orchestrator.request("sinew/session.close", &json!({"session_id": session}));
     assert!(closed.get("error").is_none(), "{closed}");
-    until("the worker's server is gone", || servers(daemon.home()) == 1);
+    wait_until("the worker's server is gone", || servers(daemon.home()) == 1);
     assert_eq!(look(&mut orchestrator, "/nowhere")["born"], ours["born"], "the other is not");
     daemon.home().run(&["mode", "set", "LOCKDOWN"]).must_exit(0);
-    until("nothing is kept in LOCKDOWN", || servers(daemon.home()) == 0);
+    wait_until("nothing is kept in LOCKDOWN", || servers(daemon.home()) == 0);
     for mode in ["RECOVERY", "NORMAL"] {
         daemon.home().run(&["mode", "set", mode]).must_exit(0);
     }
     look(&mut orchestrator, "/nowhere");
     assert_eq!(servers(daemon.home()), 1);
     let home = daemon.stop();
-    until("nothing outlives the daemon", || servers(&home) == 0);
+    wait_until("nothing outlives the daemon", || servers(&home) == 0);
 }

@@ -68,7 +68,7 @@ pub(super) fn manifest(transport: &str, url: &str, key: &str) -> String {
 
 /// Home with this text below `keys` in its settings.
 fn home(keys: &str) -> Home {
-    let home = crate::web::home(crate::web::OPEN).without_alarms();
+    let home = crate::web::home(crate::web::OPEN).without_automatic_modes();
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     home.configure("sinew.yaml", &text.replace("\nkeys: {}\n", &format!("\nkeys: {{{keys}}}\n")));
     home
@@ -76,7 +76,7 @@ fn home(keys: &str) -> Home {
 
 /// Writes a file with the key.
 fn key_file(home: &Home, mode: u32) -> PathBuf {
-    let file = home.user().join("far.key");
+    let file = home.user_home().join("far.key");
     std::fs::write(&file, format!("{KEY}\n")).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
     file
@@ -325,7 +325,7 @@ fn reload(daemon: &Daemon) -> Value {
 fn removed_key_stops_at_once_and_needs_acceptance_again() {
     let server = guarded(BEARER);
     let home = with_file();
-    let entry = format!("far: {{host: 127.0.0.1, key_file: {:?}}}", home.user().join("far.key"));
+    let entry = format!("far: {{host: 127.0.0.1, key_file: {:?}}}", home.user_home().join("far.key"));
     put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
     let daemon = Daemon::start_in(home);
     assert_eq!(echo(&daemon)["success"], true);
@@ -353,8 +353,8 @@ fn key_of_another_file_or_host_waits_for_acceptance() {
     let server = guarded(BEARER);
     let home = with_file();
     put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
-    let file = home.user().join("far.key");
-    let other = home.user().join("other.key");
+    let file = home.user_home().join("far.key");
+    let other = home.user_home().join("other.key");
     std::fs::write(&other, "another-word-1").unwrap();
     std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
     let mut daemon = Daemon::start_in(home);

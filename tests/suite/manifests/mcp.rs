@@ -42,7 +42,7 @@ fn manifest(words: &str, more: &str) -> String {
 
 /// Home with the server in its workspace and the server's manifest among its tools.
 pub(super) fn home(flags: &str, more: &str) -> Home {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     let script = home.file("server.py", SERVER).display().to_string();
     put(&home, "fake.yaml", &manifest(&format!("python3 {script} {flags}"), more));
     home
@@ -87,7 +87,7 @@ fn server_tools_work_in_both_eras_in_the_sandbox() {
 #[test]
 fn read_only_server_is_pooled_and_sees_only_granted_paths() {
     let home = home("", "");
-    let secret = home.user().join("secret.txt");
+    let secret = home.user_home().join("secret.txt");
     std::fs::write(&secret, "x").unwrap();
     let daemon = Daemon::start_in(home);
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -24,7 +24,7 @@ const LIST_AND_READ: &str = r#"{ steps: [
             ], output: { first: { $from: "read.output.content" }, count: 1 } }"#;
 
 fn daemon(manifests: &[(&str, String)]) -> Daemon {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     manifests.iter().for_each(|(name, text)| put(&home, name, text));
     home.file("a.txt", "hello");
     Daemon::start_in(home)
@@ -108,7 +108,7 @@ fn invalid_plan_is_not_executed() {
 /// With one slot for all calls, a meta tool that waited for a slot for its own calls would deadlock.
 #[test]
 fn calls_of_a_meta_tool_share_its_slot() {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
     home.configure(
         "governance/modes.yaml",

@@ -123,7 +123,7 @@ fn tool_that_a_server_adds_later_waits_for_acceptance() {
 /// The operator who accepts a tool sees what it runs, and its category and risk.
 #[test]
 fn new_tool_is_shown_with_its_program_and_category() {
-    let daemon = Daemon::start_in(Home::initialised().without_alarms());
+    let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
     let put = |name: &str, kind: &str, section: &str, command: &str| {
         let text = format!(
             "tool:\n  id: {name}\n  type: {kind}\n  name: n\n  version: 1.0.0\n  description: d\n  \

@@ -20,7 +20,7 @@ fn installed(variable: &str, file: &str) -> Option<(PathBuf, PathBuf)> {
 
 /// Home whose callers may read a folder.
 fn home_beside(folder: &Path) -> Home {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     home.run(&["workspace", "add", "--read-only", &folder.display().to_string()]).must_exit(0);
     home
 }

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, found};
+use tests::{Daemon, Home, wait_for};
 
 const FINDER: &str = r#"
 tool:
@@ -293,7 +293,7 @@ fn slow_validator_is_logged_with_its_time() {
             break;
         }
     }
-    let log = found("a line in the log", || {
+    let log = wait_for("a line in the log", || {
         let told = daemon.home().run(&["logs", "--json"]).to_string();
         let line = told.lines().find(|line| line.contains("longer than its target of 50 ms"))?;
         Some(line.to_owned())

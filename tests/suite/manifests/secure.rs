@@ -76,7 +76,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 fn trusting(home: &Home, issuer: &Issuer) {
-    let file = home.user().join("ca.pem");
+    let file = home.user_home().join("ca.pem");
     std::fs::write(&file, issuer.pem()).unwrap();
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     let line = format!("\nweb:\n  ca_file: {:?}\n", file.display().to_string());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use tests::{Daemon, Home, until};
+use tests::{Daemon, Home, wait_until};
 
 use super::run::{code, put};
 
@@ -36,7 +36,7 @@ const FLOOD: usize = 128;
 
 #[test]
 fn slow_validators_of_one_caller_do_not_block_another() {
-    let home = Home::initialised().without_alarms();
+    let home = Home::initialised().without_automatic_modes();
     put(&home, "slow.yaml", SLOW);
     let daemon = Daemon::start_in(home);
     let mut flooding = daemon.agent();
@@ -52,7 +52,7 @@ fn slow_validators_of_one_caller_do_not_block_another() {
             counter.fetch_add(1, Ordering::SeqCst);
         }
     });
-    until("the first of many is answered", || answered.load(Ordering::SeqCst) > 0);
+    wait_until("the first of many is answered", || answered.load(Ordering::SeqCst) > 0);
     let refused = daemon.agent().execute("slow.say_slowly", &json!({"text": "short"}));
     assert_eq!(code(&refused), "validator_rejected", "{refused}");
     let before = answered.load(Ordering::SeqCst);

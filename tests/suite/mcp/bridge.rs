@@ -11,7 +11,7 @@ fn reads(bridge: &mut Bridge, name: &str) -> Value {
 fn stop_daemon(home: &Home) {
     let mut control = Client::connect(&home.socket("control.sock"));
     assert!(control.request("control/shutdown", &json!({}))["result"].is_object());
-    control.until_closed();
+    control.read_until_closed();
 }
 
 #[test]
@@ -19,14 +19,14 @@ fn bridge_starts_the_daemon_for_its_host() {
     let home = Home::initialised();
     home.file("a.txt", "hello");
     let mut first = Bridge::start(&home, &[]);
-    first.shake();
+    first.handshake();
     assert_eq!(reads(&mut first, "a.txt"), "hello");
-    assert_eq!(first.finish(), Some(0));
+    assert_eq!(first.close(), Some(0));
     // The daemon that the first bridge started stays, and serves the next one.
     let mut second = Bridge::start(&home, &["--no-start"]);
-    second.shake();
+    second.handshake();
     assert_eq!(reads(&mut second, "a.txt"), "hello");
-    assert_eq!(second.finish(), Some(0));
+    assert_eq!(second.close(), Some(0));
     stop_daemon(&home);
     let starts = home.records().iter().filter(|record| record["kind"] == "start").count();
     assert_eq!(starts, 1, "one daemon for both");
@@ -37,7 +37,7 @@ fn bridge_outlives_its_daemon() {
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "hello");
     let mut bridge = Bridge::start(daemon.home(), &["--no-start"]);
-    bridge.shake();
+    bridge.handshake();
     assert_eq!(reads(&mut bridge, "a.txt"), "hello");
     let home = daemon.crash();
     let daemon = Daemon::start_in(home);
@@ -46,7 +46,7 @@ fn bridge_outlives_its_daemon() {
     let records = daemon.home().records();
     let decision = records.iter().rfind(|record| record["kind"] == "decision").unwrap();
     assert_eq!(decision["caller"]["client"], "host", "and who speaks is known there: {decision}");
-    assert_eq!(bridge.finish(), Some(0));
+    assert_eq!(bridge.close(), Some(0));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn no_start_without_a_daemon_is_refused() {
 fn request_refused_as_a_whole_is_no_longer_pending() {
     let daemon = Daemon::start();
     let mut bridge = Bridge::start(daemon.home(), &["--no-start"]);
-    bridge.shake();
+    bridge.handshake();
     let twice = r#"{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"read_file","name":"x"}}"#;
     bridge.send(twice);
     let refused = bridge.receive();

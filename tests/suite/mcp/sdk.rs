@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tests::sinew_as_we_are;
+use tests::sinew_as_current_user;
 
 struct Served {
     folder: tempfile::TempDir,
@@ -21,7 +21,7 @@ impl Served {
         std::fs::create_dir(&work).expect("a workspace");
         std::fs::write(work.join("a.txt"), "hello").expect("a file");
         let command = |words: &[&str]| {
-            let mut command = sinew_as_we_are();
+            let mut command = sinew_as_current_user();
             command.args(words).env("SINEW_HOME", folder.path().join("home")).env("HOME", folder.path());
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             command
@@ -46,7 +46,7 @@ impl Served {
     /// Standard output of a client program that must succeed.
     fn said_by(&self, command: &mut Command) -> String {
         let (home, path) = (self.folder.path().join("home"), std::env::var_os("PATH").unwrap_or_default());
-        command.env("SINEW_HOME", home).env("PATH", path).env("SINEW", sinew_as_we_are().get_program());
+        command.env("SINEW_HOME", home).env("PATH", path).env("SINEW", sinew_as_current_user().get_program());
         let output = command.output().expect("start the client");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{stderr}");
@@ -119,7 +119,7 @@ fn inspector_works_through_the_bridge() {
     let served = Served::start();
     let home = format!("SINEW_HOME={}", served.folder.path().join("home").display());
     let mut command = Command::new(Path::new(&node).join("node_modules/.bin/mcp-inspector"));
-    command.args(["--cli", "-e", &home]).arg(sinew_as_we_are().get_program()).arg("mcp");
+    command.args(["--cli", "-e", &home]).arg(sinew_as_current_user().get_program()).arg("mcp");
     command.args(["--method", "tools/list"]);
     let said = served.said_by(&mut command);
     assert!(said.contains("\"read_file\"") && said.contains("inputSchema"), "{said}");

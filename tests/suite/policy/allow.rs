@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, Run};
+use tests::{Daemon, Home, SinewRun};
 
 use super::governance;
 
@@ -32,7 +32,7 @@ fn refused(home: &Home, words: &[&str]) -> String {
     reply["metadata"]["call_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
-fn allow(home: &Home, id: &str, words: &[&str]) -> Run {
+fn allow(home: &Home, id: &str, words: &[&str]) -> SinewRun {
     home.run(&[&["allow", id], words].concat())
 }
 

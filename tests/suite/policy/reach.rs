@@ -22,7 +22,7 @@ fn tool_without_program_or_host_is_not_listed() {
 #[test]
 fn table_shows_exceptions_and_read_only_workspaces() {
     let home = Home::initialised();
-    let extra = home.user().join("looked-at");
+    let extra = home.user_home().join("looked-at");
     std::fs::create_dir(&extra).unwrap();
     home.run(&["workspace", "add", extra.to_str().unwrap(), "--read-only"]).must_exit(0);
     let tools = "tools:

@@ -3,7 +3,7 @@
 use std::thread;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, found};
+use tests::{Daemon, Home, wait_for};
 
 use super::candidate;
 
@@ -12,7 +12,7 @@ fn decide(daemon: &Daemon, name: &str, answer: &str) {
     let (mut agent, arguments) = (daemon.agent(), json!({"path": name, "content": "x"}));
     let call = thread::spawn(move || agent.execute("write_file", &arguments));
     let mut control = daemon.control();
-    let open = found("the question", || {
+    let open = wait_for("the question", || {
         let reply = control.request("control/approvals.list", &json!({}));
         reply["result"]["approvals"].as_array()?.first().cloned()
     });

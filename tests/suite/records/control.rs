@@ -75,7 +75,7 @@ fn daemon_verifies_and_exports_its_ledger() {
 fn verification_that_finds_a_change_is_recorded() {
     let daemon = daemon_with_records();
     let notes = || {
-        let records = daemon.home().records_so_far().into_iter();
+        let records = daemon.home().complete_records().into_iter();
         records.filter(|record| record["about"] == "ledger_verify").collect::<Vec<_>>()
     };
     let control = &mut daemon.control();

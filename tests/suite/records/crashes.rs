@@ -26,7 +26,7 @@ fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &Atom
     let mut answered = Vec::new();
     let Ok(stream) = std::os::unix::net::UnixStream::connect(socket) else { return answered };
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let mut client = Client::over(stream);
+    let mut client = Client::from_stream(stream);
     for round in 0.. {
         if stop.load(Ordering::Relaxed) {
             break;

@@ -40,7 +40,7 @@ fn change(agent: &mut Client, name: &str) -> Value {
 }
 
 fn has_decision(home: &Home, call_id: &Value) -> bool {
-    home.records_so_far().iter().any(|record| record["kind"] == "decision" && record["call_id"] == *call_id)
+    home.complete_records().iter().any(|record| record["kind"] == "decision" && record["call_id"] == *call_id)
 }
 
 fn ledger_bytes(home: &Home) -> u64 {
@@ -154,7 +154,7 @@ fn removal_under_pressure_raises_an_alarm() {
     assert!(told["ledger"]["removed_under_pressure"].as_u64().is_some_and(|count| count > 0), "{told}");
     let shown = daemon.home().run(&["status"]).must_exit(0).stdout();
     assert!(shown.contains("ledger.max_bytes was exceeded"), "{shown}");
-    tests::found("the event in the log", || {
+    tests::wait_for("the event in the log", || {
         let log = daemon.home().run(&["logs", "--json"]).must_exit(0).stdout();
         log.lines().any(|line| line.contains("\"ledger_pressure\"")).then_some(())
     });
@@ -174,7 +174,7 @@ fn removal_under_pressure_raises_an_alarm() {
 #[test]
 fn reads_are_refused_before_they_displace_changes() {
     // Refused reads move the mode to DEGRADED, whose rate limit would hide what is tested here.
-    let daemon = Daemon::start_in(limited_to(16 << 20).without_alarms());
+    let daemon = Daemon::start_in(limited_to(16 << 20).without_automatic_modes());
     // A long path makes a large record.
     let folder: std::path::PathBuf = (0..12).map(|_| "d".repeat(200)).collect();
     std::fs::create_dir_all(daemon.home().workspace().join(&folder)).expect("a deep folder");

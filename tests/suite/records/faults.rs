@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use strace::Strace;
-use tests::{Client, Daemon, Home, found, sinew, until};
+use tests::{Client, Daemon, Home, sinew, wait_for, wait_until};
 
 use super::verify;
 
@@ -46,7 +46,7 @@ impl Scene {
     fn new(reads: Reads) -> Scene {
         // A broken disk leads to DEGRADED, where a write needs approval and earlier decisions are judged
         // again.
-        let home = Home::initialised().without_alarms();
+        let home = Home::initialised().without_automatic_modes();
         if reads == Reads::Answered {
             let file = home.root().join("config/sinew.yaml");
             let text = std::fs::read_to_string(&file).unwrap();
@@ -137,7 +137,7 @@ impl Scene {
     /// Checks that the log entry of another crate names the call during which it was written.
     fn check_log(&self) {
         // The log is written by a thread of its own, which may lag.
-        let halted = found("the log says so", || {
+        let halted = wait_for("the log says so", || {
             let lines = self.daemon.home().run(&["logs", "--level", "error", "--json"]).must_exit(0).stdout();
             lines.lines().find(|line| line.contains("the ledger takes no more records")).map(str::to_owned)
         });
@@ -236,10 +236,10 @@ fn stricter_mode_holds_unrecorded_and_is_recorded_later() {
     assert!(looser["error"].is_object(), "{looser}");
     strace.stop();
     let ways = |home: &Home| {
-        let records = home.records_so_far().into_iter().filter(|record| record["kind"] == "mode");
+        let records = home.complete_records().into_iter().filter(|record| record["kind"] == "mode");
         records.map(|record| record["to"].clone()).collect::<Vec<_>>()
     };
-    until("it is recorded now that it can be", || ways(scene.daemon.home()) == ["LOCKDOWN"]);
+    wait_until("it is recorded now that it can be", || ways(scene.daemon.home()) == ["LOCKDOWN"]);
     let daemon = Daemon::start_in(scene.daemon.crash());
     let mode = daemon.control().request("control/mode.get", &json!({}));
     assert_eq!(mode["result"]["mode"], "LOCKDOWN", "{mode}");
@@ -279,7 +279,7 @@ fn read_only_state_folder_stops_the_start_with_a_reason() {
     let mut command = std::process::Command::new("unshare");
     command.args(["-Urm", "sh", "-c", script, "sh", &state]).arg(binary);
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    command.env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let output = command.output();
     let Some(output) = output.ok().filter(|output| output.status.code() == Some(7)) else {
         return tests::left_out("no mount namespace can be made here");
@@ -296,7 +296,7 @@ fn full_disk_refuses_changes_and_recovers_by_itself() {
         tests::left_out("only root can make a small disk");
         return;
     };
-    let home = home.without_alarms();
+    let home = home.without_automatic_modes();
     home.file("a.txt", "x");
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
@@ -330,7 +330,9 @@ fn full_disk_refuses_changes_and_recovers_by_itself() {
 
     drop(file);
     std::fs::remove_file(filler).unwrap();
-    until("it recovers now that there is room", || agent.execute("write_file", &write)["success"] == true);
+    wait_until("it recovers now that there is room", || {
+        agent.execute("write_file", &write)["success"] == true
+    });
     let home = daemon.stop();
     let report = verify(&home);
     assert_eq!(report["intact"], true, "{report}");

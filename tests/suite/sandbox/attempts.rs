@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use tests::hostile::{self, Outside, PYTHON};
+use tests::hostile::{self, HostileTargets, PYTHON};
 use tests::{Daemon, Home};
 
 use super::{home, output, run};
@@ -16,11 +16,11 @@ fn read_only(home: &Home) -> PathBuf {
 }
 
 fn furnish(home: &Home) {
-    hostile::furnish(&home.workspace(), &read_only(home));
+    hostile::fill_workspace(&home.workspace(), &read_only(home));
 }
 
-fn described(outside: &Outside, home: &Home) -> String {
-    outside.described(&home.workspace(), &read_only(home))
+fn described(outside: &HostileTargets, home: &Home) -> String {
+    outside.to_json(&home.workspace(), &read_only(home))
 }
 
 fn names(home: &Home) -> Vec<String> {
@@ -32,7 +32,7 @@ fn names(home: &Home) -> Vec<String> {
 }
 
 /// Output of an attempt without a sandbox, started as any program starts another.
-fn unconfined(home: &Home, name: &str, outside: &Outside) -> String {
+fn unconfined(home: &Home, name: &str, outside: &HostileTargets) -> String {
     furnish(home);
     let open_for_all = outside.tcp.try_clone().expect("a descriptor");
     rustix_inheritable(&open_for_all);
@@ -49,7 +49,7 @@ fn rustix_inheritable(socket: &TcpListener) {
     nix::fcntl::fcntl(socket, flags).expect("an inheritable descriptor");
 }
 
-fn confined(daemon: &Daemon, name: &str, outside: &Outside) -> Value {
+fn confined(daemon: &Daemon, name: &str, outside: &HostileTargets) -> Value {
     furnish(daemon.home());
     let script = daemon.home().workspace().join("attempts.py").display().to_string();
     run(daemon, &[PYTHON, &script, name, &described(outside, daemon.home())])
@@ -85,11 +85,11 @@ fn make_attempts(which: usize) {
     assert!(names.len() >= 40, "{} attempts", names.len());
     let mut wrong = Vec::new();
     for name in names.iter().skip(which).step_by(4) {
-        let without = unconfined(daemon.home(), name, &Outside::make());
+        let without = unconfined(daemon.home(), name, &HostileTargets::create());
         if without.trim() != "escaped" {
             wrong.push(format!("{name} proves nothing: without walls it said {without}"));
         }
-        let result = confined(&daemon, name, &Outside::make());
+        let result = confined(&daemon, name, &HostileTargets::create());
         let within = output(&result);
         if !within.starts_with("contained:") {
             wrong.push(format!("{name} within walls: {within}{}", result["output"]["stderr"]));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Daemon, until};
+use tests::{Daemon, wait_until};
 
 use super::{home, output, run};
 
@@ -95,7 +95,7 @@ fn killed_daemon_takes_its_commands_along() {
                 .is_ok()
         }
     });
-    until("the command is under way", || survivors(&word).len() >= 2);
+    wait_until("the command is under way", || survivors(&word).len() >= 2);
     let _home = daemon.crash();
     must_vanish(&word);
     let _ = caller.join();
@@ -118,7 +118,7 @@ fn others_are_served_during_a_fork_bomb() {
     let mut agent = daemon.agent();
     let bomb = json!({"command": ["sh", "-c", script, word]});
     let bomb = std::thread::spawn(move || agent.execute("run_command", &bomb));
-    until("the bomb is armed", || daemon.home().workspace().join("armed").exists());
+    wait_until("the bomb is armed", || daemon.home().workspace().join("armed").exists());
     for number in 0..20 {
         let listed = daemon.agent().execute("list_directory", &json!({"path": "."}));
         assert_eq!(listed["success"], true, "{listed}");

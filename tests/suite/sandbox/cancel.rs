@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon, found};
+use tests::{Client, Daemon, wait_for};
 
 use super::bounds::must_vanish;
 use super::home;
@@ -94,8 +94,8 @@ fn client_cancels_its_own_call_and_gets_no_answer() {
     must_vanish(&word);
     let next = agent.request("ping", &json!({}));
     assert_eq!(next["result"], json!({}), "the next line is the next answer: {next}");
-    let end = found("its end is on record", || {
-        daemon.home().records_so_far().into_iter().rfind(|record| record["kind"] == "outcome")
+    let end = wait_for("its end is on record", || {
+        daemon.home().complete_records().into_iter().rfind(|record| record["kind"] == "outcome")
     });
     assert_eq!((&end["call_id"], &end["failure"]), (&id, &json!("cancelled")));
     assert!(end["message"].as_str().unwrap().ends_with("by its caller"), "{end}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::{Daemon, until};
+use tests::{Daemon, wait_until};
 
 use super::{home, output, run};
 
@@ -85,7 +85,7 @@ fn files_that_run_by_themselves_cannot_be_left_behind() {
         ".claude/settings.json",
     ];
     let daemon = Daemon::start_in(home(""));
-    let (workspace, user) = (daemon.home().workspace(), daemon.home().user().to_owned());
+    let (workspace, user) = (daemon.home().workspace(), daemon.home().user_home().to_owned());
     for name in NAMES {
         for folder in [workspace.join("old"), user.clone()] {
             std::fs::create_dir_all(folder.join(name).parent().expect("a folder")).expect("a folder");
@@ -221,8 +221,8 @@ fn cancelled_call_ends_with_everything_it_started() {
     ] {
         client.send(format!("{message}\n").as_bytes());
     }
-    until("it starts", || runs(&word));
+    wait_until("it starts", || runs(&word));
     let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": taken_back});
     client.send(format!("{message}\n").as_bytes());
-    until("it ends", || !runs(&word));
+    wait_until("it ends", || !runs(&word));
 }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
-use tests::{Daemon, until};
+use tests::{Daemon, wait_until};
 
 use super::{aside_of, home, run};
 
@@ -93,7 +93,7 @@ fn next_daemon_quarantines_what_a_killed_one_left() {
         let call = std::panic::AssertUnwindSafe(|| agent.execute("run_command", &words));
         std::panic::catch_unwind(call).is_ok()
     });
-    until("the command is under way", || work.join("made").exists());
+    wait_until("the command is under way", || work.join("made").exists());
     let daemon = Daemon::start_in(daemon.crash());
     let _ = caller.join();
     assert!(!work.join("q/.git/config").exists(), "before the first call");
@@ -120,6 +120,6 @@ fn expired_deadline_leaves_nothing_behind() {
     let ended = daemon.agent().request("sinew/execute", &params);
     assert_eq!(ended["result"]["success"], false, "{ended}");
     let config = daemon.home().workspace().join("q/.git/config");
-    until("it is taken from where git acts on it", || !config.exists());
+    wait_until("it is taken from where git acts on it", || !config.exists());
     assert!(aside_of(config.parent().unwrap(), "config").is_some(), "it was made, and set aside");
 }

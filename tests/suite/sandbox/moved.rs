@@ -163,8 +163,8 @@ fn folder_that_looks_like_a_git_repository_is_defused() {
     let git = std::process::Command::new("git")
         .args(["rev-parse", "--git-dir"])
         .current_dir(work.join("src"))
-        .env("HOME", daemon.home().user())
-        .env("GIT_CEILING_DIRECTORIES", daemon.home().user())
+        .env("HOME", daemon.home().user_home())
+        .env("GIT_CEILING_DIRECTORIES", daemon.home().user_home())
         .output();
     assert!(!git.unwrap().status.success());
     assert!(work.join("src/hooks").exists(), "what was there before stays");
@@ -186,10 +186,10 @@ fn forbidden_system_file_is_not_shown() {
 #[test]
 fn workspace_may_not_contain_folders_of_sinew() {
     let home = Home::initialised();
-    for folder in [home.user().to_owned(), home.root(), home.root().join("state")] {
+    for folder in [home.user_home().to_owned(), home.root(), home.root().join("state")] {
         home.run(&["workspace", "add", &folder.display().to_string()]).must_exit(2);
     }
-    home.run(&["workspace", "add", "--read-only", &home.user().display().to_string()]).must_exit(0);
+    home.run(&["workspace", "add", "--read-only", &home.user_home().display().to_string()]).must_exit(0);
     let settings = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&settings).unwrap().replace("read_only", "read_write");
     std::fs::write(&settings, text).unwrap();

@@ -120,7 +120,7 @@ fn python_and_git_work_as_they_do_outside() {
     let by_hand = std::process::Command::new("git")
         .args(["init", "-q", "known"])
         .current_dir(daemon.home().workspace())
-        .env("HOME", daemon.home().user())
+        .env("HOME", daemon.home().user_home())
         .status();
     assert!(by_hand.unwrap().success());
     daemon.home().file("known/f", "x");

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tests::{Daemon, Home, programs};
+use tests::{Daemon, Home, program_folder};
 
 use super::{home, run};
 
@@ -25,7 +25,7 @@ fn must_work(result: &Value) -> String {
 
 #[test]
 fn cargo_builds_and_tests_inside() {
-    let Some(rust) = programs("rust", "bin/cargo") else { return };
+    let Some(rust) = program_folder("rust", "bin/cargo") else { return };
     let daemon = daemon_with(&rust);
     let home = daemon.home();
     for folder in ["src", ".cargo"] {
@@ -41,7 +41,7 @@ fn cargo_builds_and_tests_inside() {
 
 #[test]
 fn ruff_checks_inside() {
-    let Some(python) = programs("python", "bin/ruff") else { return };
+    let Some(python) = program_folder("python", "bin/ruff") else { return };
     let daemon = daemon_with(&python);
     daemon.home().file("clean.py", "print(1)\n");
     daemon.home().file("unused.py", "import os\n");
@@ -55,7 +55,7 @@ fn ruff_checks_inside() {
 
 #[test]
 fn pytest_runs_inside() {
-    let Some(python) = programs("python", "pyvenv.cfg") else { return };
+    let Some(python) = program_folder("python", "pyvenv.cfg") else { return };
     let daemon = daemon_with(&python);
     let body = "def test_it(tmp_path):\n    (tmp_path / 'f').write_text('x')\n    assert 1 + 1 == 2\n";
     daemon.home().file("test_it.py", body);

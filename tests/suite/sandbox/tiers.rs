@@ -13,7 +13,7 @@ fn call_without_namespaces(home: &Home, words: &str) -> Value {
     let mut command = Command::new("unshare");
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" call run_command --json \"$1\"";
     command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(binary).arg(words);
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1").env("HOME", home.user());
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1").env("HOME", home.user_home());
     command.env("SINEW_HOME", home.root()).env("SINEW_CANARY", "canary").current_dir(home.workspace());
     let ran = command.output().expect("unshare");
     serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -33,8 +33,8 @@ fn without_namespaces_nothing_runs_unless_policy_accepts() {
     assert_eq!(ran["metadata"]["sandbox"]["tier"], "reduced", "and it says so");
     assert!(home.workspace().join("made").exists());
 
-    std::fs::write(home.user().join("note"), "note").expect("a note");
-    let outside = format!(r#"{{"command": ["cat", "{}"]}}"#, home.user().join("note").display());
+    std::fs::write(home.user_home().join("note"), "note").expect("a note");
+    let outside = format!(r#"{{"command": ["cat", "{}"]}}"#, home.user_home().join("note").display());
     let denied = call_without_namespaces(&home, &outside);
     assert_eq!(denied["output"]["exit_code"], 1, "{denied}");
     // The reduced tier shows the process list of the machine, but not the content of its entries.

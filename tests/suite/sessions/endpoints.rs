@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, until};
+use tests::{Daemon, Home, wait_until};
 
 use super::{open, worker};
 
@@ -74,8 +74,8 @@ fn unnamed_session_ends_with_its_connection() {
     assert_eq!(sockets(daemon.home()).len(), 2);
 
     drop(orchestrator);
-    until("the session is over", || sockets(daemon.home()).len() == 1);
-    assert_eq!(one.until_closed(), b"", "whoever was at its door is sent away");
+    wait_until("the session is over", || sockets(daemon.home()).len() == 1);
+    assert_eq!(one.read_until_closed(), b"", "whoever was at its door is sent away");
     assert!(UnixStream::connect(passing["socket"].as_str().unwrap()).is_err());
     assert_eq!(two.execute("read_file", &json!({"path": "a.txt"}))["success"], true);
     let closed = stranger.request("sinew/session.close", &ask(&lasting["session_id"]));
@@ -142,7 +142,7 @@ fn sessions_are_bounded_and_their_terms_checked() {
     assert_eq!(refused["error"]["data"]["code"], "busy", "{refused}");
     assert_eq!(sockets(daemon.home()).len(), opened);
     drop(orchestrator);
-    until("all of them are over", || sockets(daemon.home()).is_empty());
+    wait_until("all of them are over", || sockets(daemon.home()).is_empty());
     open(&mut daemon.agent(), &terms());
 }
 

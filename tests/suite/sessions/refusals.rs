@@ -70,7 +70,7 @@ fn refusals_have_one_shape_for_every_reason() {
     let list = ["read_file", "write_file"];
     let wide = open(&mut orchestrator, &json!({"allowlist": list, "hop_budget": 9}));
     let mut at_work = worker(&wide);
-    let forbidden = daemon.home().user().join(".ssh/id").display().to_string();
+    let forbidden = daemon.home().user_home().join(".ssh/id").display().to_string();
     let allowlist = at_work.execute("run_command", &json!({"command": ["ls"]}));
     let schema = at_work.execute("write_file", &json!({"path": "a"}));
     let permission = at_work.execute("write_file", &json!({"path": forbidden, "content": "x"}));

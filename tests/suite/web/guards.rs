@@ -136,7 +136,7 @@ fn call_without_namespaces(home: &Home, words: &str) -> Value {
     let mut command = std::process::Command::new("unshare");
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" call fetch_url --json \"$1\"";
     command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(binary).arg(words);
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1").env("HOME", home.user());
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1").env("HOME", home.user_home());
     command.env("SINEW_HOME", home.root()).current_dir(home.workspace());
     let ran = command.output().expect("unshare");
     serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))

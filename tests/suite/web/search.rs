@@ -157,7 +157,7 @@ fn empty_answer_and_block_words_in_a_query_are_no_block() {
 #[test]
 fn keys_are_sent_to_their_service_and_stored_nowhere() {
     let home = Home::initialised();
-    let file = home.user().join("brave.key");
+    let file = home.user_home().join("brave.key");
     std::fs::write(&file, "brave-key-4d1f\n").expect("a key file");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a private file");
     let brave = Server::saying("429 Too Many Requests", "Retry-After: 77\r\n", "");
@@ -190,7 +190,7 @@ fn key_repeated_by_a_provider_is_hidden_from_the_caller() {
     let repeating = Server::saying("200 OK", JSON, said);
     let wrong = Server::saying("200 OK", JSON, r#"{"results": "tvly-key-8a2c"}"#);
     let home = Home::initialised();
-    let file = home.user().join("brave.key");
+    let file = home.user_home().join("brave.key");
     std::fs::write(&file, "brave-key-4d1f\n").expect("a key file");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a private file");
     let more = format!(", key_file: \"{}\"", file.display());

@@ -5,44 +5,44 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tool::{Arguments, SandboxTier, TraceContext};
 
-use super::definitions::Definitions;
-use super::hearing::MessageStream;
-use super::http::{Http, Leave};
-use super::key;
-use super::message::Awaited;
-use super::socket::WebSocket;
-use super::sse::Sse;
-use super::stdio::Stdio;
+use super::definitions::ServerToolDefinitions;
+use super::http::{McpRequestContext, StreamableHttpTransport};
+use super::message::PendingResponse;
+use super::response_wait::MessageStream;
+use super::server_key;
+use super::sse::SseTransport;
+use super::stdio::StdioTransport;
+use super::web_socket::WebSocketTransport;
 use crate::error::McpError;
 
 /// Protocol revision that the handshake proposes: the latest one with a handshake.
-const HANDSHAKE: &str = "2025-11-25";
+const PROPOSED_REVISION: &str = "2025-11-25";
 /// Supported revisions with a handshake.
-const KNOWN: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE];
+const HANDSHAKE_REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", PROPOSED_REVISION];
 /// Supported revision without a handshake.
-const STATELESS: &str = "2026-07-28";
+const STATELESS_REVISION: &str = "2026-07-28";
 /// Limit of `tools/list` pages: a server with more is treated as endless.
-const MOST_PAGES: usize = 64;
+const MAX_LIST_PAGES: usize = 64;
 
 /// Size limit of a response other than a tool result: handshake and pages of the tool list.
-const LONGEST: usize = 4 << 20;
+const MAX_CONTROL_RESPONSE_BYTES: usize = 4 << 20;
 /// Size limit of a tool result, regardless of policy.
-pub(crate) const LARGEST_RESULT: u64 = 16 << 20;
+pub(crate) const MAX_RESULT_BYTES: u64 = 16 << 20;
 /// Ratio of message size to output size: a result may contain the output twice (text and structured content),
 /// and JSON escapes enlarge text.
-const WORDINESS: u64 = 4;
+const MESSAGE_OVERHEAD_FACTOR: u64 = 4;
 
 /// Transport of the messages.
-pub(crate) enum Line {
-    Stdio(Box<Stdio>),
-    Http(Http),
-    Sse(Box<Sse>),
-    Socket(Box<WebSocket>),
+pub(crate) enum ClientTransport {
+    Stdio(Box<StdioTransport>),
+    Http(StreamableHttpTransport),
+    Sse(Box<SseTransport>),
+    Socket(Box<WebSocketTransport>),
 }
 
 /// Protocol style agreed with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Era {
+enum ProtocolStyle {
     /// Both sides agreed on a revision in a handshake.
     Handshake,
     /// Every request carries the revision and client information.
@@ -50,45 +50,50 @@ enum Era {
 }
 
 /// Connection to a server after the handshake.
-pub(crate) struct Client {
-    line: Line,
-    era: Era,
+pub(crate) struct McpClient {
+    transport: ClientTransport,
+    style: ProtocolStyle,
     /// Tool definitions from the last `tools/list`, until the next call.
-    listed: Option<Arc<Definitions>>,
+    cached_definitions: Option<Arc<ServerToolDefinitions>>,
 }
 
-impl Client {
+impl McpClient {
     /// Opens a connection. Falls back to the stateless revision if the server has no handshake.
-    pub(crate) async fn begin(line: Line, leave: Leave<'_>) -> Result<Client, (McpError, String)> {
-        let mut client = Client { line, era: Era::Handshake, listed: None };
-        match client.agree(leave).await {
+    pub(crate) async fn open(
+        line: ClientTransport,
+        leave: McpRequestContext<'_>,
+    ) -> Result<McpClient, (McpError, String)> {
+        let mut client =
+            McpClient { transport: line, style: ProtocolStyle::Handshake, cached_definitions: None };
+        match client.negotiate(leave).await {
             Ok(()) => Ok(client),
-            Err(error) => Err((error, client.end().await.1)),
+            Err(error) => Err((error, client.close().await.1)),
         }
     }
 
-    async fn agree(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
-        let hello = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": me()});
-        match self.ask("initialize", hello, (LONGEST, leave)).await {
+    async fn negotiate(&mut self, leave: McpRequestContext<'_>) -> Result<(), McpError> {
+        let hello =
+            json!({"protocolVersion": PROPOSED_REVISION, "capabilities": {}, "clientInfo": client_info()});
+        match self.request("initialize", hello, (MAX_CONTROL_RESPONSE_BYTES, leave)).await {
             Ok(answer) => {
                 let revision = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-                if !KNOWN.contains(&revision) {
-                    let revision = tool::visible_line(&tool::shorten(revision, 64));
-                    return Err(McpError::Garbled(format!(
+                if !HANDSHAKE_REVISIONS.contains(&revision) {
+                    let revision = tool::escape_invisible_line(&tool::shorten(revision, 64));
+                    return Err(McpError::ProtocolViolation(format!(
                         "`{revision}` is not a supported revision of the protocol"
                     )));
                 }
-                if let Line::Http(http) = &mut self.line {
+                if let ClientTransport::Http(http) = &mut self.transport {
                     http.revision = Some(revision.to_owned());
                 }
-                self.tell(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), leave).await?;
+                self.notify(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), leave).await?;
             }
-            Err(McpError::Refused { .. } | McpError::Status(400 | 404 | 405)) => {
-                self.era = Era::Stateless;
-                if let Line::Http(http) = &mut self.line {
-                    http.revision = Some(STATELESS.to_owned());
+            Err(McpError::RpcError { .. } | McpError::HttpStatus(400 | 404 | 405)) => {
+                self.style = ProtocolStyle::Stateless;
+                if let ClientTransport::Http(http) = &mut self.transport {
+                    http.revision = Some(STATELESS_REVISION.to_owned());
                 }
-                self.ask("server/discover", json!({}), (LONGEST, leave)).await?;
+                self.request("server/discover", json!({}), (MAX_CONTROL_RESPONSE_BYTES, leave)).await?;
             }
             Err(error) => return Err(error),
         }
@@ -97,27 +102,30 @@ impl Client {
 
     /// Returns the tool definitions. They are requested before each call: they may have changed since the
     /// last one, and the notification of a change may not have arrived yet.
-    pub(crate) async fn definitions(&mut self, leave: Leave<'_>) -> Result<Arc<Definitions>, McpError> {
-        if let Some(listed) = &self.listed {
+    pub(crate) async fn definitions(
+        &mut self,
+        leave: McpRequestContext<'_>,
+    ) -> Result<Arc<ServerToolDefinitions>, McpError> {
+        if let Some(listed) = &self.cached_definitions {
             return Ok(Arc::clone(listed));
         }
-        let listed = Arc::new(self.list(leave).await?);
-        self.listed = Some(Arc::clone(&listed));
+        let listed = Arc::new(self.list_tools(leave).await?);
+        self.cached_definitions = Some(Arc::clone(&listed));
         Ok(listed)
     }
 
-    async fn list(&mut self, leave: Leave<'_>) -> Result<Definitions, McpError> {
-        let (mut found, mut cursor) = (Definitions::default(), None);
-        for _ in 0..MOST_PAGES {
+    async fn list_tools(&mut self, leave: McpRequestContext<'_>) -> Result<ServerToolDefinitions, McpError> {
+        let (mut found, mut cursor) = (ServerToolDefinitions::default(), None);
+        for _ in 0..MAX_LIST_PAGES {
             let params = cursor.take().map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
-            let mut page = self.ask("tools/list", params, (LONGEST, leave)).await?;
-            found.add(page.get_mut("tools").map(Value::take).unwrap_or_default())?;
+            let mut page = self.request("tools/list", params, (MAX_CONTROL_RESPONSE_BYTES, leave)).await?;
+            found.add_page(page.get_mut("tools").map(Value::take).unwrap_or_default())?;
             cursor = page.get_mut("nextCursor").map(Value::take).filter(Value::is_string);
             if cursor.is_none() {
                 return Ok(found);
             }
         }
-        Err(McpError::Endless("sixty-four pages of tools"))
+        Err(McpError::EndlessMessages("sixty-four pages of tools"))
     }
 
     /// Calls a tool.
@@ -126,7 +134,7 @@ impl Client {
         tool: &str,
         arguments: Arguments,
         trace: Option<&TraceContext>,
-        leave: Leave<'_>,
+        leave: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
         let mut params = json!({"name": tool, "arguments": arguments});
         if let (Some(trace), Some(params)) = (trace, params.as_object_mut()) {
@@ -135,77 +143,80 @@ impl Client {
             meta.extend(trace.trace_state.clone().map(|state| ("tracestate".to_owned(), state.into())));
             params.insert("_meta".to_owned(), meta.into());
         }
-        let most = leave.permit.max_output_bytes().saturating_mul(WORDINESS).min(LARGEST_RESULT);
-        self.listed = None;
-        self.ask("tools/call", params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
+        let most =
+            leave.permit.max_output_bytes().saturating_mul(MESSAGE_OVERHEAD_FACTOR).min(MAX_RESULT_BYTES);
+        self.cached_definitions = None;
+        self.request("tools/call", params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
-        match &mut self.line {
-            Line::Stdio(stdio) => stdio.is_alive(),
-            Line::Http(_) | Line::Sse(_) | Line::Socket(_) => true,
+        match &mut self.transport {
+            ClientTransport::Stdio(stdio) => stdio.is_alive(),
+            ClientTransport::Http(_) | ClientTransport::Sse(_) | ClientTransport::Socket(_) => true,
         }
     }
 
     /// Returns the isolation tier of the server process.
     pub(crate) fn tier(&self) -> SandboxTier {
-        match &self.line {
-            Line::Stdio(stdio) => stdio.tier(),
-            Line::Http(_) | Line::Sse(_) | Line::Socket(_) => SandboxTier::None,
+        match &self.transport {
+            ClientTransport::Stdio(stdio) => stdio.tier(),
+            ClientTransport::Http(_) | ClientTransport::Sse(_) | ClientTransport::Socket(_) => {
+                SandboxTier::None
+            }
         }
     }
 
     /// Closes the connection and ends a server process. Returns the end of its standard error.
-    pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
-        match self.line {
-            Line::Stdio(stdio) => stdio.end().await,
-            Line::Socket(socket) => {
-                socket.end().await;
+    pub(crate) async fn close(self) -> (Result<(), McpError>, String) {
+        match self.transport {
+            ClientTransport::Stdio(stdio) => stdio.close().await,
+            ClientTransport::Socket(socket) => {
+                socket.close().await;
                 (Ok(()), String::new())
             }
-            Line::Http(_) | Line::Sse(_) => (Ok(()), String::new()),
+            ClientTransport::Http(_) | ClientTransport::Sse(_) => (Ok(()), String::new()),
         }
     }
 
     /// Sends a request and reads a response of at most `most` bytes.
-    async fn ask(
+    async fn request(
         &mut self,
         method: &str,
         mut params: Value,
-        (most, leave): (usize, Leave<'_>),
+        (most, leave): (usize, McpRequestContext<'_>),
     ) -> Result<Value, McpError> {
-        let awaited = Awaited { id: unforeseen(), most };
-        if self.era == Era::Stateless
+        let awaited = PendingResponse { id: random_request_id(), max_bytes: most };
+        if self.style == ProtocolStyle::Stateless
             && let Some(params) = params.as_object_mut()
         {
             let meta = params.entry("_meta").or_insert_with(|| json!({}));
             if let Some(meta) = meta.as_object_mut() {
-                meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), STATELESS.into());
-                meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), me());
+                meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), STATELESS_REVISION.into());
+                meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), client_info());
                 meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
             }
         }
         let request = json!({"jsonrpc": "2.0", "id": awaited.id, "method": method, "params": params});
-        let answered = match &mut self.line {
-            Line::Stdio(stdio) => stdio.ask(awaited, &request).await,
-            Line::Http(http) => http.ask(awaited, &request, leave).await,
-            Line::Sse(sse) => sse.ask(awaited, &request, leave).await,
-            Line::Socket(socket) => socket.ask(awaited, &request, leave).await,
+        let answered = match &mut self.transport {
+            ClientTransport::Stdio(stdio) => stdio.request(awaited, &request).await,
+            ClientTransport::Http(http) => http.request(awaited, &request, leave).await,
+            ClientTransport::Sse(sse) => sse.ask(awaited, &request, leave).await,
+            ClientTransport::Socket(socket) => socket.ask(awaited, &request, leave).await,
         };
         match leave.credential {
-            Some(credential) => {
-                answered.map(|said| key::mask(said, credential)).map_err(|error| error.masked(credential))
-            }
+            Some(credential) => answered
+                .map(|said| server_key::mask_key(said, credential))
+                .map_err(|error| error.masked(credential)),
             None => answered,
         }
     }
 
-    async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        let told = match &mut self.line {
-            Line::Stdio(stdio) => stdio.tell(notice).await,
-            Line::Http(http) => http.tell(notice, leave).await,
-            Line::Sse(sse) => sse.tell(notice, leave).await,
-            Line::Socket(socket) => socket.tell(notice, leave).await,
+    async fn notify(&mut self, notice: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError> {
+        let told = match &mut self.transport {
+            ClientTransport::Stdio(stdio) => stdio.notify(notice).await,
+            ClientTransport::Http(http) => http.notify(notice, leave).await,
+            ClientTransport::Sse(sse) => sse.tell(notice, leave).await,
+            ClientTransport::Socket(socket) => socket.tell(notice, leave).await,
         };
         match leave.credential {
             Some(credential) => told.map_err(|error| error.masked(credential)),
@@ -216,11 +227,11 @@ impl Client {
 
 /// Returns a random request id, so that a server cannot answer in advance. At most 52 bits, which JSON
 /// numbers in every language represent exactly.
-fn unforeseen() -> u64 {
+fn random_request_id() -> u64 {
     let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
     high >> 12
 }
 
-fn me() -> Value {
+fn client_info() -> Value {
     json!({"name": "sinew", "version": env!("CARGO_PKG_VERSION")})
 }

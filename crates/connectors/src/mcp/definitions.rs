@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tool::canonical;
 
+use crate::bounded_json;
 use crate::error::McpError;
-use crate::parsed;
 
 /// Limit of tools per server, so that an operator can review them.
-const MOST_TOOLS: usize = 1_000;
+const MAX_TOOLS: usize = 1_000;
 /// Size limit of all definitions together.
-const LARGEST: usize = 1 << 20;
+const MAX_DEFINITIONS_BYTES: usize = 1 << 20;
 /// Length limit of a tool name.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 /// Pinned members of a definition: everything that can influence a caller or client.
-const PARTS: [&str; 5] = ["title", "description", "inputSchema", "outputSchema", "annotations"];
+const PINNED_MEMBERS: [&str; 5] = ["title", "description", "inputSchema", "outputSchema", "annotations"];
 
 /// Tool definitions by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Definitions(BTreeMap<String, Value>);
+pub(crate) struct ServerToolDefinitions(BTreeMap<String, Value>);
 
-impl Definitions {
+impl ServerToolDefinitions {
     /// Adds a page of `tools/list`.
-    pub(crate) fn add(&mut self, page: Value) -> Result<(), McpError> {
-        let garbled = |why: &str| McpError::Garbled(why.to_owned());
+    pub(crate) fn add_page(&mut self, page: Value) -> Result<(), McpError> {
+        let garbled = |why: &str| McpError::ProtocolViolation(why.to_owned());
         let Value::Array(tools) = page else { return Err(garbled("its list of tools is not an array")) };
         let (mut bytes, mut values) = (0, 0);
         let mut has_room = |parts: &Value| {
             let text = canonical::bytes(parts);
             bytes += text.len();
             values += tool::strict_json::count_values(&text);
-            bytes <= LARGEST && values <= parsed::MOST_VALUES
+            bytes <= MAX_DEFINITIONS_BYTES && values <= bounded_json::MAX_JSON_VALUES
         };
         let mut fits = self.0.values().all(&mut has_room);
         for mut tool in tools {
@@ -43,13 +43,13 @@ impl Definitions {
                 return Err(garbled("a tool without a name"));
             };
             // A manifest cannot contain such a name, so the tool cannot be called.
-            if !is_name(&name) {
+            if !is_tool_name(&name) {
                 continue;
             }
             let part = |part: &str| Some((part.to_owned(), tool.get_mut(part)?.take()));
-            let parts: Map<String, Value> = PARTS.into_iter().filter_map(part).collect();
+            let parts: Map<String, Value> = PINNED_MEMBERS.into_iter().filter_map(part).collect();
             let parts = Value::Object(parts);
-            fits &= has_room(&parts) && self.0.len() < MOST_TOOLS;
+            fits &= has_room(&parts) && self.0.len() < MAX_TOOLS;
             if !fits {
                 return Err(garbled("its tool definitions exceed the size limit"));
             }
@@ -78,9 +78,9 @@ impl Definitions {
 }
 
 /// Returns true for a valid MCP tool name.
-fn is_name(text: &str) -> bool {
+fn is_tool_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain)
+    (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(plain)
 }
 
 #[cfg(test)]
@@ -91,18 +91,18 @@ mod tests {
 
     #[test]
     fn pinned_members_are_kept_and_duplicates_refused() {
-        let mut found = Definitions::default();
+        let mut found = ServerToolDefinitions::default();
         let tool = |name: &str| json!({"name": name, "description": "d", "inputSchema": {}, "icons": [], "_meta": {}});
-        found.add(json!([tool("a"), tool("b")])).unwrap();
+        found.add_page(json!([tool("a"), tool("b")])).unwrap();
         assert_eq!(found.get("a"), Some(&json!({"description": "d", "inputSchema": {}})));
-        assert_eq!(Definitions::from_bytes(&found.to_bytes()).unwrap(), found);
+        assert_eq!(ServerToolDefinitions::from_bytes(&found.to_bytes()).unwrap(), found);
         for bad in [
             json!({}),
             json!([{"title": "x"}]),
             json!([tool("a")]),
-            json!([{"name": "l", "title": "x".repeat(LARGEST)}]),
+            json!([{"name": "l", "title": "x".repeat(MAX_DEFINITIONS_BYTES)}]),
         ] {
-            assert!(found.add(bad).is_err());
+            assert!(found.add_page(bad).is_err());
         }
     }
 
@@ -115,22 +115,22 @@ mod tests {
                     .collect(),
             )
         };
-        let mut half = Definitions::default();
-        half.add(page(0, 1, json!("x".repeat(LARGEST / 2)))).unwrap();
-        assert!(half.clone().add(page(1, 1, json!("x"))).is_ok());
-        assert!(half.add(page(1, 1, json!("x".repeat(LARGEST / 2)))).is_err());
-        let zeros = vec![0; parsed::MOST_VALUES / 2];
-        let mut small = Definitions::default();
-        small.add(page(0, 1, json!(zeros))).unwrap();
-        assert!(small.add(page(1, 1, json!(zeros))).is_err());
-        let mut many = Definitions::default();
-        many.add(page(0, MOST_TOOLS, json!({}))).unwrap();
-        assert!(many.add(page(MOST_TOOLS, 1, json!({}))).is_err());
+        let mut half = ServerToolDefinitions::default();
+        half.add_page(page(0, 1, json!("x".repeat(MAX_DEFINITIONS_BYTES / 2)))).unwrap();
+        assert!(half.clone().add_page(page(1, 1, json!("x"))).is_ok());
+        assert!(half.add_page(page(1, 1, json!("x".repeat(MAX_DEFINITIONS_BYTES / 2)))).is_err());
+        let zeros = vec![0; bounded_json::MAX_JSON_VALUES / 2];
+        let mut small = ServerToolDefinitions::default();
+        small.add_page(page(0, 1, json!(zeros))).unwrap();
+        assert!(small.add_page(page(1, 1, json!(zeros))).is_err());
+        let mut many = ServerToolDefinitions::default();
+        many.add_page(page(0, MAX_TOOLS, json!({}))).unwrap();
+        assert!(many.add_page(page(MAX_TOOLS, 1, json!({}))).is_err());
     }
 
     #[test]
     fn a_tool_with_an_invalid_name_is_skipped() {
-        let mut found = Definitions::default();
+        let mut found = ServerToolDefinitions::default();
         let names = [
             "get.a_B-1".to_owned(),
             "x".repeat(128),
@@ -139,7 +139,7 @@ mod tests {
             "a b".to_owned(),
             "\u{1b}".to_owned(),
         ];
-        found.add(Value::Array(names.iter().map(|name| json!({"name": name})).collect())).unwrap();
+        found.add_page(Value::Array(names.iter().map(|name| json!({"name": name})).collect())).unwrap();
         assert_eq!(found.names().collect::<Vec<_>>(), ["get.a_B-1", "x".repeat(128).as_str()]);
     }
 }

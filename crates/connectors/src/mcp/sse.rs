@@ -6,98 +6,105 @@
 
 use std::collections::VecDeque;
 
-use outbound::{Caps, Gatekeeper, HttpRequest, Method, Stream};
+use outbound::{HttpGateway, HttpMethod, HttpRequest, ResponseLimits, ResponseStream};
 use serde_json::Value;
 use url::Url;
 
-use super::events::{Event, Events};
-use super::hearing::MessageStream;
-use super::http::Leave;
+use super::http::McpRequestContext;
+use super::response_wait::MessageStream;
+use super::sse_parser::{SseEvent, SseParser};
 use crate::error::McpError;
 
 /// Allowance for other messages besides the result, in bytes.
-const BESIDES: usize = 1 << 20;
+const EXTRA_MESSAGE_BYTES: usize = 1 << 20;
 /// Size limit of the response to a POST, which is ignored.
-const NO_WORDS: u64 = 64 * 1024;
+const MAX_POST_RESPONSE_BYTES: u64 = 64 * 1024;
 /// Length limit of the endpoint in the first event.
-const LONGEST_ADDRESS: usize = 2048;
+const MAX_ENDPOINT_BYTES: usize = 2048;
 
 /// Server with its event stream.
-pub(crate) struct Sse {
-    gatekeeper: Gatekeeper,
+pub(crate) struct SseTransport {
+    gatekeeper: HttpGateway,
     url: String,
-    open: Option<Open>,
+    open: Option<OpenSseStream>,
 }
 
 /// Open event stream.
-struct Open {
-    stream: Stream,
-    events: Events,
+struct OpenSseStream {
+    stream: ResponseStream,
+    events: SseParser,
     /// Events received but not processed yet.
-    come: VecDeque<Event>,
+    received_events: VecDeque<SseEvent>,
     /// Bytes received since the last request, and their limit.
-    heard: usize,
+    received_bytes: usize,
     longest: usize,
     /// URL for messages to the server.
     endpoint: String,
 }
 
-impl Sse {
-    pub(crate) fn new(gatekeeper: &Gatekeeper, url: &str) -> Sse {
-        Sse { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
+impl SseTransport {
+    pub(crate) fn new(gatekeeper: &HttpGateway, url: &str) -> SseTransport {
+        SseTransport { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
     }
 
     /// Opens the event stream and reads the endpoint for messages.
-    async fn listen(&self, leave: Leave<'_>) -> Result<Open, McpError> {
+    async fn open_stream(&self, leave: McpRequestContext<'_>) -> Result<OpenSseStream, McpError> {
         let question = HttpRequest { credential: leave.credential.cloned(), ..HttpRequest::get(&self.url) };
         let question = question.header("accept", "text/event-stream");
-        let stream = self.gatekeeper.listen(leave.permit, &question, leave.deadline).await?;
+        let stream = self.gatekeeper.open_stream(leave.permit, &question, leave.deadline).await?;
         if stream.status != 200 {
-            return Err(McpError::Status(stream.status));
+            return Err(McpError::HttpStatus(stream.status));
         }
         let said = stream.content_type.clone().unwrap_or_default();
         let kind = said.to_ascii_lowercase();
         if kind.split(';').next().unwrap_or_default().trim() != "text/event-stream" {
-            return Err(McpError::Garbled(format!("`{}` is not an event stream", leave.shown(&said))));
+            return Err(McpError::ProtocolViolation(format!(
+                "`{}` is not an event stream",
+                leave.display_text(&said)
+            )));
         }
-        let mut open = Open {
+        let mut open = OpenSseStream {
             stream,
-            events: Events::default(),
-            come: VecDeque::new(),
-            heard: 0,
-            longest: BESIDES,
+            events: SseParser::default(),
+            received_events: VecDeque::new(),
+            received_bytes: 0,
+            longest: EXTRA_MESSAGE_BYTES,
             endpoint: String::new(),
         };
         let first = open.next().await?;
-        open.endpoint = endpoint(&self.url, &first)?;
+        open.endpoint = resolve_endpoint(&self.url, &first)?;
         Ok(open)
     }
 }
 
-impl MessageStream for Sse {
-    async fn begin(&mut self, most: usize, leave: Leave<'_>) -> Result<(), McpError> {
+impl MessageStream for SseTransport {
+    async fn begin(&mut self, most: usize, leave: McpRequestContext<'_>) -> Result<(), McpError> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => self.listen(leave).await?,
+            None => self.open_stream(leave).await?,
         };
-        self.open = Some(Open { heard: 0, longest: most.saturating_add(BESIDES), ..open });
+        self.open = Some(OpenSseStream {
+            received_bytes: 0,
+            longest: most.saturating_add(EXTRA_MESSAGE_BYTES),
+            ..open
+        });
         Ok(())
     }
 
     /// Posts the message to the endpoint. A response arrives on the event stream.
-    async fn send(&mut self, message: &Value, leave: Leave<'_>) -> Result<(), McpError> {
+    async fn send(&mut self, message: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError> {
         let Some(open) = &self.open else { return Err(lost("its event stream is not open")) };
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
         let (url, credential) = (open.endpoint.clone(), leave.credential.cloned());
-        let question = HttpRequest { url, method: Method::Post, headers, body, credential };
-        let caps = Caps { body_bytes: NO_WORDS, deadline: leave.deadline };
+        let question = HttpRequest { url, method: HttpMethod::Post, headers, body, credential };
+        let caps = ResponseLimits { body_bytes: MAX_POST_RESPONSE_BYTES, deadline: leave.deadline };
         // The status alone shows whether the message was accepted.
         let mut is_enough = |_: &[u8]| true;
-        let answer = self.gatekeeper.converse(leave.permit, &question, caps, &mut is_enough).await?;
+        let answer = self.gatekeeper.send_until(leave.permit, &question, caps, &mut is_enough).await?;
         match answer.status {
             200..=299 => Ok(()),
-            other => Err(McpError::Status(other)),
+            other => Err(McpError::HttpStatus(other)),
         }
     }
 
@@ -108,26 +115,26 @@ impl MessageStream for Sse {
     }
 }
 
-impl Open {
-    async fn next(&mut self) -> Result<Event, McpError> {
+impl OpenSseStream {
+    async fn next(&mut self) -> Result<SseEvent, McpError> {
         loop {
-            if let Some(event) = self.come.pop_front() {
+            if let Some(event) = self.received_events.pop_front() {
                 return Ok(event);
             }
             let part = self.stream.next().await?.ok_or_else(|| lost("the server closed the event stream"))?;
-            self.heard = self.heard.saturating_add(part.len());
-            if self.heard > self.longest {
-                return Err(McpError::TooLong(self.longest));
+            self.received_bytes = self.received_bytes.saturating_add(part.len());
+            if self.received_bytes > self.longest {
+                return Err(McpError::MessageTooLong(self.longest));
             }
-            self.come.extend(self.events.take(&part));
+            self.received_events.extend(self.events.feed(&part));
         }
     }
 }
 
 /// Resolves the endpoint for messages, which must have the origin of the server.
-fn endpoint(server: &str, first: &Event) -> Result<String, McpError> {
-    let garbled = |why: &str| McpError::Garbled(why.to_owned());
-    if first.name != b"endpoint" || first.data.len() > LONGEST_ADDRESS {
+fn resolve_endpoint(server: &str, first: &SseEvent) -> Result<String, McpError> {
+    let garbled = |why: &str| McpError::ProtocolViolation(why.to_owned());
+    if first.name != b"endpoint" || first.data.len() > MAX_ENDPOINT_BYTES {
         return Err(garbled("its stream does not begin with an endpoint"));
     }
     let server = Url::parse(server).map_err(|_| garbled("its URL is invalid"))?;
@@ -139,7 +146,7 @@ fn endpoint(server: &str, first: &Event) -> Result<String, McpError> {
 }
 
 fn lost(why: &str) -> McpError {
-    McpError::Lost(why.to_owned())
+    McpError::ConnectionLost(why.to_owned())
 }
 
 #[cfg(test)]
@@ -149,8 +156,8 @@ mod tests {
     #[test]
     fn the_endpoint_must_have_the_origin_of_the_server() {
         let check = |name: &str, data: &str, expect: Option<&str>| {
-            let first = Event { name: name.into(), data: data.into() };
-            let found = endpoint("http://127.0.0.1:8000/sse", &first);
+            let first = SseEvent { name: name.into(), data: data.into() };
+            let found = resolve_endpoint("http://127.0.0.1:8000/sse", &first);
             assert_eq!(found.ok().as_deref(), expect, "{name} {data}");
         };
         check("endpoint", "/messages/?session_id=1", Some("http://127.0.0.1:8000/messages/?session_id=1"));
@@ -164,6 +171,6 @@ mod tests {
             check("endpoint", elsewhere, None);
         }
         check("message", "/messages", None);
-        check("endpoint", &format!("/{}", "x".repeat(LONGEST_ADDRESS)), None);
+        check("endpoint", &format!("/{}", "x".repeat(MAX_ENDPOINT_BYTES)), None);
     }
 }

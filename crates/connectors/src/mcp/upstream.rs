@@ -9,57 +9,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use manifest::OutputForm;
-use outbound::{Credential, Gatekeeper};
-use registry::{Order, Whose};
-use sandbox::{Confined, Sandbox};
+use outbound::{Credential, HttpGateway};
+use registry::{CacheScope, RecordedPermit};
+use sandbox::{ConfinedCommand, Sandbox};
 use serde_json::Value;
 use tool::{Arguments, Failure, FailureKind, SandboxTier};
 
-use super::answer::{self, Answer};
-use super::backoff::Backoff;
-use super::client::{Client, Line};
-use super::health::HealthCall;
-use super::http::{Http, Leave};
-use super::key::ServerKey;
-use super::pins::Pins;
-use super::socket::WebSocket;
-use super::sse::Sse;
-use super::stdio::Stdio;
-use super::waiting::{Owner, Waiting};
-use crate::error::{McpError, Stopped};
+use super::backoff::ServerBackoff;
+use super::client::{ClientTransport, McpClient};
+use super::health_check::ServerHealthCheck;
+use super::http::{McpRequestContext, StreamableHttpTransport};
+use super::idle_clients::{ClientOwner, IdleClients};
+use super::server_key::ServerKey;
+use super::server_pins::ServerPins;
+use super::sse::SseTransport;
+use super::stdio::StdioTransport;
+use super::tool_result::{self, McpToolResult};
+use super::web_socket::WebSocketTransport;
+use crate::error::{CallAbort, McpError};
 
 /// Idle time after which a connection needs a health check before reuse.
-const FRESH: Duration = Duration::from_secs(10);
+const HEALTH_CHECK_AFTER: Duration = Duration::from_secs(10);
 
 /// Server with its idle connections.
 pub(crate) struct Upstream {
     pub(crate) sandbox: Sandbox,
-    pub(crate) pins: Pins,
-    pub(crate) health: Option<HealthCall>,
+    pub(crate) pins: ServerPins,
+    pub(crate) health: Option<ServerHealthCheck>,
     pub(crate) key: Option<Arc<ServerKey>>,
-    gatekeeper: Gatekeeper,
-    waiting: Arc<Waiting>,
-    backoff: Mutex<Backoff>,
+    gatekeeper: HttpGateway,
+    idle_clients: Arc<IdleClients>,
+    backoff: Mutex<ServerBackoff>,
 }
 
 /// Target of a connection.
-pub(crate) enum Place {
+pub(crate) enum ConnectTarget {
     /// Sandboxed process, with the owner that may reuse it, if any.
-    Walls(Box<Confined>, Option<Owner>),
+    Process(Box<ConfinedCommand>, Option<ClientOwner>),
     /// Streamable HTTP endpoint.
-    Address(String, Owner),
+    Http(String, ClientOwner),
     /// SSE endpoint; its stream is open for one call.
-    Stream(String),
+    Sse(String),
     /// WebSocket endpoint; its socket is open for one call.
-    Socket(String),
+    WebSocket(String),
 }
 
-impl Place {
-    fn owner(&self) -> Option<&Owner> {
+impl ConnectTarget {
+    fn owner(&self) -> Option<&ClientOwner> {
         match self {
-            Place::Walls(_, owner) => owner.as_ref(),
-            Place::Address(_, owner) => Some(owner),
-            Place::Stream(_) | Place::Socket(_) => None,
+            ConnectTarget::Process(_, owner) => owner.as_ref(),
+            ConnectTarget::Http(_, owner) => Some(owner),
+            ConnectTarget::Sse(_) | ConnectTarget::WebSocket(_) => None,
         }
     }
 }
@@ -67,55 +67,55 @@ impl Place {
 impl Upstream {
     pub(crate) fn new(
         sandbox: &Sandbox,
-        gatekeeper: &Gatekeeper,
-        (health, key): (Option<HealthCall>, Option<ServerKey>),
-        pins: Pins,
+        gatekeeper: &HttpGateway,
+        (health, key): (Option<ServerHealthCheck>, Option<ServerKey>),
+        pins: ServerPins,
     ) -> Self {
         let (sandbox, gatekeeper) = (sandbox.clone(), gatekeeper.clone());
         let (key, waiting, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
-        Upstream { sandbox, pins, health, key, gatekeeper, waiting, backoff }
+        Upstream { sandbox, pins, health, key, gatekeeper, idle_clients: waiting, backoff }
     }
 
     /// Calls a tool on an idle connection or a new one.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        order: &Order,
-        place: Place,
+        order: &RecordedPermit,
+        place: ConnectTarget,
         (tool, arguments, form): (&str, Arguments, OutputForm),
         deadline: Instant,
-    ) -> Result<(Answer, SandboxTier), Failure> {
+    ) -> Result<(McpToolResult, SandboxTier), Failure> {
         let credential = self.credential(deadline).await?;
-        let leave = Leave { permit: order.value(), deadline, credential: credential.as_ref() };
-        let (owner, turn) = (place.owner().cloned(), self.waiting.turn());
-        let mut client = match self.waiting(owner.as_ref(), leave).await {
+        let leave = McpRequestContext { permit: order.value(), deadline, credential: credential.as_ref() };
+        let (owner, turn) = (place.owner().cloned(), self.idle_clients.release_count());
+        let mut client = match self.take_idle(owner.as_ref(), leave).await {
             Some(client) => client,
-            None => self.begin(place, leave).await?,
+            None => self.open_client(place, leave).await?,
         };
         let tier = client.tier();
-        let asked = self.ask(&mut client, order, (tool, arguments), leave);
+        let asked = self.call_checked(&mut client, order, (tool, arguments), leave);
         let asked = tokio::time::timeout_at(deadline.into(), asked).await;
         let answered = match asked {
-            Ok(Ok(result)) => answer::read(result, form).map_err(Stopped::Cut),
+            Ok(Ok(result)) => tool_result::parse_result(result, form).map_err(CallAbort::AfterCall),
             Ok(Err(stopped)) => Err(stopped),
-            Err(_) => Err(Stopped::Late),
+            Err(_) => Err(CallAbort::TimedOut),
         };
-        let is_over = answered.as_ref().is_err_and(Stopped::is_final);
+        let is_over = answered.as_ref().is_err_and(CallAbort::is_final);
         let said = match owner {
             Some(owner) if !is_over => {
-                self.waiting.put(owner, client, turn);
+                self.idle_clients.put(owner, client, turn);
                 String::new()
             }
             // Before the response, so that the post-run cleanup has checked the files it created.
             _ => {
-                let (ended, said) = client.end().await;
+                let (ended, said) = client.close().await;
                 ended.map_err(|error| error.into_failure(&said))?;
                 said
             }
         };
-        if answered.as_ref().is_err_and(Stopped::is_loss) {
-            self.backoff().failed(Instant::now(), &said);
+        if answered.as_ref().is_err_and(CallAbort::is_connection_lost) {
+            self.backoff().record_failure(Instant::now(), &said);
         }
-        let failed = |stopped: Stopped| stopped.into_failure(&said, order);
+        let failed = |stopped: CallAbort| stopped.into_failure(&said, order);
         answered.map(|answer| (answer, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
     }
 
@@ -128,49 +128,57 @@ impl Upstream {
     }
 
     /// Ends idle connections.
-    pub(crate) fn let_go(&self, whose: Whose<'_>) {
-        self.waiting.let_go(whose);
+    pub(crate) fn release(&self, whose: CacheScope<'_>) {
+        self.idle_clients.release(whose);
     }
 
-    async fn ask(
+    async fn call_checked(
         self: &Arc<Self>,
-        client: &mut Client,
-        order: &Order,
+        client: &mut McpClient,
+        order: &RecordedPermit,
         (tool, arguments): (&str, Arguments),
-        leave: Leave<'_>,
-    ) -> Result<Value, Stopped> {
-        self.look(client, tool, leave).await?;
-        client.call(tool, arguments, Some(&order.call().trace), leave).await.map_err(Stopped::Cut)
+        leave: McpRequestContext<'_>,
+    ) -> Result<Value, CallAbort> {
+        self.check_definition(client, tool, leave).await?;
+        client.call(tool, arguments, Some(&order.call().trace), leave).await.map_err(CallAbort::AfterCall)
     }
 
     /// Checks that the current definition of a tool is the accepted one. New definitions are stored for the
     /// operator's review, whatever the outcome of this call.
-    async fn look(
+    async fn check_definition(
         self: &Arc<Self>,
-        client: &mut Client,
+        client: &mut McpClient,
         tool: &str,
-        leave: Leave<'_>,
-    ) -> Result<(), Stopped> {
-        let said = client.definitions(leave).await.map_err(Stopped::Mcp)?;
-        if !self.pins.has_noted(&said) {
+        leave: McpRequestContext<'_>,
+    ) -> Result<(), CallAbort> {
+        let said = client.definitions(leave).await.map_err(CallAbort::BeforeCall)?;
+        if !self.pins.is_noted(&said) {
             let (upstream, said) = (Arc::clone(self), Arc::clone(&said));
             let noted = tokio::task::spawn_blocking(move || upstream.pins.note(&said)).await;
             let crashed = |_| Failure::new(FailureKind::Crashed, "pinning the server's tools failed");
-            noted.map_err(crashed).flatten().map_err(Stopped::Failure)?;
+            noted.map_err(crashed).flatten().map_err(CallAbort::Rejected)?;
         }
-        self.pins.holds(tool, &said).map_err(Stopped::Failure)
+        self.pins.check_tool(tool, &said).map_err(CallAbort::Rejected)
     }
 
     /// Takes an idle connection of this owner that still works. Its tool definitions are requested again,
     /// because they may have changed since the last call.
-    async fn waiting(self: &Arc<Self>, owner: Option<&Owner>, leave: Leave<'_>) -> Option<Client> {
-        while let Some((mut client, waited)) = self.waiting.take(owner?) {
+    async fn take_idle(
+        self: &Arc<Self>,
+        owner: Option<&ClientOwner>,
+        leave: McpRequestContext<'_>,
+    ) -> Option<McpClient> {
+        while let Some((mut client, waited)) = self.idle_clients.take(owner?) {
             if !client.is_alive() {
                 continue;
             }
             let looked = async {
-                client.definitions(leave).await.map_err(Stopped::Mcp)?;
-                if waited >= FRESH { self.check(&mut client, leave).await } else { Ok(()) }
+                client.definitions(leave).await.map_err(CallAbort::BeforeCall)?;
+                if waited >= HEALTH_CHECK_AFTER {
+                    self.check_health(&mut client, leave).await
+                } else {
+                    Ok(())
+                }
             };
             if matches!(tokio::time::timeout_at(leave.deadline.into(), looked).await, Ok(Ok(()))) {
                 return Some(client);
@@ -179,60 +187,79 @@ impl Upstream {
         None
     }
 
-    async fn begin(self: &Arc<Self>, place: Place, leave: Leave<'_>) -> Result<Client, Failure> {
-        self.backoff().may_try(Instant::now())?;
-        let begun = tokio::time::timeout_at(leave.deadline.into(), self.begin_in_time(place, leave));
-        let late =
-            |_| Err((Stopped::Mcp(McpError::Lost("it did not start in time".to_owned())), String::new()));
+    async fn open_client(
+        self: &Arc<Self>,
+        place: ConnectTarget,
+        leave: McpRequestContext<'_>,
+    ) -> Result<McpClient, Failure> {
+        self.backoff().check_ready(Instant::now())?;
+        let begun = tokio::time::timeout_at(leave.deadline.into(), self.connect(place, leave));
+        let late = |_| {
+            Err((
+                CallAbort::BeforeCall(McpError::ConnectionLost("it did not start in time".to_owned())),
+                String::new(),
+            ))
+        };
         match begun.await.unwrap_or_else(late) {
             Ok(client) => {
-                self.backoff().worked();
+                self.backoff().record_success();
                 Ok(client)
             }
-            Err((Stopped::Failure(failure), _)) => Err(failure),
-            Err((Stopped::Mcp(error) | Stopped::Cut(error), said)) => {
-                self.backoff().failed(Instant::now(), &format!("{error} {said}"));
+            Err((CallAbort::Rejected(failure), _)) => Err(failure),
+            Err((CallAbort::BeforeCall(error) | CallAbort::AfterCall(error), said)) => {
+                self.backoff().record_failure(Instant::now(), &format!("{error} {said}"));
                 Err(error.into_failure(&said))
             }
-            Err((Stopped::Late, _)) => Err(Stopped::late()),
+            Err((CallAbort::TimedOut, _)) => Err(CallAbort::timeout_failure()),
         }
     }
 
-    async fn begin_in_time(
+    async fn connect(
         self: &Arc<Self>,
-        place: Place,
-        leave: Leave<'_>,
-    ) -> Result<Client, (Stopped, String)> {
+        place: ConnectTarget,
+        leave: McpRequestContext<'_>,
+    ) -> Result<McpClient, (CallAbort, String)> {
         // A process that can write runs only the requested call, no health check.
-        let is_checked = !matches!(place, Place::Walls(_, None));
+        let is_checked = !matches!(place, ConnectTarget::Process(_, None));
         let line = match place {
-            Place::Walls(confined, _) => {
-                let started = self.sandbox.serve(*confined).await;
-                let (served, pipes) = started.map_err(|error| (Stopped::Mcp(error.into()), String::new()))?;
-                Line::Stdio(Box::new(Stdio::new(served, pipes)))
+            ConnectTarget::Process(confined, _) => {
+                let started = self.sandbox.start_interactive(*confined).await;
+                let (served, pipes) =
+                    started.map_err(|error| (CallAbort::BeforeCall(error.into()), String::new()))?;
+                ClientTransport::Stdio(Box::new(StdioTransport::new(served, pipes)))
             }
-            Place::Address(url, _) => Line::Http(Http::new(&self.gatekeeper, &url)),
-            Place::Stream(url) => Line::Sse(Box::new(Sse::new(&self.gatekeeper, &url))),
-            Place::Socket(url) => Line::Socket(Box::new(WebSocket::new(&self.gatekeeper, &url))),
+            ConnectTarget::Http(url, _) => {
+                ClientTransport::Http(StreamableHttpTransport::new(&self.gatekeeper, &url))
+            }
+            ConnectTarget::Sse(url) => {
+                ClientTransport::Sse(Box::new(SseTransport::new(&self.gatekeeper, &url)))
+            }
+            ConnectTarget::WebSocket(url) => {
+                ClientTransport::Socket(Box::new(WebSocketTransport::new(&self.gatekeeper, &url)))
+            }
         };
-        let begun = Client::begin(line, leave).await;
-        let mut client = begun.map_err(|(error, said)| (Stopped::Mcp(error), said))?;
-        let checked = if is_checked { self.check(&mut client, leave).await } else { Ok(()) };
+        let begun = McpClient::open(line, leave).await;
+        let mut client = begun.map_err(|(error, said)| (CallAbort::BeforeCall(error), said))?;
+        let checked = if is_checked { self.check_health(&mut client, leave).await } else { Ok(()) };
         match checked {
             Ok(()) => Ok(client),
-            Err(stopped) => Err((stopped, client.end().await.1)),
+            Err(stopped) => Err((stopped, client.close().await.1)),
         }
     }
 
     /// Runs the health check of the manifest, a read-only command whose definition must be the accepted one.
-    async fn check(self: &Arc<Self>, client: &mut Client, leave: Leave<'_>) -> Result<(), Stopped> {
+    async fn check_health(
+        self: &Arc<Self>,
+        client: &mut McpClient,
+        leave: McpRequestContext<'_>,
+    ) -> Result<(), CallAbort> {
         let Some(health) = &self.health else { return Ok(()) };
-        self.look(client, &health.command, leave).await?;
+        self.check_definition(client, &health.command, leave).await?;
         let result = client.call(&health.command, Arguments::new(), None, leave).await;
-        health.judge(result.map_err(Stopped::Mcp)?).map_err(Stopped::Mcp)
+        health.check_result(result.map_err(CallAbort::BeforeCall)?).map_err(CallAbort::BeforeCall)
     }
 
-    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+    fn backoff(&self) -> MutexGuard<'_, ServerBackoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,47 +8,47 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Clock that only moves forward.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct ForwardClock {
     base: Timestamp,
-    since: Instant,
+    started_at: Instant,
     /// The latest time that `now` has returned.
     latest: Mutex<Timestamp>,
 }
 
-impl Clock {
+impl ForwardClock {
     /// Creates a clock that starts no earlier than the last ledger record.
-    pub(crate) fn not_before(recorded: Option<Timestamp>) -> Self {
-        Clock::at(Timestamp::now(), recorded)
+    pub(crate) fn starting_after(recorded: Option<Timestamp>) -> Self {
+        ForwardClock::at(Timestamp::now(), recorded)
     }
 
     fn at(now: Timestamp, recorded: Option<Timestamp>) -> Self {
         let base = recorded.map_or(now, |recorded| recorded.max(now));
-        Clock { base, since: Instant::now(), latest: Mutex::new(base) }
+        ForwardClock { base, started_at: Instant::now(), latest: Mutex::new(base) }
     }
 
     /// Current time. It follows the monotonic counter, which cannot be set, or the wall clock where that is
     /// ahead: the counter stops while the machine is suspended.
     pub(crate) fn now(&self) -> Timestamp {
-        self.now_by(Timestamp::now())
+        self.now_with_wall_clock(Timestamp::now())
     }
 
     /// Like `now`, for a given wall clock time. A wall clock that is set back later does not move the result
     /// back.
-    pub(super) fn now_by(&self, wall: Timestamp) -> Timestamp {
-        let now = later(self.base, self.since.elapsed()).max(wall);
+    pub(super) fn now_with_wall_clock(&self, wall: Timestamp) -> Timestamp {
+        let now = saturating_add(self.base, self.started_at.elapsed()).max(wall);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = now.max(*latest);
         *latest
     }
 
     /// Time left until `then`, or zero.
-    pub(crate) fn until(&self, then: Timestamp) -> Duration {
+    pub(crate) fn duration_until(&self, then: Timestamp) -> Duration {
         Duration::try_from(then.duration_since(self.now())).unwrap_or_default()
     }
 }
 
 /// Adds a duration, saturating at `Timestamp::MAX`.
-pub(crate) fn later(from: Timestamp, by: Duration) -> Timestamp {
+pub(crate) fn saturating_add(from: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     from.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -61,14 +61,14 @@ mod tests {
     fn time_never_goes_back() {
         let recorded = Timestamp::from_second(1_000_000).unwrap();
         let day_before = Timestamp::from_second(1_000_000 - 86_400).unwrap();
-        assert!(Clock::at(day_before, Some(recorded)).now() >= recorded);
+        assert!(ForwardClock::at(day_before, Some(recorded)).now() >= recorded);
         let day_after = Timestamp::from_second(1_000_000 + 86_400).unwrap();
-        let clock = Clock::at(day_after, Some(recorded));
-        assert!(clock.now_by(day_after) >= day_after);
-        assert_eq!(clock.until(recorded), Duration::ZERO);
-        let year_after = later(Timestamp::now(), Duration::from_secs(365 * 86_400));
-        assert_eq!(clock.now_by(year_after), year_after);
-        assert_eq!(clock.now_by(day_after), year_after, "set ahead, and back again");
-        assert_eq!(later(Timestamp::MAX, Duration::MAX), Timestamp::MAX);
+        let clock = ForwardClock::at(day_after, Some(recorded));
+        assert!(clock.now_with_wall_clock(day_after) >= day_after);
+        assert_eq!(clock.duration_until(recorded), Duration::ZERO);
+        let year_after = saturating_add(Timestamp::now(), Duration::from_secs(365 * 86_400));
+        assert_eq!(clock.now_with_wall_clock(year_after), year_after);
+        assert_eq!(clock.now_with_wall_clock(day_after), year_after, "set ahead, and back again");
+        assert_eq!(saturating_add(Timestamp::MAX, Duration::MAX), Timestamp::MAX);
     }
 }

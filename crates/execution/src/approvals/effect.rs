@@ -1,8 +1,8 @@
 //! Effect of a call, computed through its opened handles: the facts that the operator is shown and the digest
 //! that an approval is bound to. Both are derived from the same facts.
 
+mod bound_arguments;
 mod bounds;
-mod words;
 
 use std::path::Path;
 
@@ -10,51 +10,56 @@ use file_access::{ObjectKind, OpenedPath};
 use governance::Permit;
 use jiff::Timestamp;
 use ledger::Ledger;
-use registry::{AtWork, Change, Preview, Tool};
+use registry::{CallPreview, ExecutionSite, FileChange, Tool};
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{Arguments, Failure, FailureKind, Mode, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
 
-use super::card::{Card, Fact, ShownChange};
-use super::rule::Wanted;
-use crate::call::Call;
-use crate::content;
-use bounds::bounds;
-use words::{others, switches};
+use super::request::{ApprovalFact, ApprovalRequest, FileDiff};
+use super::rule::CallProfile;
+use crate::call::PipelineCall;
+use crate::secret_screening;
+use bound_arguments::{boolean_arguments, other_arguments};
+use bounds::describe_bounds;
 
 /// An approval is bound to the content of files, and a larger file takes longer to read than a person waits.
-const LARGEST_FILE: u64 = 64 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Effect of a call.
 #[derive(Debug)]
-pub(crate) struct Effect {
-    preview: Preview,
+pub(crate) struct CallEffect {
+    preview: CallPreview,
     /// Digest of everything that an approval is bound to.
     digest: String,
     /// Digest of the arguments.
-    arguments: String,
+    arguments_digest: String,
     /// Digest of the arguments that neither name what the call reaches nor say what it does there. `None` if
     /// a standing rule is not bound to them.
-    others: Option<String>,
+    other_arguments_digest: Option<String>,
     bounds: String,
     paths: Vec<(String, String)>,
     commands: Vec<Vec<String>>,
     hosts: Vec<String>,
 }
 
-impl Effect {
+impl CallEffect {
     /// Computes the effect. Reads from disk and may block.
-    pub(crate) fn of(tool: &Tool, permit: &Permit, mode: Mode, ledger: &Ledger) -> Result<Effect, Failure> {
+    pub(crate) fn compute(
+        tool: &Tool,
+        permit: &Permit,
+        mode: Mode,
+        ledger: &Ledger,
+    ) -> Result<CallEffect, Failure> {
         let preview = tool.executor().preview(permit)?;
         let definition = permit.call().definition();
-        let paths = permit.paths().iter().map(bound_path).collect::<Result<Vec<Value>, Failure>>()?;
-        let names = permit.paths().iter().map(|path| Ok((path.key().to_owned(), name(path)?)));
+        let paths = permit.paths().iter().map(path_binding).collect::<Result<Vec<Value>, Failure>>()?;
+        let names = permit.paths().iter().map(|path| Ok((path.key().to_owned(), canonical_name(path)?)));
         let names = names.collect::<Result<Vec<(String, String)>, Failure>>()?;
         let digest = |content: &Option<Vec<u8>>| content.as_deref().map(canonical::sha256_hex);
-        let changes = preview.changes.iter().map(|change: &Change| {
+        let changes = preview.changes.iter().map(|change: &FileChange| {
             json!([change.path.to_string_lossy(), digest(&change.before), digest(&change.after)])
         });
-        let bounds = bounds(permit, preview.at_work);
+        let bounds = describe_bounds(permit, preview.execution_site);
         let bound = json!({
             "definition": definition.hash(),
             "arguments": permit.call().arguments(),
@@ -77,8 +82,18 @@ impl Effect {
         let digest = ledger.keyed_digest(&canonical::bytes(&bound));
         let arguments = json!(permit.call().arguments());
         let arguments = ledger.keyed_digest(&canonical::bytes(&arguments));
-        let others = others(permit, &preview).map(|others| ledger.keyed_digest(&canonical::bytes(&others)));
-        Ok(Effect { preview, digest, arguments, others, bounds, paths: names, commands, hosts })
+        let others =
+            other_arguments(permit, &preview).map(|others| ledger.keyed_digest(&canonical::bytes(&others)));
+        Ok(CallEffect {
+            preview,
+            digest,
+            arguments_digest: arguments,
+            other_arguments_digest: others,
+            bounds,
+            paths: names,
+            commands,
+            hosts,
+        })
     }
 
     /// Digest of everything that an approval is bound to.
@@ -92,19 +107,19 @@ impl Effect {
     }
 
     /// Properties of the call that a standing rule is matched against.
-    pub(crate) fn wanted<'a>(
+    pub(crate) fn call_profile<'a>(
         &'a self,
-        call: &'a Call,
+        call: &'a PipelineCall,
         permit: &'a Permit,
         life: &'a str,
         rules: &'a [String],
-    ) -> Wanted<'a> {
+    ) -> CallProfile<'a> {
         let definition = permit.call().definition();
-        Wanted {
+        CallProfile {
             tool: definition.name().as_str(),
             definition: definition.hash(),
             caller: &call.caller,
-            life,
+            instance_id: life,
             mode: call.mode,
             rules,
             bounds: &self.bounds,
@@ -112,38 +127,42 @@ impl Effect {
             paths: self.paths.clone(),
             commands: self.commands.clone(),
             hosts: self.hosts.clone(),
-            switches: switches(permit.call().arguments()),
-            others: self.others.clone(),
-            arguments: &self.arguments,
+            switches: boolean_arguments(permit.call().arguments()),
+            other_arguments_digest: self.other_arguments_digest.clone(),
+            arguments_digest: &self.arguments_digest,
         }
     }
 
     /// Builds the approval request, or returns a refusal if the call cannot be shown in full.
-    pub(crate) fn card(
+    pub(crate) fn to_request(
         &self,
-        call: &Call,
+        call: &PipelineCall,
         permit: &Permit,
         asked_by: &[RuleRef],
-        question: Asking<'_>,
-    ) -> Result<Card, Box<Refusal>> {
+        question: RequestHeader<'_>,
+    ) -> Result<ApprovalRequest, Box<Refusal>> {
         let definition = permit.call().definition();
-        let changes = self.preview.changes.iter().map(ShownChange::of).collect::<Option<Vec<_>>>();
+        let changes = self.preview.changes.iter().map(FileDiff::from_change).collect::<Option<Vec<_>>>();
         let unshowable = |why: &str| {
-            let refusal = unshowable(call, why);
+            let refusal = oversize_refusal(call, why);
             Box::new(Refusal { rule: asked_by.first().cloned(), ..*refusal })
         };
         let Some(changes) = changes else { return Err(unshowable("it would write data that is not text")) };
-        let client = quoted(call.caller.client.as_deref());
+        let client = quote_client_name(call.caller.client.as_deref());
         let pid = call.caller.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
-        let card = Card {
+        let card = ApprovalRequest {
             id: question.id.to_owned(),
             tool: definition.name().to_string(),
             summary: self.summary(definition.name().as_str()),
-            effect: self.effect(permit),
+            effect: self.facts(permit),
             changes,
-            arguments: self.arguments(permit),
+            arguments: self.argument_facts(permit),
             asked_by: asked_by.to_vec(),
-            caller: format!("{client} (uid {}{pid}){}", call.caller.uid, call.caller.door.side().told()),
+            caller: format!(
+                "{client} (uid {}{pid}){}",
+                call.caller.uid,
+                call.caller.door.party().description_suffix()
+            ),
             session: call.caller.session.clone(),
             call_id: call.id,
             trace_id: call.trace.trace_id.to_string(),
@@ -154,9 +173,11 @@ impl Effect {
             asked_at: question.asked_at,
             expires_at: question.expires_at,
         };
-        match card.misfit() {
+        match card.oversize_reason() {
             Some(why) => Err(unshowable(&why)),
-            None => card.masked().ok_or_else(|| unshowable("it has a secret that is not a plain token")),
+            None => card
+                .with_secrets_masked()
+                .ok_or_else(|| unshowable("it has a secret that is not a plain token")),
         }
     }
 
@@ -167,16 +188,16 @@ impl Effect {
         format!("{tool} {}", subjects.join(" ")).trim_end().to_owned()
     }
 
-    fn effect(&self, permit: &Permit) -> Vec<Fact> {
+    fn facts(&self, permit: &Permit) -> Vec<ApprovalFact> {
         let mut facts = Vec::new();
-        let mut put = |label: &str, text: String| facts.push(Fact { label: label.to_owned(), text });
+        let mut put = |label: &str, text: String| facts.push(ApprovalFact { label: label.to_owned(), text });
         for (path, (key, name)) in permit.paths().iter().zip(&self.paths) {
             let access = match path.access() {
                 PathAccess::Read => "reads",
                 PathAccess::Write => "writes",
                 PathAccess::Remove => "removes",
             };
-            put(access, format!("{name} ({key}, {})", kind(path)));
+            put(access, format!("{name} ({key}, {})", kind_name(path)));
         }
         for words in &self.commands {
             put("command", json!(words).to_string());
@@ -187,9 +208,11 @@ impl Effect {
         for (label, text) in &self.preview.facts {
             put(label, text.clone());
         }
-        if permit.call().definition().requires_sandbox() && self.preview.at_work == AtWork::AsDefined {
+        if permit.call().definition().requires_sandbox()
+            && self.preview.execution_site == ExecutionSite::AsDefined
+        {
             let folders: Vec<String> =
-                permit.folders().iter().map(|folder| folder.root().display().to_string()).collect();
+                permit.sandbox_folders().iter().map(|folder| folder.root().display().to_string()).collect();
             put(
                 "caution",
                 format!(
@@ -203,11 +226,11 @@ impl Effect {
     }
 
     /// Arguments without those that the diffs already show in full.
-    fn arguments(&self, permit: &Permit) -> Vec<Fact> {
+    fn argument_facts(&self, permit: &Permit) -> Vec<ApprovalFact> {
         // The diff shows an argument only if it is the whole new content or all of what is appended. The tail
         // of the appended text may come from another argument.
         let is_shown = |text: &str| {
-            let shows = |change: &Change| {
+            let shows = |change: &FileChange| {
                 let before = change.before.as_deref().unwrap_or_default();
                 let after = change.after.as_deref().unwrap_or_default();
                 after == text.as_bytes() || after.strip_prefix(before) == Some(text.as_bytes())
@@ -223,21 +246,21 @@ impl Effect {
         let arguments = permit.call().arguments().iter().filter_map(|(key, value)| match value {
             Value::String(text) if is_shown(text) || is_masked_place(key, text) => None,
             Value::Array(words) if self.commands.iter().any(|shown| json!(shown) == json!(words)) => None,
-            Value::String(text) => Some(Fact { label: key.clone(), text: text.clone() }),
-            other => Some(Fact { label: key.clone(), text: other.to_string() }),
+            Value::String(text) => Some(ApprovalFact { label: key.clone(), text: text.clone() }),
+            other => Some(ApprovalFact { label: key.clone(), text: other.to_string() }),
         });
         arguments.collect()
     }
 }
 
 /// Quotes the name that a client gave itself, so that it cannot imitate text of Sinew.
-pub(crate) fn quoted(client: Option<&str>) -> String {
+pub(crate) fn quote_client_name(client: Option<&str>) -> String {
     client.map_or_else(|| "an unnamed client".to_owned(), |name| json!(name).to_string())
 }
 
 /// Id, times and edit state of an approval request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct RequestHeader<'a> {
     pub(crate) id: &'a str,
     pub(crate) asked_at: Timestamp,
     pub(crate) expires_at: Timestamp,
@@ -245,33 +268,35 @@ pub(crate) struct Asking<'a> {
 }
 
 /// Refusal of a call that cannot be shown in full.
-fn unshowable(call: &Call, why: &str) -> Box<Refusal> {
+fn oversize_refusal(call: &PipelineCall, why: &str) -> Box<Refusal> {
     let reason =
         format!("Permission denied: Approval is required, but the call cannot be shown in full: {why}");
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::TooLarge, reason).detail("too_much_to_show");
-    Box::new(refusal.hint("split the call into smaller steps that can each be reviewed"))
+    let refusal =
+        Refusal::new(&call.tool_name, RefusalCode::TooLarge, reason).with_detail("too_much_to_show");
+    Box::new(refusal.with_hint("split the call into smaller steps that can each be reviewed"))
 }
 
 /// Refusal of a call whose effect cannot be computed. The failure text of the tool is limited and screened as
 /// after a run.
-pub(crate) fn unforeseen(call: &Call, failure: Failure) -> Box<Refusal> {
-    let failure = content::fit_to_tell(failure, 0);
+pub(crate) fn preview_failure_refusal(call: &PipelineCall, failure: Failure) -> Box<Refusal> {
+    let failure = secret_screening::limit_failure(failure, 0);
     let reason = format!(
         "Permission denied: Approval is required, but the effect of the call cannot be determined: {}",
         failure.message
     );
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("not_foreseeable");
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).with_detail("not_foreseeable");
     Box::new(match &failure.hint {
-        Some(hint) => refusal.hint(hint),
+        Some(hint) => refusal.with_hint(hint),
         None => refusal,
     })
 }
 
-fn bound_path(path: &OpenedPath) -> Result<Value, Failure> {
+fn path_binding(path: &OpenedPath) -> Result<Value, Failure> {
     let facts = path.metadata();
     let content = match path.kind() {
-        ObjectKind::File if facts.is_some_and(|facts| facts.size > LARGEST_FILE) => {
-            let message = format!("`{}` is too large to bind an approval to its content", name(path)?);
+        ObjectKind::File if facts.is_some_and(|facts| facts.size > MAX_FILE_BYTES) => {
+            let message =
+                format!("`{}` is too large to bind an approval to its content", canonical_name(path)?);
             return Err(Failure::new(FailureKind::TooLarge, message));
         }
         ObjectKind::File => Some(path.sha256()?),
@@ -279,20 +304,20 @@ fn bound_path(path: &OpenedPath) -> Result<Value, Failure> {
     };
     Ok(json!({
         "key": path.key(),
-        "canonical": name(path)?,
-        "kind": kind(path),
+        "canonical": canonical_name(path)?,
+        "kind": kind_name(path),
         "object": facts.map(|facts| (facts.identity.device, facts.identity.inode)),
         "sha256": content,
     }))
 }
 
 /// A path that is not UTF-8 cannot be shown as it is.
-fn name(path: &OpenedPath) -> Result<String, Failure> {
+fn canonical_name(path: &OpenedPath) -> Result<String, Failure> {
     let unreadable = || Failure::new(FailureKind::Unreadable, "the path is not valid UTF-8");
     path.canonical().to_str().map(str::to_owned).ok_or_else(unreadable)
 }
 
-fn kind(path: &OpenedPath) -> &'static str {
+fn kind_name(path: &OpenedPath) -> &'static str {
     match path.kind() {
         ObjectKind::File => "a file",
         ObjectKind::Directory => "a folder",

@@ -12,20 +12,20 @@ use telemetry::redact;
 use tokio::sync::{oneshot, watch};
 use tool::{Arguments, CallId, Caller};
 
-use super::card::Card;
-use super::clock::later;
+use super::clock::saturating_add;
 use super::pin::{Pin, PinError};
-use super::queue::{Standing, State, Undecidable};
-use super::{Edit, Edited};
+use super::queue::{ActiveRule, RequestState, UndecidableRequest};
+use super::request::ApprovalRequest;
+use super::{ArgumentEdit, EditOutcome};
 use crate::layer::ToolExecutionLayer;
 
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE_BYTES: usize = 1000;
 /// Time limit for a waiting call to process edited arguments.
-const EDIT_PATIENCE: Duration = Duration::from_secs(30);
+const EDIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Approval request in the list for the operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedApproval {
     /// `pending`, or `approved` if the approval was not used yet.
     pub state: String,
     /// Seconds until the request, or the unused approval, expires.
@@ -37,27 +37,27 @@ pub struct Listed {
     pub editable: Option<Arguments>,
     /// The request itself.
     #[serde(flatten)]
-    pub card: Card,
+    pub card: ApprovalRequest,
 }
 
 /// Decision of the operator.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum OperatorDecision {
     /// Approve this call.
-    Once,
+    ApproveOnce,
     /// Approve this call and create a standing rule for similar calls.
-    Lasting(Lasting),
+    ApproveWithRule(StandingRuleRequest),
     /// Deny, with an optional message for the model.
     Deny(Option<String>),
     /// Replace the arguments of the call.
-    Edit(Arguments),
+    EditArguments(Arguments),
 }
 
 /// Standing rule that the operator wants to create.
 #[derive(Clone, Debug, Default)]
-pub struct Lasting {
+pub struct StandingRuleRequest {
     /// Duration of the rule. `None`: until the connection or the daemon ends, and at most a day.
-    pub lasts: Option<Duration>,
+    pub duration: Option<Duration>,
     /// Patterns of the form `argument=pattern` that widen the rule.
     pub patterns: Vec<String>,
     /// The rule as it was displayed. It is created only if it equals the rule that results from this request.
@@ -66,21 +66,21 @@ pub struct Lasting {
 
 /// Result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decided {
+pub enum DecisionOutcome {
     /// The decision is recorded.
     Recorded,
     /// The decision and the standing rule are recorded.
-    Standing {
+    RuleCreated {
         /// Id of the rule.
         rule: String,
     },
     /// The edited call is a new approval request.
-    Asked {
+    NewRequest {
         /// Id of the new request.
         id: String,
     },
     /// The edited call needs no approval and continues.
-    Runs,
+    Permitted,
 }
 
 /// Reason why a decision was rejected.
@@ -91,7 +91,7 @@ pub enum DecideError {
     Unknown(String),
     /// The request was decided earlier, or has expired.
     #[error("approval `{id}` is already {state}; the first decision is final")]
-    Over {
+    AlreadyDecided {
         /// Approval id.
         id: String,
         /// State of the request.
@@ -105,22 +105,22 @@ pub enum DecideError {
     },
     /// The rule cannot be created.
     #[error("the rule cannot be created: {0}")]
-    NoRule(String),
+    InvalidRule(String),
     /// The edited arguments were refused.
     #[error("the arguments were not changed: {0}")]
-    NotEdited(String),
+    EditRefused(String),
     /// The message is too long.
-    #[error("the message has {0} bytes; the limit is {LONGEST_MESSAGE}")]
-    LongMessage(usize),
+    #[error("the message has {0} bytes; the limit is {MAX_MESSAGE_BYTES}")]
+    MessageTooLong(usize),
     /// The approval is recorded, the rule is not.
     #[error("the call is approved, but the rule was not created: {0}")]
     RuleNotRecorded(LedgerError),
     /// There is no such rule.
     #[error("there is no rule `{0}`: it was revoked, has expired or never existed")]
-    NoSuchGrant(String),
+    UnknownRule(String),
     /// Internal fault.
     #[error("internal fault in Sinew: see its log, and `sinew approvals list` for the current state")]
-    Crashed,
+    InternalFault,
     /// The PIN is missing or wrong.
     #[error(transparent)]
     Pin(#[from] PinError),
@@ -131,43 +131,47 @@ pub enum DecideError {
 
 impl ToolExecutionLayer {
     /// Pending requests and unused approvals, oldest first.
-    pub async fn approvals(&self) -> Vec<Listed> {
-        self.approvals.sweep(&self.ledger).await;
-        let ids: Vec<String> = self.approvals.queue().asked().into_iter().map(|(id, _)| id.clone()).collect();
-        ids.iter().filter_map(|id| self.listed(id)).collect()
+    pub async fn approvals(&self) -> Vec<ListedApproval> {
+        self.approvals.record_expired(&self.ledger).await;
+        let ids: Vec<String> =
+            self.approvals.queue().requests().into_iter().map(|(id, _)| id.clone()).collect();
+        ids.iter().filter_map(|id| self.listed_approval(id)).collect()
     }
 
     /// One pending request or unused approval.
-    pub async fn approval(&self, id: &str) -> Option<Listed> {
-        self.approvals.sweep(&self.ledger).await;
-        self.listed(id)
+    pub async fn approval(&self, id: &str) -> Option<ListedApproval> {
+        self.approvals.record_expired(&self.ledger).await;
+        self.listed_approval(id)
     }
 
-    fn listed(&self, id: &str) -> Option<Listed> {
+    fn listed_approval(&self, id: &str) -> Option<ListedApproval> {
         let (state, until) = {
             let queue = self.approvals.queue();
             let asked = queue.get(id)?;
             match &asked.state {
-                State::Pending => (asked.state.as_str(), asked.terms.expires_at),
-                State::Granted { until } => (asked.state.as_str(), *until),
-                State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => return None,
+                RequestState::Pending => (asked.state.as_str(), asked.terms.expires_at),
+                RequestState::Granted { until } => (asked.state.as_str(), *until),
+                RequestState::Denied { .. }
+                | RequestState::Expired
+                | RequestState::Used
+                | RequestState::Void { .. } => return None,
             }
         };
         if until <= self.approvals.now() {
             return None;
         }
-        let kept = self.approvals.cards.get(id)?;
-        Some(Listed {
+        let kept = self.approvals.requests.get(id)?;
+        Some(ListedApproval {
             state: state.to_owned(),
-            seconds_left: self.approvals.clock.until(until).as_secs(),
-            waiting: self.approvals.editors().contains_key(id),
+            seconds_left: self.approvals.clock.duration_until(until).as_secs(),
+            waiting: self.approvals.edit_channels().contains_key(id),
             editable: kept.arguments.clone(),
             card: kept.card.clone(),
         })
     }
 
     /// Returns a receiver that is notified of every change to approvals.
-    pub fn approvals_changes(&self) -> watch::Receiver<u64> {
+    pub fn subscribe_approvals(&self) -> watch::Receiver<u64> {
         self.approvals.subscribe()
     }
 
@@ -180,90 +184,111 @@ impl ToolExecutionLayer {
     pub async fn decide(
         self: &Arc<Self>,
         id: &str,
-        answer: Answer,
+        answer: OperatorDecision,
         by: &Caller,
         pin: Option<String>,
-    ) -> Result<Decided, DecideError> {
+    ) -> Result<DecisionOutcome, DecideError> {
         // A denial allows nothing, so it takes no PIN.
-        if !matches!(answer, Answer::Deny(_)) {
+        if !matches!(answer, OperatorDecision::Deny(_)) {
             self.approvals.pin.verify(pin).await?;
         }
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let (layer, id) = (Arc::clone(self), id.to_owned());
-        let deciding = tokio::spawn(async move { layer.decide_in_turn(&id, answer, &by).await });
-        deciding.await.unwrap_or(Err(DecideError::Crashed))
+        let deciding = tokio::spawn(async move { layer.apply_decision(&id, answer, &by).await });
+        deciding.await.unwrap_or(Err(DecideError::InternalFault))
     }
 
-    async fn decide_in_turn(&self, id: &str, answer: Answer, by: &str) -> Result<Decided, DecideError> {
+    async fn apply_decision(
+        &self,
+        id: &str,
+        answer: OperatorDecision,
+        by: &str,
+    ) -> Result<DecisionOutcome, DecideError> {
         match answer {
-            Answer::Once => self.grant(id, by, None).await,
-            Answer::Lasting(lasting) => {
-                let standing = self.rule_of(id, &lasting)?;
+            OperatorDecision::ApproveOnce => self.grant(id, by, None).await,
+            OperatorDecision::ApproveWithRule(lasting) => {
+                let standing = self.active_rule_for(id, &lasting)?;
                 self.grant(id, by, Some(standing)).await
             }
-            Answer::Deny(message) => self.deny(id, by, message.as_deref()).await,
-            Answer::Edit(arguments) => self.edit(id, arguments).await,
+            OperatorDecision::Deny(message) => self.deny(id, by, message.as_deref()).await,
+            OperatorDecision::EditArguments(arguments) => self.edit(id, arguments).await,
         }
     }
 
-    async fn grant(&self, id: &str, by: &str, standing: Option<Standing>) -> Result<Decided, DecideError> {
-        let _turn = self.approvals.turn.lock().await;
+    async fn grant(
+        &self,
+        id: &str,
+        by: &str,
+        standing: Option<ActiveRule>,
+    ) -> Result<DecisionOutcome, DecideError> {
+        let _turn = self.approvals.change_lock.lock().await;
         let now = self.approvals.now();
         // An unused approval expires after the same time as a request.
-        let until = later(now, self.world.load().policy.approval_timeout());
-        let granted = self.approvals.queue().grant(id, by, now, until).map_err(|why| over(id, why))?;
+        let until = saturating_add(now, self.snapshot.load().policy.approval_timeout());
+        let granted = self
+            .approvals
+            .queue()
+            .propose_grant(id, by, now, until)
+            .map_err(|why| undecidable_error(id, why))?;
         let rule = match standing {
             None => None,
             Some(standing) => {
                 let rule = CallId::fresh().to_string();
                 let rule = rule.get(rule.len().saturating_sub(10)..).unwrap_or(&rule).to_owned();
-                let full = |_| DecideError::NoRule("too many standing rules exist: revoke one".to_owned());
-                let stands = self.approvals.queue().stand(&rule, &standing, by).map_err(full)?;
+                let full =
+                    |_| DecideError::InvalidRule("too many standing rules exist: revoke one".to_owned());
+                let stands = self.approvals.queue().propose_rule(&rule, &standing, by).map_err(full)?;
                 Some((rule, stands))
             }
         };
         self.approvals.record(&self.ledger, granted).await?;
         match rule {
-            None => Ok(Decided::Recorded),
+            None => Ok(DecisionOutcome::Recorded),
             Some((rule, stands)) => {
                 let stood = self.approvals.record(&self.ledger, stands).await;
                 stood.map_err(DecideError::RuleNotRecorded)?;
-                Ok(Decided::Standing { rule })
+                Ok(DecisionOutcome::RuleCreated { rule })
             }
         }
     }
 
-    async fn deny(&self, id: &str, by: &str, message: Option<&str>) -> Result<Decided, DecideError> {
-        if let Some(long) = message.map(str::len).filter(|length| *length > LONGEST_MESSAGE) {
-            return Err(DecideError::LongMessage(long));
+    async fn deny(&self, id: &str, by: &str, message: Option<&str>) -> Result<DecisionOutcome, DecideError> {
+        if let Some(long) = message.map(str::len).filter(|length| *length > MAX_MESSAGE_BYTES) {
+            return Err(DecideError::MessageTooLong(long));
         }
         let message = message.map(|message| redact::shared().redact_text(message).into_owned());
-        let _turn = self.approvals.turn.lock().await;
+        let _turn = self.approvals.change_lock.lock().await;
         let now = self.approvals.now();
-        let denied =
-            self.approvals.queue().deny(id, by, now, message.as_deref()).map_err(|why| over(id, why))?;
+        let denied = self
+            .approvals
+            .queue()
+            .propose_denial(id, by, now, message.as_deref())
+            .map_err(|why| undecidable_error(id, why))?;
         self.approvals.record(&self.ledger, denied).await?;
-        Ok(Decided::Recorded)
+        Ok(DecisionOutcome::Recorded)
     }
 
     /// Sends edited arguments to the waiting call, which submits them as a new request if they need approval.
-    async fn edit(&self, id: &str, arguments: Arguments) -> Result<Decided, DecideError> {
-        let refused = |why: &str| DecideError::NotEdited(why.to_owned());
-        self.approvals.queue().decidable(id, self.approvals.now()).map_err(|why| over(id, why))?;
-        if self.approvals.cards.get(id).is_none_or(|kept| kept.arguments.is_none()) {
+    async fn edit(&self, id: &str, arguments: Arguments) -> Result<DecisionOutcome, DecideError> {
+        let refused = |why: &str| DecideError::EditRefused(why.to_owned());
+        self.approvals
+            .queue()
+            .find_decidable(id, self.approvals.now())
+            .map_err(|why| undecidable_error(id, why))?;
+        if self.approvals.requests.get(id).is_none_or(|kept| kept.arguments.is_none()) {
             return Err(refused("they contain masked text; deny the call and say what to do instead"));
         }
-        let editor = self.approvals.editors().get(id).and_then(|waiting| waiting.first().cloned());
+        let editor = self.approvals.edit_channels().get(id).and_then(|waiting| waiting.first().cloned());
         let Some(editor) = editor else {
             return Err(refused("its caller does not wait; deny the call and say what to do instead"));
         };
         let (answer, answered) = oneshot::channel();
         let gone = || refused("its caller does not wait any longer");
-        editor.send(Edit { arguments, answer }).await.map_err(|_| gone())?;
-        match tokio::time::timeout(EDIT_PATIENCE, answered).await {
-            Ok(Ok(Ok(Edited::Asks(id)))) => Ok(Decided::Asked { id }),
-            Ok(Ok(Ok(Edited::Runs))) => Ok(Decided::Runs),
-            Ok(Ok(Err(why))) => Err(DecideError::NotEdited(why)),
+        editor.send(ArgumentEdit { arguments, reply: answer }).await.map_err(|_| gone())?;
+        match tokio::time::timeout(EDIT_TIMEOUT, answered).await {
+            Ok(Ok(Ok(EditOutcome::ApprovalRequired(id)))) => Ok(DecisionOutcome::NewRequest { id }),
+            Ok(Ok(Ok(EditOutcome::Permitted))) => Ok(DecisionOutcome::Permitted),
+            Ok(Ok(Err(why))) => Err(DecideError::EditRefused(why)),
             Ok(Err(_)) => Err(gone()),
             Err(_) => Err(refused(
                 "checking the changed call took too long; `sinew approvals list` shows what is pending",
@@ -272,9 +297,9 @@ impl ToolExecutionLayer {
     }
 }
 
-fn over(id: &str, why: Undecidable) -> DecideError {
+fn undecidable_error(id: &str, why: UndecidableRequest) -> DecideError {
     match why {
-        Undecidable::Unknown => DecideError::Unknown(id.to_owned()),
-        Undecidable::Over(state) => DecideError::Over { id: id.to_owned(), state },
+        UndecidableRequest::Unknown => DecideError::Unknown(id.to_owned()),
+        UndecidableRequest::AlreadyDecided(state) => DecideError::AlreadyDecided { id: id.to_owned(), state },
     }
 }

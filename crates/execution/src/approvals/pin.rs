@@ -5,7 +5,7 @@
 //! so that deleting it does not remove the PIN from a running daemon. It does not protect against a process
 //! that can rewrite the state directory and restart the daemon, nor against root.
 
-mod tries;
+mod attempts;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -16,29 +16,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
 
-use tries::Tries;
+use attempts::PinAttempts;
 
 /// Limits of the length of a PIN. An attacker with a copy of the file can guess offline, about ten guesses
 /// per second and core: four digits last a quarter of an hour, six digits a day, six letters and digits for
 /// years.
-const SHORTEST: usize = 6;
-const LONGEST: usize = 128;
+const MIN_CHARACTERS: usize = 6;
+const MAX_CHARACTERS: usize = 128;
 /// Cost of one guess, for the daemon too: memory in KiB and passes over it.
-const MEMORY: u32 = 64 * 1024;
-const PASSES: u32 = 3;
+const ARGON2_MEMORY_KIB: u32 = 64 * 1024;
+const ARGON2_PASSES: u32 = 3;
 
 /// The operator PIN, if one is set.
 #[derive(Debug)]
 pub struct Pin {
     file: PathBuf,
-    hash: Arc<Mutex<Hash>>,
-    tries: Arc<Tries>,
+    hash: Arc<Mutex<PinHash>>,
+    attempts: Arc<PinAttempts>,
     /// Serialises changes, from the check of the old PIN until the new one is on disk.
-    changing: Arc<Mutex<()>>,
+    change_lock: Arc<Mutex<()>>,
 }
 
 /// Hash of the PIN, `None` without a PIN, or the reason why the file cannot be read.
-type Hash = Result<Option<String>, String>;
+type PinHash = Result<Option<String>, String>;
 
 /// Proof that the caller gave the PIN or that none is set. Only [`Pin::verify`] creates one.
 #[derive(Debug)]
@@ -55,13 +55,15 @@ pub enum PinError {
     Wrong,
     /// Too many wrong attempts.
     #[error("too many wrong PINs: try again in {seconds} s")]
-    TooMany {
+    TooManyAttempts {
         /// Seconds to wait before the next attempt.
         seconds: u64,
     },
     /// The new PIN is too short or too long.
-    #[error("a PIN has {SHORTEST} to {LONGEST} characters, at least {SHORTEST} of them visible")]
-    Length,
+    #[error(
+        "a PIN has {MIN_CHARACTERS} to {MAX_CHARACTERS} characters, at least {MIN_CHARACTERS} of them visible"
+    )]
+    InvalidLength,
     /// The file cannot be read or written.
     #[error("the operator PIN cannot be used: {0}")]
     File(String),
@@ -80,20 +82,20 @@ impl Pin {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("{}: {error}", file.display())),
         };
-        let tries = Arc::new(Tries::at(state.join("operator-pin-tries")));
-        Pin { file, hash: Arc::new(Mutex::new(hash)), tries, changing: Arc::default() }
+        let tries = Arc::new(PinAttempts::at(state.join("operator-pin-tries")));
+        Pin { file, hash: Arc::new(Mutex::new(hash)), attempts: tries, change_lock: Arc::default() }
     }
 
     /// Returns true if an approval requires a PIN.
     pub fn is_set(&self) -> bool {
-        !matches!(*known(&self.hash), Ok(None))
+        !matches!(*lock_hash(&self.hash), Ok(None))
     }
 
     /// Verifies a PIN. Succeeds without one if no PIN is set.
     pub async fn verify(&self, given: Option<String>) -> Result<OperatorProof, PinError> {
         if self.is_set() {
-            let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
-            blocking(move || check(&hash, &tries, given)).await?;
+            let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
+            run_blocking(move || check(&hash, &tries, given)).await?;
         }
         Ok(OperatorProof(()))
     }
@@ -101,47 +103,47 @@ impl Pin {
     /// Sets or removes the PIN; the caller must give the current one. Completes even if the client
     /// disconnects, so that the state in memory equals the file.
     pub async fn set(&self, given: Option<String>, new: Option<String>) -> Result<(), PinError> {
-        if new.as_ref().is_some_and(|new| !is_pin(new)) {
-            return Err(PinError::Length);
+        if new.as_ref().is_some_and(|new| !is_valid_pin(new)) {
+            return Err(PinError::InvalidLength);
         }
-        let (file, changing) = (self.file.clone(), Arc::clone(&self.changing));
-        let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
-        blocking(move || {
+        let (file, changing) = (self.file.clone(), Arc::clone(&self.change_lock));
+        let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
+        run_blocking(move || {
             let _turn = changing.lock().unwrap_or_else(PoisonError::into_inner);
             check(&hash, &tries, given)?;
             let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", file.display()));
             let written = write(&file, new).map_err(unwritten)?;
-            *known(&hash) = Ok(written);
+            *lock_hash(&hash) = Ok(written);
             Ok(())
         })
         .await
     }
 }
 
-async fn blocking(work: impl FnOnce() -> Result<(), PinError> + Send + 'static) -> Result<(), PinError> {
+async fn run_blocking(work: impl FnOnce() -> Result<(), PinError> + Send + 'static) -> Result<(), PinError> {
     let fault = |_| Err(PinError::File("internal fault in Sinew: see its log".to_owned()));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(fault)
 }
 
-fn known(hash: &Mutex<Hash>) -> MutexGuard<'_, Hash> {
+fn lock_hash(hash: &Mutex<PinHash>) -> MutexGuard<'_, PinHash> {
     hash.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Checks a PIN. Counts as an attempt.
-fn check(hash: &Mutex<Hash>, tries: &Tries, given: Option<String>) -> Result<(), PinError> {
-    let hash = match &*known(hash) {
+fn check(hash: &Mutex<PinHash>, tries: &PinAttempts, given: Option<String>) -> Result<(), PinError> {
+    let hash = match &*lock_hash(hash) {
         Ok(None) => return Ok(()),
         Ok(Some(hash)) => hash.clone(),
         Err(why) => return Err(PinError::File(why.clone())),
     };
     let given = given.ok_or(PinError::Missing)?;
-    tries.make(|| is_match(&hash, &given))
+    tries.attempt(|| is_match(&hash, &given))
 }
 
 /// Invisible characters and spaces do not count: an attacker guesses accidentally pasted text first.
-fn is_pin(new: &str) -> bool {
-    let visible = new.chars().filter(|c| *c != ' ' && !tool::is_unseen(*c)).count();
-    visible >= SHORTEST && new.chars().count() <= LONGEST
+fn is_valid_pin(new: &str) -> bool {
+    let visible = new.chars().filter(|c| *c != ' ' && !tool::is_invisible(*c)).count();
+    visible >= MIN_CHARACTERS && new.chars().count() <= MAX_CHARACTERS
 }
 
 /// Uses the cost parameters stored in the hash.
@@ -160,7 +162,8 @@ fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
     };
     let salt = SaltString::encode_b64(tool::fresh_session_id().as_bytes());
     let salt = salt.map_err(|error| io::Error::other(error.to_string()))?;
-    let costs = Params::new(MEMORY, PASSES, 1, None).map_err(|error| io::Error::other(error.to_string()))?;
+    let costs = Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, 1, None)
+        .map_err(|error| io::Error::other(error.to_string()))?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, costs);
     let hash = argon2.hash_password(new.as_bytes(), &salt);
     let hash = hash.map_err(|error| io::Error::other(error.to_string()))?.to_string();
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn pin_needs_six_visible_characters() {
-        let check = |new: &str, expect: bool| assert_eq!(is_pin(new), expect, "{new:?}");
+        let check = |new: &str, expect: bool| assert_eq!(is_valid_pin(new), expect, "{new:?}");
         check("135790", true);
         check("pass phrase", true);
         check("13579", false);

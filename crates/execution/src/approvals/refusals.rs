@@ -2,53 +2,61 @@
 
 use tool::{Refusal, RefusalCode};
 
-use super::queue::{Full, Unusable};
-use crate::call::Call;
+use super::queue::{CapacityError, UnusableApproval};
+use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
-use crate::pipeline::Halt;
+use crate::pipeline::PipelineHalt;
 
-pub(super) fn again_without(call: &Call) -> Halt {
+pub(super) fn rule_expired_refusal(call: &PipelineCall) -> PipelineHalt {
     let reason = "Permission denied: The standing rule that covered this call is no longer in effect";
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("approval_revoked");
-    Box::new(refusal.hint("repeat the call to request approval")).into()
+    let refusal =
+        Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).with_detail("approval_revoked");
+    Box::new(refusal.with_hint("repeat the call to request approval")).into()
 }
 
-pub(super) fn pending(call: &Call, id: &str, detail: &str) -> Box<Refusal> {
+pub(super) fn pending_refusal(call: &PipelineCall, id: &str, detail: &str) -> Box<Refusal> {
     let reason = "Permission denied: Approval is pending";
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::ApprovalPending, reason).detail(detail);
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::ApprovalPending, reason).with_detail(detail);
     let hint = format!("nothing was run; repeat the same call with approval_id `{id}` once it is approved");
-    Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.hint(hint) })
+    Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.with_hint(hint) })
 }
 
-pub(super) fn too_many(call: &Call, full: Full) -> Box<Refusal> {
+pub(super) fn capacity_refusal(call: &PipelineCall, full: CapacityError) -> Box<Refusal> {
     let pending = match full {
-        Full::All(most) => format!("{most} approval requests are pending"),
-        Full::OfUser(most) => {
+        CapacityError::Total(most) => format!("{most} approval requests are pending"),
+        CapacityError::User(most) => {
             format!("{most} approval requests of this user are pending, over all client names")
         }
-        Full::OfCaller(most) => format!("{most} approval requests of this caller are pending"),
+        CapacityError::Caller(most) => format!("{most} approval requests of this caller are pending"),
     };
     let reason = format!("Permission denied: Approval is required, but {pending} already");
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason).detail("too_many_approvals");
-    Box::new(refusal.hint("wait until some are decided; the operator sees them with `sinew approvals list`"))
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason).with_detail("too_many_approvals");
+    Box::new(
+        refusal.with_hint("wait until some are decided; the operator sees them with `sinew approvals list`"),
+    )
 }
 
 /// Charges a record to the budget of its caller, or refuses the call.
-pub(super) fn over_budget(layer: &ToolExecutionLayer, call: &Call, bytes: usize) -> Result<(), Box<Refusal>> {
+pub(super) fn over_budget(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    bytes: usize,
+) -> Result<(), Box<Refusal>> {
     layer.bookkeeping.charge(&call.caller, bytes).map_err(|throttled| {
         let reason =
             "Permission denied: The records of this caller's questions exceed their budget in the ledger";
-        let refusal = Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).detail("record_budget");
-        let refusal = refusal.hint("nothing was run; try again later");
+        let refusal =
+            Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("record_budget");
+        let refusal = refusal.with_hint("nothing was run; try again later");
         Box::new(Refusal { retry_after_ms: Some(throttled.retry_after_ms), ..refusal })
     })
 }
 
 /// Refusal of a call whose approval cannot be used.
-pub(super) fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
+pub(super) fn unusable_refusal(call: &PipelineCall, id: &str, why: &UnusableApproval) -> Box<Refusal> {
     use RefusalCode::{ApprovalDenied, ApprovalPending, ApprovalTimedOut, Conflict};
     let (code, detail, reason, hint) = match why {
-        Unusable::Denied(message) => {
+        UnusableApproval::Denied(message) => {
             let message = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
             let reason = format!("Approval denied by user{message}");
             (
@@ -58,14 +66,14 @@ pub(super) fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
                 "do not try the same again; ask the user what they want",
             )
         }
-        Unusable::Expired => {
+        UnusableApproval::Expired => {
             let reason = "Approval timed out: the operator did not decide in time".to_owned();
             (ApprovalTimedOut, "timed_out", reason, "nothing was run; without a decision the call is denied")
         }
-        Unusable::Pending => {
+        UnusableApproval::Pending => {
             (ApprovalPending, "asked", "Approval is pending".to_owned(), "repeat the call once it is decided")
         }
-        Unusable::Used => {
+        UnusableApproval::Used => {
             let reason = format!("Approval {id} has already been used");
             (
                 Conflict,
@@ -74,20 +82,20 @@ pub(super) fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
                 "an approval is for one call: repeat it without approval_id to request another",
             )
         }
-        Unusable::Void(why) => {
+        UnusableApproval::Void(why) => {
             let reason = format!("Approval {id} was withdrawn: {why}");
             (Conflict, "approval_withdrawn", reason, "repeat the call without approval_id to request another")
         }
-        Unusable::Mismatch => {
+        UnusableApproval::Mismatch => {
             let reason = format!("Approval {id} does not match what this call would do now");
             (Conflict, "approval_mismatch", reason, "repeat the call without approval_id to request another")
         }
-        Unusable::Unknown => {
+        UnusableApproval::Unknown => {
             let reason = "There is no such approval for this caller".to_owned();
             (Conflict, "approval_unknown", reason, "repeat the call without approval_id to request one")
         }
     };
     let reason = format!("Permission denied: {reason}");
-    let refusal = Refusal::new(&call.tool_name, code, reason).detail(detail).hint(hint);
+    let refusal = Refusal::new(&call.tool_name, code, reason).with_detail(detail).with_hint(hint);
     Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal })
 }

@@ -8,8 +8,8 @@
 //! `SINEW_APPROVAL_SCHEDULES` sets the number of objects in each of nine campaigns (ten thousand in total by
 //! default), `SINEW_APPROVAL_SEED` the seed.
 
-mod stage;
-mod truth;
+mod harness;
+mod oracle;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,26 +19,26 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tool::{Caller, Door, Progress, TraceContext};
+use tool::{Caller, CallerEndpoint, Progress, TraceContext};
 
-use super::clock::later;
-use super::dice::{Dice, Told};
-use super::queue::Asked;
-use crate::{Acceptance, Answer, Asking, Card, Request};
-use stage::{Life, Stance, TOOL};
-use truth::{Known, Truth, Yes};
+use super::clock::saturating_add;
+use super::queue::QueuedRequest;
+use super::schedule_rng::{SchedulePanicReport, ScheduleRng};
+use crate::{Acceptance, ApprovalMode, ApprovalRequest, CallRequest, OperatorDecision};
+use harness::{DaemonRun, PolicyVariant, TOOL};
+use oracle::{ApprovalOracle, ExpectedApproval, OracleState};
 
 /// Events per object, besides the call that requests approval and the events that concern all objects.
-const EVENTS_EACH: usize = 2;
+const EVENTS_PER_OBJECT: usize = 2;
 const CLIENTS: [&str; 2] = ["one", "other"];
 /// Approval timeout of the policy, after which requests and unused approvals expire.
-const LIMIT: Duration = Duration::from_secs(300);
+const APPROVAL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Probabilities of a campaign.
 #[derive(Clone, Copy)]
-struct Odds {
+struct EventOdds {
     /// Concurrent objects.
-    at_a_time: usize,
+    concurrent_objects: usize,
     /// Crashes and reloads per thousand events.
     crashes: usize,
     reloads: usize,
@@ -46,24 +46,24 @@ struct Odds {
 
 /// State of one campaign.
 struct Schedule<'a> {
-    odds: Odds,
+    odds: EventOdds,
     folder: &'a Path,
-    dice: Dice,
-    truth: Arc<Truth>,
-    life: Option<Life>,
-    stance: Stance,
+    rng: ScheduleRng,
+    oracle: Arc<ApprovalOracle>,
+    daemon: Option<DaemonRun>,
+    policy_variant: PolicyVariant,
     calls: Vec<JoinHandle<()>>,
     /// Names of the active objects and the number of events left for each.
-    things: Vec<(String, usize)>,
+    objects: Vec<(String, usize)>,
     /// Object of each call, by its connection.
-    about: BTreeMap<u64, String>,
+    object_by_connection: BTreeMap<u64, String>,
 }
 
 fn caller(client: &str, connection: u64) -> Caller {
     Caller {
         uid: 501,
         pid: None,
-        door: Door::Socket,
+        door: CallerEndpoint::Socket,
         connection,
         client: Some(client.to_owned()),
         session: None,
@@ -71,39 +71,39 @@ fn caller(client: &str, connection: u64) -> Caller {
 }
 
 /// Text of the fact with this label in an approval request.
-fn said(card: &Card, label: &str) -> String {
+fn fact_text(card: &ApprovalRequest, label: &str) -> String {
     let mut facts = card.effect.iter().chain(&card.arguments);
     facts.find(|fact| fact.label == label).unwrap().text.clone()
 }
 
 impl Schedule<'_> {
-    fn life(&self) -> &Life {
-        self.life.as_ref().unwrap()
+    fn daemon(&self) -> &DaemonRun {
+        self.daemon.as_ref().unwrap()
     }
 
-    fn thing(&mut self) -> String {
-        let n = self.dice.roll(self.things.len());
-        self.things[n].1 = self.things[n].1.saturating_sub(1);
-        self.things[n].0.clone()
+    fn pick_object(&mut self) -> String {
+        let n = self.rng.next_below(self.objects.len());
+        self.objects[n].1 = self.objects[n].1.saturating_sub(1);
+        self.objects[n].0.clone()
     }
 
     fn note(&self, name: &str, what: impl Into<String>) {
-        self.truth.known().note(name, what.into());
+        self.oracle.lock().note(name, what.into());
     }
 
     /// Notes an event that concerns every active object.
     fn note_all(&self, what: &str) {
-        self.things.iter().for_each(|(name, _)| self.note(name, what));
+        self.objects.iter().for_each(|(name, _)| self.note(name, what));
     }
 
     /// Starts a call about an object, optionally with an approval id.
-    fn call(&mut self, name: &str, client: &str, asking: Asking, approval_id: Option<String>) {
-        let connection = self.about.last_key_value().map_or(1, |(last, _)| last + 1);
-        self.about.insert(connection, name.to_owned());
+    fn call(&mut self, name: &str, client: &str, asking: ApprovalMode, approval_id: Option<String>) {
+        let connection = self.object_by_connection.last_key_value().map_or(1, |(last, _)| last + 1);
+        self.object_by_connection.insert(connection, name.to_owned());
         let withdrawn = CancellationToken::new();
-        self.truth.known().withdrawn.insert(connection, withdrawn.clone());
+        self.oracle.lock().withdrawn.insert(connection, withdrawn.clone());
         self.note(name, format!("call {connection} by {client}, {asking:?}, {approval_id:?}"));
-        let request = Request {
+        let request = CallRequest {
             tool_name: TOOL.to_owned(),
             arguments: json!({"thing": name}),
             caller: caller(client, connection),
@@ -112,211 +112,213 @@ impl Schedule<'_> {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
-            curated_map: crate::CuratedMap::Asked,
+            curated_map: crate::CuratedMapCheck::Applied,
             idempotency_key: None,
-            withdrawn,
-            asking,
+            cancellation: withdrawn,
+            approval_mode: asking,
             approval_id,
         };
-        let (layer, truth) = (Arc::clone(&self.life().layer), Arc::clone(&self.truth));
-        let call = self.life().runtime.spawn(async move {
+        let (layer, truth) = (Arc::clone(&self.daemon().layer), Arc::clone(&self.oracle));
+        let call = self.daemon().runtime.spawn(async move {
             let result = layer.execute(request).await;
             let refusal = result.metadata.refusal.as_ref();
             let result_name = refusal.map_or("done".to_owned(), |refusal| {
                 refusal.detail.clone().unwrap_or_else(|| refusal.code.as_str().to_owned())
             });
-            *truth.known().told.entry(result_name).or_default() += 1;
+            *truth.lock().results.entry(result_name).or_default() += 1;
         });
         self.calls.retain(|call| !call.is_finished());
         // A call that does not wait for a decision always ends, however slow the disk is.
-        if asking == Asking::Async && self.dice.roll(2) == 0 {
-            self.life().runtime.block_on(call).unwrap();
+        if asking == ApprovalMode::Async && self.rng.next_below(2) == 0 {
+            self.daemon().runtime.block_on(call).unwrap();
         } else {
             self.calls.push(call);
         }
     }
 
     fn ask(&mut self, name: &str) {
-        let asking = [Asking::Wait, Asking::Async][self.dice.roll(2)];
+        let asking = [ApprovalMode::Wait, ApprovalMode::Async][self.rng.next_below(2)];
         self.call(name, CLIENTS[0], asking, None);
     }
 
     /// Repeats a call with an approval id: its own, one of another request or of another client, and
     /// sometimes twice.
     fn repeat(&mut self) {
-        let name = self.thing();
-        let of = if self.dice.roll(6) == 0 { self.thing() } else { name.clone() };
-        let Some(id) = self.dice.pick(&self.questions(&of)).cloned() else { return };
-        let client = CLIENTS[usize::from(self.dice.roll(5) == 0)];
-        let asking = [Asking::Wait, Asking::Async][self.dice.roll(2)];
-        for _ in 0..=self.dice.roll(4) / 3 {
+        let name = self.pick_object();
+        let of = if self.rng.next_below(6) == 0 { self.pick_object() } else { name.clone() };
+        let Some(id) = self.rng.pick(&self.request_ids(&of)).cloned() else { return };
+        let client = CLIENTS[usize::from(self.rng.next_below(5) == 0)];
+        let asking = [ApprovalMode::Wait, ApprovalMode::Async][self.rng.next_below(2)];
+        for _ in 0..=self.rng.next_below(4) / 3 {
             self.call(&name, client, asking, Some(id.clone()));
         }
     }
 
     /// Ids of all requests about an object that the queue remembers.
-    fn questions(&self, name: &str) -> Vec<String> {
-        let queue = self.life().layer.approvals.queue();
-        let about = |asked: &Asked| self.about.get(&asked.terms.call.caller.connection);
-        let its = queue.asked().into_iter().filter(|(_, asked)| about(asked).is_some_and(|of| of == name));
+    fn request_ids(&self, name: &str) -> Vec<String> {
+        let queue = self.daemon().layer.approvals.queue();
+        let about =
+            |asked: &QueuedRequest| self.object_by_connection.get(&asked.terms.call.caller.connection);
+        let its = queue.requests().into_iter().filter(|(_, asked)| about(asked).is_some_and(|of| of == name));
         its.map(|(id, _)| id.clone()).collect()
     }
 
     /// Picks an open request as the operator sees it.
-    fn look(&mut self) -> Option<Card> {
+    fn pick_open_request(&mut self) -> Option<ApprovalRequest> {
         let ids: Vec<String> = {
-            let queue = self.life().layer.approvals.queue();
-            let open = queue.asked().into_iter().filter(|(_, asked)| asked.state.is_open());
+            let queue = self.daemon().layer.approvals.queue();
+            let open = queue.requests().into_iter().filter(|(_, asked)| asked.state.is_open());
             open.map(|(id, _)| id.clone()).collect()
         };
-        let id = self.dice.pick(&ids)?;
-        let life = self.life();
+        let id = self.rng.pick(&ids)?;
+        let life = self.daemon();
         life.runtime.block_on(life.layer.approval(id)).map(|listed| listed.card)
     }
 
-    fn decide(&mut self, answer: Answer) {
-        let Some(card) = self.look() else { return };
-        let name = said(&card, "thing");
-        self.things
+    fn decide(&mut self, answer: OperatorDecision) {
+        let Some(card) = self.pick_open_request() else { return };
+        let name = fact_text(&card, "thing");
+        self.objects
             .iter_mut()
             .filter(|(thing, _)| *thing == name)
             .for_each(|(_, events)| *events = events.saturating_sub(1));
         self.note(&name, format!("{answer:?} to {}", card.id));
-        let number = matches!(answer, Answer::Once).then(|| self.says_yes(&name, &card));
-        let (layer, truth) = (Arc::clone(&self.life().layer), Arc::clone(&self.truth));
-        let deciding = self.life().runtime.spawn(async move {
+        let number =
+            matches!(answer, OperatorDecision::ApproveOnce).then(|| self.record_approval(&name, &card));
+        let (layer, truth) = (Arc::clone(&self.daemon().layer), Arc::clone(&self.oracle));
+        let deciding = self.daemon().runtime.spawn(async move {
             let decided = layer.decide(&card.id, answer, &caller("human", 0), None).await;
-            let until = later(truth.known().now, LIMIT);
+            let until = saturating_add(truth.lock().now, APPROVAL_TIMEOUT);
             match (decided, number) {
-                (Ok(_), Some(number)) => truth.is_said(&name, number, until),
-                (Err(_), Some(number)) => truth.unsay(&name, number),
+                (Ok(_), Some(number)) => truth.confirm_approval(&name, number, until),
+                (Err(_), Some(number)) => truth.retract_approval(&name, number),
                 (_, None) => {}
             }
         });
-        if self.dice.roll(2) == 0 {
-            self.life().runtime.block_on(deciding).unwrap();
+        if self.rng.next_below(2) == 0 {
+            self.daemon().runtime.block_on(deciding).unwrap();
         }
     }
 
-    fn says_yes(&self, name: &str, card: &Card) -> usize {
+    fn record_approval(&self, name: &str, card: &ApprovalRequest) -> usize {
         let client = CLIENTS.into_iter().find(|client| card.caller.starts_with(&json!(client).to_string()));
-        self.truth.says_yes(name, |number| Yes {
+        self.oracle.record_approval(name, |number| ExpectedApproval {
             number,
             client: client.unwrap().to_owned(),
-            shown: said(card, "state"),
-            asked_by: card.asked_by.len(),
+            shown: fact_text(card, "state"),
+            rule_count: card.asked_by.len(),
             until: None,
         })
     }
 
-    fn end_a_call(&mut self) {
-        match self.dice.roll(3) {
+    fn end_call(&mut self) {
+        match self.rng.next_below(3) {
             0 => {
-                let calls = self.life().layer.calls();
-                let Some(call) = self.dice.pick(&calls) else { return };
-                let life = self.life();
+                let calls = self.daemon().layer.calls();
+                let Some(call) = self.rng.pick(&calls) else { return };
+                let life = self.daemon();
                 life.runtime.block_on(life.layer.cancel(call.call_id));
                 // The call has ended or is cancelled, so it must not start any more, and its token is marked
                 // too.
-                self.truth.known().withdrawn[&call.caller.connection].cancel();
+                self.oracle.lock().withdrawn[&call.caller.connection].cancel();
             }
             1 => {
                 let connections: Vec<u64> = self
-                    .truth
-                    .known()
+                    .oracle
+                    .lock()
                     .withdrawn
                     .keys()
                     .rev()
-                    .take(2 * self.odds.at_a_time)
+                    .take(2 * self.odds.concurrent_objects)
                     .copied()
                     .collect();
-                let Some(connection) = self.dice.pick(&connections) else { return };
-                self.truth.known().withdrawn[connection].cancel();
+                let Some(connection) = self.rng.pick(&connections) else { return };
+                self.oracle.lock().withdrawn[connection].cancel();
             }
             // The caller disconnects, and its request stays.
             _ => {
-                let Some(call) = self.dice.pick(&self.calls) else { return };
+                let Some(call) = self.rng.pick(&self.calls) else { return };
                 call.abort();
             }
         }
     }
 
     fn reload(&mut self) {
-        use Stance::{Asks, AsksMore, Forbids};
-        self.stance = *self.dice.pick(&[Asks, Asks, AsksMore, AsksMore, Forbids]).unwrap();
-        self.note_all(&format!("reload: {:?}", self.stance));
-        let life = self.life();
-        let world = life.world(self.folder, self.stance);
+        use PolicyVariant::{Asks, AsksMore, Forbids};
+        self.policy_variant = *self.rng.pick(&[Asks, Asks, AsksMore, AsksMore, Forbids]).unwrap();
+        self.note_all(&format!("reload: {:?}", self.policy_variant));
+        let life = self.daemon();
+        let world = life.snapshot(self.folder, self.policy_variant);
         life.runtime.block_on(life.layer.reload(world, Vec::new(), &Acceptance::Always));
     }
 
     fn crash(&mut self) {
         self.note_all("crash");
         self.calls.clear();
-        self.life.take().unwrap().crash();
-        self.truth.crashes(LIMIT);
-        self.life = Some(Life::begin(self.folder, &self.truth, self.stance));
+        self.daemon.take().unwrap().crash();
+        self.oracle.record_crash(APPROVAL_TIMEOUT);
+        self.daemon = Some(DaemonRun::start(self.folder, &self.oracle, self.policy_variant));
     }
 
-    fn step_of_one(&mut self) {
-        match self.dice.roll(14) {
+    fn step_one_object(&mut self) {
+        match self.rng.next_below(14) {
             0 => {
-                let name = self.thing();
+                let name = self.pick_object();
                 self.ask(&name);
             }
-            1..6 => self.decide(Answer::Once),
-            6 => self.decide(Answer::Deny(None)),
+            1..6 => self.decide(OperatorDecision::ApproveOnce),
+            6 => self.decide(OperatorDecision::Deny(None)),
             7..11 => self.repeat(),
             11 => {
-                let (name, state) = (self.thing(), self.dice.roll(2));
+                let (name, state) = (self.pick_object(), self.rng.next_below(2));
                 self.note(&name, format!("its state is {state} now"));
-                self.truth.known().things.entry(name).or_default().state = state;
+                self.oracle.lock().objects.entry(name).or_default().state = state;
             }
             12 => {
-                let time = LIMIT / 4 * u32::try_from(1 + self.dice.roll(3)).unwrap();
+                let time = APPROVAL_TIMEOUT / 4 * u32::try_from(1 + self.rng.next_below(3)).unwrap();
                 self.note_all(&format!("{time:?} pass"));
-                self.life().pass(time);
+                self.daemon().advance(time);
             }
-            _ => self.end_a_call(),
+            _ => self.end_call(),
         }
     }
 
     fn step(&mut self) {
-        let Odds { crashes, reloads, .. } = self.odds;
-        match self.dice.roll(1000) {
+        let EventOdds { crashes, reloads, .. } = self.odds;
+        match self.rng.next_below(1000) {
             roll if roll < crashes => self.crash(),
             roll if roll < crashes + reloads => self.reload(),
-            _ => self.step_of_one(),
+            _ => self.step_one_object(),
         }
         // Calls advance by a number of polls, which is little if one waits for the disk.
-        let turns = self.dice.roll(12);
-        self.life().runtime.block_on(async {
+        let turns = self.rng.next_below(12);
+        self.daemon().runtime.block_on(async {
             for _ in 0..turns {
                 tokio::task::yield_now().await;
             }
         });
-        let wrong = std::mem::take(&mut self.truth.known().wrong);
+        let wrong = std::mem::take(&mut self.oracle.lock().violations);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     /// Runs the events of every object.
-    fn play(mut self, things: usize) {
+    fn run(mut self, things: usize) {
         let mut begun = 0;
         loop {
-            self.things.retain(|(_, events)| *events > 0);
-            while self.things.len() < self.odds.at_a_time && begun < things {
+            self.objects.retain(|(_, events)| *events > 0);
+            while self.objects.len() < self.odds.concurrent_objects && begun < things {
                 begun += 1;
                 let name = format!("thing {begun}");
-                self.things.push((name.clone(), EVENTS_EACH));
+                self.objects.push((name.clone(), EVENTS_PER_OBJECT));
                 self.ask(&name);
             }
-            if self.things.is_empty() {
+            if self.objects.is_empty() {
                 break;
             }
             self.step();
         }
-        self.life.take().unwrap().crash();
-        let wrong = std::mem::take(&mut self.truth.known().wrong);
+        self.daemon.take().unwrap().crash();
+        let wrong = std::mem::take(&mut self.oracle.lock().violations);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }
@@ -327,27 +329,27 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-fn play(odds: Odds) {
+fn run_campaign(odds: EventOdds) {
     let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
     let schedules = usize::try_from(number("SINEW_APPROVAL_SCHEDULES", 1120)).unwrap();
     let seed = number("SINEW_APPROVAL_SEED", 1);
-    let _report = Told(seed);
-    let (folder, truth) = (folder(), Arc::new(Truth::default()));
+    let _report = SchedulePanicReport(seed);
+    let (folder, truth) = (folder(), Arc::new(ApprovalOracle::default()));
     // Ahead of every wall clock, so that only the test advances it.
-    truth.known().now = later(jiff::Timestamp::now(), Duration::from_secs(24 * 60 * 60));
+    truth.lock().now = saturating_add(jiff::Timestamp::now(), Duration::from_secs(24 * 60 * 60));
     let schedule = Schedule {
         odds,
         folder: folder.path(),
-        dice: Dice::of(seed),
-        truth: Arc::clone(&truth),
-        life: Some(Life::begin(folder.path(), &truth, Stance::Asks)),
-        stance: Stance::Asks,
+        rng: ScheduleRng::from_seed(seed),
+        oracle: Arc::clone(&truth),
+        daemon: Some(DaemonRun::start(folder.path(), &truth, PolicyVariant::Asks)),
+        policy_variant: PolicyVariant::Asks,
         calls: Vec::new(),
-        things: Vec::new(),
-        about: BTreeMap::new(),
+        objects: Vec::new(),
+        object_by_connection: BTreeMap::new(),
     };
-    schedule.play(schedules);
-    let Known { executed, told, .. } = &*truth.known();
+    schedule.run(schedules);
+    let OracleState { executed, results: told, .. } = &*truth.lock();
     let summary = format!("{executed} of {schedules} executed, results {told:?}");
     eprintln!("{summary}");
     assert!(executed * 20 > schedules, "too few schedules execute a call: {summary}");
@@ -358,16 +360,16 @@ fn play(odds: Odds) {
 }
 
 /// One test per campaign, so that they run in parallel.
-macro_rules! executed_at_most_once_and_only_as_approved {
+macro_rules! campaigns {
     ($($name:ident: $at_a_time:literal at a time, $crashes:literal crashes, $reloads:literal reloads;)*) => {$(
         #[test]
         fn $name() {
-            play(Odds { at_a_time: $at_a_time, crashes: $crashes, reloads: $reloads });
+            run_campaign(EventOdds { concurrent_objects: $at_a_time, crashes: $crashes, reloads: $reloads });
         }
     )*};
 }
 
-executed_at_most_once_and_only_as_approved! {
+campaigns! {
     executed_as_approved_single: 1 at a time, 1 crashes, 3 reloads;
     executed_as_approved_single_with_crashes: 1 at a time, 10 crashes, 3 reloads;
     executed_as_approved_single_with_reloads: 1 at a time, 1 crashes, 30 reloads;

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use ledger::entry::Note;
+use ledger::entry::NoteEntry;
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::Caller;
 
 use super::{Kind, wall_clock};
-use crate::call::nameable;
+use crate::call::redact_client_name;
 use crate::throttle::CallerKey;
 
 /// Window of a group of one caller.
@@ -70,9 +70,9 @@ impl Groups {
             let wide = self.machine_wide.entry(kind.name());
             return wide.or_insert_with(|| begun(Value::Null, MACHINE_WINDOW));
         }
-        self.of_callers
-            .entry(key)
-            .or_insert_with(|| begun(redact::shared().redact_value(&json!(nameable(caller.clone()))), WINDOW))
+        self.of_callers.entry(key).or_insert_with(|| {
+            begun(redact::shared().redact_value(&json!(redact_client_name(caller.clone()))), WINDOW)
+        })
     }
 
     /// Adds a group to the one of all callers.
@@ -119,10 +119,10 @@ impl Group {
     }
 
     /// The record of the group.
-    pub(super) fn note(&self) -> Note {
+    pub(super) fn note(&self) -> NoteEntry {
         let Group { kind, caller, count, first, last, .. } = self;
         let whose = if caller.is_null() { "all callers" } else { "one caller" };
-        Note {
+        NoteEntry {
             about: "grouped".to_owned(),
             text: format!("{count} more `{kind}` records of {whose} are counted and not written one by one"),
             data: json!({"kind": kind, "caller": caller, "count": count, "first": first, "last": last}),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use tokio_util::sync::CancellationToken;
 use tool::{Failure, FailureKind, Mode, Refusal, RefusalCode};
 
-use super::signal::Signal;
+use super::latch::Latch;
 
 /// Originator of a stop request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,45 +22,45 @@ pub(crate) enum StoppedBy {
 
 /// Stop request of one call. It can be made once and cannot be withdrawn.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopRequest {
     /// Cancelled when the caller cancels the call.
-    withdrawn: CancellationToken,
+    cancellation: CancellationToken,
     by: OnceLock<StoppedBy>,
-    ordered: Signal,
+    requested: Latch,
 }
 
-impl Stop {
+impl StopRequest {
     /// Creates a stop request that is also made when `cancellation` is cancelled.
-    pub(crate) fn with(withdrawn: CancellationToken) -> Self {
-        Stop { withdrawn, by: OnceLock::new(), ordered: Signal::default() }
+    pub(crate) fn new(withdrawn: CancellationToken) -> Self {
+        StopRequest { cancellation: withdrawn, by: OnceLock::new(), requested: Latch::default() }
     }
 
     /// Requests the stop. Only the first originator is kept.
-    pub(crate) fn order(&self, by: StoppedBy) {
-        if !self.withdrawn.is_cancelled() && self.by.set(by).is_ok() {
-            self.ordered.give();
+    pub(crate) fn request(&self, by: StoppedBy) {
+        if !self.cancellation.is_cancelled() && self.by.set(by).is_ok() {
+            self.requested.set();
         }
     }
 
     /// Originator of the stop, once it is requested. A stop without a stored originator comes from the
     /// caller's cancellation token.
-    pub(crate) fn by(&self) -> Option<StoppedBy> {
-        let by_caller = || self.withdrawn.is_cancelled().then_some(StoppedBy::Caller);
+    pub(crate) fn requested_by(&self) -> Option<StoppedBy> {
+        let by_caller = || self.cancellation.is_cancelled().then_some(StoppedBy::Caller);
         self.by.get().copied().or_else(by_caller)
     }
 
     /// Returns when the stop is requested.
-    pub(crate) async fn given(&self) -> StoppedBy {
+    pub(crate) async fn wait(&self) -> StoppedBy {
         tokio::select! {
-            () = self.withdrawn.cancelled() => {}
-            () = self.ordered.given() => {}
+            () = self.cancellation.cancelled() => {}
+            () = self.requested.wait() => {}
         }
-        self.by().unwrap_or(StoppedBy::Caller)
+        self.requested_by().unwrap_or(StoppedBy::Caller)
     }
 }
 
 impl StoppedBy {
-    fn words(self, mode: Mode) -> String {
+    fn describe(self, mode: Mode) -> String {
         match self {
             StoppedBy::Mode => format!("{mode} was entered while it ran, and does not allow it"),
             StoppedBy::Operator => "by the operator".to_owned(),
@@ -71,7 +71,7 @@ impl StoppedBy {
 
     /// Failure of a call whose tool was running.
     pub(crate) fn failure(self, tool: &str, mode: Mode) -> Failure {
-        let by = self.words(mode);
+        let by = self.describe(mode);
         let message = match self {
             StoppedBy::Mode => format!("{tool} was cancelled: {by}"),
             StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => {
@@ -79,17 +79,17 @@ impl StoppedBy {
             }
         };
         Failure::new(FailureKind::Cancelled, message)
-            .hint("all or part of its effect may have happened: check before trying again")
+            .with_hint("all or part of its effect may have happened: check before trying again")
     }
 
     /// Failure of a call whose decision was recorded and whose tool was not started.
     pub(crate) fn not_started(self, tool: &str, mode: Mode) -> Failure {
-        Failure { hint: None, ..self.failure(tool, mode) }.hint("nothing was run")
+        Failure { hint: None, ..self.failure(tool, mode) }.with_hint("nothing was run")
     }
 
     /// Refusal of a call that was not permitted yet.
     pub(crate) fn refusal(self, tool: &str, mode: Mode) -> Box<Refusal> {
-        let reason = format!("The call was cancelled {}", self.words(mode));
-        Box::new(Refusal::new(tool, RefusalCode::Cancelled, reason).hint("nothing was run"))
+        let reason = format!("The call was cancelled {}", self.describe(mode));
+        Box::new(Refusal::new(tool, RefusalCode::Cancelled, reason).with_hint("nothing was run"))
     }
 }

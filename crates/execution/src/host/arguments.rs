@@ -25,28 +25,32 @@ pub enum HostArgument {
         /// Key of the argument.
         key: String,
         /// Key of the argument with the folder that the glob starts in.
-        below: Option<String>,
+        base_argument: Option<String>,
     },
 }
 
 impl JudgedTool {
     /// Returns the arguments with every path as the host will resolve it.
-    pub(super) fn spelt_out(&self, mut input: Value, home: Option<&Path>) -> Result<Value, Box<Refusal>> {
+    pub(super) fn resolve_arguments(
+        &self,
+        mut input: Value,
+        home: Option<&Path>,
+    ) -> Result<Value, Box<Refusal>> {
         let Some(given) = input.as_object_mut() else { return Ok(input) };
         for argument in &self.arguments {
             match argument {
                 HostArgument::Path { key, default } => {
-                    self.spell_path(given, key, default.as_deref(), home)?
+                    self.resolve_path_argument(given, key, default.as_deref(), home)?
                 }
-                HostArgument::Pattern { key, below } => {
-                    self.spell_pattern(given, key, below.as_deref(), home)?
+                HostArgument::Pattern { key, base_argument: below } => {
+                    self.resolve_pattern_argument(given, key, below.as_deref(), home)?
                 }
             }
         }
         Ok(input)
     }
 
-    fn spell_path(
+    fn resolve_path_argument(
         &self,
         given: &mut Arguments,
         key: &str,
@@ -60,7 +64,7 @@ impl JudgedTool {
                 }
             }
             Some(Value::String(text)) => {
-                let path = self.one_reading(key, text, home)?;
+                let path = self.unambiguous_path(key, text, home)?;
                 given.insert(key.to_owned(), Value::from(path));
             }
             // The schema refuses every other type.
@@ -69,7 +73,7 @@ impl JudgedTool {
         Ok(())
     }
 
-    fn spell_pattern(
+    fn resolve_pattern_argument(
         &self,
         given: &mut Arguments,
         key: &str,
@@ -77,7 +81,7 @@ impl JudgedTool {
         home: Option<&Path>,
     ) -> Result<(), Box<Refusal>> {
         let Some(Value::String(text)) = given.get(key) else { return Ok(()) };
-        let folder = folder_of(&self.one_reading(key, text, home)?);
+        let folder = searched_folder(&self.unambiguous_path(key, text, home)?);
         let start = below.and_then(|below| given.get(below)).and_then(Value::as_str).unwrap_or(".");
         let folder = Path::new(start).join(folder);
         given.insert(key.to_owned(), Value::from(folder.to_string_lossy().into_owned()));
@@ -86,39 +90,39 @@ impl JudgedTool {
 
     /// Returns the path as the host will open it. A path that the host would trim or normalise is refused,
     /// because Sinew would judge one file and the host would open another.
-    fn one_reading(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
+    fn unambiguous_path(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
         let trimmed = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
         if text.starts_with(trimmed) || text.ends_with(trimmed) {
-            return Err(self.two_readings(key, "begins or ends with whitespace"));
+            return Err(self.ambiguous_path(key, "begins or ends with whitespace"));
         }
         // After a symlink the kernel resolves `..` from the link's target; a host that normalises paths
         // resolves it from the link itself.
         if text.split('/').any(|part| part == "..") {
-            return Err(self.two_readings(key, "contains `..`"));
+            return Err(self.ambiguous_path(key, "contains `..`"));
         }
         match (text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')), home) {
             (None, _) => Ok(text.to_owned()),
             (Some(rest), Some(home)) => Ok(format!("{}{rest}", home.display())),
-            (Some(_), None) => Err(self.two_readings(key, "begins with `~`, and no home folder is known")),
+            (Some(_), None) => Err(self.ambiguous_path(key, "begins with `~`, and no home folder is known")),
         }
     }
 
-    fn two_readings(&self, key: &str, why: &str) -> Box<Refusal> {
+    fn ambiguous_path(&self, key: &str, why: &str) -> Box<Refusal> {
         let reason = format!("Permission denied: `{key}` {why}: it could name two different files");
         let refusal = Refusal::new(self.definition().name().as_str(), RefusalCode::InvalidArguments, reason);
         Box::new(
             refusal
-                .detail("ambiguous_path")
-                .hint("use the absolute path of the file, without surrounding whitespace"),
+                .with_detail("ambiguous_path")
+                .with_hint("use the absolute path of the file, without surrounding whitespace"),
         )
     }
 }
 
 /// Returns the folder that a glob searches. A glob whose wildcards could expand to `..` or to an absolute
 /// path could match anything, so it is judged as `/`.
-fn folder_of(pattern: &str) -> PathBuf {
+fn searched_folder(pattern: &str) -> PathBuf {
     let is_wild = |part: &str| part.contains(['*', '?', '[', ']', '{', '}', '(', ')', '!', '+', '@', '\\']);
-    if !stays_below(pattern) {
+    if !is_confined_glob(pattern) {
         return PathBuf::from("/");
     }
     let absolute = if pattern.starts_with('/') { "/" } else { "" };
@@ -128,7 +132,7 @@ fn folder_of(pattern: &str) -> PathBuf {
 
 /// Returns true if all alternatives in a glob are plain words and all classes plain letters, so that it can
 /// match only below its folder.
-fn stays_below(pattern: &str) -> bool {
+fn is_confined_glob(pattern: &str) -> bool {
     if pattern.contains(['\\', '(', ')']) {
         return false;
     }
@@ -162,14 +166,15 @@ mod tests {
         let mut spec = ToolSpec::new("find", "d", Category::READ_ONLY, RiskLevel::Low);
         spec.input_schema = Some(json!({"type": "object"}));
         let path = HostArgument::Path { key: "path".to_owned(), default: Some(".".to_owned()) };
-        let pattern = HostArgument::Pattern { key: "pattern".to_owned(), below: Some("path".to_owned()) };
+        let pattern =
+            HostArgument::Pattern { key: "pattern".to_owned(), base_argument: Some("path".to_owned()) };
         JudgedTool::new(spec.check().unwrap(), vec![path, pattern])
     }
 
     #[test]
     fn paths_are_resolved_as_the_host_resolves_them() {
         let spelt = |input: Value, home: Option<&str>| {
-            let spelt = tool().spelt_out(input, home.map(Path::new));
+            let spelt = tool().resolve_arguments(input, home.map(Path::new));
             spelt.map_err(|refusal| refusal.detail.unwrap())
         };
         let home = Some("/h");
@@ -196,7 +201,7 @@ mod tests {
     #[test]
     fn glob_is_judged_by_the_folder_it_searches() {
         let check = |pattern: &str, folder: &str| {
-            assert_eq!(folder_of(pattern), Path::new(folder), "{pattern}");
+            assert_eq!(searched_folder(pattern), Path::new(folder), "{pattern}");
         };
         check("**/*.rs", "");
         check("src/**/*.{rs,toml}", "src");

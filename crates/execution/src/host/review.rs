@@ -7,15 +7,15 @@ use serde_json::Value;
 use telemetry::redact::{self, Redactor};
 use tool::{Failure, FailureKind};
 
-use crate::content::for_each_text;
 use crate::host::{Host, HostTool, UnknownHost};
 use crate::layer::ToolExecutionLayer;
+use crate::secret_screening::for_each_text;
 
 /// Outcome of a host call.
 #[derive(Clone, Debug)]
-pub enum HostReview {
+pub enum HostCallOutcome {
     /// The tool returned this value.
-    Answered(Value),
+    Succeeded(Value),
     /// The tool failed.
     Failed {
         /// Tool name in the host's spelling.
@@ -30,13 +30,13 @@ pub type Advice = Option<String>;
 
 impl ToolExecutionLayer {
     /// Returns the advice about a finished host call.
-    pub async fn review_host(&self, host: &str, review: HostReview) -> Result<Advice, UnknownHost> {
-        let world = self.world.load_full();
-        let host = world.host(host)?;
+    pub async fn review_host_call(&self, host: &str, review: HostCallOutcome) -> Result<Advice, UnknownHost> {
+        let snapshot = self.snapshot.load_full();
+        let host = snapshot.host(host)?;
         Ok(match review {
-            HostReview::Failed { tool, error } => host.right_shape(&tool, &error),
-            HostReview::Answered(answer) => {
-                let looking = move || secrets_in(&redact::shared(), &answer);
+            HostCallOutcome::Failed { tool, error } => host.example_advice(&tool, &error),
+            HostCallOutcome::Succeeded(answer) => {
+                let looking = move || secrets_advice(&redact::shared(), &answer);
                 // A result can have megabytes, and other calls wait for this thread.
                 tokio::task::spawn_blocking(looking).await.unwrap_or_default()
             }
@@ -46,7 +46,7 @@ impl ToolExecutionLayer {
 
 impl Host {
     /// Returns an example of a valid call if the error blames the arguments.
-    pub fn right_shape(&self, tool: &str, error: &str) -> Advice {
+    pub fn example_advice(&self, tool: &str, error: &str) -> Advice {
         if !guardrail::blames_arguments(&Failure::new(FailureKind::Io, error)) {
             return None;
         }
@@ -57,9 +57,11 @@ impl Host {
 }
 
 /// Returns a warning with the names of the secrets in a result. It never repeats a secret.
-pub fn secrets_in(redactor: &Redactor, answer: &Value) -> Advice {
+pub fn secrets_advice(redactor: &Redactor, answer: &Value) -> Advice {
     let mut found = BTreeSet::new();
-    for_each_text(answer, &mut |text| found.extend(redactor.found(text).into_iter().map(str::to_owned)));
+    for_each_text(answer, &mut |text| {
+        found.extend(redactor.secret_names(text).into_iter().map(str::to_owned))
+    });
     if found.is_empty() {
         return None;
     }

@@ -1,29 +1,29 @@
 //! Exports the span and the metrics of a finished call.
 
-use telemetry::{Note, metrics};
+use telemetry::{SpanNote, metrics};
 use tool::{RefusalCode, ToolResult};
 
-use crate::call::Call;
+use crate::call::PipelineCall;
 
 /// Ends the call's span and records its metrics. It can neither delay nor fail the call.
-pub(crate) fn export(call: Call, result: &ToolResult) {
-    if let Some(word) = policy_word(result) {
-        call.span.note(Note::Decision(word));
-        metrics::decision(call.mode, word);
+pub(crate) fn export(call: PipelineCall, result: &ToolResult) {
+    if let Some(word) = policy_decision(result) {
+        call.span.add_note(SpanNote::Decision(word));
+        metrics::record_decision(call.mode, word);
     }
     if let Some(rule) = result.metadata.refusal.as_ref().and_then(|refusal| refusal.rule.as_ref()) {
-        call.span.note(Note::Rule(rule));
+        call.span.add_note(SpanNote::Rule(rule));
     }
-    call.span.note(Note::Result(&result.output));
+    call.span.add_note(SpanNote::Result(&result.output));
     call.span.end(match (&result.metadata.refusal, &result.metadata.failure) {
-        (Some(refusal), _) => telemetry::Outcome::Refused(refusal.code),
-        (None, Some(failure)) => telemetry::Outcome::Failed(failure.kind),
-        (None, None) => telemetry::Outcome::Done,
+        (Some(refusal), _) => telemetry::CallOutcome::Refused(refusal.code),
+        (None, Some(failure)) => telemetry::CallOutcome::Failed(failure.kind),
+        (None, None) => telemetry::CallOutcome::Done,
     });
 }
 
 /// Decision of the policy, if it made one: `permit`, `ask` or `deny`.
-fn policy_word(result: &ToolResult) -> Option<&'static str> {
+fn policy_decision(result: &ToolResult) -> Option<&'static str> {
     let Some(refusal) = &result.metadata.refusal else { return Some("permit") };
     match refusal.code {
         RefusalCode::ApprovalDenied | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalPending => {

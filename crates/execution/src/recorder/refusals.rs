@@ -2,28 +2,32 @@
 
 use std::sync::atomic::Ordering;
 
-use ledger::entry::Refused;
-use ledger::{Entry, LedgerError};
+use ledger::entry::RecordedRefusal;
+use ledger::{LedgerEntry, LedgerError};
 use serde_json::{Value, json};
-use telemetry::{Event, emit};
-use tool::{Metadata, Refusal, RefusalCode, ToolResult};
+use telemetry::{TelemetryEvent, emit};
+use tool::{Refusal, RefusalCode, ResultMetadata, ToolResult};
 
 use super::{metadata, redacted, stages, subject};
 use crate::bookkeeping::{Form, Kind, size_of};
-use crate::call::Call;
+use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
 use crate::sessions;
 
 /// Records a refusal and returns the result of the call.
-pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refusal) -> ToolResult {
+pub(crate) fn record_refusal(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    mut refusal: Refusal,
+) -> ToolResult {
     refusal.trace_id = Some(call.trace.trace_id.to_string());
-    let entry = Entry::Refusal(Refused {
-        call: call.on_record(&refusal.tool),
+    let entry = LedgerEntry::Refusal(RecordedRefusal {
+        call: call.ledger_call(&refusal.tool),
         code: refusal.code,
         detail: refusal.detail.clone(),
         reason: redacted(&refusal.reason),
         rule: refusal.rule.clone(),
-        policy_hash: Some(call.world.policy.hash().to_owned()),
+        policy_hash: Some(call.snapshot.policy.hash().to_owned()),
         arguments_digest: Some(call.arguments_digest.to_string()),
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         facts: facts(call),
@@ -36,49 +40,60 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
     };
     let recorded = matches!(written, Ok(true));
     if let Err(error) = written {
-        refusal = *unavailable(&call.tool_name, &error);
+        refusal = *ledger_unavailable(&call.tool_name, &error);
         refusal.trace_id = Some(call.trace.trace_id.to_string());
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
     layer.count_refused(call, &refusal);
     announce_refusal(call, &refusal);
-    ToolResult::refused(refusal, Metadata { recorded, ..metadata(call) }, call.latency_ms())
+    ToolResult::refused(refusal, ResultMetadata { recorded, ..metadata(call) }, call.latency_ms())
 }
 
-fn facts(call: &Call) -> Value {
+fn facts(call: &PipelineCall) -> Value {
     let mut facts = json!({"stages": stages(call)});
     if let Value::Object(facts) = &mut facts {
-        facts.extend(super::unasked(call).map(|word| ("curated_map".to_owned(), json!(word))));
-        facts.extend(call.host.iter().map(|host| ("host".to_owned(), host.clone())));
-        let saw = call.facts().and_then(Value::as_object).into_iter().flatten();
+        facts.extend(super::curated_map_note(call).map(|word| ("curated_map".to_owned(), json!(word))));
+        facts.extend(call.host_facts.iter().map(|host| ("host".to_owned(), host.clone())));
+        let saw = call.denial_facts().and_then(Value::as_object).into_iter().flatten();
         facts.extend(saw.map(|(key, value)| (key.clone(), value.clone())));
     }
     facts
 }
 
-fn announce_refusal(call: &Call, refusal: &Refusal) {
+fn announce_refusal(call: &PipelineCall, refusal: &Refusal) {
     let (code, reason, latency_ms) = (refusal.code, refusal.reason.as_str(), call.latency_ms());
     let subject = subject(call, &refusal.tool);
     if code == RefusalCode::InvalidArguments {
         let missing = guardrail::missing_fields(&refusal.problems);
-        emit(Event::ToolValidationFailed { call: subject, code, missing: &missing, reason });
+        emit(TelemetryEvent::ToolValidationFailed { call: subject, code, missing: &missing, reason });
         if call.caller.session.is_some() {
-            emit(Event::WorkerInnerValidationFail { call: subject, code, missing: &missing, reason });
+            emit(TelemetryEvent::WorkerInnerValidationFail {
+                call: subject,
+                code,
+                missing: &missing,
+                reason,
+            });
         }
     } else {
-        emit(Event::ToolCallBlocked { call: subject, code, reason, rule: refusal.rule.as_ref(), latency_ms });
+        emit(TelemetryEvent::ToolCallBlocked {
+            call: subject,
+            code,
+            reason,
+            rule: refusal.rule.as_ref(),
+            latency_ms,
+        });
     }
 }
 
 /// Refusal of a call whose decision could not be recorded.
-pub(crate) fn unavailable(tool: &str, error: &LedgerError) -> Box<Refusal> {
+pub(crate) fn ledger_unavailable(tool: &str, error: &LedgerError) -> Box<Refusal> {
     let reason = format!("Permission denied: The decision could not be recorded: {error}");
     let refusal = Refusal::new(tool, RefusalCode::LedgerUnavailable, reason);
     let hint = match error {
-        LedgerError::Reserved { .. } => {
+        LedgerError::ReadsRefused { .. } => {
             "nothing was run; raise ledger.max_bytes or lower ledger.keep_at_least_days in sinew.yaml, then restart Sinew"
         }
         _ => "nothing was run; free disk space or repair the state folder, then try again",
     };
-    Box::new(refusal.hint(hint))
+    Box::new(refusal.with_hint(hint))
 }

@@ -5,57 +5,58 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use governance::{Workspace, WorkspaceAccess};
-use guardrail::{Curated, CuratedChange, Demands};
-use policy_tools::{Difference, Effect, compare};
-use tool::{ToolDefinition, canonical, shorten, visible_line};
+use guardrail::{CuratedChange, CuratedGuardrails, RequirementChange};
+use policy_tools::{PolicyDifference, PolicyEffect, compare_policies};
+use tool::{ToolDefinition, canonical, escape_invisible_line, shorten};
 
 use super::drift;
+use crate::config_snapshot::ConfigSnapshot;
 use crate::host::Host;
-use crate::world::World;
 
 /// Maximum length of a manifest's description of its program in a report. The manifest has the whole text.
-const LONGEST_WORDS: usize = 400;
+const MAX_DESCRIPTION_LEN: usize = 400;
 
 /// Returns all differences.
-pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
-    let mut found = compare(&old.policy, &new.policy, definitions(old, new));
-    found.extend(between_tools(old, new));
-    found.extend(between_servers(old, new));
-    found.extend(between_workspaces(old, new));
-    found.extend(between_keys(&old.keys, &new.keys));
-    found.extend(between_maps(&old.curated, &new.curated));
-    if hosts(old) != hosts(new) {
-        found.push(difference(Effect::Loosens, "the host tables changed".to_owned()));
+pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
+    let mut found = compare_policies(&old.policy, &new.policy, definitions(old, new));
+    found.extend(tool_differences(old, new));
+    found.extend(server_differences(old, new));
+    found.extend(workspace_differences(old, new));
+    found.extend(key_differences(&old.keys, &new.keys));
+    found.extend(curated_map_differences(&old.curated, &new.curated));
+    if host_fingerprints(old) != host_fingerprints(new) {
+        found.push(difference(PolicyEffect::Loosens, "the host tables changed".to_owned()));
     }
     found
 }
 
 /// Returns the differences between two curated maps. A dropped requirement lets calls pass that were refused
 /// before, so it counts as loosening.
-pub fn between_maps(old: &Curated, new: &Curated) -> Vec<Difference> {
-    let difference = |CuratedChange { demands, what, rule }| {
+pub fn curated_map_differences(old: &CuratedGuardrails, new: &CuratedGuardrails) -> Vec<PolicyDifference> {
+    let difference = |CuratedChange { direction: demands, description: what, rule }| {
         let effect = match demands {
-            Demands::More => Effect::Tightens,
-            Demands::Same => Effect::Neutral,
-            Demands::Less => Effect::Loosens,
+            RequirementChange::Stricter => PolicyEffect::Tightens,
+            RequirementChange::Unchanged => PolicyEffect::Neutral,
+            RequirementChange::Looser => PolicyEffect::Loosens,
         };
-        Difference { effect, what, rule }
+        PolicyDifference { effect, what, rule }
     };
     new.changes_since(old).into_iter().map(difference).collect()
 }
 
 /// Tools whose servers changed their definitions.
-fn between_servers(old: &World, new: &World) -> Vec<Difference> {
-    let pinned = |world: &World, name: &str| world.registry.get(name)?.executor().pinned();
+fn server_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
+    let pinned =
+        |snapshot: &ConfigSnapshot, name: &str| snapshot.registry.get(name)?.executor().pinned_description();
     let names = new.registry.definitions().map(|tool| tool.name().as_str());
     let changed = names.filter_map(|name| {
         let (before, after) = (pinned(old, name)?, pinned(new, name));
         if after.as_ref() == Some(&before) {
             return None;
         }
-        let what = drift::between(&before, &after.unwrap_or_default());
+        let what = drift::describe_drift(&before, &after.unwrap_or_default());
         Some(difference(
-            Effect::Loosens,
+            PolicyEffect::Loosens,
             format!("the server changed the definition of the tool {name}: {what}"),
         ))
     });
@@ -63,81 +64,90 @@ fn between_servers(old: &World, new: &World) -> Vec<Difference> {
 }
 
 /// Tools that were added, removed or redefined.
-pub(super) fn between_tools(old: &World, new: &World) -> Vec<Difference> {
-    fn tools(world: &World) -> BTreeMap<&str, &ToolDefinition> {
-        let definitions = world.registry.definitions();
+pub(super) fn tool_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
+    fn tools(snapshot: &ConfigSnapshot) -> BTreeMap<&str, &ToolDefinition> {
+        let definitions = snapshot.registry.definitions();
         definitions.map(|tool| (tool.name().as_str(), tool.as_ref())).collect()
     }
     let (before, after) = (tools(old), tools(new));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
-    let gone = gone.map(|name| difference(Effect::Tightens, format!("the tool {name} was removed")));
+    let gone = gone.map(|name| difference(PolicyEffect::Tightens, format!("the tool {name} was removed")));
     let changed = after.iter().filter_map(|(name, tool)| {
         let what = match before.get(name) {
             None => "new",
             Some(known) if known.hash() != tool.hash() => "redefined",
             Some(_) => return None,
         };
-        let description = format!("the tool {name} is {what}: {}", introduced(tool, new));
-        Some(difference(Effect::Loosens, description))
+        let description = format!("the tool {name} is {what}: {}", describe_tool(tool, new));
+        Some(difference(PolicyEffect::Loosens, description))
     });
     gone.chain(changed).collect()
 }
 
 /// Describes a tool and the program behind it for the operator who accepts it.
-fn introduced(tool: &ToolDefinition, world: &World) -> String {
-    let behind = world.registry.get(tool.name().as_str()).map(|tool| tool.executor().stands_for());
+fn describe_tool(tool: &ToolDefinition, snapshot: &ConfigSnapshot) -> String {
+    let behind = snapshot.registry.get(tool.name().as_str()).map(|tool| tool.executor().backing());
     let kind = [("category", tool.category().to_string()), ("risk", tool.risk_level().to_string())];
     let description = kind.into_iter().chain(behind.unwrap_or_default());
-    let description =
-        description.map(|(label, text)| format!("{label} {}", shorten(&visible_line(&text), LONGEST_WORDS)));
+    let description = description.map(|(label, text)| {
+        format!("{label} {}", shorten(&escape_invisible_line(&text), MAX_DESCRIPTION_LEN))
+    });
     description.collect::<Vec<_>>().join("; ")
 }
 
-fn between_workspaces(old: &World, new: &World) -> Vec<Difference> {
-    let folders = |world: &World| -> BTreeMap<String, WorkspaceAccess> {
-        let name = |folder: &Workspace| (shown(folder.root()), folder.access());
-        world.workspaces.iter().map(name).collect()
+fn workspace_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
+    let folders = |snapshot: &ConfigSnapshot| -> BTreeMap<String, WorkspaceAccess> {
+        let name = |folder: &Workspace| (display_path(folder.root()), folder.access());
+        snapshot.workspaces.iter().map(name).collect()
     };
     let (before, after) = (folders(old), folders(new));
     let gone = before.keys().filter(|folder| !after.contains_key(*folder));
-    let gone =
-        gone.map(|folder| difference(Effect::Tightens, format!("callers may no longer work in {folder}")));
+    let gone = gone
+        .map(|folder| difference(PolicyEffect::Tightens, format!("callers may no longer work in {folder}")));
     let changed = after.iter().filter_map(|(folder, access)| {
         use WorkspaceAccess::{ReadOnly, ReadWrite};
         let (effect, what) = match (before.get(folder), access) {
-            (None, ReadOnly) => (Effect::Loosens, "read"),
-            (None | Some(ReadOnly), ReadWrite) => (Effect::Loosens, "read and write"),
-            (Some(ReadWrite), ReadOnly) => (Effect::Tightens, "only read"),
+            (None, ReadOnly) => (PolicyEffect::Loosens, "read"),
+            (None | Some(ReadOnly), ReadWrite) => (PolicyEffect::Loosens, "read and write"),
+            (Some(ReadWrite), ReadOnly) => (PolicyEffect::Tightens, "only read"),
             (Some(ReadOnly), ReadOnly) | (Some(ReadWrite), ReadWrite) => return None,
         };
         Some(difference(effect, format!("callers may {what} in {folder}")))
     });
-    let mut found: Vec<Difference> = gone.chain(changed).collect();
+    let mut found: Vec<PolicyDifference> = gone.chain(changed).collect();
     if found.is_empty() && old.workspaces != new.workspaces {
-        found.push(difference(Effect::Neutral, "relative paths start in another workspace".to_owned()));
+        found.push(difference(PolicyEffect::Neutral, "relative paths start in another workspace".to_owned()));
     }
     found
 }
 
 /// Keys that were added, removed or changed. A changed key counts as loosening, because its permissions are
 /// unknown here.
-fn between_keys(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Difference> {
-    let named = |name: &str| format!("the key `{}`", shorten(&visible_line(name), LONGEST_WORDS));
+fn key_differences(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<PolicyDifference> {
+    let named =
+        |name: &str| format!("the key `{}`", shorten(&escape_invisible_line(name), MAX_DESCRIPTION_LEN));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
-    let gone = gone.map(|name| difference(Effect::Tightens, format!("{} is no longer sent", named(name))));
+    let gone =
+        gone.map(|name| difference(PolicyEffect::Tightens, format!("{} is no longer sent", named(name))));
     let changed = after.iter().filter(|(name, description)| before.get(*name) != Some(description));
     let changed = changed.map(|(name, description)| {
         let what = if before.contains_key(name) { "changed" } else { "new" };
-        difference(Effect::Loosens, format!("{} is {what}: {}", named(name), visible_line(description)))
+        difference(
+            PolicyEffect::Loosens,
+            format!("{} is {what}: {}", named(name), escape_invisible_line(description)),
+        )
     });
     gone.chain(changed).collect()
 }
 
 /// Tools of both snapshots, each once, with the new definition first.
-fn definitions<'a>(old: &'a World, new: &'a World) -> Vec<&'a ToolDefinition> {
-    let all = |world: &'a World| {
-        let ours = world.registry.definitions();
-        ours.chain(world.hosts.iter().flat_map(Host::definitions)).map(AsRef::as_ref)
+fn definitions<'a>(old: &'a ConfigSnapshot, new: &'a ConfigSnapshot) -> Vec<&'a ToolDefinition> {
+    let all = |snapshot: &'a ConfigSnapshot| {
+        let ours = snapshot.registry.definitions();
+        ours.chain(snapshot.hosts.iter().flat_map(Host::definitions)).map(AsRef::as_ref)
     };
     let mut found: Vec<&ToolDefinition> = Vec::new();
     for definition in all(new).chain(all(old)) {
@@ -148,22 +158,22 @@ fn definitions<'a>(old: &'a World, new: &'a World) -> Vec<&'a ToolDefinition> {
     found
 }
 
-fn difference(effect: Effect, what: String) -> Difference {
-    Difference { effect, what, rule: None }
+fn difference(effect: PolicyEffect, what: String) -> PolicyDifference {
+    PolicyDifference { effect, what, rule: None }
 }
 
-fn shown(folder: &Path) -> String {
+fn display_path(folder: &Path) -> String {
     folder.display().to_string()
 }
 
-fn hosts(world: &World) -> Vec<String> {
-    world.hosts.iter().map(Host::fingerprint).collect()
+fn host_fingerprints(snapshot: &ConfigSnapshot) -> Vec<String> {
+    snapshot.hosts.iter().map(Host::fingerprint).collect()
 }
 
-impl World {
+impl ConfigSnapshot {
     /// Digest of everything in the snapshot.
     pub(crate) fn fingerprint(&self) -> String {
-        let pinned = |name: &str| self.registry.get(name)?.executor().pinned();
+        let pinned = |name: &str| self.registry.get(name)?.executor().pinned_description();
         let tools = self.registry.definitions().map(|tool| match pinned(tool.name().as_str()) {
             Some(pinned) => format!("{} {}", tool.hash(), canonical::digest(&pinned)),
             None => tool.hash().to_owned(),
@@ -171,7 +181,7 @@ impl World {
         let folders = self.workspaces.iter().map(|folder| format!("{:?}", folder));
         let files = [self.policy.hash().to_owned(), self.curated.hash().to_owned()];
         let keys = self.keys.iter().map(|key| format!("{key:?}"));
-        let all = files.into_iter().chain(tools).chain(folders).chain(hosts(self)).chain(keys);
+        let all = files.into_iter().chain(tools).chain(folders).chain(host_fingerprints(self)).chain(keys);
         let all: Vec<String> = all.collect();
         canonical::sha256_hex(all.join("\n").as_bytes())
     }

@@ -3,19 +3,19 @@
 use governance::files::CostMode;
 
 /// Upper limit of a hop budget.
-pub(crate) const MOST_HOPS: u32 = 10_000;
+pub(crate) const MAX_HOPS: u32 = 10_000;
 
 /// Budget of one turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Budget {
+pub(crate) struct TurnBudget {
     /// Number of calls, rejected ones included.
     pub(crate) hops: u32,
-    pub(crate) cap: Cap,
+    pub(crate) cap: TurnCostCap,
 }
 
 /// Cost cap of one turn and its effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Cap {
+pub(crate) enum TurnCostCap {
     /// No cap.
     None,
     /// Exceeding the cap is reported once.
@@ -26,7 +26,7 @@ pub(crate) enum Cap {
 
 /// Usage of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Turn {
+pub(crate) struct TurnUsage {
     pub(crate) hops: u32,
     pub(crate) cost: f64,
     warned: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Turn {
 
 /// Reason why a turn allows no further call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Exhausted {
+pub(crate) enum BudgetExhausted {
     /// All calls are used.
     Hops,
     /// The cost cap is exceeded.
@@ -44,64 +44,66 @@ pub(crate) enum Exhausted {
     },
 }
 
-impl Cap {
+impl TurnCostCap {
     /// Creates a cap. An amount that is not positive, or is NaN, means no cap.
-    pub(crate) fn of(mode: CostMode, amount: f64) -> Self {
+    pub(crate) fn new(mode: CostMode, amount: f64) -> Self {
         match mode {
-            CostMode::Warn if amount > 0.0 => Cap::Warn(amount),
-            CostMode::Enforce if amount > 0.0 => Cap::Enforce(amount),
-            CostMode::Warn | CostMode::Enforce | CostMode::Off => Cap::None,
+            CostMode::Warn if amount > 0.0 => TurnCostCap::Warn(amount),
+            CostMode::Enforce if amount > 0.0 => TurnCostCap::Enforce(amount),
+            CostMode::Warn | CostMode::Enforce | CostMode::Off => TurnCostCap::None,
         }
     }
 
     /// Name of the mode and amount, if there is a cap.
-    pub(crate) fn stated(self) -> Option<(&'static str, f64)> {
+    pub(crate) fn mode_and_amount(self) -> Option<(&'static str, f64)> {
         match self {
-            Cap::None => None,
-            Cap::Warn(amount) => Some(("warn", amount)),
-            Cap::Enforce(amount) => Some(("enforce", amount)),
+            TurnCostCap::None => None,
+            TurnCostCap::Warn(amount) => Some(("warn", amount)),
+            TurnCostCap::Enforce(amount) => Some(("enforce", amount)),
         }
     }
 }
 
-impl Turn {
+impl TurnUsage {
     /// Counts a call and returns its number in this turn. The cost cap is checked only if a call is left, and
     /// a call that fails this check is counted too.
-    pub(crate) fn spend_hop(&mut self, budget: &Budget) -> Result<u32, Exhausted> {
+    pub(crate) fn spend_hop(&mut self, budget: &TurnBudget) -> Result<u32, BudgetExhausted> {
         if self.hops >= budget.hops {
-            return Err(Exhausted::Hops);
+            return Err(BudgetExhausted::Hops);
         }
         self.hops += 1;
         match budget.cap {
-            Cap::Enforce(cap) if self.cost > cap => Err(Exhausted::Cost { cap }),
-            Cap::Enforce(_) | Cap::Warn(_) | Cap::None => Ok(self.hops),
+            TurnCostCap::Enforce(cap) if self.cost > cap => Err(BudgetExhausted::Cost { cap }),
+            TurnCostCap::Enforce(_) | TurnCostCap::Warn(_) | TurnCostCap::None => Ok(self.hops),
         }
     }
 
     /// Adds the cost of a call that is about to run, unless other calls have exceeded the cap since it was
     /// admitted.
-    pub(crate) fn charge(&mut self, budget: &Budget, cost: f64) -> Result<Option<f64>, Exhausted> {
+    pub(crate) fn charge(&mut self, budget: &TurnBudget, cost: f64) -> Result<Option<f64>, BudgetExhausted> {
         match budget.cap {
-            Cap::Enforce(cap) if self.cost > cap => Err(Exhausted::Cost { cap }),
-            Cap::Enforce(_) | Cap::Warn(_) | Cap::None => Ok(self.spend(budget, cost)),
+            TurnCostCap::Enforce(cap) if self.cost > cap => Err(BudgetExhausted::Cost { cap }),
+            TurnCostCap::Enforce(_) | TurnCostCap::Warn(_) | TurnCostCap::None => {
+                Ok(self.spend(budget, cost))
+            }
         }
     }
 
     /// Adds a cost. Returns the cap if a warning is due: once per turn, when the cost first exceeds it.
-    pub(crate) fn spend(&mut self, budget: &Budget, cost: f64) -> Option<f64> {
+    pub(crate) fn spend(&mut self, budget: &TurnBudget, cost: f64) -> Option<f64> {
         // The sum only grows and stays finite, whatever is reported.
         self.cost = (self.cost + if cost.is_finite() { cost.max(0.0) } else { 0.0 }).min(f64::MAX);
         match budget.cap {
-            Cap::Warn(cap) if self.cost > cap && !self.warned => {
+            TurnCostCap::Warn(cap) if self.cost > cap && !self.warned => {
                 self.warned = true;
                 Some(cap)
             }
-            Cap::Warn(_) | Cap::Enforce(_) | Cap::None => None,
+            TurnCostCap::Warn(_) | TurnCostCap::Enforce(_) | TurnCostCap::None => None,
         }
     }
 
     /// Number of calls left.
-    pub(crate) fn hops_left(&self, budget: &Budget) -> u32 {
+    pub(crate) fn hops_left(&self, budget: &TurnBudget) -> u32 {
         budget.hops.saturating_sub(self.hops)
     }
 }
@@ -112,21 +114,21 @@ mod tests {
 
     /// Checks a sequence of calls by their costs against the expected results: the number of the call, with
     /// `!` if a cost warning is due, or `hops` or `cost` if it is refused.
-    fn check(budget: Budget, costs: &[f64], expect: &[&str]) {
-        let mut turn = Turn::default();
+    fn check(budget: TurnBudget, costs: &[f64], expect: &[&str]) {
+        let mut turn = TurnUsage::default();
         let seen: Vec<String> = costs
             .iter()
             .map(|cost| match turn.spend_hop(&budget) {
                 Ok(hop) => format!("{hop}{}", turn.spend(&budget, *cost).map(|_| "!").unwrap_or_default()),
-                Err(Exhausted::Hops) => "hops".to_owned(),
-                Err(Exhausted::Cost { .. }) => "cost".to_owned(),
+                Err(BudgetExhausted::Hops) => "hops".to_owned(),
+                Err(BudgetExhausted::Cost { .. }) => "cost".to_owned(),
             })
             .collect();
         assert_eq!(seen, expect, "{budget:?} {costs:?}");
     }
 
-    fn budget(hops: u32, mode: CostMode, amount: f64) -> Budget {
-        Budget { hops, cap: Cap::of(mode, amount) }
+    fn budget(hops: u32, mode: CostMode, amount: f64) -> TurnBudget {
+        TurnBudget { hops, cap: TurnCostCap::new(mode, amount) }
     }
 
     #[test]
@@ -151,7 +153,7 @@ mod tests {
         check(budget(9, CostMode::Warn, 1.0), &[1.0, 0.0, 0.25], &["1", "2", "3!"]);
         for amount in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
             check(budget(9, CostMode::Enforce, amount), &[5.0; 3], &["1", "2", "3"]);
-            assert_eq!(Cap::of(CostMode::Warn, amount), Cap::None, "{amount}");
+            assert_eq!(TurnCostCap::new(CostMode::Warn, amount), TurnCostCap::None, "{amount}");
         }
         // A reported cost never reduces the sum.
         check(budget(9, CostMode::Enforce, 1.0), &[2.0, -5.0, f64::NAN], &["1", "cost", "cost"]);
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn concurrent_calls_cannot_exceed_the_cap_together() {
-        let (mut turn, enforced) = (Turn::default(), budget(9, CostMode::Enforce, 1.0));
+        let (mut turn, enforced) = (TurnUsage::default(), budget(9, CostMode::Enforce, 1.0));
         let admitted: Vec<_> = (0..4).map(|_| turn.spend_hop(&enforced)).collect();
         assert!(admitted.iter().all(Result::is_ok), "nothing has cost anything yet: {admitted:?}");
         let ran: Vec<bool> = (0..4).map(|_| turn.charge(&enforced, 0.6).is_ok()).collect();
@@ -172,10 +174,10 @@ mod tests {
     fn turn_begins_with_nothing_used() {
         let budget = budget(2, CostMode::Warn, 1.0);
         for _ in 0..3 {
-            let mut turn = Turn::default();
+            let mut turn = TurnUsage::default();
             assert_eq!((turn.spend_hop(&budget), turn.spend_hop(&budget)), (Ok(1), Ok(2)));
             assert_eq!((turn.spend(&budget, 2.0), turn.spend(&budget, 2.0)), (Some(1.0), None));
-            assert_eq!((turn.spend_hop(&budget), turn.hops_left(&budget)), (Err(Exhausted::Hops), 0));
+            assert_eq!((turn.spend_hop(&budget), turn.hops_left(&budget)), (Err(BudgetExhausted::Hops), 0));
         }
     }
 }

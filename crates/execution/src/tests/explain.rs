@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use governance::Permit;
-use registry::{Order, Preview, Running, ToolExecutor};
+use registry::{CallPreview, ExecutorFuture, RecordedPermit, ToolExecutor};
 use serde_json::{Value, json};
 use tool::{Category, Failure, FailureKind, Mode, RefusalCode};
 
-use super::{Bench, caller, done, records, request};
-use crate::{Finding, Hearer, Request, ToolExecutionLayer};
+use super::{LayerBench, caller, ready_output, records, request};
+use crate::{CallRequest, ExplainedVerdict, ExplanationAudience, ToolExecutionLayer};
 
 /// Layer with a read-only tool and a writing tool, and a counter of their runs.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
@@ -21,10 +21,10 @@ fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
         let ran = Arc::clone(ran);
         move |_| {
             ran.fetch_add(1, Ordering::Relaxed);
-            done(json!({}))
+            ready_output(json!({}))
         }
     };
-    let bench = Bench::new().tool("look", Category::READ_ONLY, counting(&ran)).tool(
+    let bench = LayerBench::new().tool("look", Category::READ_ONLY, counting(&ran)).tool(
         "change",
         Category::SYSTEM_WRITE,
         counting(&ran),
@@ -45,12 +45,13 @@ async fn explanation_predicts_the_result() {
             ("look", json!([])),
             ("change", json!({"text": "-----BEGIN RSA PRIVATE KEY-----"})),
         ] {
-            let explanation =
-                layer.explain(request(tool, arguments.clone(), None), None, Hearer::Caller).await;
+            let explanation = layer
+                .explain(request(tool, arguments.clone(), None), None, ExplanationAudience::Caller)
+                .await;
             let result = layer.execute(request(tool, arguments.clone(), None)).await;
             assert_eq!(explanation.mode, mode);
             assert_eq!(
-                explanation.finding == Finding::Permit,
+                explanation.finding == ExplainedVerdict::Permit,
                 result.success,
                 "{tool} in {mode}: {explanation:?}"
             );
@@ -67,11 +68,12 @@ async fn explanation_predicts_the_result() {
 #[tokio::test]
 async fn another_mode_can_be_explained() {
     let (layer, _folder, _) = bench();
-    let in_mode =
-        async |mode| layer.explain(request("change", json!({}), None), Some(mode), Hearer::Operator).await;
-    assert_eq!(in_mode(Mode::Normal).await.finding, Finding::Permit);
+    let in_mode = async |mode| {
+        layer.explain(request("change", json!({}), None), Some(mode), ExplanationAudience::Operator).await
+    };
+    assert_eq!(in_mode(Mode::Normal).await.finding, ExplainedVerdict::Permit);
     let explanation = in_mode(Mode::Alert).await;
-    let Finding::Ask { asked_by, .. } = &explanation.finding else { panic!("{explanation:?}") };
+    let ExplainedVerdict::Ask { asked_by, .. } = &explanation.finding else { panic!("{explanation:?}") };
     assert!(
         asked_by.iter().any(|rule| rule.file.ends_with("modes.yaml") && rule.line > 0),
         "{explanation:?}"
@@ -86,7 +88,7 @@ async fn explaining_by_rules_alone_records_nothing() {
     let (layer, folder, ran) = bench();
     let before: (Vec<Value>, _) = (records(folder.path()), layer.status().remaining);
     for (tool, mode) in [("look", None), ("change", Some(Mode::Lockdown)), ("nowhere", None)] {
-        for hearer in [Hearer::Caller, Hearer::Operator] {
+        for hearer in [ExplanationAudience::Caller, ExplanationAudience::Operator] {
             layer.explain(request(tool, json!({}), None), mode, hearer).await;
         }
     }
@@ -100,7 +102,8 @@ async fn explaining_by_rules_alone_records_nothing() {
 async fn draining_layer_is_explained_as_shutting_down() {
     let (layer, _folder, _) = bench();
     layer.drain(std::time::Duration::ZERO).await;
-    let explanation = layer.explain(request("look", json!({}), None), None, Hearer::Caller).await;
+    let explanation =
+        layer.explain(request("look", json!({}), None), None, ExplanationAudience::Caller).await;
     assert_eq!(explanation.finding.refusal().map(|refusal| refusal.code), Some(RefusalCode::ShuttingDown));
 }
 
@@ -111,7 +114,7 @@ fn explanation_serialises_to_one_flat_object() {
     let explanation = runtime.block_on(layer.explain(
         request("CHANGE", json!({}), None),
         Some(Mode::Lockdown),
-        Hearer::Caller,
+        ExplanationAudience::Caller,
     ));
     let json = serde_json::to_value(&explanation).unwrap();
     assert_eq!((&json["verdict"], &json["tool_name"]), (&json!("deny"), &json!("change")), "{json}");
@@ -120,26 +123,26 @@ fn explanation_serialises_to_one_flat_object() {
 }
 
 /// Tool whose preview succeeds only if `old_text` is `right`.
-struct Edits;
+struct EditTool;
 
-impl ToolExecutor for Edits {
-    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+impl ToolExecutor for EditTool {
+    fn preview(&self, permit: &Permit) -> Result<CallPreview, Failure> {
         match permit.call().arguments().get("old_text") == Some(&json!("right")) {
-            true => Ok(Preview::default()),
+            true => Ok(CallPreview::default()),
             false => Err(Failure::new(FailureKind::Conflict, "that is not in the file")),
         }
     }
 
-    fn run(&self, _order: Arc<Order>) -> Running {
-        done(json!({}))
+    fn run(&self, _order: Arc<RecordedPermit>) -> ExecutorFuture {
+        ready_output(json!({}))
     }
 }
 
-fn edits() -> (Arc<ToolExecutionLayer>, tempfile::TempDir) {
-    Bench::new().run_by("edit", Category::SYSTEM_WRITE, |_| {}, Edits).layer()
+fn edit_layer() -> (Arc<ToolExecutionLayer>, tempfile::TempDir) {
+    LayerBench::new().tool_with_executor("edit", Category::SYSTEM_WRITE, |_| {}, EditTool).layer()
 }
 
-fn guess(text: &str) -> Request {
+fn guess_request(text: &str) -> CallRequest {
     request("edit", json!({"old_text": text}), None)
 }
 
@@ -149,15 +152,19 @@ fn notes(folder: &Path) -> Vec<Value> {
 
 #[tokio::test]
 async fn guesses_at_file_content_are_recorded() {
-    let (layer, folder) = edits();
+    let (layer, folder) = edit_layer();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     for (guesses, (text, verdict, detail)) in
         [("right", "ask", None), ("wrong", "deny", Some("not_foreseeable"))].into_iter().enumerate()
     {
-        let explanation = layer.explain(guess(text), None, Hearer::Caller).await;
+        let explanation = layer.explain(guess_request(text), None, ExplanationAudience::Caller).await;
         assert_eq!(explanation.finding.as_str(), verdict, "{explanation:?}");
-        assert_eq!(explanation, layer.explain(guess(text), None, Hearer::Operator).await, "for the operator");
-        let result = layer.execute(guess(text)).await;
+        assert_eq!(
+            explanation,
+            layer.explain(guess_request(text), None, ExplanationAudience::Operator).await,
+            "for the operator"
+        );
+        let result = layer.execute(guess_request(text)).await;
         let refused = result.metadata.refusal.unwrap();
         assert_eq!(explanation.finding.refusal().map(|refusal| &refusal.reason), Some(&refused.reason));
         let notes = notes(folder.path());
@@ -174,22 +181,23 @@ async fn guesses_at_file_content_are_recorded() {
 
 #[tokio::test]
 async fn explaining_another_mode_reveals_no_file_to_an_agent() {
-    let (layer, folder) = edits();
+    let (layer, folder) = edit_layer();
     layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
-    let in_alert = async |text, hearer| layer.explain(guess(text), Some(Mode::Alert), hearer).await;
-    let right = in_alert("right", Hearer::Caller).await;
+    let in_alert = async |text, hearer| layer.explain(guess_request(text), Some(Mode::Alert), hearer).await;
+    let right = in_alert("right", ExplanationAudience::Caller).await;
     assert_eq!(right.finding.as_str(), "ask", "{right:?}");
-    assert_eq!(right, in_alert("wrong", Hearer::Caller).await, "the guess makes no difference");
-    assert_eq!(in_alert("wrong", Hearer::Operator).await.finding.as_str(), "deny");
+    assert_eq!(right, in_alert("wrong", ExplanationAudience::Caller).await, "the guess makes no difference");
+    assert_eq!(in_alert("wrong", ExplanationAudience::Operator).await.finding.as_str(), "deny");
     assert!(notes(folder.path()).is_empty());
 }
 
 #[tokio::test]
 async fn explanation_that_cannot_be_recorded_is_refused() {
-    let (layer, _folder) = edits();
+    let (layer, _folder) = edit_layer();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     layer.ledger.close();
-    let pending = [guess("right"), guess("wrong")].map(|guess| layer.explain(guess, None, Hearer::Caller));
+    let pending = [guess_request("right"), guess_request("wrong")]
+        .map(|guess| layer.explain(guess, None, ExplanationAudience::Caller));
     for explanation in futures_util::future::join_all(pending).await {
         let code = explanation.finding.refusal().map(|refusal| refusal.code);
         assert_eq!(code, Some(RefusalCode::LedgerUnavailable), "{explanation:?}");
@@ -198,12 +206,12 @@ async fn explanation_that_cannot_be_recorded_is_refused() {
 
 #[tokio::test]
 async fn flood_of_guesses_is_rate_limited_like_refusals() {
-    let (layer, folder) = edits();
+    let (layer, folder) = edit_layer();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
-    while layer.refusals.turn().now_or_never().is_some() {}
+    while layer.refusal_throttle.wait_for_turn().now_or_never().is_some() {}
     // Sixty pending turns take three seconds and are queued before this one.
-    (0..60).for_each(|_| assert!(layer.refusals.turn().now_or_never().is_none()));
-    let explanation = layer.explain(guess("wrong"), None, Hearer::Caller);
+    (0..60).for_each(|_| assert!(layer.refusal_throttle.wait_for_turn().now_or_never().is_none()));
+    let explanation = layer.explain(guess_request("wrong"), None, ExplanationAudience::Caller);
     let explanation = tokio::time::timeout(Duration::from_secs(1), explanation).await;
     assert!(explanation.is_err() && notes(folder.path()).is_empty(), "{explanation:?}");
 }

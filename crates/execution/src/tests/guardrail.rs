@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tool::{Category, Failure, FailureKind, Mode, RefusalCode, Repair, RiskLevel, ToolSpec};
 
-use super::{Bench, Does, caller, done, records, request};
+use super::{FnTool, LayerBench, caller, ready_output, records, request};
 use crate::{SessionTerms, ToolExecutionLayer};
 
 /// Layer with two tools that take a path and a content, and a counter of their runs.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
-    let mut bench = Bench::new();
+    let mut bench = LayerBench::new();
     for (name, category) in [("put", Category::SYSTEM_WRITE), ("get", Category::READ_ONLY)] {
         let mut spec = ToolSpec::new(name, "A test tool", category, RiskLevel::Low);
         spec.rate_limit_per_hour = Some(2);
@@ -23,9 +23,9 @@ fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
         let counted = Arc::clone(&ran);
         let body = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
-            done(json!({}))
+            ready_output(json!({}))
         };
-        bench.registry.register(spec.check().unwrap(), Arc::new(Does(body))).unwrap();
+        bench.registry.register(spec.check().unwrap(), Arc::new(FnTool(body))).unwrap();
     }
     let (layer, folder) = bench.layer();
     (layer, folder, ran)
@@ -110,8 +110,13 @@ async fn repair_is_offered_only_for_a_permitted_call() {
 #[tokio::test]
 async fn explaining_a_call_offers_the_same_repair() {
     let (layer, _folder, _) = bench();
-    let explained =
-        layer.explain(request("put", json!({"file_path": "a.txt"}), None), None, crate::Hearer::Caller).await;
+    let explained = layer
+        .explain(
+            request("put", json!({"file_path": "a.txt"}), None),
+            None,
+            crate::ExplanationAudience::Caller,
+        )
+        .await;
     let refusal = explained.finding.refusal().cloned().unwrap();
     let executed = layer.execute(request("put", json!({"file_path": "a.txt"}), None)).await;
     assert_eq!(refusal.repair, executed.metadata.refusal.unwrap().repair);
@@ -171,16 +176,18 @@ async fn tool_names_of_other_hosts_get_a_hint() {
 #[tokio::test]
 async fn advice_follows_only_failures_about_arguments() {
     let fails = |kind, message: &'static str| {
-        move |_| -> registry::Running { Box::pin(async move { Err(Failure::new(kind, message)) }) }
+        move |_| -> registry::ExecutorFuture { Box::pin(async move { Err(Failure::new(kind, message)) }) }
     };
-    let bench = Bench::new()
+    let bench = LayerBench::new()
         .tool(
             "complains",
             Category::READ_ONLY,
             fails(FailureKind::Io, "1 validation error: subject Field required"),
         )
         .tool("breaks", Category::READ_ONLY, fails(FailureKind::Io, "connection refused"))
-        .tool("fine", Category::READ_ONLY, |_| done(json!({"text": "validation error: field required"})));
+        .tool("fine", Category::READ_ONLY, |_| {
+            ready_output(json!({"text": "validation error: field required"}))
+        });
     let (layer, folder) = bench.layer();
     let hint = |tool: &'static str| {
         let layer = Arc::clone(&layer);
@@ -198,12 +205,15 @@ async fn nested_calls_are_checked_against_their_tools() {
     let mut spec = ToolSpec::new("plan", "Calls others", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "required": ["steps"], "properties": {
         "steps": {"type": "array", "format": "calls"}}}));
-    let mut bench = Bench::new();
+    let mut bench = LayerBench::new();
     let mut inner = ToolSpec::new("inner", "Is called", Category::READ_ONLY, RiskLevel::Low);
     inner.input_schema =
         Some(json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}));
     for spec in [spec, inner] {
-        bench.registry.register(spec.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
+        bench
+            .registry
+            .register(spec.check().unwrap(), Arc::new(FnTool(|_| ready_output(json!({})))))
+            .unwrap();
     }
     let (layer, _folder) = bench.layer();
     let plan = |n: Value| json!({"steps": [{"tool_slug": "INNER", "arguments": {"n": n}}]});
@@ -213,10 +223,14 @@ async fn nested_calls_are_checked_against_their_tools() {
 }
 
 /// Collects the events of a call up to and including `last`.
-async fn announced(watch: &mut telemetry::Watch, call: tool::CallId, last: &str) -> Vec<(String, Value)> {
+async fn events_of(
+    watch: &mut telemetry::EventSubscription,
+    call: tool::CallId,
+    last: &str,
+) -> Vec<(String, Value)> {
     let mut events = Vec::new();
     loop {
-        let telemetry::Seen::Event(event) = watch.next().await else { panic!("events were missed") };
+        let telemetry::FeedItem::Event(event) = watch.next().await else { panic!("events were missed") };
         let record = Value::clone(&event.record);
         if record["call_id"] == json!(call) {
             events.push((event.event.to_owned(), record));
@@ -234,25 +248,25 @@ async fn worker_mistakes_and_advice_emit_one_event_each() {
     let _guard = telemetry::init(&telemetry::TelemetrySettings::default(), &target).unwrap();
     let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz012345";
     let long = format!("validation error for {secret}: {}", "field required ".repeat(50));
-    let complains = move |_| -> registry::Running {
+    let complains = move |_| -> registry::ExecutorFuture {
         let message = long.clone();
         Box::pin(async move { Err(Failure::new(FailureKind::Io, message)) })
     };
-    let mut bench = Bench::new().tool("complains", Category::READ_ONLY, complains);
+    let mut bench = LayerBench::new().tool("complains", Category::READ_ONLY, complains);
     let mut fetch = ToolSpec::new("fetch", "Fetches", Category::READ_ONLY, RiskLevel::Low);
     fetch.input_schema =
         Some(json!({"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}}));
-    bench.registry.register(fetch.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
+    bench.registry.register(fetch.check().unwrap(), Arc::new(FnTool(|_| ready_output(json!({}))))).unwrap();
     let (layer, _folder) = bench.layer();
     let terms = SessionTerms { allowlist: vec!["fetch".to_owned()], ..SessionTerms::default() };
     let session = layer.open_session(terms, &caller()).unwrap().session_id;
     let session = session.as_str();
-    let mut watch = telemetry::watch();
+    let mut watch = telemetry::subscribe();
     let mut run = async |tool: &str, session: Option<&str>, last: &str| {
         let mut request = request(tool, json!({}), None);
         request.caller.session = session.map(str::to_owned);
         let result = layer.execute(request).await;
-        announced(&mut watch, result.metadata.call_id, last).await
+        events_of(&mut watch, result.metadata.call_id, last).await
     };
     let names = |events: &[(String, Value)]| events.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
 

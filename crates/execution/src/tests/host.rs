@@ -3,22 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::guardrail::Curated;
+use ::guardrail::CuratedGuardrails;
 use governance::{
-    EMBEDDED, FileNames, Isolation, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess,
-    Workspaces,
+    EMBEDDED_FILES, Isolation, NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders,
+    Workspace, WorkspaceAccess, Workspaces,
 };
-use ledger::{Ledger, Options, Recovery};
+use ledger::{Ledger, LedgerOptions, LedgerRecovery};
 use serde_json::{Value, json};
 use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 
-use super::{Bench, done, records, request, undo_in};
+use super::{LayerBench, empty_undo_store, ready_output, records, request};
 use crate::{
-    Below, Finding, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
-    JudgedTool, OnPermit, Origin, Parts, Silence, ToolExecutionLayer, World,
+    ConfigSnapshot, ExplainedVerdict, Host, HostArgument, HostCall, HostCallOrigin, HostCallOutcome,
+    HostJudge, HostTool, HostToolName, HostVerdict, JudgedTool, LayerParts, NotJudgedReason, OnPermit,
+    RecursiveListing, ToolExecutionLayer,
 };
 
-fn judged(name: &str, category: Category, schema: Value, arguments: Vec<HostArgument>) -> HostTool {
+fn judged_host_tool(name: &str, category: Category, schema: Value, arguments: Vec<HostArgument>) -> HostTool {
     HostTool::Judged(Box::new(judged_tool(name, category, schema, arguments)))
 }
 
@@ -34,33 +35,33 @@ fn host() -> Host {
     let looks = json!({"type": "object", "properties": {"path": path}, "required": ["path"]});
     let runs = json!({"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]});
     let argument = HostArgument::Path { key: "path".to_owned(), default: None };
-    let is = |name: &str| HostToolName::Is(name.to_owned());
+    let is = |name: &str| HostToolName::Exact(name.to_owned());
     let finds = judged_tool("find", Category::READ_ONLY, looks.clone(), vec![argument.clone()]);
-    let finds = finds.showing(Below { narrowed_by: Some("glob".to_owned()) });
+    let finds = finds.with_listing(RecursiveListing { filter_argument: Some("glob".to_owned()) });
     Host {
         name: "other".to_owned(),
         on_permit: OnPermit::default(),
         user_home: None,
         tools: vec![
             (is("Find"), HostTool::Judged(Box::new(finds))),
-            (is("Look"), judged("look", Category::READ_ONLY, looks, vec![argument])),
-            (is("Shell"), judged("bash", Category::SELF_CHECK, runs, Vec::new())),
-            (HostToolName::Begins("ours_".to_owned()), HostTool::Ours),
+            (is("Look"), judged_host_tool("look", Category::READ_ONLY, looks, vec![argument])),
+            (is("Shell"), judged_host_tool("bash", Category::SELF_CHECK, runs, Vec::new())),
+            (HostToolName::Prefix("ours_".to_owned()), HostTool::SinewTool),
         ],
     }
 }
 
 /// Snapshot with that host, a Sinew tool called `bash`, and one more rule for it, on a machine with full
 /// isolation.
-fn world(folder: &Path, rule: &str) -> World {
-    let around = Surroundings {
-        variables: Variables::with_home(folder),
-        protected: Protected::default(),
-        names: FileNames::CaseSensitive,
+fn snapshot(folder: &Path, rule: &str) -> ConfigSnapshot {
+    let around = PolicyEnvironment {
+        variables: PathVariables::with_home(folder),
+        protected: ProtectedFolders::default(),
+        name_comparison: NameComparison::CaseSensitive,
     };
     let policy = folder.join("policy");
     std::fs::create_dir_all(&policy).unwrap();
-    for (name, text) in EMBEDDED {
+    for (name, text) in EMBEDDED_FILES {
         let text = if name == "tools.yaml" {
             text.replacen("\ntools:\n", &format!("\ntools:\n{rule}"), 1)
         } else {
@@ -68,13 +69,13 @@ fn world(folder: &Path, rule: &str) -> World {
         };
         std::fs::write(policy.join(name), text).unwrap();
     }
-    let policy = Policy::load(&policy, &around).unwrap().on_machine_with(Some(Isolation::Full));
-    let bench = Bench::new().tool("bash", Category::SELF_CHECK, |_| done(json!({})));
-    let workspace = Workspace::at(folder, WorkspaceAccess::ReadWrite).unwrap();
-    World {
+    let policy = Policy::load(&policy, &around).unwrap().with_isolation(Some(Isolation::Full));
+    let bench = LayerBench::new().tool("bash", Category::SELF_CHECK, |_| ready_output(json!({})));
+    let workspace = Workspace::open(folder, WorkspaceAccess::ReadWrite).unwrap();
+    ConfigSnapshot {
         registry: bench.registry,
         policy,
-        curated: Curated::embedded().unwrap(),
+        curated: CuratedGuardrails::embedded().unwrap(),
         workspaces: Workspaces::new(vec![workspace]),
         hosts: vec![host()],
         keys: std::collections::BTreeMap::new(),
@@ -82,22 +83,22 @@ fn world(folder: &Path, rule: &str) -> World {
 }
 
 fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
-    let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-    let (world, state, undo) = (world(folder, rule), folder.join("state"), undo_in(folder));
-    ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).unwrap()
+    let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &LedgerOptions::default()).unwrap();
+    let (world, state, undo) = (snapshot(folder, rule), folder.join("state"), empty_undo_store(folder));
+    ToolExecutionLayer::new(LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo }).unwrap()
 }
 
 fn call(tool: &str, input: Value) -> HostCall {
-    let origin = Origin { session_id: Some("s-1".to_owned()), ..Origin::default() };
+    let origin = HostCallOrigin { session_id: Some("s-1".to_owned()), ..HostCallOrigin::default() };
     HostCall { host: "other".to_owned(), request: request(tool, input, None), origin }
 }
 
 /// Verdict as text: `permit`, `ask`, code and detail of a refusal, or the reason why there is no verdict.
-fn told(verdict: &HostVerdict) -> String {
+fn verdict_text(verdict: &HostVerdict) -> String {
     match verdict {
         HostVerdict::None { because } => format!("{because:?}"),
         HostVerdict::Judged { explanation, .. } => match &explanation.finding {
-            Finding::Deny { refusal } => {
+            ExplainedVerdict::Deny { refusal } => {
                 format!("{} {}", refusal.code, refusal.detail.as_deref().unwrap_or("-"))
             }
             finding => finding.as_str().to_owned(),
@@ -124,8 +125,8 @@ async fn only_denials_of_host_calls_are_recorded() {
     let layer = layer(folder.path(), "");
     let mut denied = 0;
     for (asked, expect) in calls(folder.path()) {
-        let verdict = layer.judge_host(asked).await.unwrap();
-        let told = told(&verdict);
+        let verdict = layer.judge_host_call(asked).await.unwrap();
+        let told = verdict_text(&verdict);
         assert_eq!(told.split(' ').next(), expect.split(' ').next(), "{verdict:?}");
         denied += usize::from(told.contains(' '));
         let written = records(folder.path()).into_iter().filter(|record| record["kind"] == "refusal");
@@ -138,7 +139,7 @@ async fn only_denials_of_host_calls_are_recorded() {
         "{last}"
     );
     let stranger = HostCall { host: "stranger".to_owned(), ..call("Look", json!({})) };
-    assert!(layer.judge_host(stranger).await.unwrap_err().to_string().contains("`stranger`"));
+    assert!(layer.judge_host_call(stranger).await.unwrap_err().to_string().contains("`stranger`"));
 }
 
 #[tokio::test]
@@ -146,19 +147,19 @@ async fn judge_without_a_ledger_agrees_but_gives_no_denial() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
     let before = records(folder.path());
-    let judge = HostJudge::new(world(folder.path(), ""), &Recovery::default()).unwrap();
+    let judge = HostJudge::new(snapshot(folder.path(), ""), &LedgerRecovery::default()).unwrap();
     for (asked, expect) in calls(folder.path()) {
         let glanced = judge.judge(asked.clone()).await.unwrap();
         match expect.contains(' ') {
             true => assert_eq!(glanced, None, "a denial needs a ledger"),
-            false => assert_eq!(glanced, Some(layer.judge_host(asked).await.unwrap())),
+            false => assert_eq!(glanced, Some(layer.judge_host_call(asked).await.unwrap())),
         }
     }
     assert_eq!(records(folder.path()), before);
-    let tampered = Recovery { damage: vec!["line 1".to_owned()], ..Recovery::default() };
-    let judge = HostJudge::new(judge.into_world().unwrap(), &tampered).unwrap();
+    let tampered = LedgerRecovery { damage: vec!["line 1".to_owned()], ..LedgerRecovery::default() };
+    let judge = HostJudge::new(judge.into_snapshot().unwrap(), &tampered).unwrap();
     let shell = judge.judge(call("mcp", json!({}))).await.unwrap();
-    assert_eq!(shell, Some(HostVerdict::None { because: Silence::UnknownTool }));
+    assert_eq!(shell, Some(HostVerdict::None { because: NotJudgedReason::UnknownTool }));
     let Some(HostVerdict::Judged { explanation, .. }) =
         judge.judge(call("Look", json!({"path": folder.path().join("a.txt")}))).await.unwrap()
     else {
@@ -181,10 +182,10 @@ async fn sandbox_rules_refuse_host_calls_outside_the_sandbox() {
         let folder = tempfile::tempdir().unwrap();
         let entry = if rule.is_empty() { String::new() } else { format!("  bash:\n{rule}") };
         let layer = layer(folder.path(), &entry);
-        let verdict = layer.judge_host(call("Shell", json!({"line": "ls"}))).await.unwrap();
+        let verdict = layer.judge_host_call(call("Shell", json!({"line": "ls"}))).await.unwrap();
         let HostVerdict::Judged { explanation, .. } = &verdict else { panic!("{verdict:?}") };
         match &explanation.finding {
-            Finding::Deny { refusal } => {
+            ExplainedVerdict::Deny { refusal } => {
                 assert_eq!(refusal.code, RefusalCode::SandboxUnavailable, "{refusal:?}");
                 assert_eq!(refusal.rule.as_ref().map(|rule| &*rule.id), Some(expect));
                 assert!(refusal.hint.as_deref().unwrap().contains("Sinew's own `bash`"), "{refusal:?}");
@@ -198,21 +199,22 @@ async fn sandbox_rules_refuse_host_calls_outside_the_sandbox() {
 async fn finished_host_calls_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
-    let review = async |review| layer.review_host("other", review).await.unwrap();
+    let review = async |review| layer.review_host_call("other", review).await.unwrap();
     let secret = format!("ghp_{}", "a1B2".repeat(9));
-    let advice =
-        review(HostReview::Answered(json!({"file": [{"content": format!("x {secret}")}]}))).await.unwrap();
+    let advice = review(HostCallOutcome::Succeeded(json!({"file": [{"content": format!("x {secret}")}]})))
+        .await
+        .unwrap();
     assert!(advice.contains("github_token") && !advice.contains(&secret), "{advice}");
-    let in_a_key = HostReview::Answered(json!({"env": {secret.as_str(): true}}));
+    let in_a_key = HostCallOutcome::Succeeded(json!({"env": {secret.as_str(): true}}));
     assert!(review(in_a_key).await.unwrap().contains("github_token"));
-    assert_eq!(review(HostReview::Answered(json!(["token = 5", 5, null]))).await, None);
+    assert_eq!(review(HostCallOutcome::Succeeded(json!(["token = 5", 5, null]))).await, None);
     let failed =
-        |tool: &str, error: &str| HostReview::Failed { tool: tool.to_owned(), error: error.to_owned() };
+        |tool: &str, error: &str| HostCallOutcome::Failed { tool: tool.to_owned(), error: error.to_owned() };
     let missing = "InputValidationError: The required parameter `path` is missing";
     assert!(review(failed("Look", missing)).await.unwrap().contains("a.txt"));
     assert_eq!(review(failed("Look", "disk full")).await, None);
     assert_eq!(review(failed("Task", missing)).await, None);
-    assert!(layer.review_host("stranger", failed("Look", missing)).await.is_err());
+    assert!(layer.review_host_call("stranger", failed("Look", missing)).await.is_err());
 }
 
 #[tokio::test]
@@ -222,7 +224,9 @@ async fn host_calls_use_no_rate_limit_of_other_calls() {
     // NORMAL allows 600 calls per minute. Host calls have a limit of their own, so calls that run are not
     // affected.
     let mut permitted = 0;
-    while told(&layer.judge_host(call("Shell", json!({"line": "ls"}))).await.unwrap()) == "permit" {
+    while verdict_text(&layer.judge_host_call(call("Shell", json!({"line": "ls"}))).await.unwrap())
+        == "permit"
+    {
         permitted += 1;
         assert!(permitted <= 600, "a host has a limit too");
     }
@@ -246,7 +250,7 @@ async fn recursive_host_tool_reveals_no_forbidden_path() {
     let find = async |path: &str, glob: Option<&str>| {
         let mut input = json!({"path": work.join(path)});
         input.as_object_mut().unwrap().extend(glob.map(|glob| ("glob".to_owned(), json!(glob))));
-        layer.judge_host(call("Find", input)).await.unwrap()
+        layer.judge_host_call(call("Find", input)).await.unwrap()
     };
     let forbidden = "path_forbidden forbidden_below";
     for (path, glob, expect) in [
@@ -264,7 +268,7 @@ async fn recursive_host_tool_reveals_no_forbidden_path() {
         (".", Some("*.md"), forbidden),
         ("vault", None, "path_forbidden forbidden_path"),
     ] {
-        assert_eq!(told(&find(path, glob).await), expect, "{path} {glob:?}");
+        assert_eq!(verdict_text(&find(path, glob).await), expect, "{path} {glob:?}");
     }
     let HostVerdict::Judged { explanation, .. } = find("env", None).await else { panic!("no verdict") };
     let refusal = explanation.finding.refusal().unwrap();

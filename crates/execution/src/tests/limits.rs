@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use tool::{Category, RefusalCode};
 
-use super::{Bench, done, request};
+use super::{LayerBench, ready_output, request};
 
 /// Bench with a tool that may run ten times an hour, and a counter of its runs.
-fn bench() -> (Bench, Arc<AtomicUsize>) {
+fn bench() -> (LayerBench, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
-    let bench = Bench::new().such_tool(
+    let bench = LayerBench::new().tool_with_spec(
         "ten",
         Category::READ_ONLY,
         |spec| spec.rate_limit_per_hour = Some(10),
@@ -20,11 +20,11 @@ fn bench() -> (Bench, Arc<AtomicUsize>) {
             counted.fetch_add(1, Ordering::Relaxed);
             Box::pin(async {
                 tokio::task::yield_now().await;
-                Ok(tool::Output::default())
+                Ok(tool::ToolOutput::default())
             })
         },
     );
-    (bench.tool("other", Category::READ_ONLY, |_| done(json!({}))), ran)
+    (bench.tool("other", Category::READ_ONLY, |_| ready_output(json!({}))), ran)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -54,7 +54,7 @@ async fn concurrent_calls_cannot_exceed_a_rate_limit() {
     layer.close("test");
     drop(layer);
     let (bench, ran) = self::bench();
-    let again = Bench::layer_in(folder.path(), bench.registry);
+    let again = LayerBench::layer_in(folder.path(), bench.registry);
     let refused = again.execute(request("ten", json!({}), None)).await;
     assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::RateLimited, "a restart resets nothing");
     assert_eq!(ran.load(Ordering::Relaxed), 0);
@@ -70,15 +70,15 @@ async fn every_result_reports_remaining_calls() {
         assert!(result.metadata.remaining["mode_per_minute"].as_u64().unwrap() > 500, "{result:?}");
     }
     let busy = {
-        layer.limits.set_places(0);
+        layer.limits.set_capacity(0);
         let mut refusal = tool::Refusal::new("other", RefusalCode::Busy, "busy");
-        let (call, _) = crate::call::Call::suppose(
+        let (call, _) = crate::call::PipelineCall::judge_only(
             request("other", json!({}), None),
             &layer.ledger,
-            layer.world.load_full(),
+            layer.snapshot.load_full(),
             layer.mode(),
         );
-        layer.limits.advise(&call, &mut refusal);
+        layer.limits.set_retry_after(&call, &mut refusal);
         refusal.retry_after_ms
     };
     assert_eq!(busy, Some(1000));

@@ -7,8 +7,8 @@ use registry::ToolRegistry;
 use serde_json::{Value, json};
 use tool::{Category, FailureKind, Mode, RefusalCode, ToolSpec};
 
-use super::{Bench, Does, Gate, caller, done, kind, records, request, waits_for};
-use crate::{ModeError, Standing, ToolExecutionLayer};
+use super::{FnTool, LayerBench, TestGate, blocked_by, caller, failure_kind, ready_output, records, request};
+use crate::{CallState, ModeError, ToolExecutionLayer};
 
 async fn set(layer: &Arc<ToolExecutionLayer>, mode: Mode) -> Result<Mode, ModeError> {
     Ok(layer.set_mode(mode, "test", &caller(), None).await?.previous)
@@ -16,22 +16,22 @@ async fn set(layer: &Arc<ToolExecutionLayer>, mode: Mode) -> Result<Mode, ModeEr
 
 /// Number of running calls in the list of calls.
 fn running(layer: &ToolExecutionLayer) -> usize {
-    layer.calls().iter().filter(|call| call.standing == Standing::Running).count()
+    layer.calls().iter().filter(|call| call.standing == CallState::Running).count()
 }
 
-fn changes(folder: &std::path::Path) -> Vec<Value> {
+fn mode_records(folder: &std::path::Path) -> Vec<Value> {
     records(folder).into_iter().filter(|record| record["kind"] == "mode").collect()
 }
 
 #[tokio::test]
 async fn operator_follows_transitions_and_can_always_lock_down() {
-    let (layer, folder) = Bench::new().layer();
+    let (layer, folder) = LayerBench::new().layer();
     let refused = set(&layer, Mode::Recovery).await.unwrap_err().to_string();
     assert_eq!(
         refused,
         "cannot change the mode from NORMAL to RECOVERY: from NORMAL the operator can set ALERT or DEGRADED or LOCKDOWN"
     );
-    assert_eq!((layer.mode(), changes(folder.path()).len()), (Mode::Normal, 0), "nothing is recorded");
+    assert_eq!((layer.mode(), mode_records(folder.path()).len()), (Mode::Normal, 0), "nothing is recorded");
     for from in [Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Recovery] {
         for way in [Mode::Lockdown, Mode::Recovery, Mode::Normal] {
             set(&layer, way).await.unwrap();
@@ -47,17 +47,17 @@ async fn operator_follows_transitions_and_can_always_lock_down() {
             }
         }
         assert_eq!(set(&layer, Mode::Lockdown).await.unwrap(), from);
-        assert!(matches!(set(&layer, Mode::Normal).await, Err(ModeError::NoWay { .. })));
+        assert!(matches!(set(&layer, Mode::Normal).await, Err(ModeError::NoTransition { .. })));
         assert_eq!(layer.mode(), Mode::Lockdown);
     }
-    let written = changes(folder.path()).len();
+    let written = mode_records(folder.path()).len();
     assert_eq!(set(&layer, Mode::Lockdown).await.unwrap(), Mode::Lockdown);
-    assert_eq!(changes(folder.path()).len(), written, "setting the same mode records nothing");
+    assert_eq!(mode_records(folder.path()).len(), written, "setting the same mode records nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mode_changes_are_applied_in_order() {
-    let (layer, _folder) = Bench::new().layer();
+    let (layer, _folder) = LayerBench::new().layer();
     set(&layer, Mode::Lockdown).await.unwrap();
     for round in 0..100 {
         let (out, back) = tokio::join!(biased; set(&layer, Mode::Recovery), set(&layer, Mode::Lockdown));
@@ -67,14 +67,14 @@ async fn mode_changes_are_applied_in_order() {
 }
 
 /// Registers a writing tool that is allowed only in RECOVERY.
-fn forbidden(registry: &mut ToolRegistry) {
+fn register_recovery_tool(registry: &mut ToolRegistry) {
     let mut spec = ToolSpec::new("forbidden", "A test tool", Category::SYSTEM_WRITE, tool::RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object"}));
     spec.allowed_modes = vec![Mode::Recovery];
-    registry.register(spec.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
+    registry.register(spec.check().unwrap(), Arc::new(FnTool(|_| ready_output(json!({}))))).unwrap();
 }
 
-async fn be_refused(layer: &Arc<ToolExecutionLayer>, times: usize) {
+async fn execute_refused(layer: &Arc<ToolExecutionLayer>, times: usize) {
     for _ in 0..times {
         let result = layer.execute(request("forbidden", json!({}), None)).await;
         assert_eq!(result.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
@@ -84,27 +84,27 @@ async fn be_refused(layer: &Arc<ToolExecutionLayer>, times: usize) {
 #[tokio::test]
 async fn six_refused_calls_in_a_minute_cause_alert() {
     let mut registry = ToolRegistry::new();
-    forbidden(&mut registry);
+    register_recovery_tool(&mut registry);
     let folder = tempfile::tempdir().unwrap();
-    let layer = Bench::layer_in(folder.path(), registry);
-    be_refused(&layer, 5).await;
-    layer.follow_rules(None).await;
+    let layer = LayerBench::layer_in(folder.path(), registry);
+    execute_refused(&layer, 5).await;
+    layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Normal);
-    be_refused(&layer, 1).await;
-    layer.follow_rules(None).await;
+    execute_refused(&layer, 1).await;
+    layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Alert);
-    let [change] = changes(folder.path()).try_into().unwrap();
+    let [change] = mode_records(folder.path()).try_into().unwrap();
     assert_eq!((&change["from"], &change["to"]), (&json!("NORMAL"), &json!("ALERT")));
     assert_eq!(change["by"], "transition_rules.NORMAL_to_ALERT");
     assert!(change["reason"].as_str().unwrap().contains("refused_high_risk_calls 6 > 5 in 60 s"), "{change}");
     assert_eq!(change["data"]["sensors"][0]["value"], 6.0, "{change}");
     // Refusals from before the operator reset the mode no longer count; later ones do.
     set(&layer, Mode::Normal).await.unwrap();
-    be_refused(&layer, 5).await;
-    layer.follow_rules(None).await;
+    execute_refused(&layer, 5).await;
+    layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Normal);
-    be_refused(&layer, 1).await;
-    layer.follow_rules(None).await;
+    execute_refused(&layer, 1).await;
+    layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Alert);
 }
 
@@ -113,60 +113,60 @@ async fn refused_calls_count_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let start = || {
         let mut registry = ToolRegistry::new();
-        forbidden(&mut registry);
-        Bench::layer_in(folder.path(), registry)
+        register_recovery_tool(&mut registry);
+        LayerBench::layer_in(folder.path(), registry)
     };
     let first = start();
-    be_refused(&first, 5).await;
+    execute_refused(&first, 5).await;
     first.close("test");
     drop(first);
     let second = start();
-    second.recall().await;
-    second.follow_rules(None).await;
+    second.restore_counters().await;
+    second.apply_mode_rules(None).await;
     assert_eq!(second.mode(), Mode::Normal);
-    be_refused(&second, 1).await;
-    second.follow_rules(None).await;
+    execute_refused(&second, 1).await;
+    second.apply_mode_rules(None).await;
     assert_eq!(second.mode(), Mode::Alert, "five before the restart and one after it");
     set(&second, Mode::Normal).await.unwrap();
     second.close("test");
     drop(second);
     let third = start();
-    third.recall().await;
-    third.follow_rules(None).await;
+    third.restore_counters().await;
+    third.apply_mode_rules(None).await;
     assert_eq!(third.mode(), Mode::Normal, "the operator has reset the mode since");
 }
 
 #[tokio::test]
 async fn successful_calls_do_not_change_the_mode() {
-    let bench = Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
+    let bench = LayerBench::new().tool("change", Category::SYSTEM_WRITE, |_| ready_output(json!({})));
     let (layer, _folder) = bench.layer();
     for _ in 0..50 {
         assert!(layer.execute(request("change", json!({}), None)).await.success);
     }
-    layer.follow_rules(None).await;
+    layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Normal);
 }
 
 #[tokio::test]
 async fn resource_exhaustion_causes_degraded() {
-    let bench = Bench::new().tool("full", Category::READ_ONLY, |_| {
+    let bench = LayerBench::new().tool("full", Category::READ_ONLY, |_| {
         Box::pin(async { Err(tool::Failure::new(FailureKind::ResourceExhausted, "no space left")) })
     });
     let (layer, folder) = bench.layer();
     layer.execute(request("full", json!({}), None)).await;
-    layer.follow_rules(None).await;
+    layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Degraded);
-    let [change] = changes(folder.path()).try_into().unwrap();
+    let [change] = mode_records(folder.path()).try_into().unwrap();
     assert!(change["reason"].as_str().unwrap().contains("resource_exhaustion 1 > 0"), "{change}");
 }
 
 #[tokio::test]
 async fn lockdown_cancels_only_the_calls_it_forbids() {
-    let gate = Gate::default();
-    let bench = Bench::new().tool("change", Category::SYSTEM_WRITE, waits_for(&gate)).tool(
+    let gate = TestGate::default();
+    let bench = LayerBench::new().tool("change", Category::SYSTEM_WRITE, blocked_by(&gate)).tool(
         "read",
         Category::READ_ONLY,
-        waits_for(&gate),
+        blocked_by(&gate),
     );
     let (layer, folder) = bench.layer();
     let start = |tool: &'static str| {
@@ -181,8 +181,12 @@ async fn lockdown_cancels_only_the_calls_it_forbids() {
     assert_eq!(running(&layer), 2, "ALERT cancels neither");
     set(&layer, Mode::Lockdown).await.unwrap();
     let cancelled = write.await.unwrap();
-    assert_eq!(kind(&cancelled), Some(FailureKind::Cancelled), "{cancelled:?}");
-    assert_eq!(kind(&cancelled).unwrap().fault(), tool::Fault::Operator, "the caller did nothing wrong");
+    assert_eq!(failure_kind(&cancelled), Some(FailureKind::Cancelled), "{cancelled:?}");
+    assert_eq!(
+        failure_kind(&cancelled).unwrap().fault(),
+        tool::FaultParty::Operator,
+        "the caller did nothing wrong"
+    );
     assert!(cancelled.error.unwrap().contains("LOCKDOWN was entered"), "the reply says why");
     let outcome = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
     assert_eq!((&outcome["outcome"], &outcome["failure"]), (&json!("unknown"), &json!("cancelled")));
@@ -192,15 +196,15 @@ async fn lockdown_cancels_only_the_calls_it_forbids() {
 
 #[tokio::test]
 async fn queued_call_is_judged_again_at_once() {
-    let gate = Gate::default();
-    let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).such_tool(
+    let gate = TestGate::default();
+    let bench = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).tool_with_spec(
         "change",
         Category::SYSTEM_WRITE,
         |_| {},
-        |_| done(json!({})),
+        |_| ready_output(json!({})),
     );
     let (layer, _folder) = bench.layer();
-    layer.limits.set_places(1);
+    layer.limits.set_capacity(1);
     let start = |tool: &'static str| {
         let layer = Arc::clone(&layer);
         tokio::spawn(async move { layer.execute(request(tool, json!({}), None)).await })
@@ -210,7 +214,7 @@ async fn queued_call_is_judged_again_at_once() {
         tokio::task::yield_now().await;
     }
     let waiting = start("change");
-    while layer.changes.receiver_count() == 0 {
+    while layer.policy_changes.receiver_count() == 0 {
         tokio::task::yield_now().await;
     }
     set(&layer, Mode::Lockdown).await.unwrap();
@@ -228,14 +232,14 @@ async fn queued_call_is_judged_again_at_once() {
 /// Returns true if mode and policy changed while the decision was being written. False if the disk was too
 /// fast for that.
 async fn overtaken_by(mode: Mode, last: &[&str]) -> bool {
-    let bench = || Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
+    let bench = || LayerBench::new().tool("change", Category::SYSTEM_WRITE, |_| ready_output(json!({})));
     let (layer, folder) = bench().layer();
     let mut asked = Box::pin(layer.execute(request("change", json!({}), None)));
     // The call waits for its decision to reach the disk. Meanwhile the policy and the mode are replaced.
     if asked.as_mut().now_or_never().is_some() {
         return false;
     }
-    layer.world.store(Bench::world_in(folder.path(), bench().registry).into());
+    layer.snapshot.store(LayerBench::snapshot_in(folder.path(), bench().registry).into());
     layer.mode.set(mode);
     let result = asked.await;
     assert_eq!(result.success, mode == Mode::Normal, "{mode}: {result:?}");
@@ -260,10 +264,10 @@ async fn call_overtaken_before_its_start_is_judged_again() {
 
 #[tokio::test]
 async fn proposed_transition_is_recorded_and_not_applied() {
-    let (layer, folder) = Bench::new().layer();
+    let (layer, folder) = LayerBench::new().layer();
     set(&layer, Mode::Alert).await.unwrap();
     assert!(layer.status().proposal.is_none());
-    let transition = governance::Transition {
+    let transition = governance::ModeTransition {
         from: Mode::Alert,
         to: Mode::Normal,
         rule: tool::RuleRef {
@@ -273,7 +277,7 @@ async fn proposed_transition_is_recorded_and_not_applied() {
         },
         readings: Vec::new(),
     };
-    layer.propose(&transition);
+    layer.report_proposal(&transition);
     let note = records(folder.path()).into_iter().rfind(|record| record["kind"] == "note").unwrap();
     assert_eq!((&note["about"], &note["data"]["to"]), (&json!("mode_proposal"), &json!("NORMAL")), "{note}");
     assert_eq!(layer.mode(), Mode::Alert);
@@ -281,14 +285,14 @@ async fn proposed_transition_is_recorded_and_not_applied() {
 
 #[tokio::test]
 async fn pin_requirement_depends_on_the_current_mode() {
-    let (layer, folder) = Bench::new().layer();
+    let (layer, folder) = LayerBench::new().layer();
     std::fs::create_dir_all(folder.path().join("state")).unwrap();
     layer.pin().set(None, Some("correct horse".to_owned())).await.unwrap();
     // From NORMAL, where the change was requested, DEGRADED takes no PIN. From ALERT, the current mode, it
     // does.
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     let refused = layer.set_mode(Mode::Degraded, "test", &caller(), None).await;
-    assert!(matches!(refused, Err(crate::ModeError::Unproven)), "{refused:?}");
+    assert!(matches!(refused, Err(crate::ModeError::PinRequired)), "{refused:?}");
     let proof = layer.pin().verify(Some("correct horse".to_owned())).await.unwrap();
     layer.set_mode(Mode::Degraded, "test", &caller(), Some(proof)).await.unwrap();
     assert_eq!(layer.mode(), Mode::Degraded);

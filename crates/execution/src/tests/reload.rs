@@ -3,97 +3,102 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::{EMBEDDED, FileNames, Policy, Protected, Surroundings, Variables};
-use policy_tools::{Difference, Effect};
+use governance::{
+    EMBEDDED_FILES, NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders,
+};
+use policy_tools::{PolicyDifference, PolicyEffect};
 use registry::ToolRegistry;
 use serde_json::json;
 use telemetry::redact;
 use tool::{Category, ToolSpec};
 
-use super::{Bench, Does, Gate, done, records, request, waits_for};
-use crate::{Acceptance, Reloaded, World};
+use super::{FnTool, LayerBench, TestGate, blocked_by, ready_output, records, request};
+use crate::{Acceptance, ConfigSnapshot, ReloadOutcome};
 
 /// Snapshot with these tools, for a reload.
-fn world(folder: &Path, tools: &[&str]) -> World {
+fn snapshot(folder: &Path, tools: &[&str]) -> ConfigSnapshot {
     let mut registry = ToolRegistry::new();
     for name in tools {
         let mut spec = ToolSpec::new(name, "A test tool", Category::READ_ONLY, tool::RiskLevel::Low);
         spec.input_schema = Some(json!({"type": "object"}));
-        registry.register(spec.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
+        registry.register(spec.check().unwrap(), Arc::new(FnTool(|_| ready_output(json!({}))))).unwrap();
     }
-    Bench::world_in(folder, registry)
+    LayerBench::snapshot_in(folder, registry)
 }
 
 #[tokio::test]
 async fn added_tools_need_acceptance_and_removed_ones_do_not() {
-    let (layer, folder) = Bench::new().tool("one", Category::READ_ONLY, |_| done(json!({}))).layer();
+    let (layer, folder) =
+        LayerBench::new().tool("one", Category::READ_ONLY, |_| ready_output(json!({}))).layer();
     let mut changes = layer.tool_changes();
-    let more = || world(folder.path(), &["one", "two"]);
+    let more = || snapshot(folder.path(), &["one", "two"]);
     let report = layer.reload(more(), Vec::new(), &Acceptance::Ask).await;
-    assert_eq!(report.result, Reloaded::Waiting, "{report:?}");
+    assert_eq!(report.result, ReloadOutcome::Waiting, "{report:?}");
     assert!(!changes.has_changed().unwrap(), "a candidate causes no notification");
     assert_eq!(layer.status().tools, 1);
-    let seen = Acceptance::Seen(report.candidate.unwrap());
-    let other = layer.reload(world(folder.path(), &["one", "three"]), Vec::new(), &seen).await;
-    assert_eq!(other.result, Reloaded::Waiting, "it differs from the accepted candidate");
+    let seen = Acceptance::Confirmed(report.candidate.unwrap());
+    let other = layer.reload(snapshot(folder.path(), &["one", "three"]), Vec::new(), &seen).await;
+    assert_eq!(other.result, ReloadOutcome::Waiting, "it differs from the accepted candidate");
     let report = layer.reload(more(), Vec::new(), &seen).await;
-    assert_eq!((report.result, layer.status().tools), (Reloaded::Applied, 2), "{report:?}");
+    assert_eq!((report.result, layer.status().tools), (ReloadOutcome::Applied, 2), "{report:?}");
     changes.changed().await.unwrap();
-    let fewer = layer.reload(world(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
-    assert_eq!(fewer.result, Reloaded::Applied, "a stricter snapshot needs no acceptance: {fewer:?}");
+    let fewer = layer.reload(snapshot(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
+    assert_eq!(fewer.result, ReloadOutcome::Applied, "a stricter snapshot needs no acceptance: {fewer:?}");
     assert!(changes.has_changed().unwrap());
-    let same = layer.reload(world(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
-    assert_eq!(same.result, Reloaded::Unchanged);
+    let same = layer.reload(snapshot(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
+    assert_eq!(same.result, ReloadOutcome::Unchanged);
 }
 
 #[tokio::test]
 async fn acceptance_covers_differences_outside_the_snapshot() {
-    let (layer, folder) = Bench::new().tool("one", Category::READ_ONLY, |_| done(json!({}))).layer();
-    let more = || world(folder.path(), &["one", "two"]);
-    let beside =
-        || vec![Difference { effect: Effect::Loosens, what: "no more questions".into(), rule: None }];
+    let (layer, folder) =
+        LayerBench::new().tool("one", Category::READ_ONLY, |_| ready_output(json!({}))).layer();
+    let more = || snapshot(folder.path(), &["one", "two"]);
+    let beside = || {
+        vec![PolicyDifference { effect: PolicyEffect::Loosens, what: "no more questions".into(), rule: None }]
+    };
     let shown = layer.reload(more(), Vec::new(), &Acceptance::Ask).await;
-    let seen = Acceptance::Seen(shown.candidate.unwrap());
+    let seen = Acceptance::Confirmed(shown.candidate.unwrap());
     let other = layer.reload(more(), beside(), &seen).await;
-    assert_eq!(other.result, Reloaded::Waiting, "it differs from the accepted candidate: {other:?}");
-    let seen = Acceptance::Seen(other.candidate.unwrap());
-    assert_eq!(layer.reload(more(), beside(), &seen).await.result, Reloaded::Applied);
+    assert_eq!(other.result, ReloadOutcome::Waiting, "it differs from the accepted candidate: {other:?}");
+    let seen = Acceptance::Confirmed(other.candidate.unwrap());
+    assert_eq!(layer.reload(more(), beside(), &seen).await.result, ReloadOutcome::Applied);
 }
 
 /// Snapshot with a policy that redacts private keys instead of blocking them.
-fn lax(folder: &Path) -> World {
+fn lax_snapshot(folder: &Path) -> ConfigSnapshot {
     let policy = folder.join("policy");
     std::fs::create_dir_all(&policy).unwrap();
-    for (name, text) in EMBEDDED {
+    for (name, text) in EMBEDDED_FILES {
         std::fs::write(policy.join(name), text.replace("action: block", "action: redact")).unwrap();
     }
-    let around = Surroundings {
-        variables: Variables::with_home(folder),
-        protected: Protected::default(),
-        names: FileNames::CaseSensitive,
+    let around = PolicyEnvironment {
+        variables: PathVariables::with_home(folder),
+        protected: ProtectedFolders::default(),
+        name_comparison: NameComparison::CaseSensitive,
     };
-    World { policy: Policy::load(&policy, &around).unwrap(), ..world(folder, &[]) }
+    ConfigSnapshot { policy: Policy::load(&policy, &around).unwrap(), ..snapshot(folder, &[]) }
 }
 
 #[tokio::test]
 async fn unrecorded_reload_keeps_the_secret_patterns() {
-    let blocks = || redact::shared().blocked("-----BEGIN RSA PRIVATE KEY-----").is_some();
-    let (layer, folder) = Bench::new().layer();
+    let blocks = || redact::shared().first_blocking_pattern("-----BEGIN RSA PRIVATE KEY-----").is_some();
+    let (layer, folder) = LayerBench::new().layer();
     assert!(blocks());
     layer.ledger.close();
-    let report = layer.reload(lax(folder.path()), Vec::new(), &Acceptance::Always).await;
-    assert_eq!((report.result, blocks()), (Reloaded::Rejected, true), "{report:?}");
+    let report = layer.reload(lax_snapshot(folder.path()), Vec::new(), &Acceptance::Always).await;
+    assert_eq!((report.result, blocks()), (ReloadOutcome::Rejected, true), "{report:?}");
 }
 
 #[tokio::test]
 async fn reload_record_names_the_resulting_policy() {
-    let (layer, folder) = Bench::new().layer();
-    let (before, lax) = (layer.status().policy_hash, || lax(folder.path()));
+    let (layer, folder) = LayerBench::new().layer();
+    let (before, lax) = (layer.status().policy_hash, || lax_snapshot(folder.path()));
     layer.reload(lax(), Vec::new(), &Acceptance::Ask).await;
     layer.reload(lax(), Vec::new(), &Acceptance::Always).await;
     let after = lax().policy.hash().to_owned();
     assert_ne!(before, after);
-    layer.reload(world(folder.path(), &[]), Vec::new(), &Acceptance::Always).await;
+    layer.reload(snapshot(folder.path(), &[]), Vec::new(), &Acceptance::Always).await;
     let reloads = records(folder.path()).into_iter().filter(|record| record["kind"] == "reload");
     let results: Vec<_> =
         reloads.map(|record| (record["result"].clone(), record["policy_hash"].clone())).collect();
@@ -103,14 +108,14 @@ async fn reload_record_names_the_resulting_policy() {
 
 #[tokio::test]
 async fn running_call_keeps_its_snapshot_and_queued_gets_new() {
-    let gate = Gate::default();
-    let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
+    let gate = TestGate::default();
+    let bench = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).tool(
         "gone",
         Category::READ_ONLY,
-        |_| done(json!({})),
+        |_| ready_output(json!({})),
     );
     let (layer, folder) = bench.layer();
-    layer.limits.set_places(1);
+    layer.limits.set_capacity(1);
     let start = |tool: &'static str| {
         let layer = Arc::clone(&layer);
         tokio::spawn(async move { layer.execute(request(tool, json!({}), None)).await })
@@ -120,11 +125,11 @@ async fn running_call_keeps_its_snapshot_and_queued_gets_new() {
         tokio::task::yield_now().await;
     }
     let waiting = start("gone");
-    while layer.changes.receiver_count() == 0 {
+    while layer.policy_changes.receiver_count() == 0 {
         tokio::task::yield_now().await;
     }
-    let report = layer.reload(world(folder.path(), &["other"]), Vec::new(), &Acceptance::Always).await;
-    assert_eq!(report.result, Reloaded::Applied, "{report:?}");
+    let report = layer.reload(snapshot(folder.path(), &["other"]), Vec::new(), &Acceptance::Always).await;
+    assert_eq!(report.result, ReloadOutcome::Applied, "{report:?}");
     let refused = waiting.await.unwrap();
     assert_eq!(refused.metadata.refusal.unwrap().code, tool::RefusalCode::UnknownTool);
     gate.open();

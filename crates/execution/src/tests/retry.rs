@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tool::{Category, Failure, FailureKind, Output};
+use tool::{Category, Failure, FailureKind, ToolOutput};
 
-use super::{Bench, kind, records, request};
+use super::{LayerBench, failure_kind, records, request};
 
-const ALMOST_NOTHING: Duration = Duration::from_millis(50);
+const REMAINING_TIME: Duration = Duration::from_millis(50);
 
 /// Runs a tool that fails in the given ways before it succeeds. Returns success, number of attempts, and the
 /// attempts in the recorded outcome.
@@ -20,7 +20,7 @@ async fn check(
 ) -> (bool, usize, Value) {
     let tried = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&tried);
-    let bench = Bench::new().such_tool(
+    let bench = LayerBench::new().tool_with_spec(
         "flaky",
         Category::READ_ONLY,
         |spec| spec.annotations.idempotent_hint = idempotent,
@@ -28,17 +28,17 @@ async fn check(
             let failure = fails.get(counted.fetch_add(1, Ordering::Relaxed)).copied();
             Box::pin(async move {
                 // Leaves too little of the deadline for the pause and another attempt.
-                tokio::time::sleep(deadline.unwrap_or_default().saturating_sub(ALMOST_NOTHING)).await;
+                tokio::time::sleep(deadline.unwrap_or_default().saturating_sub(REMAINING_TIME)).await;
                 match failure {
                     Some(kind) => Err(Failure::new(kind, "connection reset")),
-                    None => Ok(Output::default()),
+                    None => Ok(ToolOutput::default()),
                 }
             })
         },
     );
     let (layer, folder) = bench.layer();
     let result = layer.execute(request("flaky", json!({}), deadline)).await;
-    assert_eq!(result.success, kind(&result).is_none(), "{result:?}");
+    assert_eq!(result.success, failure_kind(&result).is_none(), "{result:?}");
     let written = records(folder.path());
     let outcomes: Vec<&Value> = written.iter().filter(|record| record["kind"] == "outcome").collect();
     assert_eq!(outcomes.len(), 1, "one call, one outcome");

@@ -2,65 +2,69 @@
 //! run.
 
 use governance::Permit;
-use registry::Preview;
+use registry::CallPreview;
 use tool::{Arguments, Failure};
 
 use super::*;
-use crate::Answer;
+use crate::OperatorDecision;
 
 /// Tool whose rewritten arguments depend on a counter, and that returns the arguments it got.
-struct Rewrites {
-    mind: Arc<AtomicUsize>,
+struct RewriteTool {
+    version: Arc<AtomicUsize>,
 }
 
-impl ToolExecutor for Rewrites {
-    fn preview(&self, _: &Permit) -> Result<Preview, Failure> {
-        let mind = self.mind.load(Ordering::SeqCst);
-        Ok(Preview {
+impl ToolExecutor for RewriteTool {
+    fn preview(&self, _: &Permit) -> Result<CallPreview, Failure> {
+        let mind = self.version.load(Ordering::SeqCst);
+        Ok(CallPreview {
             rewritten: Some(Arguments::from_iter([("mind".to_owned(), json!(mind))])),
-            ..Preview::default()
+            ..CallPreview::default()
         })
     }
 
-    fn run(&self, order: Arc<Order>) -> Running {
+    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
         // A preview from now on would return something else.
-        self.mind.fetch_add(100, Ordering::SeqCst);
-        done(json!(order.value().foretold()))
+        self.version.fetch_add(100, Ordering::SeqCst);
+        ready_output(json!(order.value().previewed_arguments()))
     }
 }
 
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
     let mind = Arc::new(AtomicUsize::new(1));
-    let body = Rewrites { mind: Arc::clone(&mind) };
+    let body = RewriteTool { version: Arc::clone(&mind) };
     let asked = |spec: &mut ToolSpec| spec.requires_approval = true;
-    let (layer, folder) = Bench::new().run_by("rewrites", Category::SYSTEM_WRITE, asked, body).layer();
+    let (layer, folder) =
+        LayerBench::new().tool_with_executor("rewrites", Category::SYSTEM_WRITE, asked, body).layer();
     (layer, folder, mind)
 }
 
 /// Requests approval for a call, approves it, runs `meanwhile`, and repeats the call with the approval.
-async fn approved(layer: &Arc<ToolExecutionLayer>, meanwhile: impl FnOnce()) -> ToolResult {
-    let asked = Request { asking: Asking::Async, ..request("rewrites", json!({}), None) };
+async fn run_approved(layer: &Arc<ToolExecutionLayer>, meanwhile: impl FnOnce()) -> ToolResult {
+    let asked = CallRequest { approval_mode: ApprovalMode::Async, ..request("rewrites", json!({}), None) };
     let pending = layer.execute(asked).await;
     let id = pending.metadata.refusal.as_ref().and_then(|refusal| refusal.approval_id.clone());
     let id = id.unwrap_or_else(|| panic!("{pending:?}"));
-    layer.decide(&id, Answer::Once, &caller(), None).await.unwrap();
+    layer.decide(&id, OperatorDecision::ApproveOnce, &caller(), None).await.unwrap();
     meanwhile();
-    let brought =
-        Request { asking: Asking::Async, approval_id: Some(id), ..request("rewrites", json!({}), None) };
+    let brought = CallRequest {
+        approval_mode: ApprovalMode::Async,
+        approval_id: Some(id),
+        ..request("rewrites", json!({}), None)
+    };
     layer.execute(brought).await
 }
 
 #[tokio::test]
 async fn tool_gets_the_rewritten_arguments_that_were_approved() {
     let (layer, _folder, _) = bench();
-    let ran = approved(&layer, || {}).await;
+    let ran = run_approved(&layer, || {}).await;
     assert_eq!(ran.output, json!({"mind": 1}), "{ran:?}");
 }
 
 #[tokio::test]
 async fn approval_does_not_cover_newly_rewritten_arguments() {
     let (layer, _folder, mind) = bench();
-    let refused = approved(&layer, || mind.store(2, Ordering::SeqCst)).await;
+    let refused = run_approved(&layer, || mind.store(2, Ordering::SeqCst)).await;
     let detail = refused.metadata.refusal.as_ref().and_then(|refusal| refusal.detail.clone());
     assert_eq!(detail.as_deref(), Some("approval_mismatch"), "{refused:?}");
     assert_eq!(mind.load(Ordering::SeqCst), 2, "it was not run");

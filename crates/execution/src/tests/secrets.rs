@@ -4,16 +4,14 @@ use std::sync::Mutex;
 use tool::{Failure, Progress, ProgressNote};
 
 use super::*;
-use crate::content;
+use crate::secret_screening;
 
 #[tokio::test]
 async fn blocked_secret_passes_in_neither_direction() {
     let secret = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc";
-    let bench = Bench::new().tool("echo", Category::READ_ONLY, |_| done(json!({"text": "fine"}))).tool(
-        "leak",
-        Category::READ_ONLY,
-        move |_| done(json!({"deep": [{"text": secret}]})),
-    );
+    let bench = LayerBench::new()
+        .tool("echo", Category::READ_ONLY, |_| ready_output(json!({"text": "fine"})))
+        .tool("leak", Category::READ_ONLY, move |_| ready_output(json!({"deep": [{"text": secret}]})));
     let (layer, folder) = bench.layer();
     let rsa = "-----BEGIN RSA PRIVATE KEY-----";
     for arguments in
@@ -30,7 +28,7 @@ async fn blocked_secret_passes_in_neither_direction() {
         );
     }
     let withheld = layer.execute(request("leak", json!({}), None)).await;
-    assert_eq!(kind(&withheld), Some(FailureKind::Unreadable), "{withheld:?}");
+    assert_eq!(failure_kind(&withheld), Some(FailureKind::Unreadable), "{withheld:?}");
     assert_eq!(withheld.output, json!({}));
     assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
 }
@@ -39,15 +37,15 @@ async fn blocked_secret_passes_in_neither_direction() {
 #[tokio::test]
 async fn secret_in_a_file_name_is_not_recorded() {
     let secret = format!("ghp_{}", "a1B2".repeat(9));
-    let (layer, folder) = Bench::new()
-        .such_tool(
+    let (layer, folder) = LayerBench::new()
+        .tool_with_spec(
             "look",
             Category::READ_ONLY,
             |spec| {
                 let path = json!({"type": "string", "format": "path"});
                 spec.input_schema = Some(json!({"type": "object", "properties": {"path": path}}));
             },
-            |_| done(json!({"text": "fine"})),
+            |_| ready_output(json!({"text": "fine"})),
         )
         .layer();
     for name in ["notes.txt".to_owned(), secret.clone()] {
@@ -66,24 +64,28 @@ async fn secret_in_a_file_name_is_not_recorded() {
 async fn failure_reveals_no_secret_and_keeps_the_output_limit() {
     let secret = "-----BEGIN RSA PRIVATE KEY-----";
     let failing = |failure: Failure| {
-        move |_| -> Running {
+        move |_| -> ExecutorFuture {
             let failure = failure.clone();
             Box::pin(async { Err(failure) })
         }
     };
-    let failed = || Failure::new(FailureKind::TimedOut, "it took too long").hint("try later");
+    let failed = || Failure::new(FailureKind::TimedOut, "it took too long").with_hint("try later");
     let with = |output: Value| Failure { output: Some(output), ..failed() };
-    let (layer, folder) = Bench::new()
+    let (layer, folder) = LayerBench::new()
         .tool("output", Category::READ_ONLY, failing(with(json!({"stdout": ["x", {secret: 1}]}))))
         .tool("words", Category::READ_ONLY, failing(Failure { message: format!("a {secret}"), ..failed() }))
-        .tool("way_out", Category::READ_ONLY, failing(failed().hint(format!("use {secret}"))))
+        .tool("way_out", Category::READ_ONLY, failing(failed().with_hint(format!("use {secret}"))))
         .tool("flood", Category::READ_ONLY, failing(with(json!({"stdout": "x".repeat(2 << 20)}))))
         .tool("talker", Category::READ_ONLY, failing(Failure { message: "y".repeat(1 << 20), ..failed() }))
         .tool("modest", Category::READ_ONLY, failing(with(json!({"stdout": "so far"}))))
         .layer();
     for tool in ["output", "words", "way_out"] {
         let result = layer.execute(request(tool, json!({}), None)).await;
-        assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{tool}: the failure kind is still reported");
+        assert_eq!(
+            failure_kind(&result),
+            Some(FailureKind::TimedOut),
+            "{tool}: the failure kind is still reported"
+        );
         let text = serde_json::to_string(&result).unwrap();
         assert!(!text.contains("PRIVATE KEY") && text.contains("withheld"), "{tool}: {text}");
     }
@@ -102,22 +104,27 @@ async fn failure_reveals_no_secret_and_keeps_the_output_limit() {
 
 #[test]
 fn progress_is_withheld_from_the_secret_on() {
-    let (_layer, _folder) = Bench::new().layer();
+    let (_layer, _folder) = LayerBench::new().layer();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
-    let progress = content::screened(&Progress::heard_by(move |note| sink.lock().unwrap().push(note)));
+    let progress = secret_screening::screen_progress(&Progress::with_listener(move |note| {
+        sink.lock().unwrap().push(note)
+    }));
     let piece = |text: &str| ProgressNote {
         message: "some bytes".into(),
-        share: Some((1, 2)),
+        done_of_total: Some((1, 2)),
         data: Some(json!({"source": "stdout", "content": text})),
     };
     for text in ["so far\n-----BEGIN RSA PRIV", "ATE KEY-----\nMIIE", "the rest of it"] {
-        progress.tell(piece(text));
+        progress.report(piece(text));
     }
     let heard = heard.lock().unwrap();
     let contents: Vec<_> =
         heard.iter().map(|note| note.data.as_ref().map(|data| data["content"].clone())).collect();
     assert_eq!(contents, [Some(json!("so far\n-----BEGIN RSA PRIV")), None, None]);
-    assert!(heard[1].message.contains("withheld") && heard[1].share.is_some(), "{:?}", heard[1]);
-    assert!(!content::screened(&Progress::default()).is_heard(), "no progress is built without a listener");
+    assert!(heard[1].message.contains("withheld") && heard[1].done_of_total.is_some(), "{:?}", heard[1]);
+    assert!(
+        !secret_screening::screen_progress(&Progress::default()).has_listener(),
+        "no progress is built without a listener"
+    );
 }

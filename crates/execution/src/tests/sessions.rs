@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tool::{Caller, Category, Mode, RefusalCode, ToolResult};
 
-use super::{Bench, Gate, caller, done, kind, records, request, waits_for};
-use crate::{Request, SessionTerms, Standing, ToolExecutionLayer};
+use super::{LayerBench, TestGate, blocked_by, caller, failure_kind, ready_output, records, request};
+use crate::{CallRequest, CallState, SessionTerms, ToolExecutionLayer};
 
 fn open(layer: &ToolExecutionLayer, allowlist: &[&str], hops: u32) -> String {
     let allowlist = allowlist.iter().map(|name| (*name).to_owned()).collect();
@@ -15,9 +15,9 @@ fn open(layer: &ToolExecutionLayer, allowlist: &[&str], hops: u32) -> String {
     layer.open_session(terms, &caller()).unwrap().session_id
 }
 
-fn asked(tool: &str, arguments: Value, session: &str) -> Request {
+fn worker_request(tool: &str, arguments: Value, session: &str) -> CallRequest {
     let caller = Caller { session: Some(session.to_owned()), ..caller() };
-    Request { caller, ..request(tool, arguments, None) }
+    CallRequest { caller, ..request(tool, arguments, None) }
 }
 
 fn code(result: &ToolResult) -> Option<RefusalCode> {
@@ -25,37 +25,47 @@ fn code(result: &ToolResult) -> Option<RefusalCode> {
 }
 
 /// Tool that stores the arguments it gets.
-fn keeps(handed: &Arc<Mutex<Vec<Value>>>) -> impl Fn(Arc<registry::Order>) -> registry::Running + use<> {
+fn recording_tool(
+    handed: &Arc<Mutex<Vec<Value>>>,
+) -> impl Fn(Arc<registry::RecordedPermit>) -> registry::ExecutorFuture + use<> {
     let handed = Arc::clone(handed);
     move |order| {
-        handed.lock().unwrap().push(Value::Object(order.value().call().handed_over()));
-        done(json!({}))
+        handed.lock().unwrap().push(Value::Object(order.value().call().tool_arguments()));
+        ready_output(json!({}))
     }
 }
 
 #[tokio::test]
 async fn tool_gets_only_the_session_id_of_its_caller() {
     let handed = Arc::new(Mutex::new(Vec::new()));
-    let bench = Bench::new()
-        .such_tool("wants", Category::READ_ONLY, |spec| spec.wants_session = true, keeps(&handed))
-        .such_tool(
+    let bench = LayerBench::new()
+        .tool_with_spec(
+            "wants",
+            Category::READ_ONLY,
+            |spec| spec.wants_session = true,
+            recording_tool(&handed),
+        )
+        .tool_with_spec(
             "closed",
             Category::READ_ONLY,
             |spec| {
                 spec.wants_session = true;
                 spec.input_schema = Some(json!({"type": "object", "additionalProperties": false}));
             },
-            keeps(&handed),
+            recording_tool(&handed),
         )
-        .tool("plain", Category::READ_ONLY, keeps(&handed));
+        .tool("plain", Category::READ_ONLY, recording_tool(&handed));
     let (layer, _folder) = bench.layer();
     let session = open(&layer, &["wants", "closed", "plain"], 9);
     let other = open(&layer, &["wants"], 9);
     for tool in ["wants", "closed"] {
-        assert!(layer.execute(asked(tool, json!({}), &session)).await.success, "the argument may be absent");
+        assert!(
+            layer.execute(worker_request(tool, json!({}), &session)).await.success,
+            "the argument may be absent"
+        );
         assert_eq!(handed.lock().unwrap().pop(), Some(json!({"session_id": session})), "{tool}");
         for forged in [json!(other), json!(session), json!(""), Value::Null, json!(5)] {
-            let refused = layer.execute(asked(tool, json!({"session_id": forged}), &session)).await;
+            let refused = layer.execute(worker_request(tool, json!({"session_id": forged}), &session)).await;
             assert_eq!(code(&refused), Some(RefusalCode::InvalidArguments), "{tool} {forged}");
             let refusal = refused.metadata.refusal.unwrap();
             assert_eq!(refusal.problems[0].pointer, "/session_id", "{refusal:?}");
@@ -65,7 +75,7 @@ async fn tool_gets_only_the_session_id_of_its_caller() {
     }
     assert!(handed.lock().unwrap().is_empty(), "a refused call never reaches the tool");
     // Another tool may have an argument of that name and gets it unchanged.
-    assert!(layer.execute(asked("plain", json!({"session_id": "mine"}), &session)).await.success);
+    assert!(layer.execute(worker_request("plain", json!({"session_id": "mine"}), &session)).await.success);
     assert_eq!(handed.lock().unwrap().pop(), Some(json!({"session_id": "mine"})));
     // Outside of a session there is no id to pass, and a caller cannot invent one.
     assert!(layer.execute(request("wants", json!({}), None)).await.success);
@@ -78,17 +88,17 @@ async fn tool_gets_only_the_session_id_of_its_caller() {
 async fn concurrent_calls_cannot_exceed_the_hop_budget() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
-    let bench = Bench::new().tool("count", Category::READ_ONLY, move |_| {
+    let bench = LayerBench::new().tool("count", Category::READ_ONLY, move |_| {
         let counted = Arc::clone(&counted);
         Box::pin(async move {
             tokio::task::yield_now().await;
             counted.fetch_add(1, Ordering::Relaxed);
-            Ok(tool::Output::default())
+            Ok(tool::ToolOutput::default())
         })
     });
     let (layer, folder) = bench.layer();
     let session = open(&layer, &["count"], 10);
-    let calls = (0..50).map(|_| layer.execute(asked("count", json!({}), &session)));
+    let calls = (0..50).map(|_| layer.execute(worker_request("count", json!({}), &session)));
     let ends = futures_util::future::join_all(calls).await;
     assert_eq!(ran.load(Ordering::Relaxed), 10);
     let refused = ends.iter().filter(|end| code(end) == Some(RefusalCode::HopBudgetExhausted)).count();
@@ -98,24 +108,24 @@ async fn concurrent_calls_cannot_exceed_the_hop_budget() {
 
 #[tokio::test]
 async fn call_that_is_judged_again_is_counted_once() {
-    let gate = Gate::default();
-    let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
+    let gate = TestGate::default();
+    let (layer, _folder) = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).layer();
     let session = open(&layer, &["slow"], 2);
     // RECOVERY has 8 run slots and gives one connection 6 of them, so the next call is queued.
     for mode in [Mode::Lockdown, Mode::Recovery] {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
-    let start = |request: Request| {
+    let start = |request: CallRequest| {
         let layer = Arc::clone(&layer);
         tokio::spawn(async move { layer.execute(request).await })
     };
     let running: Vec<_> = (0..6).map(|_| start(request("slow", json!({}), None))).collect();
-    let standing = |wanted: Standing| layer.calls().iter().filter(|call| call.standing == wanted).count();
-    while standing(Standing::Running) < 6 {
+    let standing = |wanted: CallState| layer.calls().iter().filter(|call| call.standing == wanted).count();
+    while standing(CallState::Running) < 6 {
         tokio::task::yield_now().await;
     }
-    let waiting = start(asked("slow", json!({}), &session));
-    while standing(Standing::Queued) < 1 {
+    let waiting = start(worker_request("slow", json!({}), &session));
+    while standing(CallState::Queued) < 1 {
         tokio::task::yield_now().await;
     }
     layer.set_mode(Mode::Normal, "test", &caller(), None).await.unwrap();
@@ -130,22 +140,22 @@ async fn call_that_is_judged_again_is_counted_once() {
 
 #[tokio::test]
 async fn running_calls_end_with_their_session() {
-    let gate = Gate::default();
-    let (layer, folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
+    let gate = TestGate::default();
+    let (layer, folder) = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).layer();
     let (session, other) = (open(&layer, &["slow"], 2), open(&layer, &["slow"], 2));
     let start = |session: &str| {
-        let (layer, request) = (Arc::clone(&layer), asked("slow", json!({}), session));
+        let (layer, request) = (Arc::clone(&layer), worker_request("slow", json!({}), session));
         tokio::spawn(async move { layer.execute(request).await })
     };
     let (its, others) = (start(&session), start(&other));
-    while layer.calls().iter().filter(|call| call.standing == Standing::Running).count() < 2 {
+    while layer.calls().iter().filter(|call| call.standing == CallState::Running).count() < 2 {
         tokio::task::yield_now().await;
     }
     layer.close_session(&session, "test").unwrap();
     let ended = its.await.unwrap();
-    assert_eq!(kind(&ended), Some(tool::FailureKind::Cancelled), "{ended:?}");
+    assert_eq!(failure_kind(&ended), Some(tool::FailureKind::Cancelled), "{ended:?}");
     assert_eq!(ended.error.as_deref(), Some("slow was cancelled with its session"));
-    let late = layer.execute(asked("slow", json!({}), &session)).await;
+    let late = layer.execute(worker_request("slow", json!({}), &session)).await;
     let refusal = late.metadata.refusal.unwrap();
     assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::Conflict, Some("session_closed")));
     assert!(!refusal.retryable);
@@ -162,7 +172,7 @@ async fn unlisted_call_also_ends_with_its_session() {
     type Close = Box<dyn FnOnce() + Send>;
     let close: Arc<Mutex<Option<Close>>> = Arc::default();
     let closing = Arc::clone(&close);
-    let bench = Bench::new().tool("slow", Category::READ_ONLY, move |_| {
+    let bench = LayerBench::new().tool("slow", Category::READ_ONLY, move |_| {
         let close = closing.lock().unwrap().take();
         Box::pin(async move {
             // A tool is polled once before its call is in the list of calls.
@@ -174,21 +184,24 @@ async fn unlisted_call_also_ends_with_its_session() {
     let session = open(&layer, &["slow"], 2);
     let (closer, id) = (Arc::clone(&layer), session.clone());
     *close.lock().unwrap() = Some(Box::new(move || closer.close_session(&id, "test").unwrap()));
-    let ended = layer.execute(asked("slow", json!({}), &session)).await;
+    let ended = layer.execute(worker_request("slow", json!({}), &session)).await;
     assert_eq!(ended.error.as_deref(), Some("slow was cancelled with its session"), "{ended:?}");
 }
 
 #[tokio::test]
 async fn tool_without_a_schema_accepts_any_arguments() {
-    let bench = Bench::new().such_tool(
+    let bench = LayerBench::new().tool_with_spec(
         "free",
         Category::READ_ONLY,
         |spec| (spec.input_schema, spec.parameters) = (Some(json!({"type": "object"})), Vec::new()),
-        |_| done(json!({})),
+        |_| ready_output(json!({})),
     );
     let (layer, _folder) = bench.layer();
     let session = open(&layer, &["free"], 9);
     for arguments in [json!({}), Value::Null, json!({"a": [1, {"b": null}]})] {
-        assert!(layer.execute(asked("free", arguments.clone(), &session)).await.success, "{arguments}");
+        assert!(
+            layer.execute(worker_request("free", arguments.clone(), &session)).await.success,
+            "{arguments}"
+        );
     }
 }

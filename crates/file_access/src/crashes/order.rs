@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::change::Change;
-use super::tracer::{call_of, can_trace, traced};
+use super::change::TestedChange;
+use super::tracer::{can_trace, run_traced, syscall_name};
 
 /// Content and names that are not durable yet.
-struct Disk {
+struct UnsyncedState {
     workspace: PathBuf,
     store: PathBuf,
     contents: BTreeSet<PathBuf>,
@@ -18,18 +18,23 @@ struct Disk {
 }
 
 /// Checks a change call by call.
-pub(super) fn check(change: Change) {
+pub(super) fn check(change: TestedChange) {
     if !can_trace() {
         return;
     }
-    let world = change.prepared();
-    let ran = traced(&world, change, None);
+    let world = change.prepare();
+    let ran = run_traced(&world, change, None);
     let (workspace, store) = (world.path("ws"), world.path("undo"));
-    let mut disk =
-        Disk { workspace, store, contents: BTreeSet::new(), folders: BTreeSet::new(), exchanged: false };
+    let mut disk = UnsyncedState {
+        workspace,
+        store,
+        contents: BTreeSet::new(),
+        folders: BTreeSet::new(),
+        exchanged: false,
+    };
     let mut names = 0;
-    for line in ran.within().filter(|line| !line.contains(") = -1 ")) {
-        names += usize::from(disk.see(line, &ran.log));
+    for line in ran.change_calls().filter(|line| !line.contains(") = -1 ")) {
+        names += usize::from(disk.apply_call(line, &ran.log));
     }
     assert!(names > 0, "{change:?} changes no name:\n{}", ran.log);
     assert!(
@@ -40,19 +45,19 @@ pub(super) fn check(change: Change) {
     assert!(!disk.has_content_in(&disk.workspace), "{change:?}\n{}", ran.log);
 }
 
-impl Disk {
+impl UnsyncedState {
     /// Processes one call. Returns true if it changed a name of the workspace.
-    fn see(&mut self, line: &str, log: &str) -> bool {
-        let paths = paths(line);
-        let (Some(call), Some(first)) = (call_of(line), paths.first()) else { return false };
+    fn apply_call(&mut self, line: &str, log: &str) -> bool {
+        let paths = paths_of_call(line);
+        let (Some(call), Some(first)) = (syscall_name(line), paths.first()) else { return false };
         match (call, paths.get(1)) {
             ("openat", _) if line.contains("O_CREAT") => {
-                self.before_change(first, line, log);
-                self.changed(first);
+                self.assert_record_synced(first, line, log);
+                self.mark_folder_unsynced(first);
                 false
             }
             ("write", _) => {
-                self.contents.extend(handle(line));
+                self.contents.extend(first_handle_path(line));
                 false
             }
             ("fsync" | "fdatasync", _) => {
@@ -62,8 +67,8 @@ impl Disk {
                 false
             }
             ("mkdirat", _) => {
-                self.before_change(first, line, log);
-                self.changed(first);
+                self.assert_record_synced(first, line, log);
+                self.mark_folder_unsynced(first);
                 self.folders.insert(first.clone());
                 false
             }
@@ -71,16 +76,16 @@ impl Disk {
                 let unsafe_below = |all: &BTreeSet<PathBuf>| all.iter().any(|path| path.starts_with(first));
                 let is_safe = !unsafe_below(&self.contents) && !unsafe_below(&self.folders);
                 assert!(is_safe, "a name given to unsynced content: {line}\n{log}");
-                self.before_change(first, line, log);
-                self.before_change(to, line, log);
-                self.changed(first);
-                self.changed(to);
+                self.assert_record_synced(first, line, log);
+                self.assert_record_synced(to, line, log);
+                self.mark_folder_unsynced(first);
+                self.mark_folder_unsynced(to);
                 self.exchanged |= line.contains("RENAME_EXCHANGE");
                 [first, to].iter().any(|path| self.is_in_workspace(path))
             }
             ("symlinkat", Some(link)) => {
-                self.before_change(link, line, log);
-                self.changed(link);
+                self.assert_record_synced(link, line, log);
+                self.mark_folder_unsynced(link);
                 true
             }
             ("unlinkat", _) if self.is_in_workspace(first) => {
@@ -92,14 +97,14 @@ impl Disk {
     }
 
     /// Before the workspace changes, the saved state and its record must be durable.
-    fn before_change(&self, path: &Path, line: &str, log: &str) {
+    fn assert_record_synced(&self, path: &Path, line: &str, log: &str) {
         if self.is_in_workspace(path) {
             let is_safe = !self.folders.contains(&self.store) && !self.has_content_in(&self.store);
             assert!(is_safe, "begun before its record was durable: {line}\n{log}");
         }
     }
 
-    fn changed(&mut self, path: &Path) {
+    fn mark_folder_unsynced(&mut self, path: &Path) {
         self.folders.extend(path.parent().map(Path::to_owned));
     }
 
@@ -113,13 +118,13 @@ impl Disk {
 }
 
 /// Returns the path of the first handle of a call.
-fn handle(line: &str) -> Option<PathBuf> {
+fn first_handle_path(line: &str) -> Option<PathBuf> {
     let (_, rest) = line.split_once('<')?;
     rest.split_once('>').map(|(path, _)| path.into())
 }
 
 /// Returns the paths of a call: those of its handles, and of names relative to a handle.
-fn paths(line: &str) -> Vec<PathBuf> {
+fn paths_of_call(line: &str) -> Vec<PathBuf> {
     let arguments = line.rsplit_once(") = ").map_or(line, |(arguments, _)| arguments);
     let mut found: Vec<PathBuf> = Vec::new();
     let mut rest = arguments;
@@ -140,7 +145,7 @@ fn paths(line: &str) -> Vec<PathBuf> {
 #[test]
 fn paths_are_parsed_from_a_trace_line() {
     let check = |line: &str, expect: &[&str]| {
-        assert_eq!(paths(line), expect.iter().map(PathBuf::from).collect::<Vec<_>>(), "{line}");
+        assert_eq!(paths_of_call(line), expect.iter().map(PathBuf::from).collect::<Vec<_>>(), "{line}");
     };
     check("fsync(3</w/f>) = 0", &["/w/f"]);
     check(r#"renameat2(5</w>, "t", 5</w>, "f", RENAME_EXCHANGE) = 0"#, &["/w/t", "/w/f"]);

@@ -6,15 +6,15 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use super::change::{Change, WHICH};
-use crate::testing::World;
+use super::change::{CHANGE_ENV, TestedChange};
+use crate::testing::WorkspaceFixture;
 
 /// Missing files whose lookups mark the beginning and the end of the change in the trace.
-const BEGINS: &str = "/resources-test-begins";
-const ENDS: &str = "/resources-test-ends";
+const BEGIN_MARKER: &str = "/resources-test-begins";
+const END_MARKER: &str = "/resources-test-ends";
 
 /// Calls that do not change the disk. Every call not listed here gets faults.
-const HARMLESS: &[&str] = &[
+const READ_ONLY_CALLS: &[&str] = &[
     "brk",
     "close",
     "faccessat",
@@ -45,41 +45,42 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// Result of a child process.
-pub(super) struct Ran {
+pub(super) struct TracedRun {
     /// Exit code; `None` if it was killed.
     pub(super) code: Option<i32>,
     pub(super) log: String,
 }
 
-impl Ran {
+impl TracedRun {
     /// Returns the calls of the change itself, one per line.
-    pub(super) fn within(&self) -> impl Iterator<Item = &str> {
-        let begun = self.log.split_once(BEGINS).map_or("", |(_, rest)| rest);
-        begun.split(ENDS).next().unwrap_or_default().lines().skip(1)
+    pub(super) fn change_calls(&self) -> impl Iterator<Item = &str> {
+        let begun = self.log.split_once(BEGIN_MARKER).map_or("", |(_, rest)| rest);
+        begun.split(END_MARKER).next().unwrap_or_default().lines().skip(1)
     }
 
     /// Returns how often the change makes each call that touches the disk.
-    pub(super) fn steps(&self) -> BTreeMap<String, usize> {
+    pub(super) fn disk_calls(&self) -> BTreeMap<String, usize> {
         let mut steps = BTreeMap::new();
-        let names = self.within().filter_map(call_of).filter(|name| !HARMLESS.contains(name));
+        let names =
+            self.change_calls().filter_map(syscall_name).filter(|name| !READ_ONLY_CALLS.contains(name));
         names.for_each(|name| *steps.entry(name.to_owned()).or_default() += 1);
         steps
     }
 
     /// Returns how often the thread makes a call in total.
     pub(super) fn count(&self, call: &str) -> usize {
-        self.log.lines().filter(|line| call_of(line) == Some(call)).count()
+        self.log.lines().filter(|line| syscall_name(line) == Some(call)).count()
     }
 
     /// Returns true if the fault hit the change. A killed process has no exit code.
-    pub(super) fn was_struck(&self) -> bool {
-        let is_under_way = self.log.contains(BEGINS) && !self.log.contains(ENDS);
-        (is_under_way && self.code.is_none()) || self.within().any(|line| line.contains("(INJECTED)"))
+    pub(super) fn hit_fault(&self) -> bool {
+        let is_under_way = self.log.contains(BEGIN_MARKER) && !self.log.contains(END_MARKER);
+        (is_under_way && self.code.is_none()) || self.change_calls().any(|line| line.contains("(INJECTED)"))
     }
 }
 
 /// Returns the name of the call on a line.
-pub(super) fn call_of(line: &str) -> Option<&str> {
+pub(super) fn syscall_name(line: &str) -> Option<&str> {
     let (name, _) = line.split_once('(')?;
     (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
         .then_some(name)
@@ -97,10 +98,10 @@ pub(super) fn wait_for_tracer() {
 }
 
 /// Runs a closure between the two marker lookups.
-pub(super) fn marked<T>(what: impl FnOnce() -> T) -> T {
-    let _ = fs::metadata(BEGINS);
+pub(super) fn with_markers<T>(what: impl FnOnce() -> T) -> T {
+    let _ = fs::metadata(BEGIN_MARKER);
     let done = what();
-    let _ = fs::metadata(ENDS);
+    let _ = fs::metadata(END_MARKER);
     done
 }
 
@@ -115,10 +116,10 @@ pub(super) fn can_trace() -> bool {
 }
 
 /// Makes a change in a child, with an optional fault.
-pub(super) fn traced(world: &World, change: Change, inject: Option<&str>) -> Ran {
-    let mut command = world.command(&[], "crashes::one_change");
+pub(super) fn run_traced(world: &WorkspaceFixture, change: TestedChange, inject: Option<&str>) -> TracedRun {
+    let mut command = world.child_command(&[], "crashes::one_change");
     command
-        .env(WHICH, format!("{change:?}"))
+        .env(CHANGE_ENV, format!("{change:?}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -137,7 +138,7 @@ pub(super) fn traced(world: &World, change: Change, inject: Option<&str>) -> Ran
     let code = child.wait().unwrap().code();
     drop(said);
     tracer.wait().unwrap();
-    Ran { code, log: fs::read_to_string(log).unwrap() }
+    TracedRun { code, log: fs::read_to_string(log).unwrap() }
 }
 
 /// Starts a tracer and waits until it is attached, so that the trace contains every later call.

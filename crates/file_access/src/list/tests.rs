@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::testing::{World, assert_passed};
+use crate::testing::{WorkspaceFixture, assert_passed};
 
-fn names(listing: &Listing) -> Vec<String> {
+fn names(listing: &FolderListing) -> Vec<String> {
     listing.entries.iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
 }
 
 #[test]
 fn entries_are_shown_in_order_and_nothing_is_followed() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/b.txt", "12345");
     world.file("ws/a/inner", "x");
     world.link("ws/link", "../outside/secret");
@@ -31,7 +31,7 @@ fn entries_are_shown_in_order_and_nothing_is_followed() {
             EntryKind::Special("socket"),
         ]
     );
-    assert_eq!((listing.total, listing.cut), (5, false));
+    assert_eq!((listing.total, listing.truncated), (5, false));
     let file = &listing.entries[1];
     let truth = fs::metadata(world.path("ws/b.txt")).unwrap();
     assert_eq!((file.size, file.modified), (Some(5), Some(truth.modified().unwrap())));
@@ -39,25 +39,25 @@ fn entries_are_shown_in_order_and_nothing_is_followed() {
 
 #[test]
 fn long_listing_is_truncated_and_marked() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     for number in (0..50).rev() {
         world.file(&format!("ws/f{number:02}"), "");
     }
     for (most, first, cut) in [(3, vec!["f00", "f01", "f02"], true), (0, vec![], true)] {
         let listing = world.read(".").list(most).unwrap();
         assert_eq!(
-            (names(&listing), listing.total, listing.cut),
+            (names(&listing), listing.total, listing.truncated),
             (first.iter().map(|s| s.to_string()).collect(), 50, cut)
         );
     }
     let whole = world.read(".").list(50).unwrap();
-    assert_eq!((whole.entries.len(), whole.cut), (50, false));
+    assert_eq!((whole.entries.len(), whole.truncated), (50, false));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn names_keep_their_bytes() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let odd: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff\n");
     fs::write(world.path("ws").join(odd), "").unwrap();
     assert_eq!(world.read(".").list(10).unwrap().entries[0].name, odd);
@@ -65,7 +65,7 @@ fn names_keep_their_bytes() {
 
 #[test]
 fn the_directory_that_was_opened_is_listed() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/d/mine", "");
     let opened = world.read("d");
     fs::rename(world.path("ws/d"), world.path("ws/moved")).unwrap();
@@ -75,7 +75,7 @@ fn the_directory_that_was_opened_is_listed() {
 
 #[test]
 fn only_directories_are_listed() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "");
     let error = world.read("f").list(10).unwrap_err();
     assert!(error.to_string().ends_with("is a file, not a directory"), "{error}");
@@ -84,13 +84,14 @@ fn only_directories_are_listed() {
 
 #[test]
 fn entries_that_may_not_be_looked_at_are_reported_as_such() {
-    if let Some(world) = World::of_parent() {
+    if let Some(world) = WorkspaceFixture::from_parent() {
         let listing = world.read("dim").list(10).unwrap();
-        let entry = Entry { name: "f".into(), kind: EntryKind::Unreadable, size: None, modified: None };
+        let entry =
+            DirectoryEntry { name: "f".into(), kind: EntryKind::Unreadable, size: None, modified: None };
         assert_eq!(listing.entries, [entry]);
         return;
     }
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/dim/f", "");
     // Names may be read, but nothing below may be reached.
     fs::set_permissions(world.path("ws/dim"), fs::Permissions::from_mode(0o400)).unwrap();

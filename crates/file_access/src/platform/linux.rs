@@ -10,34 +10,34 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Sta
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::path::DecInt;
 
-use super::{Kept, Status, moment};
-use crate::opened::{Identity, ObjectFacts};
+use super::{AttributeCopy, FileStatus, system_time};
+use crate::opened::{ObjectFacts, ObjectIdentity};
 
 /// `PATH_MAX` includes the final NUL.
-pub(crate) const LONGEST_PATH: usize = 4095;
+pub(crate) const MAX_PATH_BYTES: usize = 4095;
 
 /// Number of symbolic links that the kernel follows in one path.
-pub(crate) const MOST_LINKS: usize = 40;
+pub(crate) const MAX_SYMLINKS: usize = 40;
 
 /// Suffix that the kernel appends to the name of a deleted object.
-const DELETED: &[u8] = b" (deleted)";
+const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
 /// Extended attribute of the access control list.
-const ACL: &[u8] = b"system.posix_acl_access";
+const ACL_ATTRIBUTE: &[u8] = b"system.posix_acl_access";
 
 /// Opens a path as a handle, without reading, blocking or following magic links.
-pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS)
 }
 
 /// Like `open_handle`, but only from the dentry cache: `EAGAIN` if the lookup would reach a disk or a
 /// network.
-pub(crate) fn reach_at_hand(path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_handle_cached(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
 }
 
 /// Returns the cached status of a handle, without asking a network file system.
-pub(crate) fn status_at_hand(handle: &OwnedFd) -> Option<Status> {
+pub(crate) fn status_cached(handle: &OwnedFd) -> Option<FileStatus> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(handle, "", flags, StatxFlags::BASIC_STATS).ok()?;
     if !StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BASIC_STATS) {
@@ -49,38 +49,39 @@ pub(crate) fn status_at_hand(handle: &OwnedFd) -> Option<Status> {
         allocated: stat.stx_blocks.saturating_mul(512),
         links: u64::from(stat.stx_nlink),
         mode: mode & 0o7777,
-        modified: moment(stat.stx_mtime.tv_sec, u64::from(stat.stx_mtime.tv_nsec)),
-        changed: moment(stat.stx_ctime.tv_sec, u64::from(stat.stx_ctime.tv_nsec)),
-        identity: Identity {
+        modified: system_time(stat.stx_mtime.tv_sec, u64::from(stat.stx_mtime.tv_nsec)),
+        changed: system_time(stat.stx_ctime.tv_sec, u64::from(stat.stx_ctime.tv_nsec)),
+        identity: ObjectIdentity {
             device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
             inode: stat.stx_ino,
         },
     };
-    Some(Status { kind: FileType::from_raw_mode(mode), facts })
+    Some(FileStatus { kind: FileType::from_raw_mode(mode), facts })
 }
 
 /// Returns true if the object is on a local disk or in memory. May block if the volume is remote.
 pub(crate) fn is_local(handle: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(handle).is_ok_and(|fs| LOCAL.iter().any(|magic| i128::from(fs.f_type) == *magic))
+    rustix::fs::fstatfs(handle)
+        .is_ok_and(|fs| LOCAL_FILESYSTEMS.iter().any(|magic| i128::from(fs.f_type) == *magic))
 }
 
 /// Magic numbers of ext2–4, XFS, Btrfs, F2FS, bcachefs, ZFS, tmpfs and overlay. Every other file system
 /// counts as remote.
-const LOCAL: [i128; 8] =
+const LOCAL_FILESYSTEMS: [i128; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630];
 
 /// Reads from the page cache only: `EAGAIN` if the data is not cached.
-pub(crate) fn read_at_hand(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub(crate) fn read_cached(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     rustix::io::preadv2(file, &mut [std::io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
 /// Opens one component below a handle.
-pub(crate) fn reach_from(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_handle_at(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     open(folder.as_fd(), name, ResolveFlags::NO_MAGICLINKS)
 }
 
 /// Opens a path and fails if it contains a symbolic link.
-pub(crate) fn reach_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_handle_nofollow(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS)
 }
 
@@ -89,21 +90,21 @@ fn open(folder: BorrowedFd<'_>, path: &OsStr, how: ResolveFlags) -> Result<Owned
 }
 
 /// Returns true if the link that could not be followed is a magic link of procfs.
-pub(crate) fn is_magic(folder: &OwnedFd, errno: Errno) -> bool {
+pub(crate) fn is_magic_link(folder: &OwnedFd, errno: Errno) -> bool {
     errno == Errno::LOOP
         && rustix::fs::fstatfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 /// Returns the canonical path of a handle; `ENOENT` if its object was deleted.
-pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
-    let name = rustix::fs::readlinkat(table()?, number(handle), Vec::new())?;
+pub(crate) fn path_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
+    let name = rustix::fs::readlinkat(fd_table()?, fd_name(handle), Vec::new())?;
     let name = PathBuf::from(OsString::from_vec(name.into_bytes()));
     if !name.is_absolute() {
         return Err(Errno::NOENT);
     }
     // The name of an existing file may really end like this. Then the name leads back to the same object.
-    if name.as_os_str().as_bytes().ends_with(DELETED) {
-        let there = rustix::fs::statat(CWD, &name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)?;
+    if name.as_os_str().as_bytes().ends_with(DELETED_SUFFIX) {
+        let there = rustix::fs::statat(CWD, &name, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from)?;
         if there.facts.identity != facts.identity {
             return Err(Errno::NOENT);
         }
@@ -123,18 +124,18 @@ pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 fn reopen(handle: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    let table = table()?;
-    retry_on_intr(|| rustix::fs::openat(table, number(handle), flags, Mode::empty()))
+    let table = fd_table()?;
+    retry_on_intr(|| rustix::fs::openat(table, fd_name(handle), flags, Mode::empty()))
 }
 
 /// Checks that this process may write to the object in place.
-pub(crate) fn may_write(handle: &OwnedFd, _folder: &OwnedFd, _leaf: &OsStr) -> Result<(), Errno> {
-    rustix::fs::accessat(table()?, number(handle), Access::WRITE_OK, AtFlags::empty())
+pub(crate) fn check_write_access(handle: &OwnedFd, _folder: &OwnedFd, _leaf: &OsStr) -> Result<(), Errno> {
+    rustix::fs::accessat(fd_table()?, fd_name(handle), Access::WRITE_OK, AtFlags::empty())
 }
 
 /// Returns the directory of this process's own descriptors, the only place where magic links are followed. It
 /// stays open, because resolving `/proc/self/fd` again takes longer than the lookup in it.
-fn table() -> Result<BorrowedFd<'static>, Errno> {
+fn fd_table() -> Result<BorrowedFd<'static>, Errno> {
     static TABLE: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(table) = TABLE.get() {
         return Ok(table.as_fd());
@@ -145,7 +146,7 @@ fn table() -> Result<BorrowedFd<'static>, Errno> {
 }
 
 /// Returns the name of a handle in `fd_table`.
-fn number(handle: &OwnedFd) -> DecInt {
+fn fd_name(handle: &OwnedFd) -> DecInt {
     DecInt::from_fd(handle)
 }
 
@@ -155,13 +156,14 @@ pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Copies `user.*` attributes and the access control list. Labels and capabilities are left to the system.
-pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
+pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> AttributeCopy {
     let names = match attribute_names(from) {
         Ok(names) => names,
-        Err(Errno::NOTSUP) => return Kept::All,
-        Err(_) => return Kept::WithoutList,
+        Err(Errno::NOTSUP) => return AttributeCopy::Complete,
+        Err(_) => return AttributeCopy::WithoutAcl,
     };
-    let (lists, others): (Vec<_>, Vec<_>) = names.split(|byte| *byte == 0).partition(|name| *name == ACL);
+    let (lists, others): (Vec<_>, Vec<_>) =
+        names.split(|byte| *byte == 0).partition(|name| *name == ACL_ATTRIBUTE);
     for name in others.into_iter().filter(|name| name.starts_with(b"user.")) {
         let _ = copy_attribute(from, to.as_fd(), name);
     }
@@ -169,12 +171,12 @@ pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
     let copied = match lists.first() {
         Some(name) => copy_attribute(from, to.as_fd(), name),
         // A new file may inherit a list from its folder, although the old file had none.
-        None => match rustix::fs::fremovexattr(to.as_fd(), ACL) {
+        None => match rustix::fs::fremovexattr(to.as_fd(), ACL_ATTRIBUTE) {
             Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
             removed => removed,
         },
     };
-    if copied.is_ok() { Kept::All } else { Kept::WithoutList }
+    if copied.is_ok() { AttributeCopy::Complete } else { AttributeCopy::WithoutAcl }
 }
 
 fn attribute_names(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
@@ -198,8 +200,8 @@ pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
         allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         links: stat.st_nlink,
         mode: stat.st_mode & 0o7777,
-        modified: moment(stat.st_mtime, stat.st_mtime_nsec),
-        changed: moment(stat.st_ctime, stat.st_ctime_nsec),
-        identity: Identity { device: stat.st_dev, inode: stat.st_ino },
+        modified: system_time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: system_time(stat.st_ctime, stat.st_ctime_nsec),
+        identity: ObjectIdentity { device: stat.st_dev, inode: stat.st_ino },
     }
 }

@@ -10,37 +10,38 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{Status, moment};
-use crate::opened::{Identity, ObjectFacts};
+use super::{FileStatus, system_time};
+use crate::opened::{ObjectFacts, ObjectIdentity};
 
 mod copyfile;
 pub(crate) use copyfile::copy_attributes;
 
 /// `PATH_MAX` includes the final NUL.
-pub(crate) const LONGEST_PATH: usize = 1023;
+pub(crate) const MAX_PATH_BYTES: usize = 1023;
 
 /// Number of symbolic links that the kernel follows in one path.
-pub(crate) const MOST_LINKS: usize = 32;
+pub(crate) const MAX_SYMLINKS: usize = 32;
 
 /// Mount point of the writable volume, whose folders appear at the root as firmlinks.
 const DATA_VOLUME: &str = "/System/Volumes/Data";
 
 /// `O_SEARCH`: opens a directory that may be traversed but not listed.
-const SEARCH: OFlags = OFlags::from_bits_retain(0x4000_0000).union(OFlags::DIRECTORY);
+const SEARCH_FLAGS: OFlags = OFlags::from_bits_retain(0x4000_0000).union(OFlags::DIRECTORY);
 
-const HANDLE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const HANDLE_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Opens a path as a handle, without blocking or opening a special file.
-pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
-    confirmed(&open(CWD, path.as_os_str(), OFlags::empty())?)
+pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
+    reopen_by_name(&open(CWD, path.as_os_str(), OFlags::empty())?)
 }
 
 /// Always fails: macOS cannot open from its caches only.
-pub(crate) fn reach_at_hand(_path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_handle_cached(_path: &Path) -> Result<OwnedFd, Errno> {
     Err(Errno::AGAIN)
 }
 
-pub(crate) fn status_at_hand(_handle: &OwnedFd) -> Option<Status> {
+pub(crate) fn status_cached(_handle: &OwnedFd) -> Option<FileStatus> {
     None
 }
 
@@ -48,29 +49,29 @@ pub(crate) fn is_local(_handle: &OwnedFd) -> bool {
     false
 }
 
-pub(crate) fn read_at_hand(_file: &OwnedFd, _buffer: &mut [u8], _offset: u64) -> Result<usize, Errno> {
+pub(crate) fn read_cached(_file: &OwnedFd, _buffer: &mut [u8], _offset: u64) -> Result<usize, Errno> {
     Err(Errno::AGAIN)
 }
 
 /// Opens one component below a handle.
-pub(crate) fn reach_from(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    confirmed(&open(folder.as_fd(), name, OFlags::empty())?)
+pub(crate) fn open_handle_at(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    reopen_by_name(&open(folder.as_fd(), name, OFlags::empty())?)
 }
 
 /// Opens a path and fails if it contains a symbolic link.
-pub(crate) fn reach_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_handle_nofollow(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str(), OFlags::NOFOLLOW_ANY)
 }
 
 fn open(folder: BorrowedFd<'_>, path: &OsStr, extra: OFlags) -> Result<OwnedFd, Errno> {
     // Opening a FIFO would wake its writer, and opening a device may have effects, so both are refused first.
-    let status = Status::from(rustix::fs::statat(folder, path, AtFlags::empty())?);
+    let status = FileStatus::from(rustix::fs::statat(folder, path, AtFlags::empty())?);
     if !matches!(status.kind, FileType::RegularFile | FileType::Directory) {
         return Err(Errno::OPNOTSUPP);
     }
     let with = |flags| retry_on_intr(|| rustix::fs::openat(folder, path, flags | extra, Mode::empty()));
-    match with(HANDLE) {
-        Err(Errno::ACCESS) if status.kind == FileType::Directory => with(SEARCH | OFlags::CLOEXEC),
+    match with(HANDLE_FLAGS) {
+        Err(Errno::ACCESS) if status.kind == FileType::Directory => with(SEARCH_FLAGS | OFlags::CLOEXEC),
         opened => opened,
     }
 }
@@ -78,32 +79,32 @@ fn open(folder: BorrowedFd<'_>, path: &OsStr, extra: OFlags) -> Result<OwnedFd, 
 /// Reopens an object by its current name and checks that it is the same object. `/dev/fd/N` duplicates a
 /// descriptor of this process, and a file with several hard links may report another name: only a descriptor
 /// opened by the name that will be judged is safe.
-fn confirmed(first: &OwnedFd) -> Result<OwnedFd, Errno> {
+fn reopen_by_name(first: &OwnedFd) -> Result<OwnedFd, Errno> {
     let identity = super::status(first)?.facts.identity;
-    let second = reach_without_links(&current_name(first)?)?;
+    let second = open_handle_nofollow(&current_path(first)?)?;
     if super::status(&second)?.facts.identity == identity { Ok(second) } else { Err(Errno::NOENT) }
 }
 
 /// Always false: macOS has no magic links.
-pub(crate) fn is_magic(_folder: &OwnedFd, _errno: Errno) -> bool {
+pub(crate) fn is_magic_link(_folder: &OwnedFd, _errno: Errno) -> bool {
     false
 }
 
 /// Returns the canonical path of a handle; `ENOENT` if its object was deleted.
-pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
+pub(crate) fn path_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
     if facts.links == 0 {
         return Err(Errno::NOENT);
     }
-    let name = current_name(handle)?;
+    let name = current_path(handle)?;
     let through_root = name.strip_prefix(DATA_VOLUME).ok().map(|rest| Path::new("/").join(rest));
     let is_same = |path: &PathBuf| {
-        let there = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map(Status::from);
+        let there = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from);
         there.is_ok_and(|there| there.facts.identity == facts.identity)
     };
     Ok(through_root.filter(is_same).unwrap_or(name))
 }
 
-fn current_name(handle: &OwnedFd) -> Result<PathBuf, Errno> {
+fn current_path(handle: &OwnedFd) -> Result<PathBuf, Errno> {
     let name = PathBuf::from(OsString::from_vec(rustix::fs::getpath(handle)?.into_bytes()));
     if name.is_absolute() { Ok(name) } else { Err(Errno::NOENT) }
 }
@@ -120,7 +121,7 @@ pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
 }
 
 /// Checks that this process may write to the file in place.
-pub(crate) fn may_write(_handle: &OwnedFd, folder: &OwnedFd, leaf: &OsStr) -> Result<(), Errno> {
+pub(crate) fn check_write_access(_handle: &OwnedFd, folder: &OwnedFd, leaf: &OsStr) -> Result<(), Errno> {
     rustix::fs::accessat(folder, leaf, Access::WRITE_OK, AtFlags::empty())
 }
 
@@ -141,9 +142,9 @@ pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
         allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         links: u64::from(stat.st_nlink),
         mode: u32::from(stat.st_mode) & 0o7777,
-        modified: moment(stat.st_mtime, u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
-        changed: moment(stat.st_ctime, u64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
+        modified: system_time(stat.st_mtime, u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+        changed: system_time(stat.st_ctime, u64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
         // A device number is an opaque 32-bit value; its sign has no meaning.
-        identity: Identity { device: u64::from(stat.st_dev.cast_unsigned()), inode: stat.st_ino },
+        identity: ObjectIdentity { device: u64::from(stat.st_dev.cast_unsigned()), inode: stat.st_ino },
     }
 }

@@ -5,21 +5,21 @@ use std::io::{Read as _, Write as _};
 
 use tool::{Failure, FailureKind};
 
-use crate::testing::World;
+use crate::testing::WorkspaceFixture;
 
-fn check(world: &World, offset: u64, max: u64, bytes: &str, more: bool) {
+fn check(world: &WorkspaceFixture, offset: u64, max: u64, bytes: &str, more: bool) {
     for taken in [false, true] {
         let file = world.read("f");
-        assert!(!taken || file.take_in_hand() || cfg!(not(target_os = "linux")));
+        assert!(!taken || file.try_prefetch() || cfg!(not(target_os = "linux")));
         let portion = file.read_range(offset, max).unwrap();
-        let found = (portion.bytes.as_slice(), portion.more, portion.size);
+        let found = (portion.bytes.as_slice(), portion.has_more, portion.size);
         assert_eq!(found, (bytes.as_bytes(), more, 10), "{offset} {max}, in hand: {taken}");
     }
 }
 
 #[test]
 fn read_range_is_exact_and_reports_more_content() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "0123456789");
     check(&world, 0, 4, "0123", true);
     check(&world, 0, 9, "012345678", true);
@@ -33,18 +33,18 @@ fn read_range_is_exact_and_reports_more_content() {
 
 #[test]
 fn huge_sparse_file_allocates_only_what_is_read() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let size = 1 << 40;
     File::create(world.path("ws/sparse")).unwrap().set_len(size).unwrap();
     let portion = world.read("sparse").read_range(0, 1000).unwrap();
-    assert_eq!((portion.bytes.len(), portion.more, portion.size), (1000, true, size));
+    assert_eq!((portion.bytes.len(), portion.has_more, portion.size), (1000, true, size));
     assert!(portion.bytes.capacity() <= 4096, "{}", portion.bytes.capacity());
     assert_eq!(world.read("sparse").read_range(size - 1, 10).unwrap().bytes, [0]);
 }
 
 #[test]
 fn opened_object_is_read_even_if_its_name_changed() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let file = world.file("ws/f", "inside");
     let opened = world.read("f");
     fs::rename(&file, world.path("ws/moved")).unwrap();
@@ -56,7 +56,7 @@ fn opened_object_is_read_even_if_its_name_changed() {
 
 #[test]
 fn readers_keep_their_own_position_and_see_what_is_added() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let file = world.file("ws/f", "abc");
     let opened = world.read("f");
     let (mut first, mut second) = (opened.reader().unwrap(), opened.reader().unwrap());
@@ -70,7 +70,7 @@ fn readers_keep_their_own_position_and_see_what_is_added() {
 
 #[test]
 fn digests_are_of_the_content() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let content = "x".repeat(200_000);
     world.file("ws/f", &content);
     assert_eq!(world.read("f").sha256().unwrap(), tool::canonical::sha256_hex(content.as_bytes()));
@@ -78,7 +78,7 @@ fn digests_are_of_the_content() {
 
 #[test]
 fn only_files_are_read_and_the_failure_says_why() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "f");
     world.link("ws/dangling", "nothing");
     for (text, kind, words) in [

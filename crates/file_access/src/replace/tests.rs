@@ -8,39 +8,44 @@ use tool::canonical::sha256_hex;
 use tool::{Failure, FailureKind};
 
 use super::*;
-use crate::testing::{NOBODY, World, assert_passed};
+use crate::testing::{NOBODY_UID, WorkspaceFixture, assert_passed};
 
-fn holding(content: &str) -> Expected {
-    Expected::Content { sha256: sha256_hex(content.as_bytes()) }
+fn with_content(content: &str) -> ContentPrecondition {
+    ContentPrecondition::Content { sha256: sha256_hex(content.as_bytes()) }
 }
 
-fn mode(world: &World, relative: &str) -> u32 {
+fn mode(world: &WorkspaceFixture, relative: &str) -> u32 {
     fs::metadata(world.path(relative)).unwrap().mode() & 0o7777
 }
 
 /// Returns a temporary file with new content.
-fn filled<'a>(place: &'a Place, original: Option<&OwnedFd>) -> Temporary<'a> {
-    let temporary = Temporary::create(place, new_temporary_name(), original).unwrap();
-    temporary.fill(&mut &b"new"[..], None, &Likeness::Original).unwrap().0
+fn filled_temporary<'a>(place: &'a EntryLocation, original: Option<&OwnedFd>) -> TemporaryFile<'a> {
+    let temporary = TemporaryFile::create(place, new_temporary_name(), original).unwrap();
+    temporary.fill(&mut &b"new"[..], None, &MetadataSource::Original).unwrap().0
 }
 
 /// Checks that a write succeeds and leaves no other file behind.
-fn check(world: &World, text: &str, expected: &Expected, created: bool) {
+fn check(world: &WorkspaceFixture, text: &str, expected: &ContentPrecondition, created: bool) {
     let before = world.names("ws").len();
-    let replaced = world.write(text).replace(b"new", expected, &world.saving()).unwrap();
-    assert_eq!(replaced, Replaced { bytes: 3, sha256: sha256_hex(b"new"), created }, "{text}");
+    let replaced = world.write(text).replace(b"new", expected, &world.recorder()).unwrap();
+    assert_eq!(replaced, WriteSummary { bytes: 3, sha256: sha256_hex(b"new"), created }, "{text}");
     assert_eq!(world.names("ws").len(), before + usize::from(created), "{:?}", world.names("ws"));
     assert_eq!(world.read(text).read_range(0, 100).unwrap().bytes, b"new", "{text}");
 }
 
 /// Checks that a write is refused and changes nothing.
-fn check_refused(world: &World, text: &str, expected: &Expected, words: &str) -> FailureKind {
+fn check_refused(
+    world: &WorkspaceFixture,
+    text: &str,
+    expected: &ContentPrecondition,
+    words: &str,
+) -> FailureKind {
     let look = || {
         let names = world.names("ws");
         names.into_iter().map(|name| (fs::read(world.path("ws").join(&name)).ok(), name)).collect::<Vec<_>>()
     };
     let before = look();
-    let error = world.write(text).replace(b"new", expected, &world.saving()).unwrap_err();
+    let error = world.write(text).replace(b"new", expected, &world.recorder()).unwrap_err();
     assert!(error.to_string().contains(words), "{text}: {error}");
     assert_eq!(look(), before, "{text}");
     Failure::from(error).kind
@@ -48,22 +53,28 @@ fn check_refused(world: &World, text: &str, expected: &Expected, words: &str) ->
 
 #[test]
 fn precondition_decides_whether_a_write_happens() {
-    let world = World::new();
-    check(&world, "a", &Expected::Absent, true);
-    check(&world, "b", &Expected::Anything, true);
+    let world = WorkspaceFixture::new();
+    check(&world, "a", &ContentPrecondition::Absent, true);
+    check(&world, "b", &ContentPrecondition::Anything, true);
     world.file("ws/f", "old");
-    assert_eq!(check_refused(&world, "f", &Expected::Absent, "already exists"), FailureKind::Conflict);
+    assert_eq!(
+        check_refused(&world, "f", &ContentPrecondition::Absent, "already exists"),
+        FailureKind::Conflict
+    );
     let found = format!("its sha256 is now {}", sha256_hex(b"old"));
-    assert_eq!(check_refused(&world, "f", &holding("other"), &found), FailureKind::Conflict);
-    assert_eq!(check_refused(&world, "missing", &holding("old"), "does not exist"), FailureKind::Conflict);
-    check(&world, "f", &holding("old"), false);
-    check(&world, "f", &Expected::Content { sha256: sha256_hex(b"new").to_uppercase() }, false);
-    check(&world, "f", &Expected::Anything, false);
+    assert_eq!(check_refused(&world, "f", &with_content("other"), &found), FailureKind::Conflict);
+    assert_eq!(
+        check_refused(&world, "missing", &with_content("old"), "does not exist"),
+        FailureKind::Conflict
+    );
+    check(&world, "f", &with_content("old"), false);
+    check(&world, "f", &ContentPrecondition::Content { sha256: sha256_hex(b"new").to_uppercase() }, false);
+    check(&world, "f", &ContentPrecondition::Anything, false);
 }
 
 #[test]
 fn only_names_in_an_existing_folder_are_written_to() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "f");
     world.link("ws/dangling", "nothing");
     world.link("ws/dangling_out", "../outside/new");
@@ -77,21 +88,22 @@ fn only_names_in_an_existing_folder_are_written_to() {
         ("dangling", "symbolic link to nothing", FailureKind::Unreadable),
         ("dangling_out", "symbolic link to nothing", FailureKind::Unreadable),
     ] {
-        assert_eq!(check_refused(&world, text, &Expected::Anything, words), kind, "{text}");
+        assert_eq!(check_refused(&world, text, &ContentPrecondition::Anything, words), kind, "{text}");
     }
     assert_eq!(world.names("outside"), ["secret"]);
     for text in ["f", "new"] {
-        let error = world.read(text).replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
-        assert!(matches!(error, AccessError::NotForWriting { .. }), "{text}: {error}");
+        let error =
+            world.read(text).replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap_err();
+        assert!(matches!(error, AccessError::NotOpenedForWriting { .. }), "{text}: {error}");
     }
 }
 
 #[test]
 fn a_write_through_a_link_replaces_the_file_and_keeps_the_link() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/sub/target", "old");
     world.link("ws/link", "sub/target");
-    check(&world, "link", &Expected::Anything, false);
+    check(&world, "link", &ContentPrecondition::Anything, false);
     assert!(world.path("ws/link").is_symlink());
     assert_eq!(
         (world.content("ws/sub/target"), world.names("ws/sub")),
@@ -101,21 +113,21 @@ fn a_write_through_a_link_replaces_the_file_and_keeps_the_link() {
 
 #[test]
 fn other_hard_link_keeps_the_old_content() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("outside/shared", "old");
     fs::hard_link(world.path("outside/shared"), world.path("ws/f")).unwrap();
-    check(&world, "f", &Expected::Anything, false);
+    check(&world, "f", &ContentPrecondition::Anything, false);
     assert_eq!(world.content("outside/shared"), "old");
 }
 
 #[test]
 fn permissions_are_kept_but_setuid_bits_are_not() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     for (old, new) in [(0o755, 0o755), (0o600, 0o600), (0o4755, 0o755), (0o2755, 0o755), (0o1644, 0o644)] {
         check_mode(&world, old, new);
     }
     let ordinary = File::create(world.path("ws/ordinary")).unwrap().metadata().unwrap().mode();
-    world.write("created").replace(b"new", &Expected::Absent, &world.saving()).unwrap();
+    world.write("created").replace(b"new", &ContentPrecondition::Absent, &world.recorder()).unwrap();
     assert_eq!(mode(&world, "ws/created"), ordinary & 0o7777, "a new file is like any other new file");
 }
 
@@ -124,14 +136,14 @@ fn root_keeps_the_mode_of_a_read_only_file() {
     if !rustix::process::geteuid().is_root() {
         return ::tests::left_out("only root replaces a read-only file");
     }
-    check_mode(&World::new(), 0o444, 0o444);
+    check_mode(&WorkspaceFixture::new(), 0o444, 0o444);
 }
 
 /// Replaces a file of this mode, and checks the mode of the new one.
-fn check_mode(world: &World, old: u32, new: u32) {
+fn check_mode(world: &WorkspaceFixture, old: u32, new: u32) {
     let path = world.file("ws/f", "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(old)).unwrap();
-    world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+    world.write("f").replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap();
     assert_eq!(mode(world, "ws/f"), new, "from {old:o}");
     fs::remove_file(path).unwrap();
 }
@@ -142,22 +154,24 @@ fn the_owner_is_kept_where_we_may_give_files_away() {
         ::tests::left_out("only root gives files away");
         return;
     }
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let path = world.file("ws/f", "old");
     std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
-    world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+    world.write("f").replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap();
     let now = fs::metadata(path).unwrap();
     assert_eq!((now.uid(), now.gid()), (1234, 4321));
 }
 
 #[test]
 fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
-    if let Some(world) = World::of_parent() {
-        world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+    if let Some(world) = WorkspaceFixture::from_parent() {
+        world.write("f").replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap();
         let now = fs::metadata(world.path("ws/f")).unwrap();
-        assert_eq!((now.gid(), now.mode() & 0o7777), (NOBODY, 0o644), "was 0664 for another group");
-        let error =
-            world.write("read_only").replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
+        assert_eq!((now.gid(), now.mode() & 0o7777), (NOBODY_UID, 0o644), "was 0664 for another group");
+        let error = world
+            .write("read_only")
+            .replace(b"new", &ContentPrecondition::Anything, &world.recorder())
+            .unwrap_err();
         assert_eq!(Failure::from(error).kind, FailureKind::Unreadable);
         assert_eq!(world.content("ws/read_only"), "old");
         return;
@@ -166,13 +180,13 @@ fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
         ::tests::left_out("only root can become another user");
         return;
     }
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     fs::set_permissions(world.file("ws/f", "old"), fs::Permissions::from_mode(0o664)).unwrap();
     fs::set_permissions(world.file("ws/read_only", "old"), fs::Permissions::from_mode(0o444)).unwrap();
     let test = "replace::tests::a_group_that_cannot_be_kept_gives_nothing_to_another";
-    world.give_to(NOBODY);
-    std::os::unix::fs::chown(world.path("ws/f"), Some(NOBODY), Some(4321)).unwrap();
-    assert_passed(&world.child(&[], test, Some(NOBODY)));
+    world.chown_to(NOBODY_UID);
+    std::os::unix::fs::chown(world.path("ws/f"), Some(NOBODY_UID), Some(4321)).unwrap();
+    assert_passed(&world.run_child(&[], test, Some(NOBODY_UID)));
 }
 
 /// Access control list as the kernel stores it (version 2): owner rw-, user 1234 r--, group ---, mask r--,
@@ -198,7 +212,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
 #[test]
 fn attributes_and_access_lists_are_kept_and_none_is_added() {
     let (list, default) = ("system.posix_acl_access", "system.posix_acl_default");
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let (listed, plain) = (world.file("ws/listed", "old"), world.file("ws/plain", "old"));
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
     let set = |path: &Path, name: &str, value: &[u8]| {
@@ -213,7 +227,7 @@ fn attributes_and_access_lists_are_kept_and_none_is_added() {
     }
     assert_eq!(mode(&world, "ws/listed"), 0o640, "the mask shows as the group's bits");
     for text in ["listed", "plain"] {
-        world.write(text).replace(b"new", &Expected::Anything, &world.saving()).unwrap();
+        world.write(text).replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap();
     }
     // By the permission bits alone, the group could now read the file.
     assert_eq!((attribute(&listed, list), mode(&world, "ws/listed")), (Some(access_list()), 0o640));
@@ -224,17 +238,17 @@ fn attributes_and_access_lists_are_kept_and_none_is_added() {
 
 #[test]
 fn file_that_appeared_since_is_not_overwritten() {
-    let world = World::new();
-    for expected in [Expected::Absent, Expected::Anything] {
+    let world = WorkspaceFixture::new();
+    for expected in [ContentPrecondition::Absent, ContentPrecondition::Anything] {
         let opened = world.write("new");
         world.file("ws/new", "theirs");
-        let error = opened.replace(b"ours", &expected, &world.saving()).unwrap_err();
+        let error = opened.replace(b"ours", &expected, &world.recorder()).unwrap_err();
         assert!(matches!(error, AccessError::Exists { .. }), "{error}");
         assert_eq!((world.content("ws/new"), world.names("ws")), ("theirs".into(), vec!["new".to_owned()]));
         fs::remove_file(world.path("ws/new")).unwrap();
         world.link("ws/new", world.path("outside/secret"));
         assert!(matches!(
-            opened.replace(b"ours", &expected, &world.saving()),
+            opened.replace(b"ours", &expected, &world.recorder()),
             Err(AccessError::Exists { .. })
         ));
         assert_eq!(world.content("outside/secret"), "secret");
@@ -244,7 +258,7 @@ fn file_that_appeared_since_is_not_overwritten() {
 
 #[test]
 fn one_of_many_concurrent_creators_wins() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let barrier = Barrier::new(8);
     let won: Vec<_> = std::thread::scope(|scope| {
         let create = |number: usize| {
@@ -253,7 +267,11 @@ fn one_of_many_concurrent_creators_wins() {
                 let opened = world.write("one");
                 barrier.wait();
                 opened
-                    .replace(format!("by {number}").as_bytes(), &Expected::Anything, &world.saving())
+                    .replace(
+                        format!("by {number}").as_bytes(),
+                        &ContentPrecondition::Anything,
+                        &world.recorder(),
+                    )
                     .is_ok()
                     .then_some(number)
             })
@@ -268,7 +286,7 @@ fn one_of_many_concurrent_creators_wins() {
 
 #[test]
 fn one_of_many_writers_with_the_same_precondition_wins() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     for round in 0..20 {
         world.file("ws/f", "old");
         let barrier = Barrier::new(6);
@@ -279,7 +297,7 @@ fn one_of_many_writers_with_the_same_precondition_wins() {
                     let opened = world.write("f");
                     barrier.wait();
                     opened
-                        .replace(format!("by {number}").as_bytes(), &holding("old"), &world.saving())
+                        .replace(format!("by {number}").as_bytes(), &with_content("old"), &world.recorder())
                         .is_ok()
                         .then_some(number)
                 })
@@ -295,7 +313,7 @@ fn one_of_many_writers_with_the_same_precondition_wins() {
 
 #[test]
 fn many_writers_leave_one_whole_file() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
     std::thread::scope(|scope| {
         for number in 0_u8..8 {
@@ -304,7 +322,7 @@ fn many_writers_leave_one_whole_file() {
                 for _ in 0..20 {
                     world
                         .write("f")
-                        .replace(&[b'a' + number; 5000], &Expected::Anything, &world.saving())
+                        .replace(&[b'a' + number; 5000], &ContentPrecondition::Anything, &world.recorder())
                         .unwrap();
                     assert_eq!(world.read("f").canonical(), world.path("ws/f"));
                 }
@@ -318,14 +336,14 @@ fn many_writers_leave_one_whole_file() {
 
 #[test]
 fn a_name_that_no_longer_leads_to_a_file_is_left_alone() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let path = world.file("ws/f", "old");
     let opened = world.write("f");
     fs::remove_file(&path).unwrap();
     world.link("ws/f", world.path("outside/secret"));
     assert!(
         opened
-            .replace(b"new", &Expected::Anything, &world.saving())
+            .replace(b"new", &ContentPrecondition::Anything, &world.recorder())
             .unwrap_err()
             .to_string()
             .contains("not a file any more")
@@ -336,7 +354,7 @@ fn a_name_that_no_longer_leads_to_a_file_is_left_alone() {
     world.file("ws/f/inner", "x");
     assert!(
         opened
-            .replace(b"new", &Expected::Anything, &world.saving())
+            .replace(b"new", &ContentPrecondition::Anything, &world.recorder())
             .unwrap_err()
             .to_string()
             .contains("not a file any more")
@@ -347,13 +365,13 @@ fn a_name_that_no_longer_leads_to_a_file_is_left_alone() {
 
 #[test]
 fn a_folder_that_was_moved_is_not_written_to() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/d/f", "old");
     let (file, created) = (world.write("d/f"), world.write("d/new"));
     fs::rename(world.path("ws/d"), world.path("outside/d")).unwrap();
     fs::create_dir(world.path("ws/d")).unwrap();
     for opened in [file, created] {
-        let error = opened.replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
+        let error = opened.replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap_err();
         assert!(error.to_string().contains("its folder was moved"), "{error}");
     }
     assert_eq!((world.names("ws/d"), world.names("outside/d")), (vec![], vec!["f".to_owned()]));
@@ -362,19 +380,19 @@ fn a_folder_that_was_moved_is_not_written_to() {
 
 #[test]
 fn failed_folder_sync_reverts_the_write() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
-    let failed = |text: &str, taken: Taken| {
+    let failed = |text: &str, taken: NameChange| {
         let opened = world.write(text);
-        let place = opened.place().unwrap();
-        let original = matches!(taken, Taken::Exchanged).then_some(&place.folder);
-        let temporary = filled(place, original);
+        let place = opened.write_location().unwrap();
+        let original = matches!(taken, NameChange::Exchanged).then_some(&place.folder);
+        let temporary = filled_temporary(place, original);
         let flags = if original.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         rename(place, &temporary, flags).unwrap();
         assert_eq!(fs::read(opened.canonical()).unwrap(), b"new");
-        opened.settle(place, &temporary, &taken, Err(Errno::IO)).unwrap_err()
+        opened.finish_write(place, &temporary, &taken, Err(Errno::IO)).unwrap_err()
     };
-    for (text, taken) in [("f", Taken::Exchanged), ("created", Taken::Free)] {
+    for (text, taken) in [("f", NameChange::Exchanged), ("created", NameChange::Created)] {
         let error = failed(text, taken);
         assert!(error.to_string().starts_with("syncing the folder of"), "{error}");
         assert_eq!(
@@ -387,20 +405,23 @@ fn failed_folder_sync_reverts_the_write() {
 
 #[test]
 fn content_is_compared_before_and_after_the_exchange() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let path = world.file("ws/f", "old");
     let touched = || fs::metadata(&path).map(|now| (now.ino(), now.ctime(), now.ctime_nsec())).unwrap();
     let before = touched();
-    assert_eq!(check_refused(&world, "f", &holding("other"), "its sha256 is now"), FailureKind::Conflict);
+    assert_eq!(
+        check_refused(&world, "f", &with_content("other"), "its sha256 is now"),
+        FailureKind::Conflict
+    );
     assert_eq!(touched(), before, "a conflict that can be seen is seen before anything moves");
     // A conflict found only later: the file was changed between the check and the exchange.
     let opened = world.write("f");
-    let place = opened.place().unwrap();
-    let temporary = filled(place, None);
+    let place = opened.write_location().unwrap();
+    let temporary = filled_temporary(place, None);
     let error = {
-        let saving = world.saving();
-        let kept = saving.before_write(place, Was::Absent, "", "x").unwrap();
-        opened.take_over_name(place, &temporary, &holding("other"), &kept)
+        let saving = world.recorder();
+        let kept = saving.before_write(place, ExistingTarget::Absent, "", "x").unwrap();
+        opened.exchange_name(place, &temporary, &with_content("other"), &kept)
     }
     .unwrap_err();
     drop(temporary);
@@ -410,29 +431,29 @@ fn content_is_compared_before_and_after_the_exchange() {
 
 #[test]
 fn revert_keeps_a_later_write_by_another_writer() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
     let opened = world.write("f");
-    let place = opened.place().unwrap();
-    let temporary = filled(place, None);
+    let place = opened.write_location().unwrap();
+    let temporary = filled_temporary(place, None);
     rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
-    world.write("f").replace(b"theirs", &Expected::Anything, &world.saving()).unwrap();
-    opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    world.write("f").replace(b"theirs", &ContentPrecondition::Anything, &world.recorder()).unwrap();
+    opened.finish_write(place, &temporary, &NameChange::Exchanged, Err(Errno::IO)).unwrap_err();
     drop(temporary);
     assert_eq!((world.content("ws/f"), world.names("ws")), ("theirs".into(), vec!["f".to_owned()]));
 }
 
 #[test]
 fn revert_loses_nothing_if_the_new_file_was_moved() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
     let opened = world.write("f");
-    let place = opened.place().unwrap();
-    let temporary = filled(place, None);
+    let place = opened.write_location().unwrap();
+    let temporary = filled_temporary(place, None);
     rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
     fs::rename(world.path("ws/f"), world.path("ws/moved")).unwrap();
     world.file("ws/f", "theirs");
-    let error = opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    let error = opened.finish_write(place, &temporary, &NameChange::Exchanged, Err(Errno::IO)).unwrap_err();
     let kept = temporary.name().to_owned();
     drop(temporary);
     assert!(error.to_string().contains(&kept), "{error}");
@@ -444,17 +465,21 @@ fn revert_loses_nothing_if_the_new_file_was_moved() {
 
 #[test]
 fn writers_of_one_name_are_serialised() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
     let opened = world.write("f");
-    let turn = Turn::wait_for(opened.place().unwrap()).unwrap();
+    let turn = NameLock::acquire(opened.write_location().unwrap()).unwrap();
     std::thread::scope(|scope| {
-        let writer =
-            scope.spawn(|| world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap());
-        world.write("other").replace(b"other", &Expected::Absent, &world.saving()).unwrap();
+        let writer = scope.spawn(|| {
+            world.write("f").replace(b"new", &ContentPrecondition::Anything, &world.recorder()).unwrap()
+        });
+        world.write("other").replace(b"other", &ContentPrecondition::Absent, &world.recorder()).unwrap();
         // Long enough for the writer to finish many times over, if it did not wait.
         for _ in 0..20 {
-            world.write("other").replace(b"other", &Expected::Anything, &world.saving()).unwrap();
+            world
+                .write("other")
+                .replace(b"other", &ContentPrecondition::Anything, &world.recorder())
+                .unwrap();
             assert_eq!(world.content("ws/f"), "old");
         }
         drop(turn);

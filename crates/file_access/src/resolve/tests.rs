@@ -10,22 +10,22 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use tool::{PathAccess, RefusalCode};
 
-use crate::testing::{World, assert_passed, open_from};
-use crate::{ObjectKind, Obstacle, OpenError, canonical_directory};
+use crate::testing::{WorkspaceFixture, assert_passed, open_from};
+use crate::{ObjectKind, OpenError, UnresolvedReason, canonical_directory};
 
 use ObjectKind::{Directory, File as Regular, Missing, Unreachable};
 
 /// Checks that a text reaches this kind of object under this name, given relative to the root of the fixture.
-fn check(world: &World, text: &str, access: PathAccess, kind: ObjectKind, canonical: &str) {
+fn check(world: &WorkspaceFixture, text: &str, access: PathAccess, kind: ObjectKind, canonical: &str) {
     let opened = world.try_open(text, access).unwrap();
     assert_eq!(opened.kind(), kind, "{text:?} {access:?} gave {opened:?}");
     assert_eq!(opened.canonical(), world.path(canonical), "{text:?} {access:?}");
     assert_eq!(opened.metadata().is_none(), matches!(kind, Missing | Unreachable), "{text:?}");
-    assert_eq!(opened.obstacle().is_some(), matches!(kind, Missing | Unreachable), "{text:?}");
+    assert_eq!(opened.unresolved_reason().is_some(), matches!(kind, Missing | Unreachable), "{text:?}");
 }
 
-fn populated() -> World {
-    let world = World::new();
+fn populated() -> WorkspaceFixture {
+    let world = WorkspaceFixture::new();
     world.file("ws/f.txt", "f");
     world.file("ws/sub/g.txt", "g");
     world.link("ws/to_f", "f.txt");
@@ -97,7 +97,7 @@ fn every_spelling_reaches_the_same_object() {
 fn the_typed_name_is_kept_beside_the_canonical_one() {
     let world = populated();
     let opened = world.read("out/../ws//to_f");
-    assert_eq!(opened.typed().as_os_str(), world.path("ws/out/../ws/to_f").as_os_str());
+    assert_eq!(opened.as_typed().as_os_str(), world.path("ws/out/../ws/to_f").as_os_str());
     assert_eq!((opened.key(), opened.access()), ("path", PathAccess::Read));
 }
 
@@ -105,36 +105,36 @@ fn the_typed_name_is_kept_beside_the_canonical_one() {
 fn unresolved_paths_report_the_reason() {
     let world = populated();
     for (text, obstacle) in [
-        ("missing", Obstacle::Absent),
-        ("a/b", Obstacle::NoFolder),
-        ("f.txt/x", Obstacle::NotADirectory),
-        ("f.txt/", Obstacle::NotADirectory),
-        ("loop", Obstacle::LinkLoop),
-        ("ping/x", Obstacle::LinkLoop),
-        ("dangling", Obstacle::DanglingLink),
-        ("dangling/x", Obstacle::DanglingLink),
-        ("/proc/self/root/etc", Obstacle::MagicLink),
+        ("missing", UnresolvedReason::Absent),
+        ("a/b", UnresolvedReason::ParentMissing),
+        ("f.txt/x", UnresolvedReason::NotADirectory),
+        ("f.txt/", UnresolvedReason::NotADirectory),
+        ("loop", UnresolvedReason::LinkLoop),
+        ("ping/x", UnresolvedReason::LinkLoop),
+        ("dangling", UnresolvedReason::DanglingLink),
+        ("dangling/x", UnresolvedReason::DanglingLink),
+        ("/proc/self/root/etc", UnresolvedReason::MagicLink),
     ] {
-        assert_eq!(world.read(text).obstacle(), Some(obstacle), "{text}");
+        assert_eq!(world.read(text).unresolved_reason(), Some(obstacle), "{text}");
     }
 }
 
 #[test]
 fn symlink_limit_matches_the_kernel() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/l0", "end");
-    let most = crate::platform::MOST_LINKS;
+    let most = crate::platform::MAX_SYMLINKS;
     for number in 1..=most + 1 {
         world.link(&format!("ws/l{number}"), format!("l{}", number - 1));
     }
     check(&world, &format!("l{most}"), PathAccess::Read, Regular, "ws/l0");
     let beyond = world.read(&format!("l{}", most + 1));
-    assert_eq!((beyond.kind(), beyond.obstacle()), (Unreachable, Some(Obstacle::LinkLoop)));
+    assert_eq!((beyond.kind(), beyond.unresolved_reason()), (Unreachable, Some(UnresolvedReason::LinkLoop)));
 }
 
 #[test]
 fn symlink_target_name_is_the_same_whether_it_exists_or_not() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.link("ws/probe", "../outside/maybe/key");
     for access in [PathAccess::Read, PathAccess::Write] {
         let before = world.try_open("probe", access).unwrap().canonical().to_owned();
@@ -148,7 +148,7 @@ fn symlink_target_name_is_the_same_whether_it_exists_or_not() {
 #[cfg(target_os = "linux")]
 #[test]
 fn magic_links_are_never_followed() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.link("ws/root", "/proc/self/root");
     world.link("ws/process", "/proc/self");
     let own_root = format!("/proc/{}/root/etc", std::process::id());
@@ -170,7 +170,7 @@ fn magic_links_are_never_followed() {
         ] {
             let opened = world.try_open(text, access).unwrap();
             assert_eq!(opened.kind(), Unreachable, "{text}");
-            assert_eq!(opened.obstacle(), Some(Obstacle::MagicLink), "{text}");
+            assert_eq!(opened.unresolved_reason(), Some(UnresolvedReason::MagicLink), "{text}");
             assert_eq!(opened.canonical(), Path::new(canonical), "{text}");
             assert!(opened.read_range(0, 1).is_err(), "{text}");
         }
@@ -184,7 +184,7 @@ fn magic_links_are_never_followed() {
 
 #[test]
 fn special_files_are_named_and_not_touched() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let fifo = world.path("ws/fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let _listener = UnixListener::bind(world.path("ws/socket")).unwrap();
@@ -200,7 +200,7 @@ fn special_files_are_named_and_not_touched() {
             (ObjectKind::Special("character device"), Path::new("/dev/zero"))
         );
         assert!(zero.read_range(0, 1).unwrap_err().to_string().contains("character device, not a file"));
-        assert!(zero.replace(b"x", &crate::Expected::Anything, &world.saving()).is_err());
+        assert!(zero.replace(b"x", &crate::ContentPrecondition::Anything, &world.recorder()).is_err());
     }
     let mut both = File::options().read(true).write(true).open(&fifo).unwrap();
     both.write_all(b"token").unwrap();
@@ -212,7 +212,7 @@ fn special_files_are_named_and_not_touched() {
 
 #[test]
 fn facts_are_those_of_the_object() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let file = world.file("ws/f", "12345");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     fs::hard_link(&file, world.path("outside/second_name")).unwrap();
@@ -227,55 +227,55 @@ fn facts_are_those_of_the_object() {
 #[cfg(target_os = "linux")]
 #[test]
 fn names_need_not_be_unicode() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff\xfe.txt");
     fs::write(world.path("ws").join(odd), "odd").unwrap();
     world.link("ws/plain", Path::new(odd));
     let opened = world.write("plain");
     assert_eq!(opened.canonical(), world.path("ws").join(odd));
-    opened.replace(b"new", &crate::Expected::Anything, &world.saving()).unwrap();
+    opened.replace(b"new", &crate::ContentPrecondition::Anything, &world.recorder()).unwrap();
     assert_eq!(fs::read(world.path("ws").join(odd)).unwrap(), b"new");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn deleted_suffix_in_a_real_name_is_recognised() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/real (deleted)", "here");
     check(&world, "real (deleted)", PathAccess::Read, Regular, "ws/real (deleted)");
     // The handle of a removed name, while the object exists under another name and a decoy has the name with
     // the suffix.
     let file = world.file("ws/gone", "x");
     fs::hard_link(&file, world.path("ws/other")).unwrap();
-    let handle = crate::platform::reach(&file).unwrap();
+    let handle = crate::platform::open_handle(&file).unwrap();
     fs::remove_file(&file).unwrap();
     world.file("ws/gone (deleted)", "decoy");
     let facts = crate::platform::status(&handle).unwrap().facts;
-    assert_eq!(crate::platform::name_of(&handle, &facts), Err(Errno::NOENT));
+    assert_eq!(crate::platform::path_of(&handle, &facts), Err(Errno::NOENT));
 }
 
 #[test]
 fn renamed_file_has_no_write_location() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let name = world.file("ws/f", "f");
     let facts = world.read("f").metadata().unwrap().identity;
-    assert!(super::place_of(&name, facts).unwrap().is_some());
+    assert!(super::locate(&name, facts).unwrap().is_some());
     fs::rename(&name, world.path("ws/moved")).unwrap();
-    assert!(super::place_of(&name, facts).unwrap().is_none(), "nothing is there");
+    assert!(super::locate(&name, facts).unwrap().is_none(), "nothing is there");
     world.link("ws/f", "moved");
-    assert!(super::place_of(&name, facts).unwrap().is_none(), "a link to the same object is not the object");
+    assert!(super::locate(&name, facts).unwrap().is_none(), "a link to the same object is not the object");
     fs::rename(world.path("ws"), world.path("elsewhere")).unwrap();
     world.link("ws", "elsewhere");
     fs::remove_file(world.path("elsewhere/f")).unwrap();
     fs::rename(world.path("elsewhere/moved"), world.path("elsewhere/f")).unwrap();
-    assert!(super::place_of(&name, facts).unwrap().is_none(), "the folder is a link now");
+    assert!(super::locate(&name, facts).unwrap().is_none(), "the folder is a link now");
 }
 
 #[test]
 fn paths_keep_order_and_one_bad_text_opens_nothing() {
     #[derive(Debug)]
     struct Call(Vec<crate::PathRequest>);
-    impl crate::NamesPaths for Call {
+    impl crate::PathSource for Call {
         fn path_requests(&self) -> Vec<crate::PathRequest> {
             self.0.clone()
         }
@@ -318,10 +318,10 @@ fn roots_of_workspaces_are_canonical_directories() {
 
 #[test]
 fn what_may_not_be_looked_at_is_named_and_unreachable() {
-    if let Some(world) = World::of_parent() {
+    if let Some(world) = WorkspaceFixture::from_parent() {
         for text in ["../locked/inside", "../locked/absent", "to_locked", "to_locked_file"] {
             let opened = world.read(text);
-            assert_eq!(opened.obstacle(), Some(Obstacle::NotPermitted), "{text}");
+            assert_eq!(opened.unresolved_reason(), Some(UnresolvedReason::NotPermitted), "{text}");
         }
         check(&world, "../locked/inside", PathAccess::Write, Unreachable, "locked/inside");
         check(&world, "../locked/absent", PathAccess::Write, Unreachable, "locked/absent");
@@ -329,7 +329,7 @@ fn what_may_not_be_looked_at_is_named_and_unreachable() {
         check(&world, "to_locked_file", PathAccess::Read, Unreachable, "locked");
         return;
     }
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("locked/inside", "x");
     world.link("ws/to_locked", "../locked/inside");
     world.link("ws/to_locked_file", "../locked/../ws/f");
@@ -342,15 +342,15 @@ fn what_may_not_be_looked_at_is_named_and_unreachable() {
 
 #[test]
 fn resource_exhaustion_is_an_error_not_a_result() {
-    if let Some(world) = World::of_parent() {
+    if let Some(world) = WorkspaceFixture::from_parent() {
         let few = Rlimit { current: Some(64), maximum: Some(64) };
         rustix::process::setrlimit(Resource::Nofile, few).unwrap();
         let mut held = Vec::new();
         while let Ok(file) = File::open("/dev/null") {
             held.push(file);
         }
-        let (name, identity) = (world.path("ws/f.txt"), crate::Identity { device: 0, inode: 0 });
-        assert_eq!(super::place_of(&name, identity).unwrap_err(), Errno::MFILE);
+        let (name, identity) = (world.path("ws/f.txt"), crate::ObjectIdentity { device: 0, inode: 0 });
+        assert_eq!(super::locate(&name, identity).unwrap_err(), Errno::MFILE);
         // Each number of free descriptors stops the resolution at another step. None may give a result.
         let mut opened = 0;
         for free in 0..8 {
@@ -369,10 +369,10 @@ fn resource_exhaustion_is_an_error_not_a_result() {
         assert!((1..8).contains(&opened), "{opened}");
         return;
     }
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f.txt", "f");
     let test = "resolve::tests::resource_exhaustion_is_an_error_not_a_result";
-    assert_passed(&world.child(&[], test, None));
+    assert_passed(&world.run_child(&[], test, None));
 }
 
 #[test]
@@ -384,15 +384,15 @@ fn passed_exhaustion_is_still_an_error() {
         access: PathAccess::Read,
         base: world.path("ws").into(),
     };
-    let spelling = crate::request::Spelling::check(&request).unwrap();
+    let spelling = crate::request::CheckedPathText::check(&request).unwrap();
     for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
-        assert_eq!(super::unreached(&spelling, errno, PathAccess::Read).unwrap_err(), errno);
+        assert_eq!(super::unresolved_object(&spelling, errno, PathAccess::Read).unwrap_err(), errno);
     }
 }
 
 #[test]
 fn base_replaced_by_a_link_resolves_to_its_target() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     fs::rename(world.path("ws"), world.path("old")).unwrap();
     world.link("ws", "outside");
     let opened = open_from(&world.path("ws"), "secret", PathAccess::Read).unwrap();

@@ -11,47 +11,47 @@ use std::time::SystemTime;
 
 use rustix::fs::{Mode, RawMode};
 
-use super::{DEEPEST, MOST_NAMES, Next, below, create_file, open_file, open_folder};
-use crate::list::{EntryKind, entry, first_names};
+use super::{MAX_DEPTH, MAX_NAMES_PER_FOLDER, VisitAction, create_file, open_file, open_folder, walk_tree};
+use crate::list::{EntryKind, first_names, read_entry};
 use crate::platform;
 
 /// Inode, size and modification time of every entry of a tree, to detect changes.
-pub(crate) type Print = BTreeMap<PathBuf, (u64, u64, Option<SystemTime>)>;
+pub(crate) type TreeFingerprint = BTreeMap<PathBuf, (u64, u64, Option<SystemTime>)>;
 
 /// Returns the fingerprint of a tree.
-pub(crate) fn print(tree: &OwnedFd) -> io::Result<Print> {
-    let mut print = Print::new();
-    below(platform::reopen_directory(tree)?, &mut |found| {
+pub(crate) fn fingerprint(tree: &OwnedFd) -> io::Result<TreeFingerprint> {
+    let mut print = TreeFingerprint::new();
+    walk_tree(platform::reopen_directory(tree)?, &mut |found| {
         let inode =
             platform::status_at(found.folder, &found.entry.name).map(|seen| seen.facts.identity.inode);
         let is_folder = found.entry.kind == EntryKind::Directory;
         // The size of a folder depends on the file system.
         let size = found.entry.size.filter(|_| !is_folder).unwrap_or_default();
         print.insert(found.relative.to_owned(), (inode.unwrap_or_default(), size, found.entry.modified));
-        Next::Enter
+        VisitAction::Enter
     })?;
     Ok(print)
 }
 
 /// Copies the tree at a name in one folder to a name in another.
-pub(crate) fn copy(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr) -> io::Result<()> {
-    folder(from, name, to, new, DEEPEST)
+pub(crate) fn copy_tree(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr) -> io::Result<()> {
+    copy_folder(from, name, to, new, MAX_DEPTH)
 }
 
-fn folder(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr, deepest: usize) -> io::Result<()> {
+fn copy_folder(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr, deepest: usize) -> io::Result<()> {
     if deepest == 0 {
         return Err(io::Error::other("it is too deep"));
     }
     let source = open_folder(from, name)?;
     rustix::fs::mkdirat(to, new, Mode::RWXU)?;
     let target = open_folder(to, new)?;
-    let (names, total) = first_names(platform::reopen_directory(&source)?, MOST_NAMES)?;
+    let (names, total) = first_names(platform::reopen_directory(&source)?, MAX_NAMES_PER_FOLDER)?;
     if total > names.len() as u64 {
         return Err(io::Error::other("a folder in it has too many entries"));
     }
-    for found in names.into_iter().filter_map(|name| entry(&source, name)) {
+    for found in names.into_iter().filter_map(|name| read_entry(&source, name)) {
         match &found.kind {
-            EntryKind::Directory => folder(&source, &found.name, &target, &found.name, deepest - 1)?,
+            EntryKind::Directory => copy_folder(&source, &found.name, &target, &found.name, deepest - 1)?,
             EntryKind::File => {
                 let mode = platform::status_at(&source, &found.name)?.facts.mode;
                 copy_file(&source, &found.name, &target, &found.name, permissions(mode))?;

@@ -9,43 +9,43 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
-use crate::testing::{World, assert_passed};
+use crate::testing::{WorkspaceFixture, assert_passed};
 
-fn seen(world: &World, most: usize) -> (Vec<String>, Unseen) {
+fn visited_names(world: &WorkspaceFixture, most: usize) -> (Vec<String>, SkippedEntries) {
     let mut names = Vec::new();
     let unseen = world.read(".").visit(&mut |found| {
         names.push(format!("{}:{}", found.depth, found.relative.display()));
-        if names.len() == most { Next::Stop } else { Next::Enter }
+        if names.len() == most { VisitAction::Stop } else { VisitAction::Enter }
     });
     (names, unseen.unwrap())
 }
 
 #[test]
 fn entries_are_visited_in_order_and_links_not_followed() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/b/two", "2");
     world.file("ws/b/deep/one", "1");
     world.file("ws/a", "a");
     world.link("ws/c", "../outside");
-    let (names, unseen) = seen(&world, 100);
+    let (names, unseen) = visited_names(&world, 100);
     assert_eq!(names, ["1:a", "1:b", "2:b/deep", "3:b/deep/one", "2:b/two", "1:c"]);
-    assert_eq!(unseen, Unseen::default());
-    assert_eq!(seen(&world, 2).0, ["1:a", "1:b"]);
+    assert_eq!(unseen, SkippedEntries::default());
+    assert_eq!(visited_names(&world, 2).0, ["1:a", "1:b"]);
 }
 
 #[test]
 fn exceeding_the_depth_limit_is_reported() {
-    let world = World::new();
-    let deep: PathBuf = std::iter::repeat_n("d", DEEPEST + 1).collect();
+    let world = WorkspaceFixture::new();
+    let deep: PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 1).collect();
     fs::create_dir_all(world.path("ws").join(deep)).unwrap();
-    let (names, unseen) = seen(&world, 10_000);
-    assert_eq!((names.len(), unseen.cut), (DEEPEST, true));
+    let (names, unseen) = visited_names(&world, 10_000);
+    assert_eq!((names.len(), unseen.truncated), (MAX_DEPTH, true));
 }
 
 #[test]
 fn a_folder_that_may_not_be_looked_into_is_named() {
-    let world = World::of_parent().unwrap_or_else(|| {
-        let world = World::new();
+    let world = WorkspaceFixture::from_parent().unwrap_or_else(|| {
+        let world = WorkspaceFixture::new();
         world.file("ws/shut/inner", "x");
         world.file("ws/z", "x");
         fs::set_permissions(world.path("ws/shut"), fs::Permissions::from_mode(0o000)).unwrap();
@@ -56,14 +56,14 @@ fn a_folder_that_may_not_be_looked_into_is_named() {
     if rustix::process::geteuid().is_root() {
         return;
     }
-    let (names, unseen) = seen(&world, 100);
+    let (names, unseen) = visited_names(&world, 100);
     assert_eq!(names, ["1:shut", "1:z"]);
     assert_eq!(unseen.unreadable, [PathBuf::from("shut")]);
 }
 
 #[test]
 fn only_a_regular_file_is_read() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "content");
     let status = std::process::Command::new("mkfifo").arg(world.path("ws/p")).status().unwrap();
     assert!(status.success());
@@ -72,7 +72,7 @@ fn only_a_regular_file_is_read() {
         .read(".")
         .visit(&mut |found| {
             read.push(found.reader().map(|reader| io::read_to_string(reader).unwrap()).ok());
-            Next::Enter
+            VisitAction::Enter
         })
         .unwrap();
     assert_eq!(read, [Some("content".to_owned()), None]);
@@ -80,20 +80,20 @@ fn only_a_regular_file_is_read() {
 
 #[test]
 fn a_copy_has_files_folders_links_and_permissions() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let file = world.file("ws/t/sub/f", "content");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     fs::set_permissions(world.path("ws/t/sub"), fs::Permissions::from_mode(0o750)).unwrap();
     world.link("ws/t/link", "sub/f");
     let ws = open_folder(&File::open(world.path(".")).unwrap().into(), "ws".as_ref()).unwrap();
-    copy(&ws, "t".as_ref(), &ws, "new".as_ref()).unwrap();
+    copy_tree(&ws, "t".as_ref(), &ws, "new".as_ref()).unwrap();
     assert_eq!(world.content("ws/new/sub/f"), "content");
     let mode = |name: &str| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("ws/new/sub/f"), mode("ws/new/sub")), (0o640, 0o750));
     assert_eq!(fs::read_link(world.path("ws/new/link")).unwrap().as_os_str(), "sub/f");
     let status = std::process::Command::new("mkfifo").arg(world.path("ws/t/p")).status().unwrap();
     assert!(status.success());
-    let error = copy(&ws, "t".as_ref(), &ws, "another".as_ref()).unwrap_err().to_string();
+    let error = copy_tree(&ws, "t".as_ref(), &ws, "another".as_ref()).unwrap_err().to_string();
     assert!(error.contains("`p` in it is a fifo"), "{error}");
 }
 
@@ -102,7 +102,7 @@ const EXCHANGES: u64 = 12_000;
 
 #[test]
 fn folder_swapped_for_a_link_during_removal_is_safe() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("outside/a/b", "kept");
     world.file("outside/c/b", "kept");
     let ws = open_folder(&File::open(world.path(".")).unwrap().into(), "ws".as_ref()).unwrap();
@@ -118,12 +118,12 @@ fn folder_swapped_for_a_link_during_removal_is_safe() {
         });
         let mut removed = 0;
         while exchanges.load(SeqCst) < EXCHANGES && Instant::now() < deadline {
-            let _ = clear(&ws, &OsString::from("swap"));
+            let _ = remove_tree(&ws, &OsString::from("swap"));
             for name in ["ws/tree/inner/a", "ws/tree/inner/c"] {
                 let _ = fs::create_dir_all(world.path(name));
             }
             let _ = std::os::unix::fs::symlink("../../outside", world.path("ws/swap"));
-            removed += u64::from(clear(&ws, &OsString::from("tree")).is_ok());
+            removed += u64::from(remove_tree(&ws, &OsString::from("tree")).is_ok());
         }
         over.store(true, SeqCst);
         removed

@@ -8,7 +8,7 @@ use tool::CallId;
 
 /// One change of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct UndoRecord {
     /// Call that made the change.
     pub(crate) call_id: CallId,
     /// Number of the change within the call.
@@ -21,8 +21,8 @@ pub(crate) struct Record {
     pub(crate) leaf: OsString,
     /// Name in the same folder that the change uses until it is completed.
     pub(crate) temporary: String,
-    pub(crate) before: Before,
-    pub(crate) after: After,
+    pub(crate) before: StateBefore,
+    pub(crate) after: StateAfter,
     /// Size of the saved state in bytes.
     pub(crate) bytes: u64,
 }
@@ -30,17 +30,17 @@ pub(crate) struct Record {
 /// State before the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Before {
+pub(crate) enum StateBefore {
     Absent,
-    File { sha256: Option<String>, mode: u32, held: Held },
+    File { sha256: Option<String>, mode: u32, held: SavedAs },
     Link { text: OsString },
-    Folder { held: Held },
+    Folder { held: SavedAs },
 }
 
 /// Storage form of the state before the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Held {
+pub(crate) enum SavedAs {
     /// A copy with private permissions; the original permissions are in the record.
     Copied,
     /// The object itself, moved into the store. A process that has it open, or knows another hard link, can
@@ -53,7 +53,7 @@ pub(crate) enum Held {
 /// State after the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum After {
+pub(crate) enum StateAfter {
     Absent,
     File {
         sha256: String,
@@ -65,7 +65,7 @@ pub(crate) enum After {
     },
 }
 
-impl Record {
+impl UndoRecord {
     /// Returns the key, with which the names of its files begin.
     pub(crate) fn key(&self) -> String {
         format!("{}-{}", self.call_id, self.number)
@@ -75,10 +75,10 @@ impl Record {
         Path::new(&self.folder).join(&self.leaf)
     }
 
-    pub(crate) fn held(&self) -> &Held {
+    pub(crate) fn saved_as(&self) -> &SavedAs {
         match &self.before {
-            Before::File { held, .. } | Before::Folder { held } => held,
-            Before::Absent | Before::Link { .. } => &Held::Not,
+            StateBefore::File { held, .. } | StateBefore::Folder { held } => held,
+            StateBefore::Absent | StateBefore::Link { .. } => &SavedAs::Not,
         }
     }
 }

@@ -7,33 +7,36 @@ use std::time::Duration;
 use tool::{Failure, FailureKind};
 
 use super::*;
-use crate::testing::World;
-use crate::{AccessError, Descent, Expected, Protects};
+use crate::testing::WorkspaceFixture;
+use crate::{AccessError, ContentPrecondition, FolderRemoval, RemovalGuard};
 
 /// Writes a file as a new call.
-fn write(world: &World, text: &str, content: &str) -> CallId {
+fn write(world: &WorkspaceFixture, text: &str, content: &str) -> CallId {
     let call = CallId::fresh();
     let saving = world.undo().for_call(call);
-    world.write(text).replace(content.as_bytes(), &Expected::Anything, &saving).unwrap();
-    assert_eq!(saving.kept(), 1);
+    world.write(text).replace(content.as_bytes(), &ContentPrecondition::Anything, &saving).unwrap();
+    assert_eq!(saving.recorded_changes(), 1);
     call
 }
 
-fn remove(world: &World, text: &str) -> CallId {
+fn remove(world: &WorkspaceFixture, text: &str) -> CallId {
     let call = CallId::fresh();
     let saving = world.undo().for_call(call);
-    let protects = Protects::nothing();
-    world.remove(text).remove(&Expected::Anything, Descent::Whole, &protects, &saving).unwrap();
+    let protects = RemovalGuard::none();
+    world
+        .remove(text)
+        .remove(&ContentPrecondition::Anything, FolderRemoval::Recursive, &protects, &saving)
+        .unwrap();
     call
 }
 
-fn undo(world: &World, call: CallId) -> Result<Vec<Reverted>, AccessError> {
-    world.undo().revert(call, &world.saving())
+fn undo(world: &WorkspaceFixture, call: CallId) -> Result<Vec<RevertedChange>, AccessError> {
+    world.undo().revert(call, &world.recorder())
 }
 
-fn check_refused(world: &World, call: CallId, words: &str) {
+fn check_refused(world: &WorkspaceFixture, call: CallId, words: &str) {
     let kept = world.names("undo");
-    for refused in [world.undo().rehearse(call), undo(world, call)] {
+    for refused in [world.undo().preview_revert(call), undo(world, call)] {
         let error = refused.unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(Failure::from(error).kind, FailureKind::Conflict);
@@ -41,13 +44,13 @@ fn check_refused(world: &World, call: CallId, words: &str) {
     assert_eq!(world.names("undo"), kept, "it can be tried again");
 }
 
-fn mode(world: &World, name: &str) -> u32 {
+fn mode(world: &WorkspaceFixture, name: &str) -> u32 {
     fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777
 }
 
 #[test]
 fn undo_restores_content_permissions_and_attributes() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let path = world.file("ws/f", "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let attribute =
@@ -58,10 +61,14 @@ fn undo_restores_content_permissions_and_attributes() {
     if has_attributes {
         attribute(b"after").unwrap();
     }
-    let shown = world.undo().rehearse(call).unwrap();
+    let shown = world.undo().preview_revert(call).unwrap();
     let expect = "@@ -1 +1 @@\n-new\n\\ No newline at end of file\n+old\n\\ No newline at end of file\n";
-    assert!(shown[0].difference.as_ref().unwrap().text.ends_with(expect), "{shown:?}");
-    assert_eq!((world.content("ws/f").as_str(), shown[0].how), ("new", Reversal::Restored), "a rehearsal");
+    assert!(shown[0].diff.as_ref().unwrap().text.ends_with(expect), "{shown:?}");
+    assert_eq!(
+        (world.content("ws/f").as_str(), shown[0].reversal),
+        ("new", Reversal::Restored),
+        "a rehearsal"
+    );
     assert_eq!(undo(&world, call).unwrap()[0].path, path);
     assert_eq!((world.content("ws/f").as_str(), mode(&world, "ws/f")), ("old", 0o640));
     if has_attributes {
@@ -74,7 +81,7 @@ fn undo_restores_content_permissions_and_attributes() {
 
 #[test]
 fn saved_states_are_private() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let path = world.file("ws/f", "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     write(&world, "f", "new");
@@ -83,14 +90,15 @@ fn saved_states_are_private() {
         assert_eq!(mode(&world, &format!("undo/{name}")), 0o600, "{name}");
     }
     fs::set_permissions(world.path("undo"), fs::Permissions::from_mode(0o755)).unwrap();
-    let error = world.write("f").replace(b"newer", &Expected::Anything, &world.saving()).unwrap_err();
+    let error =
+        world.write("f").replace(b"newer", &ContentPrecondition::Anything, &world.recorder()).unwrap_err();
     assert!(error.to_string().contains("accessible to other users"), "{error}");
     assert_eq!(world.content("ws/f"), "new");
 }
 
 #[test]
 fn undo_removes_created_and_restores_removed_entries() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let created = write(&world, "new", "created");
     undo(&world, created).unwrap();
     assert_eq!(world.names("ws"), <[&str; 0]>::default());
@@ -101,7 +109,7 @@ fn undo_removes_created_and_restores_removed_entries() {
     for (text, how) in [("f", Reversal::PutBack), ("d", Reversal::PutBack), ("link", Reversal::PutBack)] {
         let call = remove(&world, text);
         assert!(!world.names("ws").contains(&text.to_owned()));
-        assert_eq!(undo(&world, call).unwrap()[0].how, how, "{text}");
+        assert_eq!(undo(&world, call).unwrap()[0].reversal, how, "{text}");
         let again = undo(&world, call).unwrap_err();
         assert_eq!(Failure::from(again).kind, FailureKind::NotFound, "only once");
     }
@@ -112,7 +120,7 @@ fn undo_removes_created_and_restores_removed_entries() {
 
 #[test]
 fn an_undo_can_be_undone() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
     let call = write(&world, "f", "new");
     let by = CallId::fresh();
@@ -124,7 +132,7 @@ fn an_undo_can_be_undone() {
 
 #[test]
 fn undo_refuses_what_has_changed_since() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "old");
     let changed = write(&world, "f", "new");
     fs::write(world.path("ws/f"), "newer").unwrap();
@@ -153,8 +161,8 @@ fn undo_refuses_what_has_changed_since() {
 #[test]
 #[cfg(target_os = "linux")]
 fn removed_object_changed_since_is_not_restored() {
-    let check = |text: &str, meddle: &dyn Fn(&World)| {
-        let world = World::new();
+    let check = |text: &str, meddle: &dyn Fn(&WorkspaceFixture)| {
+        let world = WorkspaceFixture::new();
         world.file("ws/d/sub/inner", "inner");
         world.file("ws/f", "file");
         fs::hard_link(world.path("ws/f"), world.path("ws/twin")).unwrap();
@@ -167,7 +175,7 @@ fn removed_object_changed_since_is_not_restored() {
         )
         .unwrap();
         let call = remove(&world, text);
-        assert!(world.undo().rehearse(call).is_ok(), "{text}: as it went");
+        assert!(world.undo().preview_revert(call).is_ok(), "{text}: as it went");
         meddle(&world);
         check_refused(&world, call, "was changed after it was removed");
         assert!(!world.names("ws").contains(&text.to_owned()), "{text}");
@@ -186,7 +194,7 @@ fn removed_object_changed_since_is_not_restored() {
 
 #[test]
 fn change_beyond_the_seal_limit_is_found_by_its_times() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let large = fs::File::create(world.file("ws/d/a", "")).unwrap();
     large.set_len(65 << 20).unwrap();
     let store = UndoStore::at(
@@ -196,9 +204,14 @@ fn change_beyond_the_seal_limit_is_found_by_its_times() {
     let call = CallId::fresh();
     let removing = world.remove("d");
     removing
-        .remove(&Expected::Anything, Descent::Whole, &Protects::nothing(), &store.for_call(call))
+        .remove(
+            &ContentPrecondition::Anything,
+            FolderRemoval::Recursive,
+            &RemovalGuard::none(),
+            &store.for_call(call),
+        )
         .unwrap();
-    assert!(store.rehearse(call).is_ok());
+    assert!(store.preview_revert(call).is_ok());
     std::os::unix::fs::FileExt::write_at(&large, b"x", 7).unwrap();
     large.set_modified(std::time::UNIX_EPOCH).unwrap();
     let error = store.revert(call, &store.for_call(CallId::fresh())).unwrap_err();
@@ -207,19 +220,19 @@ fn change_beyond_the_seal_limit_is_found_by_its_times() {
 
 #[test]
 fn last_change_of_a_call_is_undone_first() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "one");
     let call = CallId::fresh();
     let saving = world.undo().for_call(call);
     for content in ["two", "three"] {
-        world.write("f").replace(content.as_bytes(), &Expected::Anything, &saving).unwrap();
+        world.write("f").replace(content.as_bytes(), &ContentPrecondition::Anything, &saving).unwrap();
     }
     // The check before the undo finds the first change overwritten by the second, so nothing is touched.
     check_refused(&world, call, "its sha256 is now");
     let (other, saving) = (CallId::fresh(), world.undo());
     let saving = saving.for_call(other);
     for name in ["a", "b"] {
-        world.write(name).replace(b"x", &Expected::Absent, &saving).unwrap();
+        world.write(name).replace(b"x", &ContentPrecondition::Absent, &saving).unwrap();
     }
     assert_eq!(undo(&world, other).unwrap().len(), 2);
     assert_eq!(world.names("ws"), ["f"]);
@@ -239,22 +252,27 @@ fn now() -> u64 {
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// Returns a store that uses the clock of the test.
-fn store(world: &World, keep_bytes: u64, keep_for: u64) -> Arc<UndoStore> {
+fn store(world: &WorkspaceFixture, keep_bytes: u64, keep_for: u64) -> Arc<UndoStore> {
     let limits = UndoLimits { keep_bytes, keep_for: Duration::from_millis(keep_for) };
     Arc::new(UndoStore { path: world.path("undo"), limits, now })
 }
 
 /// Replaces a file of this size.
-fn change(world: &World, store: &Arc<UndoStore>, name: &str, bytes: usize) -> Result<CallId, AccessError> {
+fn change(
+    world: &WorkspaceFixture,
+    store: &Arc<UndoStore>,
+    name: &str,
+    bytes: usize,
+) -> Result<CallId, AccessError> {
     world.file(&format!("ws/{name}"), &"x".repeat(bytes));
     let call = CallId::fresh();
-    world.write(name).replace(b"new", &Expected::Anything, &store.for_call(call))?;
+    world.write(name).replace(b"new", &ContentPrecondition::Anything, &store.for_call(call))?;
     Ok(call)
 }
 
 #[test]
 fn oldest_states_are_pruned_by_size_and_age() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let small = store(&world, 250, 9 * DAY);
     let calls: Vec<CallId> = (0..4)
         .map(|number| {
@@ -262,74 +280,82 @@ fn oldest_states_are_pruned_by_size_and_age() {
             change(&world, &small, &format!("f{number}"), 100).unwrap()
         })
         .collect();
-    let kept: Vec<bool> = calls.iter().map(|call| small.rehearse(*call).is_ok()).collect();
+    let kept: Vec<bool> = calls.iter().map(|call| small.preview_revert(*call).is_ok()).collect();
     assert_eq!(kept, [false, false, true, true]);
     assert_eq!(world.names("undo").len(), 4, "two records and two copies");
-    store(&world, 250, 0).settle().unwrap();
+    store(&world, 250, 0).recover().unwrap();
     assert_eq!(world.names("undo").len(), 0, "too old");
     let error = change(&world, &small, "large", 251).unwrap_err();
     assert!(error.to_string().contains("has 251 bytes, more than the 250"), "{error}");
     assert_eq!((Failure::from(error).kind, world.names("undo").len()), (FailureKind::TooLarge, 0));
     let none = store(&world, 0, DAY).for_call(CallId::fresh());
-    world.write("large").replace(b"new", &Expected::Anything, &none).unwrap();
-    assert_eq!((world.content("ws/large").as_str(), world.names("undo").len(), none.kept()), ("new", 0, 0));
+    world.write("large").replace(b"new", &ContentPrecondition::Anything, &none).unwrap();
+    assert_eq!(
+        (world.content("ws/large").as_str(), world.names("undo").len(), none.recorded_changes()),
+        ("new", 0, 0)
+    );
 }
 
 #[test]
 fn states_of_the_last_day_are_not_pruned() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let small = store(&world, 250, 9 * DAY);
     let calls = [change(&world, &small, "a", 100).unwrap(), change(&world, &small, "b", 100).unwrap()];
     let refused = change(&world, &small, "c", 100).unwrap_err();
     assert!(refused.to_string().contains("of which changes of the last day use 200"), "{refused}");
     assert_eq!((world.content("ws/c").len(), world.names("undo").len()), (100, 4), "nothing was changed");
     let removed = world.remove("c").remove(
-        &Expected::Anything,
-        Descent::Whole,
-        &Protects::nothing(),
+        &ContentPrecondition::Anything,
+        FolderRemoval::Recursive,
+        &RemovalGuard::none(),
         &small.for_call(CallId::fresh()),
     );
-    assert!(matches!(removed, Err(AccessError::TooLargeToKeep { taken: 200, .. })), "{removed:?}");
+    assert!(matches!(removed, Err(AccessError::TooLargeForUndo { in_use: 200, .. })), "{removed:?}");
     // A small state fits, and the refused one is not counted.
     change(&world, &small, "d", 50).unwrap();
     // An undo by the operator ignores the quota.
     small.revert(calls[0], &small.for_undo(CallId::fresh())).unwrap();
     assert_eq!(world.content("ws/a").len(), 100);
-    assert!(small.rehearse(calls[1]).is_ok());
+    assert!(small.preview_revert(calls[1]).is_ok());
     NOW.set(NOW.get() + DAY + 1);
     change(&world, &small, "c", 200).unwrap();
-    assert!(small.rehearse(calls[1]).is_err(), "a day later it makes room");
+    assert!(small.preview_revert(calls[1]).is_err(), "a day later it makes room");
 }
 
 #[test]
 fn sparse_file_uses_no_undo_quota_when_moved() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let small = store(&world, 1 << 20, 9 * DAY);
     let first = change(&world, &small, "a", 100).unwrap();
     let hole = fs::File::create(world.path("ws/hole")).unwrap();
     hole.set_len(1 << 30).unwrap();
-    let (call, protects) = (CallId::fresh(), Protects::nothing());
-    let removed =
-        world.remove("hole").remove(&Expected::Anything, Descent::Never, &protects, &small.for_call(call));
+    let (call, protects) = (CallId::fresh(), RemovalGuard::none());
+    let removed = world.remove("hole").remove(
+        &ContentPrecondition::Anything,
+        FolderRemoval::Refuse,
+        &protects,
+        &small.for_call(call),
+    );
     assert_eq!(removed.unwrap().bytes, 1 << 30);
-    assert!(small.rehearse(first).is_ok() && small.rehearse(call).is_ok());
+    assert!(small.preview_revert(first).is_ok() && small.preview_revert(call).is_ok());
     // A copy would not be sparse.
     small.revert(call, &small.for_undo(CallId::fresh())).unwrap();
-    let replaced = world.write("hole").replace(b"new", &Expected::Anything, &small.for_call(CallId::fresh()));
-    assert!(matches!(replaced, Err(AccessError::TooLargeToKeep { .. })), "{replaced:?}");
-    assert!(small.rehearse(first).is_ok());
+    let replaced =
+        world.write("hole").replace(b"new", &ContentPrecondition::Anything, &small.for_call(CallId::fresh()));
+    assert!(matches!(replaced, Err(AccessError::TooLargeForUndo { .. })), "{replaced:?}");
+    assert!(small.preview_revert(first).is_ok());
 }
 
 #[test]
 fn recovery_removes_orphaned_store_entries() {
-    let world = World::new();
-    assert_eq!(world.undo().settle().unwrap(), Settled::default(), "no folder, nothing to do");
+    let world = WorkspaceFixture::new();
+    assert_eq!(world.undo().recover().unwrap(), RecoveryReport::default(), "no folder, nothing to do");
     world.file("ws/f", "old");
     let call = write(&world, "f", "new");
     let orphan = CallId::fresh();
     fs::write(world.path("undo").join(format!("{orphan}-0.before")), "x").unwrap();
     fs::write(world.path("undo").join(format!("{orphan}-1.pending")), "{\"call_id\"").unwrap();
-    assert_eq!(world.undo().settle().unwrap(), Settled::default());
+    assert_eq!(world.undo().recover().unwrap(), RecoveryReport::default());
     assert_eq!(world.names("undo").len(), 2);
     undo(&world, call).unwrap();
     assert_eq!(world.content("ws/f"), "old");
@@ -337,28 +363,28 @@ fn recovery_removes_orphaned_store_entries() {
 
 #[test]
 fn records_of_another_version_are_left_alone() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/f", "the only copy");
     let call = remove(&world, "f");
     let at = |ending: &str| world.path("undo").join(format!("{call}-0.{ending}"));
     let of_ours = fs::read_to_string(at("json")).unwrap();
     fs::write(at("pending"), of_ours.replace("\"moved\"", "\"carried_off\"")).unwrap();
     fs::remove_file(at("json")).unwrap();
-    assert_eq!(world.undo().settle().unwrap().waiting, [at("pending")]);
+    assert_eq!(world.undo().recover().unwrap().deferred, [at("pending")]);
     assert_eq!(fs::read_to_string(at("before")).unwrap(), "the only copy");
 }
 
 #[test]
 fn unreachable_folder_is_deferred_to_the_next_start() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     world.file("ws/sub/f", "old");
     let call = write(&world, "sub/f", "new");
     let (done, pending) = (format!("{call}-0.json"), format!("{call}-0.pending"));
     fs::rename(world.path("undo").join(done), world.path("undo").join(pending)).unwrap();
     fs::rename(world.path("ws/sub"), world.path("ws/away")).unwrap();
-    assert_eq!(world.undo().settle().unwrap().waiting, [world.path("ws/sub/f")]);
+    assert_eq!(world.undo().recover().unwrap().deferred, [world.path("ws/sub/f")]);
     fs::rename(world.path("ws/away"), world.path("ws/sub")).unwrap();
-    assert_eq!(world.undo().settle().unwrap().done, [world.path("ws/sub/f")]);
+    assert_eq!(world.undo().recover().unwrap().completed, [world.path("ws/sub/f")]);
     undo(&world, call).unwrap();
     assert_eq!(world.content("ws/sub/f"), "old");
 }
@@ -366,7 +392,7 @@ fn unreachable_folder_is_deferred_to_the_next_start() {
 /// With the store on another volume, removed objects are copied, and copied back by an undo.
 #[test]
 fn store_on_another_volume_keeps_copies() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     fs::create_dir(world.path("undo")).unwrap();
     let mount = |words: &[&str]| {
         let output = std::process::Command::new("mount").args(words).arg(world.path("undo")).output();
@@ -389,9 +415,13 @@ fn store_on_another_volume_keeps_copies() {
         assert_eq!(world.content("ws/d/sub/inner"), "inner");
         assert_eq!((world.names("ws"), world.names("undo").len()), (vec!["d".to_owned(), "f".to_owned()], 0));
         world.file("ws/large", &"x".repeat(5 << 20));
-        let protects = Protects::nothing();
-        let removed =
-            world.remove("large").remove(&Expected::Anything, Descent::Never, &protects, &world.saving());
+        let protects = RemovalGuard::none();
+        let removed = world.remove("large").remove(
+            &ContentPrecondition::Anything,
+            FolderRemoval::Refuse,
+            &protects,
+            &world.recorder(),
+        );
         assert_eq!(Failure::from(removed.unwrap_err()).kind, FailureKind::ResourceExhausted);
         assert_eq!((world.content("ws/large").len(), world.names("undo").len()), (5 << 20, 0));
     });

@@ -4,20 +4,20 @@ use serde::Deserialize;
 use strict_yaml::{Document, Located};
 
 use super::*;
-use crate::trail::Trail;
+use crate::rule_trace::RuleTrace;
 
 #[derive(Deserialize)]
-struct Lists {
+struct CommandListsFile {
     #[serde(default)]
     allowed: Option<Located<Vec<Located<CommandEntry>>>>,
     #[serde(default)]
     forbidden: Option<Located<Vec<Located<CommandEntry>>>>,
 }
 
-fn compile(text: &str, names: FileNames) -> (CommandRules, Vec<String>) {
+fn compile(text: &str, names: NameComparison) -> (CommandRules, Vec<String>) {
     let document = Document::from_text("tools.yaml", text).unwrap();
-    let lists: Lists = document.parse().unwrap();
-    let mut inspection = Inspection::of(&document);
+    let lists: CommandListsFile = document.parse().unwrap();
+    let mut inspection = FileInspection::new(&document);
     let (allowed, forbidden) = (lists.allowed.as_ref(), lists.forbidden.as_ref());
     let rules = CommandRules::compile(allowed, forbidden, "run", names, &mut inspection);
     let errors = inspection.errors.iter().map(|error| format!("{}: {}", error.line, error.message));
@@ -25,13 +25,13 @@ fn compile(text: &str, names: FileNames) -> (CommandRules, Vec<String>) {
 }
 
 /// Checks the result for each command line.
-fn check(lists: &str, names: FileNames, lines: &[(&str, &str)]) {
+fn check(lists: &str, names: NameComparison, lines: &[(&str, &str)]) {
     let (rules, errors) = compile(lists, names);
     assert!(errors.is_empty(), "{errors:?}");
     for (line, expect) in lines {
-        let mut trail = Trail::off();
-        let verdict = rules.admit(&Command::from_line(line), &mut Notes::on(&mut trail));
-        let word = verdict.as_ref().map_or_else(Grounds::detail, |()| "allowed");
+        let mut trail = RuleTrace::disabled();
+        let verdict = rules.check(&RequestedCommand::from_line(line), &mut TraceRecorder::new(&mut trail));
+        let word = verdict.as_ref().map_or_else(DenialReason::detail, |()| "allowed");
         assert_eq!(word, *expect, "{line}: {verdict:?}");
     }
 }
@@ -55,15 +55,15 @@ fn allowing_rule_is_matched_narrowly() {
         ("", "no_program"),
         ("  ", "no_program"),
     ];
-    check(lists, FileNames::CaseSensitive, &lines);
-    check(lists, FileNames::CaseInsensitive, &lines);
+    check(lists, NameComparison::CaseSensitive, &lines);
+    check(lists, NameComparison::CaseInsensitive, &lines);
     check(
         "forbidden: [sudo]\n",
-        FileNames::CaseSensitive,
+        NameComparison::CaseSensitive,
         &[("ls", "not_listed"), ("sudo", "forbidden_command")],
     );
-    check("allowed: []\n", FileNames::CaseSensitive, &[("ls", "not_listed")]);
-    check("allowed: [\"*\"]\n", FileNames::CaseSensitive, &[("anything at all", "allowed")]);
+    check("allowed: []\n", NameComparison::CaseSensitive, &[("ls", "not_listed")]);
+    check("allowed: [\"*\"]\n", NameComparison::CaseSensitive, &[("anything at all", "allowed")]);
 }
 
 #[test]
@@ -84,17 +84,17 @@ fn forbidding_rule_matches_argv_prefix_in_any_folder() {
         ("sudoku", "allowed"),
         ("SUDO", "allowed"),
     ];
-    check(lists, FileNames::CaseSensitive, &lines);
+    check(lists, NameComparison::CaseSensitive, &lines);
     let folded = [
         ("SUDO", "forbidden_command"),
         ("/BIN/Sudo", "forbidden_command"),
         ("Git push", "forbidden_command"),
         ("git PUSH", "allowed"),
     ];
-    check(lists, FileNames::CaseInsensitive, &folded);
+    check(lists, NameComparison::CaseInsensitive, &folded);
     let by_path = "allowed: [\"*\"]\nforbidden: [/usr/bin/sudo]\n";
     let lines = [("/usr/bin/sudo", "forbidden_command"), ("sudo", "forbidden_command")];
-    check(by_path, FileNames::CaseSensitive, &lines);
+    check(by_path, NameComparison::CaseSensitive, &lines);
 }
 
 /// Documents the limit of a denylist: an allowed program can start any other (decision 36).
@@ -102,7 +102,7 @@ fn forbidding_rule_matches_argv_prefix_in_any_folder() {
 fn forbidding_rule_does_not_interpret_arguments() {
     let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}]\n";
     let lines = ["env sudo ls", "sh -c sudo", "git -C x push", "git p", "git-push origin", "make push"];
-    check(lists, FileNames::CaseSensitive, &lines.map(|line| (line, "allowed")));
+    check(lists, NameComparison::CaseSensitive, &lines.map(|line| (line, "allowed")));
 }
 
 #[test]
@@ -110,18 +110,20 @@ fn line_with_shell_syntax_is_refused() {
     for line in
         ["ls; rm -rf x", "ls $(id)", "ls `id`", "ls\nid", "ls *", "ls ~", "ls 'a b'", "a|b", "a > b", "a & b"]
     {
-        check("allowed: [\"*\"]\n", FileNames::CaseSensitive, &[(line, "needs_a_shell")]);
+        check("allowed: [\"*\"]\n", NameComparison::CaseSensitive, &[(line, "needs_a_shell")]);
     }
     // Given as separate words, the same characters are passed on unchanged.
-    let (rules, _) = compile("allowed: [ls]\n", FileNames::CaseSensitive);
+    let (rules, _) = compile("allowed: [ls]\n", NameComparison::CaseSensitive);
     let words = ["ls", "; rm -rf x", "$(id)"].map(str::to_owned).to_vec();
-    rules.admit(&Command::Words(words), &mut Notes::on(&mut Trail::off())).unwrap();
+    rules
+        .check(&RequestedCommand::Words(words), &mut TraceRecorder::new(&mut RuleTrace::disabled()))
+        .unwrap();
 }
 
 #[test]
 fn rule_without_words_does_not_load() {
     let check = |entry: &str, expect: &[&str]| {
-        let errors = compile(&format!("allowed: [{entry}]\n"), FileNames::CaseSensitive).1;
+        let errors = compile(&format!("allowed: [{entry}]\n"), NameComparison::CaseSensitive).1;
         assert_eq!(errors, expect, "{entry}");
     };
     let no_words = "1: `argv` has no words, an empty word or an empty choice";
@@ -133,7 +135,7 @@ fn rule_without_words_does_not_load() {
     check("{argv: [ls, []]}", &[no_words]);
     check("{argv: [ls, [a, \"\"]]}", &[no_words]);
     check("{argv: [ls, [a, b]]}", &[]);
-    let any = compile("allowed: [\"*\", {argv: [ls, [a, b]]}]\n", FileNames::CaseSensitive).0;
+    let any = compile("allowed: [\"*\", {argv: [ls, [a, b]]}]\n", NameComparison::CaseSensitive).0;
     let shown: Vec<String> = any.allowed.unwrap().rules.iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["*", "ls a|b"]);
 }
@@ -142,14 +144,14 @@ fn rule_without_words_does_not_load() {
 fn rule_that_contradicts_its_example_does_not_load() {
     let good =
         "allowed:\n  - {argv: [git, [status, diff]], match: [\"git status\"], not_match: [\"git push\"]}\n";
-    assert_eq!(compile(good, FileNames::CaseSensitive).1, [""; 0]);
+    assert_eq!(compile(good, NameComparison::CaseSensitive).1, [""; 0]);
     let bad = "allowed:\n  - {argv: [git], not_match: [\"git push\"]}\n  - {argv: [git, status], match: [\"git diff\"]}\n";
     let expect = [
         "2: the rule must not match `git push`, and does",
         "3: the rule must match `git diff`, and does not",
     ];
-    assert_eq!(compile(bad, FileNames::CaseSensitive).1, expect);
+    assert_eq!(compile(bad, NameComparison::CaseSensitive).1, expect);
     let forbidden =
         "forbidden:\n  - {argv: [git, push], match: [\"git push -f\"], not_match: [\"git pull\"]}\n";
-    assert_eq!(compile(forbidden, FileNames::CaseSensitive).1, [""; 0]);
+    assert_eq!(compile(forbidden, NameComparison::CaseSensitive).1, [""; 0]);
 }

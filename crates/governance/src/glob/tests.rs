@@ -3,24 +3,24 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::surroundings::Variables;
+use crate::policy_environment::PathVariables;
 
-fn globs(purpose: Purpose, patterns: &[&str]) -> PathGlobs {
-    let mut builder = PathGlobsBuilder::new(purpose, FileNames::CaseSensitive);
+fn globs(purpose: ListPurpose, patterns: &[&str]) -> PathGlobs {
+    let mut builder = PathGlobsBuilder::new(purpose, NameComparison::CaseSensitive);
     for (line, pattern) in (1..).zip(patterns) {
-        let pattern = Pattern::parse(pattern, &Variables::default()).unwrap();
+        let pattern = PathPattern::parse(pattern, &PathVariables::default()).unwrap();
         builder.add("p", &pattern, &RuleRef { file: "f".into(), line, id: "i".into() }).unwrap();
     }
     builder.build().unwrap()
 }
 
 fn line(globs: &PathGlobs, path: impl AsRef<Path>) -> Option<u64> {
-    globs.first_match(&Name::canonical(path.as_ref()).unwrap()).map(|rule| rule.line)
+    globs.first_match(&NormalizedPath::canonical(path.as_ref()).unwrap()).map(|rule| rule.line)
 }
 
 #[test]
 fn empty_alternative_matches_the_bare_name() {
-    for purpose in [Purpose::Allow, Purpose::Forbid] {
+    for purpose in [ListPurpose::Allow, ListPurpose::Forbid] {
         let globs = globs(purpose, &["/w/key{,.bak}"]);
         for name in ["/w/key", "/w/key.bak"] {
             assert_eq!(line(&globs, name), Some(1), "{name}");
@@ -32,7 +32,7 @@ fn empty_alternative_matches_the_bare_name() {
 #[test]
 fn patterns_match_by_purpose() {
     let check = |pattern: &str, allowed: &[&str], forbidden_too: &[&str], never: &[&str]| {
-        let (allow, forbid) = (globs(Purpose::Allow, &[pattern]), globs(Purpose::Forbid, &[pattern]));
+        let (allow, forbid) = (globs(ListPurpose::Allow, &[pattern]), globs(ListPurpose::Forbid, &[pattern]));
         for path in allowed {
             assert_eq!((line(&allow, path), line(&forbid, path)), (Some(1), Some(1)), "{pattern} {path}");
         }
@@ -77,8 +77,8 @@ fn trie_and_globset_agree() {
     let three = below(&two);
     let names: Vec<String> = [one, two, three].concat();
     for pattern in &patterns {
-        let alone = globs(Purpose::Allow, &[pattern]);
-        let texts = Pattern::parse(pattern, &Variables::default()).unwrap().with_folder_itself();
+        let alone = globs(ListPurpose::Allow, &[pattern]);
+        let texts = PathPattern::parse(pattern, &PathVariables::default()).unwrap().texts_with_folder();
         let build = |text: &String| {
             let mut builder = globset::GlobBuilder::new(text);
             builder.literal_separator(true).empty_alternates(true).build().unwrap()
@@ -105,14 +105,14 @@ fn question_mark_matches_one_character() {
         ("/w/{?,ab}é*", &["xé", "éé", "abéé"], &["é", "xx"]),
         ("/w/{é,è}tat", &["état", "ètat"], &["etat", "tat"]),
     ] {
-        for purpose in [Purpose::Allow, Purpose::Forbid] {
+        for purpose in [ListPurpose::Allow, ListPurpose::Forbid] {
             let globs = globs(purpose, &[pattern]);
             let found = |name: &&str| line(&globs, Path::new("/w").join(name)).is_some();
             assert!(names.iter().all(found), "{pattern} {names:?}");
             assert!(!others.iter().any(found), "{pattern} {others:?}");
         }
     }
-    let globs = globs(Purpose::Forbid, &["/w/??x"]);
+    let globs = globs(ListPurpose::Forbid, &["/w/??x"]);
     for (name, expect) in [(&b"/w/\xff\xfex"[..], true), (b"/w/\xc3\xc3x", true), (b"/w/\xffx", false)] {
         assert_eq!(line(&globs, stray(name)).is_some(), expect, "{name:?}");
     }
@@ -122,19 +122,19 @@ fn question_mark_matches_one_character() {
 fn class_with_non_ascii_letters_does_not_load() {
     for (pattern, class) in [("/w/[éè]tat", "[éè]"), ("/w/[a-é]", "[a-é]"), ("/w/[a]{[ü],b}", "[ü]")]
     {
-        let bad = Pattern::parse(pattern, &Variables::default()).unwrap_err();
+        let bad = PathPattern::parse(pattern, &PathVariables::default()).unwrap_err();
         let message = format!("`{class}` in `{pattern}` has letters that are not ASCII");
         assert_eq!(bad.message, message);
         assert!(bad.suggestion.unwrap().contains("braces"), "{pattern}");
     }
-    assert!(Pattern::parse("/w/\\[é]/[a]é", &Variables::default()).is_ok());
+    assert!(PathPattern::parse("/w/\\[é]/[a]é", &PathVariables::default()).is_ok());
 }
 
 #[test]
 fn name_that_is_not_utf8_is_matched_by_its_bytes() {
     use std::os::unix::ffi::OsStrExt;
     let name = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-    let globs = globs(Purpose::Forbid, &["/w/*.md", "/v/?x"]);
+    let globs = globs(ListPurpose::Forbid, &["/w/*.md", "/v/?x"]);
     assert_eq!(line(&globs, name(b"/w/\xff\n.md")), Some(1));
     assert_eq!(line(&globs, name(b"/v/\xffx/y")), Some(2));
 }
@@ -151,7 +151,7 @@ fn list_of_100_000_patterns_is_searched() {
     };
     let all: Vec<String> = (0..100_000).map(pattern).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    let globs = globs(Purpose::Forbid, &all);
+    let globs = globs(ListPurpose::Forbid, &all);
     for (name, expect) in [
         ("/s50000", Some(50_001)),
         ("/o50001/x/y", Some(50_002)),
@@ -163,10 +163,10 @@ fn list_of_100_000_patterns_is_searched() {
     ] {
         assert_eq!(line(&globs, name), expect, "{name}");
     }
-    let mut builder = PathGlobsBuilder::new(Purpose::Forbid, FileNames::CaseSensitive);
+    let mut builder = PathGlobsBuilder::new(ListPurpose::Forbid, NameComparison::CaseSensitive);
     let rule = RuleRef { file: "f".into(), line: 1, id: "i".into() };
     let mut add = |n: usize| {
-        let pattern = Pattern::parse(&format!("/w/{n}*"), &Variables::default()).unwrap();
+        let pattern = PathPattern::parse(&format!("/w/{n}*"), &PathVariables::default()).unwrap();
         builder.add("p", &pattern, &rule)
     };
     assert!((0..10_000).all(|n| add(n).is_ok()));
@@ -175,7 +175,7 @@ fn list_of_100_000_patterns_is_searched() {
 
 #[test]
 fn first_matching_rule_in_the_file_is_named() {
-    let globs = globs(Purpose::Forbid, &["/a/b/**", "/a/**", "**/c"]);
+    let globs = globs(ListPurpose::Forbid, &["/a/b/**", "/a/**", "**/c"]);
     assert_eq!(line(&globs, "/a/b/c"), Some(1));
     assert_eq!(line(&globs, "/a/c"), Some(2));
     assert_eq!(line(&globs, "/x/c"), Some(3));
@@ -191,7 +191,7 @@ fn links_in_the_literal_prefix_are_resolved() {
     symlink(root.join("link/deep"), root.join("chain")).unwrap();
     symlink("loop", root.join("loop")).unwrap();
     let pattern = |name: &str| root.join(name).display().to_string();
-    let globs = globs(Purpose::Forbid, &[&pattern("link/x"), &pattern("chain/**"), &pattern("loop/y")]);
+    let globs = globs(ListPurpose::Forbid, &[&pattern("link/x"), &pattern("chain/**"), &pattern("loop/y")]);
     assert_eq!(line(&globs, root.join("link/x")), Some(1), "as written");
     assert_eq!(line(&globs, root.join("real/x")), Some(1), "with the link resolved");
     assert_eq!(line(&globs, root.join("real/deep/a")), Some(2));
@@ -207,14 +207,14 @@ fn relative_link_targets_are_resolved() {
     symlink("../c/./d", root.join("a/up")).unwrap();
     symlink("./b", root.join("a/here")).unwrap();
     let names = ["a/up/x", "a/here/x"].map(|name| root.join(name).display().to_string());
-    let globs = globs(Purpose::Forbid, &names.each_ref().map(String::as_str));
-    let plain: Vec<_> = globs.written().iter().map(|written| written.plain_part.as_os_str()).collect();
+    let globs = globs(ListPurpose::Forbid, &names.each_ref().map(String::as_str));
+    let plain: Vec<_> = globs.patterns().iter().map(|written| written.literal_prefix.as_os_str()).collect();
     assert_eq!(plain, [root.join("c/d/x"), root.join("a/b/x")].each_ref().map(|path| path.as_os_str()));
 }
 
 #[test]
 fn literal_paths_and_whole_folders_are_listed() {
-    let globs = globs(Purpose::Forbid, &["/w", "/v/**", "/u/*.md", "/t/**/x"]);
-    assert_eq!(globs.outright(), [Path::new("/w"), Path::new("/v")]);
+    let globs = globs(ListPurpose::Forbid, &["/w", "/v/**", "/u/*.md", "/t/**/x"]);
+    assert_eq!(globs.literal_paths(), [Path::new("/w"), Path::new("/v")]);
     assert_eq!(globs.whole_folders(), [Path::new("/v")]);
 }

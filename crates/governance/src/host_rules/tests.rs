@@ -3,17 +3,17 @@
 use strict_yaml::Document;
 
 use super::*;
+use crate::rule_trace::RuleTrace;
 use crate::safety_file::SafetyFile;
-use crate::trail::Trail;
 
-fn outbound(gateway: &str, own: Option<&[&str]>) -> Outbound {
+fn outbound(gateway: &str, own: Option<&[&str]>) -> OutboundRules {
     let text = format!("outbound_gateway:\n{gateway}");
     let document = Document::from_text("safety.yaml", &text).unwrap();
     let file: SafetyFile = document.parse().unwrap();
-    let mut inspection = Inspection::of(&document);
-    let gateway = Arc::new(Gateway::compile(&file.outbound_gateway, &mut inspection));
+    let mut inspection = FileInspection::new(&document);
+    let gateway = Arc::new(GatewayRules::compile(&file.outbound_gateway, &mut inspection));
     let own = own.map(|hosts| {
-        let hosts: Vec<_> = hosts.iter().map(|host| Located::nowhere((*host).to_owned())).collect();
+        let hosts: Vec<_> = hosts.iter().map(|host| Located::without_position((*host).to_owned())).collect();
         let rule = RuleRef { file: "tools.yaml".into(), line: 3, id: "fetch.allowed_domains".into() };
         Arc::new(HostList {
             hosts: HostRule::compile(&hosts, "fetch.allowed_domains", &mut inspection),
@@ -21,13 +21,14 @@ fn outbound(gateway: &str, own: Option<&[&str]>) -> Outbound {
         })
     });
     assert!(inspection.errors.is_empty(), "{:?}", inspection.errors);
-    Outbound { own, gateway }
+    OutboundRules { tool_hosts: own, gateway }
 }
 
-fn check(outbound: &Outbound, expect: &str, urls: &[&str]) {
+fn check(outbound: &OutboundRules, expect: &str, urls: &[&str]) {
     for url in urls {
-        let verdict = outbound.admit(&Target::of_url(url), &mut Notes::on(&mut Trail::off()));
-        let word = verdict.as_ref().map_or_else(Grounds::detail, |()| "allowed");
+        let verdict = outbound
+            .check(&NetworkTarget::from_url(url), &mut TraceRecorder::new(&mut RuleTrace::disabled()));
+        let word = verdict.as_ref().map_or_else(DenialReason::detail, |()| "allowed");
         assert_eq!(word, expect, "{url}: {verdict:?}");
     }
 }
@@ -37,18 +38,18 @@ fn only_valid_host_names_are_patterns() {
     let label = |length: usize| "a".repeat(length);
     let long = |last: usize| format!("{0}.{0}.{0}.{1}", label(63), label(last));
     for good in ["*", "a", "a-b.org", "*.a.org", &label(63), &long(61)] {
-        assert!(HostPattern::read(good).is_some(), "{good}");
+        assert!(HostPattern::parse(good).is_some(), "{good}");
     }
     for bad in ["", ".", "a..b", "-a.org", "a-.org", "a_b", "*.", "a.*", "ä.org", &label(64), &long(62)] {
-        assert!(HostPattern::read(bad).is_none(), "{bad}");
+        assert!(HostPattern::parse(bad).is_none(), "{bad}");
     }
-    let below = HostPattern::read("*.b.org").unwrap();
+    let below = HostPattern::parse("*.b.org").unwrap();
     assert!(below.allows("a.b.org") && !below.allows("b.org") && !below.allows(".b.org"));
 }
 
 #[test]
 fn patterns_with_a_common_host_overlap() {
-    let read = |text: &str| HostPattern::read(text).unwrap();
+    let read = |text: &str| HostPattern::parse(text).unwrap();
     for (a, b, expect) in [
         ("*", "a.org", true),
         ("a.org", "a.org", true),
@@ -59,7 +60,7 @@ fn patterns_with_a_common_host_overlap() {
         ("*.a.org", "*.x.a.org", true),
         ("*.a.org", "*.b.org", false),
     ] {
-        assert_eq!((read(a).meets(&read(b)), read(b).meets(&read(a))), (expect, expect), "{a} {b}");
+        assert_eq!((read(a).overlaps(&read(b)), read(b).overlaps(&read(a))), (expect, expect), "{a} {b}");
     }
     for (wide, narrow, expect) in
         [("*", "*", true), ("a.org", "*", false), ("a.org", "*.a.org", true), ("a.org", "b.org", false)]
@@ -76,7 +77,7 @@ fn quoted_url_has_no_credentials() {
         ("ada:secret@a.org", "…@a.org"),
         ("no address", "no address"),
     ] {
-        assert_eq!(without_secrets(text), expect, "{text}");
+        assert_eq!(strip_credentials(text), expect, "{text}");
     }
 }
 
@@ -190,10 +191,13 @@ fn private_addresses_are_denied_in_every_notation() {
         check(&named, "private_address", &closed);
         for text in closed {
             assert!(
-                named.admit_service(&Target::of_url(text)).is_err(),
+                named.check_service(&NetworkTarget::from_url(text)).is_err(),
                 "the settings cannot allow it: {text}"
             );
-            assert!(named.admit_server(&Target::of_url(text)).is_err(), "a manifest cannot allow it: {text}");
+            assert!(
+                named.check_manifest_server(&NetworkTarget::from_url(text)).is_err(),
+                "a manifest cannot allow it: {text}"
+            );
         }
     }
     check(
@@ -202,10 +206,10 @@ fn private_addresses_are_denied_in_every_notation() {
         &["http://a@127.0.0.1", "https://github.com@evil.com", "https://u:p@example.org"],
     );
     let outbound = outbound(OPEN, None);
-    let refused = outbound.admit_address("10.0.0.1".parse().unwrap(), Nearness::Public).unwrap_err();
+    let refused = outbound.check_address("10.0.0.1".parse().unwrap(), HostLocation::Public).unwrap_err();
     assert_eq!(refused.detail(), "private_address");
-    outbound.admit_address("10.0.0.1".parse().unwrap(), Nearness::Near).unwrap();
-    outbound.admit_address("1.1.1.1".parse().unwrap(), Nearness::Public).unwrap();
+    outbound.check_address("10.0.0.1".parse().unwrap(), HostLocation::Local).unwrap();
+    outbound.check_address("1.1.1.1".parse().unwrap(), HostLocation::Public).unwrap();
 }
 
 #[test]

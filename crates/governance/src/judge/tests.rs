@@ -1,12 +1,12 @@
 //! Tests of the judge on real files and real policy folders.
 
+mod attacks;
 mod call;
-mod cases;
 mod common_paths;
 mod differential;
 mod explanation;
-pub(crate) mod machine;
+mod external_targets;
+pub(crate) mod fixture;
 mod model;
-mod outward;
 mod path;
 mod shadow;

@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use tool::{RiskLevel, ToolSpec};
 
 use super::*;
-use crate::judge_tests::whole_safety;
-use crate::{FileNames, Protected, Variables};
+use crate::judge_tests::complete_safety_file;
+use crate::{NameComparison, PathVariables, ProtectedFolders};
 
-fn around() -> Surroundings {
-    Surroundings {
-        variables: Variables::with_home(Path::new("/home/ada")),
-        protected: Protected::default(),
-        names: FileNames::CaseSensitive,
+fn environment() -> PolicyEnvironment {
+    PolicyEnvironment {
+        variables: PathVariables::with_home(Path::new("/home/ada")),
+        protected: ProtectedFolders::default(),
+        name_comparison: NameComparison::CaseSensitive,
     }
 }
 
@@ -28,13 +28,13 @@ fn load(modes: &str, tools: &str, safety: &str) -> Result<Policy, PolicyError> {
     for (name, text) in [("modes.yaml", modes), ("tools.yaml", tools), ("safety.yaml", safety)] {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    Policy::load(folder.path(), &around())
+    Policy::load(folder.path(), &environment())
 }
 
 fn load_one(file: &str, text: &str) -> Result<Policy, PolicyError> {
     let pick = |name, usual| if file == name { text } else { usual };
     let safety = match file {
-        "safety.yaml" if text.contains(": ") => whole_safety(text),
+        "safety.yaml" if text.contains(": ") => complete_safety_file(text),
         _ => pick("safety.yaml", SAFETY_TEXT).to_owned(),
     };
     load(pick("modes.yaml", MODES_TEXT), pick("tools.yaml", TOOLS_TEXT), &safety)
@@ -53,7 +53,7 @@ fn check(file: &str, text: &str, place: (u64, u64), message: &str, help: &str) {
 
 #[test]
 fn shipped_files_load_without_warnings() {
-    let policy = Policy::embedded(&around()).unwrap_or_else(|error| panic!("{error}"));
+    let policy = Policy::embedded(&environment()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(policy.warnings(), []);
     assert_eq!(policy.hash().len(), 64);
     assert_eq!(policy.max_concurrent_tasks(Mode::Normal), Some(64));
@@ -327,7 +327,7 @@ fn transitions_follow_the_edges() {
 #[test]
 fn all_problems_are_reported_at_once() {
     let tools = "tools:\n  a: {allowed_in_modes: [X], category: y}\n  b: {allowed_paths: [z]}\n";
-    let error = load("modes: {Q: {}}\n", tools, &whole_safety("rate_limits: {R: {}}\n")).unwrap_err();
+    let error = load("modes: {Q: {}}\n", tools, &complete_safety_file("rate_limits: {R: {}}\n")).unwrap_err();
     let found: Vec<_> = error.problems().iter().map(|p| (p.line, p.message.as_str())).collect();
     assert_eq!(
         found,
@@ -346,17 +346,17 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn policy_folder_must_be_complete_and_owner_only() {
     let folder = tempfile::tempdir().unwrap();
-    let missing = Policy::load(&folder.path().join("none"), &around()).unwrap_err();
+    let missing = Policy::load(&folder.path().join("none"), &environment()).unwrap_err();
     assert!(missing.to_string().contains("is not a folder of policy files"), "{missing}");
     fs::write(folder.path().join("modes.yaml"), MODES_TEXT).unwrap();
     fs::write(folder.path().join("tools.yaml"), TOOLS_TEXT).unwrap();
-    let error = Policy::load(folder.path(), &around()).unwrap_err().to_string();
+    let error = Policy::load(folder.path(), &environment()).unwrap_err().to_string();
     assert!(error.ends_with("safety.yaml: does not exist"), "{error}");
     let safety = folder.path().join("safety.yaml");
     fs::write(&safety, SAFETY_TEXT).unwrap();
-    Policy::load(folder.path(), &around()).unwrap();
+    Policy::load(folder.path(), &environment()).unwrap();
     fs::set_permissions(&safety, fs::Permissions::from_mode(0o666)).unwrap();
-    let error = Policy::load(folder.path(), &around()).unwrap_err().to_string();
+    let error = Policy::load(folder.path(), &environment()).unwrap_err().to_string();
     assert!(error.contains("mode 0666") && error.contains("chmod go-w"), "{error}");
 }
 

@@ -6,50 +6,59 @@ use std::time::Duration;
 use strict_yaml::Located;
 use tool::Mode;
 
-use super::edges::{a_rule_may_lead, mildness, only_a_human_leaves, ways_by_rule};
-use super::{Condition, Gate, Rule, Transitions};
+use super::edges::{is_rule_edge, leniency, needs_human_to_leave, rule_targets};
+use super::{TransitionApproval, TransitionCondition, TransitionRule, Transitions};
 use crate::files::{self, Operator};
 use crate::modes_file::{ModesFile, TransitionEntry};
-use crate::problems::{Inspection, suggest_mode};
+use crate::problems::{FileInspection, suggest_mode};
 
 /// Window of a counted metric where the file sets none.
-const USUAL_WINDOW: Duration = Duration::from_secs(60);
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 /// Longest window and duration in seconds. Counted events are kept for this long.
-const LONGEST_SPAN: u64 = 60 * 60;
+const MAX_SPAN_SECONDS: u64 = 60 * 60;
 
 /// Checks the rules. `None` where the file has no `transition_rules`: the built-in rules then apply.
-pub(crate) fn check(file: &ModesFile, inspection: &mut Inspection<'_>) -> Option<Transitions> {
+pub(crate) fn check(file: &ModesFile, inspection: &mut FileInspection<'_>) -> Option<Transitions> {
     let table = file.transition_rules.as_ref()?;
-    let mut rules: Vec<Rule> = table.iter().filter_map(|(key, entry)| rule(key, entry, inspection)).collect();
-    rules.sort_by_key(|rule| mildness(rule.to));
+    let mut rules: Vec<TransitionRule> =
+        table.iter().filter_map(|(key, entry)| check_rule(key, entry, inspection)).collect();
+    rules.sort_by_key(|rule| leniency(rule.to));
     for (key, entry) in table.iter() {
-        warn_of_flapping(key, entry, &rules, inspection);
+        warn_about_oscillation(key, entry, &rules, inspection);
     }
     Some(Transitions { rules })
 }
 
-fn rule(key: &Located<String>, entry: &TransitionEntry, inspection: &mut Inspection<'_>) -> Option<Rule> {
-    let (from, to) = ends(key, inspection)?;
-    if !a_rule_may_lead(from, to) {
-        let ways: Vec<&str> = ways_by_rule(from).map(Mode::as_str).collect();
+fn check_rule(
+    key: &Located<String>,
+    entry: &TransitionEntry,
+    inspection: &mut FileInspection<'_>,
+) -> Option<TransitionRule> {
+    let (from, to) = parse_mode_pair(key, inspection)?;
+    if !is_rule_edge(from, to) {
+        let ways: Vec<&str> = rule_targets(from).map(Mode::as_str).collect();
         let suggestion = Some(format!("from {from} a rule may lead to {}", ways.join(" or ")));
         inspection.error(key, &format!("no rule may lead from {from} to {to}"), suggestion);
     }
-    if only_a_human_leaves(from) && !entry.requires_human_approval {
+    if needs_human_to_leave(from) && !entry.requires_human_approval {
         let message = format!("leaving {from} requires human approval, which this rule does not demand");
         inspection.error(key, &message, Some("add `requires_human_approval: true`".to_owned()));
     }
     if entry.conditions.is_empty() {
         inspection.warn(key, "this rule has no conditions and never fires", None);
     }
-    let conditions = entry.conditions.iter().map(|stated| condition(stated, inspection)).collect();
-    let gate = if entry.requires_human_approval { Gate::Human } else { Gate::Open };
-    let place = inspection.rule(key, format!("transition_rules.{}", key.value));
-    Some(Rule { from, to, logic: entry.logic, conditions, gate, place })
+    let conditions = entry.conditions.iter().map(|stated| check_condition(stated, inspection)).collect();
+    let gate = if entry.requires_human_approval {
+        TransitionApproval::Required
+    } else {
+        TransitionApproval::NotRequired
+    };
+    let place = inspection.rule_ref(key, format!("transition_rules.{}", key.value));
+    Some(TransitionRule { from, to, logic: entry.logic, conditions, approval: gate, location: place })
 }
 
 /// Parses the two modes in the name of a rule.
-fn ends(key: &Located<String>, inspection: &mut Inspection<'_>) -> Option<(Mode, Mode)> {
+fn parse_mode_pair(key: &Located<String>, inspection: &mut FileInspection<'_>) -> Option<(Mode, Mode)> {
     let Some((from, to)) = key.split_once("_to_") else {
         let suggestion = Some("name it by its two modes, such as NORMAL_to_ALERT".to_owned());
         inspection.error(key, &format!("`{}` does not name two modes", key.value), suggestion);
@@ -67,21 +76,24 @@ fn ends(key: &Located<String>, inspection: &mut Inspection<'_>) -> Option<(Mode,
     Some((from?, to?))
 }
 
-fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>) -> Condition {
+fn check_condition(
+    stated: &Located<files::ConditionEntry>,
+    inspection: &mut FileInspection<'_>,
+) -> TransitionCondition {
     if !(stated.value.value.is_finite() && stated.value.value >= 0.0) {
         inspection.error(stated, "a condition's value must be a number of at least 0", None);
     }
     let spans = [("duration_seconds", stated.duration_seconds), ("window_seconds", stated.window_seconds)];
     for (key, seconds) in spans.into_iter().filter_map(|(key, span)| Some((key, span?))) {
-        if seconds > LONGEST_SPAN {
-            let message = format!("`{key}` is {seconds}: it must be at most {LONGEST_SPAN}");
+        if seconds > MAX_SPAN_SECONDS {
+            let message = format!("`{key}` is {seconds}: it must be at most {MAX_SPAN_SECONDS}");
             inspection.error(stated, &message, None);
         }
     }
     if stated.window_seconds == Some(0) {
         inspection.error(stated, "a window of 0 seconds counts nothing", None);
     }
-    warn_of_the_impossible(stated, inspection);
+    warn_about_unreachable(stated, inspection);
     let (metric, counted) = (stated.metric, stated.metric.is_counted());
     if !counted && stated.window_seconds.is_some() {
         let message = format!("`{}` is measured directly and has no window", metric.as_str());
@@ -91,19 +103,19 @@ fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>
         let message = format!("`{}` is counted over 60 s, since no window is set", metric.as_str());
         inspection.warn(stated, &message, Some("add `window_seconds`".to_owned()));
     }
-    Condition {
+    TransitionCondition {
         metric,
         operator: stated.operator,
         value: stated.value.value,
         duration: Duration::from_secs(stated.duration_seconds.unwrap_or(0)),
-        window: counted.then(|| stated.window_seconds.map_or(USUAL_WINDOW, Duration::from_secs)),
+        window: counted.then(|| stated.window_seconds.map_or(DEFAULT_WINDOW, Duration::from_secs)),
     }
 }
 
 /// Warns about a threshold above the maximum of the metric: the rule never fires, although its author relies
 /// on it.
-fn warn_of_the_impossible(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>) {
-    let (value, most) = (stated.value.value, stated.metric.most());
+fn warn_about_unreachable(stated: &Located<files::ConditionEntry>, inspection: &mut FileInspection<'_>) {
+    let (value, most) = (stated.value.value, stated.metric.max_value());
     let never = match stated.operator {
         Operator::Above => value >= most,
         Operator::AtLeast | Operator::Equal => value > most,
@@ -119,11 +131,11 @@ fn warn_of_the_impossible(stated: &Located<files::Condition>, inspection: &mut I
 
 /// Warns about a pair of rules that the same measurement can fire in both directions, so that the mode
 /// oscillates.
-fn warn_of_flapping(
+fn warn_about_oscillation(
     key: &Located<String>,
     entry: &TransitionEntry,
-    rules: &[Rule],
-    inspection: &mut Inspection<'_>,
+    rules: &[TransitionRule],
+    inspection: &mut FileInspection<'_>,
 ) {
     let Some((from, to)) = key.split_once("_to_") else { return };
     let back = rules.iter().find(|rule| rule.from.as_str() == to && rule.to.as_str() == from);

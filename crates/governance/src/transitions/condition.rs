@@ -6,7 +6,7 @@ use crate::files::{Metric, Operator};
 
 /// Checked condition of a transition rule.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Condition {
+pub(crate) struct TransitionCondition {
     pub(crate) metric: Metric,
     pub(crate) operator: Operator,
     pub(crate) value: f64,
@@ -16,21 +16,21 @@ pub(crate) struct Condition {
     pub(crate) window: Option<Duration>,
 }
 
-impl Condition {
+impl TransitionCondition {
     /// Returns true if the measurement meets the condition. An unknown measurement never does.
-    pub(crate) fn holds(&self, measured: Option<f64>) -> bool {
-        measured.is_some_and(|measured| self.operator.compares(measured, self.value))
+    pub(crate) fn is_met(&self, measured: Option<f64>) -> bool {
+        measured.is_some_and(|measured| self.operator.matches(measured, self.value))
     }
 
     /// Returns true if the condition can become true by the passage of time alone: it must hold for a
     /// duration, or it counts events that leave the window.
-    pub(crate) fn ripens(&self) -> bool {
+    pub(crate) fn can_fire_by_time(&self) -> bool {
         let waits_for_few = matches!(self.operator, Operator::Below | Operator::AtMost | Operator::Equal);
         !self.duration.is_zero() || (self.metric.is_counted() && waits_for_few)
     }
 }
 
-impl std::fmt::Display for Condition {
+impl std::fmt::Display for TransitionCondition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {}", self.metric.as_str(), self.operator.as_str(), self.value)?;
         if !self.duration.is_zero() {
@@ -55,7 +55,7 @@ impl Operator {
         }
     }
 
-    fn compares(self, measured: f64, value: f64) -> bool {
+    fn matches(self, measured: f64, value: f64) -> bool {
         match self {
             Operator::Above => measured > value,
             Operator::AtLeast => measured >= value,

@@ -15,32 +15,32 @@ const EDGES: [(Mode, Mode); 9] = [
 ];
 
 /// Returns true if a rule may change the mode along this edge.
-pub(crate) fn a_rule_may_lead(from: Mode, to: Mode) -> bool {
+pub(crate) fn is_rule_edge(from: Mode, to: Mode) -> bool {
     EDGES.contains(&(from, to))
 }
 
 /// Returns the modes that a rule may change to from this mode.
-pub(crate) fn ways_by_rule(from: Mode) -> impl Iterator<Item = Mode> {
+pub(crate) fn rule_targets(from: Mode) -> impl Iterator<Item = Mode> {
     EDGES.into_iter().filter(move |(start, _)| *start == from).map(|(_, end)| end)
 }
 
 /// Returns true if a person may set this mode: along the edges, and LOCKDOWN from any other mode.
-pub fn a_human_may_lead(from: Mode, to: Mode) -> bool {
-    a_rule_may_lead(from, to) || (to == Mode::Lockdown && from != to)
+pub fn is_human_edge(from: Mode, to: Mode) -> bool {
+    is_rule_edge(from, to) || (to == Mode::Lockdown && from != to)
 }
 
 /// Returns the modes that a person may set from this one.
-pub fn ways_out(from: Mode) -> impl Iterator<Item = Mode> {
-    Mode::ALL.into_iter().filter(move |to| a_human_may_lead(from, *to))
+pub fn modes_settable_from(from: Mode) -> impl Iterator<Item = Mode> {
+    Mode::ALL.into_iter().filter(move |to| is_human_edge(from, *to))
 }
 
 /// Returns true if only a person may leave this mode.
-pub(crate) fn only_a_human_leaves(mode: Mode) -> bool {
+pub(crate) fn needs_human_to_leave(mode: Mode) -> bool {
     matches!(mode, Mode::Lockdown | Mode::Recovery)
 }
 
 /// Returns the rank of a mode, 0 for the strictest. If several rules fire, the strictest mode is entered.
-pub(crate) fn mildness(mode: Mode) -> u8 {
+pub(crate) fn leniency(mode: Mode) -> u8 {
     match mode {
         Mode::Lockdown => 0,
         Mode::Degraded => 1,

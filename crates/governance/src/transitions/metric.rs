@@ -7,11 +7,11 @@ use serde::Serialize;
 use crate::files::Metric;
 
 /// Maximum number of events of a kind that are kept for counting. The oldest are dropped first.
-pub const MOST_COUNTED: u16 = 4096;
+pub const MAX_COUNTED_EVENTS: u16 = 4096;
 
 /// Measurement that a rule needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct MetricQuery {
     /// Metric to measure.
     pub metric: Metric,
     /// Window of a counted metric.
@@ -20,7 +20,7 @@ pub struct Need {
 
 /// Measurement and the threshold it was compared with, for the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Reading {
+pub struct MetricReading {
     /// Metric name.
     pub metric: &'static str,
     /// Measured value; `None` if there was none.
@@ -37,11 +37,13 @@ pub struct Reading {
     pub held_seconds: Option<u64>,
 }
 
-impl std::fmt::Display for Reading {
+impl std::fmt::Display for MetricReading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ", self.metric)?;
         match self.value {
-            Some(value) => write!(f, "{} {} {}", short(value), self.operator, short(self.limit))?,
+            Some(value) => {
+                write!(f, "{} {} {}", format_number(value), self.operator, format_number(self.limit))?
+            }
             None => write!(f, "is not known")?,
         }
         match (self.window_seconds, self.held_seconds) {
@@ -53,7 +55,7 @@ impl std::fmt::Display for Reading {
 }
 
 /// Formats a number with at most one decimal.
-fn short(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
@@ -76,7 +78,7 @@ impl Metric {
     }
 
     /// Returns the highest value that a measurement can have.
-    pub(crate) fn most(self) -> f64 {
+    pub(crate) fn max_value(self) -> f64 {
         match self {
             Metric::CpuLoadPercent
             | Metric::MemoryUsedPercent
@@ -88,7 +90,7 @@ impl Metric {
             | Metric::RefusedHighRiskCalls
             | Metric::RepeatedValidationFailures
             | Metric::ResourceExhaustion
-            | Metric::LedgerPressure => f64::from(MOST_COUNTED),
+            | Metric::LedgerPressure => f64::from(MAX_COUNTED_EVENTS),
         }
     }
 

@@ -10,13 +10,13 @@ use tool::Mode;
 
 use super::*;
 use crate::files::Metric;
-use crate::problems::Inspection;
-use crate::{FileNames, Policy, Protected, Surroundings, Variables};
+use crate::problems::FileInspection;
+use crate::{NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders};
 
 fn rules(text: &str) -> Arc<Transitions> {
     let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{text}");
     let document = Document::from_text("modes.yaml", &text).unwrap();
-    let mut inspection = Inspection::of(&document);
+    let mut inspection = FileInspection::new(&document);
     let rules = check(&document.parse().unwrap(), &mut inspection).unwrap();
     assert!(inspection.errors.is_empty(), "{:?}", inspection.errors);
     Arc::new(rules)
@@ -27,15 +27,15 @@ fn seconds(at: u64) -> Duration {
 }
 
 /// Time, measurements, and the expected mode afterwards.
-type Step<'a> = (u64, &'a [(Metric, f64)], Mode);
+type ObservationStep<'a> = (u64, &'a [(Metric, f64)], Mode);
 
 /// Enters each change at once; a proposal is not entered.
-fn check_steps(rules: &Arc<Transitions>, start: Mode, steps: &[Step<'_>]) {
-    let mut machine = Machine::new(Arc::clone(rules), start, seconds(0));
+fn check_steps(rules: &Arc<Transitions>, start: Mode, steps: &[ObservationStep<'_>]) {
+    let mut machine = ModeMachine::new(Arc::clone(rules), start, seconds(0));
     for (at, measured, expect) in steps {
         let measured: HashMap<&str, f64> = measured.iter().map(|(m, v)| (m.as_str(), *v)).collect();
         let wanted = machine.observe(seconds(*at), |need| measured.get(need.metric.as_str()).copied());
-        if let Some(Move::Change(transition)) = &wanted {
+        if let Some(TransitionAction::Change(transition)) = &wanted {
             assert_eq!(transition.from, machine.mode());
             machine.enter(transition.to, seconds(*at), ChangedBy::Rule);
         }
@@ -148,10 +148,10 @@ fn human_approved_change_is_proposed_once_and_withdrawn() {
         "      - {metric: cpu_load_percent, operator: \"<\", value: 70}\n",
         "      - {metric: policy_violations, operator: \"==\", value: 0, window_seconds: 300}\n",
     ));
-    let mut machine = Machine::new(rules, Mode::Alert, seconds(0));
-    let read = |cpu: f64| move |need: Need| Some(if need.metric.is_counted() { 0.0 } else { cpu });
+    let mut machine = ModeMachine::new(rules, Mode::Alert, seconds(0));
+    let read = |cpu: f64| move |need: MetricQuery| Some(if need.metric.is_counted() { 0.0 } else { cpu });
     assert_eq!(machine.observe(seconds(10), read(5.0)), None, "the shortest stay");
-    assert!(matches!(machine.observe(seconds(60), read(5.0)), Some(Move::Propose(_))));
+    assert!(matches!(machine.observe(seconds(60), read(5.0)), Some(TransitionAction::Propose(_))));
     assert_eq!(machine.observe(seconds(65), read(5.0)), None, "proposed once");
     assert_eq!(machine.proposal().map(|proposal| proposal.to), Some(Mode::Normal), "and still pending");
     assert_eq!(machine.mode(), Mode::Alert);
@@ -172,17 +172,17 @@ fn human_mode_change_resets_counters() {
         Mode::Normal,
         &[(1, &[(REFUSED, 5.0)], Mode::Normal), (2, &[(REFUSED, 6.0)], Mode::Alert)],
     );
-    let mut machine = Machine::new(rules, Mode::Alert, seconds(0));
+    let mut machine = ModeMachine::new(rules, Mode::Alert, seconds(0));
     machine.enter(Mode::Normal, seconds(100), ChangedBy::Human);
     // The six calls at 90 s are in the window, but before the person set the mode at 100 s. An earlier mode
     // change is read from the ledger afterwards.
-    machine.seen_by_human_at(seconds(80));
-    assert_eq!(machine.observe(seconds(110), six_at(90, 110)), None);
-    assert!(machine.observe(seconds(110), six_at(105, 110)).is_some(), "new ones count");
+    machine.set_human_change(seconds(80));
+    assert_eq!(machine.observe(seconds(110), six_events_at(90, 110)), None);
+    assert!(machine.observe(seconds(110), six_events_at(105, 110)).is_some(), "new ones count");
 }
 
 /// Returns a reader that counts six events at `then`, evaluated at `now`.
-fn six_at(then: u64, now: u64) -> impl Fn(Need) -> Option<f64> {
+fn six_events_at(then: u64, now: u64) -> impl Fn(MetricQuery) -> Option<f64> {
     move |need| Some(if need.window.unwrap() > seconds(now - then) { 6.0 } else { 0.0 })
 }
 
@@ -191,16 +191,16 @@ fn only_a_human_mode_change_resets_counters() {
     let rules = rules(
         "  NORMAL_to_ALERT: {conditions: [{metric: refused_high_risk_calls, operator: \">\", value: 5, window_seconds: 60}]}\n",
     );
-    let fires = |prepare: &dyn Fn(&mut Machine)| {
-        let mut machine = Machine::new(Arc::clone(&rules), Mode::Normal, seconds(0));
+    let fires = |prepare: &dyn Fn(&mut ModeMachine)| {
+        let mut machine = ModeMachine::new(Arc::clone(&rules), Mode::Normal, seconds(0));
         prepare(&mut machine);
-        machine.observe(seconds(110), six_at(90, 110)).is_some()
+        machine.observe(seconds(110), six_events_at(90, 110)).is_some()
     };
     assert!(fires(&|_| {}));
     assert!(fires(&|machine| machine.enter(Mode::Normal, seconds(100), ChangedBy::Rule)));
     assert!(!fires(&|machine| machine.enter(Mode::Normal, seconds(100), ChangedBy::Human)));
-    assert!(!fires(&|machine| machine.seen_by_human_at(seconds(100))));
-    assert!(fires(&|machine| machine.seen_by_human_at(seconds(80))));
+    assert!(!fires(&|machine| machine.set_human_change(seconds(100))));
+    assert!(fires(&|machine| machine.set_human_change(seconds(80))));
 }
 
 #[test]
@@ -209,10 +209,10 @@ fn loosening_rules_count_their_whole_window() {
         "  ALERT_to_NORMAL:\n    requires_human_approval: true\n",
         "    conditions: [{metric: policy_violations, operator: \"==\", value: 0, window_seconds: 300}]\n",
     ));
-    let mut machine = Machine::new(rules, Mode::Normal, seconds(0));
+    let mut machine = ModeMachine::new(rules, Mode::Normal, seconds(0));
     machine.enter(Mode::Alert, seconds(100), ChangedBy::Human);
-    assert_eq!(machine.observe(seconds(200), six_at(90, 200)), None);
-    assert!(machine.observe(seconds(390), six_at(90, 390)).is_some(), "three hundred seconds later");
+    assert_eq!(machine.observe(seconds(200), six_events_at(90, 200)), None);
+    assert!(machine.observe(seconds(390), six_events_at(90, 390)).is_some(), "three hundred seconds later");
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn different_proposal_is_reported_again() {
         "  NORMAL_to_ALERT: {requires_human_approval: true, conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
         "  NORMAL_to_DEGRADED: {requires_human_approval: true, conditions: [{metric: disk_used_percent, operator: \">\", value: 5}]}\n",
     ));
-    let mut machine = Machine::new(rules, Mode::Normal, seconds(0));
+    let mut machine = ModeMachine::new(rules, Mode::Normal, seconds(0));
     let mut proposed = |at: u64, metric: Metric| {
         let moved = machine.observe(seconds(at), |need| (need.metric == metric).then_some(9.0));
         moved.map(|moved| match moved {
-            Move::Propose(transition) | Move::Change(transition) => transition.to,
+            TransitionAction::Propose(transition) | TransitionAction::Change(transition) => transition.to,
         })
     };
     assert_eq!(proposed(1, CPU), Some(Mode::Alert));
@@ -241,10 +241,11 @@ fn changed_rules_reset_conditions() {
         ))
     };
     let fires_at = |followed: Arc<Transitions>| {
-        let mut machine = Machine::new(of(85), Mode::Normal, seconds(0));
-        let fires = |at: u64, machine: &mut Machine| machine.observe(seconds(at), |_| Some(90.0)).is_some();
+        let mut machine = ModeMachine::new(of(85), Mode::Normal, seconds(0));
+        let fires =
+            |at: u64, machine: &mut ModeMachine| machine.observe(seconds(at), |_| Some(90.0)).is_some();
         assert!(!fires(0, &mut machine));
-        machine.follow(followed);
+        machine.set_rules(followed);
         [15, 30, 45].into_iter().find(|at| fires(*at, &mut machine))
     };
     assert_eq!(fires_at(of(85)), Some(30));
@@ -256,7 +257,7 @@ fn changed_rules_reset_conditions() {
 fn some_rules_can_fire_by_time_alone() {
     let ripens = |mode: Mode, condition: &str| {
         let rules = rules(&format!("  NORMAL_to_ALERT: {{conditions: [{{{condition}}}]}}\n"));
-        Machine::new(rules, mode, seconds(0)).ripens()
+        ModeMachine::new(rules, mode, seconds(0)).can_fire_by_time()
     };
     let cpu = "metric: cpu_load_percent, value: 5, operator";
     let counted = "metric: policy_violations, value: 5, window_seconds: 9, operator";
@@ -272,7 +273,7 @@ fn some_rules_can_fire_by_time_alone() {
 fn reading_is_displayed_with_its_threshold() {
     let reading = |value, window_seconds, held_seconds| {
         let (metric, operator, limit) = ("cpu_load_percent", ">", 95.5);
-        Reading { metric, value, operator, limit, window_seconds, held_seconds }.to_string()
+        MetricReading { metric, value, operator, limit, window_seconds, held_seconds }.to_string()
     };
     assert_eq!(reading(Some(97.0), None, Some(0)), "cpu_load_percent 97 > 95.5");
     assert_eq!(reading(Some(97.0), None, Some(120)), "cpu_load_percent 97 > 95.5 for 120 s");
@@ -287,9 +288,9 @@ fn reason_names_rule_line_and_measurement() {
         "      - {metric: policy_violations, operator: \">\", value: 10, window_seconds: 600}\n",
         "      - {metric: cpu_load_percent, operator: \">\", value: 95, duration_seconds: 120}\n",
     ));
-    let mut machine = Machine::new(rules, Mode::Normal, seconds(0));
+    let mut machine = ModeMachine::new(rules, Mode::Normal, seconds(0));
     let wanted = machine.observe(seconds(3), |need| (need.metric == VIOLATIONS).then_some(11.0));
-    let Some(Move::Change(transition)) = wanted else { panic!("{wanted:?}") };
+    let Some(TransitionAction::Change(transition)) = wanted else { panic!("{wanted:?}") };
     assert_eq!(
         transition.reason(),
         "transition_rules.NORMAL_to_ALERT (modes.yaml line 3): policy_violations 11 > 10 in 600 s"
@@ -303,7 +304,7 @@ fn nonsensical_rules_are_reported() {
     let told = |rest: &str| {
         let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{rest}");
         let document = Document::from_text("modes.yaml", &text).unwrap();
-        let mut inspection = Inspection::of(&document);
+        let mut inspection = FileInspection::new(&document);
         check(&document.parse().unwrap(), &mut inspection);
         let all = inspection.errors.iter().chain(&inspection.warnings).map(ToString::to_string);
         all.collect::<Vec<_>>().join("\n")
@@ -358,14 +359,14 @@ fn nonsensical_rules_are_reported() {
 
 #[test]
 fn busy_processor_does_not_change_the_mode() {
-    let around = Surroundings {
-        variables: Variables::with_home(Path::new("/home/ada")),
-        protected: Protected::default(),
-        names: FileNames::CaseSensitive,
+    let environment = PolicyEnvironment {
+        variables: PathVariables::with_home(Path::new("/home/ada")),
+        protected: ProtectedFolders::default(),
+        name_comparison: NameComparison::CaseSensitive,
     };
-    let policy = Policy::embedded(&around).unwrap();
-    let mut machine = Machine::new(Arc::clone(&policy.transitions), Mode::Normal, seconds(0));
-    let busy = |need: Need| match need.metric {
+    let policy = Policy::embedded(&environment).unwrap();
+    let mut machine = ModeMachine::new(Arc::clone(&policy.transitions), Mode::Normal, seconds(0));
+    let busy = |need: MetricQuery| match need.metric {
         Metric::CpuLoadPercent => Some(100.0),
         Metric::MemoryPressure => Some(1.0),
         _ => Some(0.0),
@@ -374,13 +375,13 @@ fn busy_processor_does_not_change_the_mode() {
         let moved = machine.observe(seconds(second), busy);
         assert!(moved.is_none(), "{second}: {moved:?}");
     }
-    let refused = |need: Need| (need.metric == Metric::RefusedHighRiskCalls).then_some(9.0);
+    let refused = |need: MetricQuery| (need.metric == Metric::RefusedHighRiskCalls).then_some(9.0);
     assert!(machine.observe(seconds(3600), refused).is_some(), "the rules are evaluated");
 }
 
 #[test]
 fn person_may_set_edges_and_lockdown() {
-    let ways = |from: Mode| ways_out(from).map(Mode::as_str).collect::<Vec<_>>().join(" ");
+    let ways = |from: Mode| modes_settable_from(from).map(Mode::as_str).collect::<Vec<_>>().join(" ");
     assert_eq!(ways(Mode::Normal), "ALERT DEGRADED LOCKDOWN");
     assert_eq!(ways(Mode::Alert), "NORMAL DEGRADED LOCKDOWN");
     assert_eq!(ways(Mode::Degraded), "NORMAL LOCKDOWN");
@@ -389,9 +390,9 @@ fn person_may_set_edges_and_lockdown() {
 }
 
 /// Pseudo-random numbers with a fixed seed.
-struct Dice(u64);
+struct TransitionRng(u64);
 
-impl Dice {
+impl TransitionRng {
     fn below(&mut self, most: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -399,63 +400,66 @@ impl Dice {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % most
     }
 
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[usize::try_from(self.below(list.len() as u64)).unwrap()]
     }
 }
 
-fn any_rules(dice: &mut Dice) -> Arc<Transitions> {
+fn random_rules(dice: &mut TransitionRng) -> Arc<Transitions> {
     use crate::files::{Logic, Operator};
     let count = 3 + dice.below(6);
-    let rule = |dice: &mut Dice| Rule {
+    let rule = |dice: &mut TransitionRng| TransitionRule {
         // Any pair of modes: the state machine checks the edges as well, not only the loader.
-        from: dice.of(&Mode::ALL),
-        to: dice.of(&Mode::ALL),
-        logic: dice.of(&[Logic::Any, Logic::All]),
+        from: dice.pick(&Mode::ALL),
+        to: dice.pick(&Mode::ALL),
+        logic: dice.pick(&[Logic::Any, Logic::All]),
         conditions: (0..dice.below(3))
-            .map(|_| Condition {
-                metric: dice.of(&[CPU, DISK, REFUSED]),
-                operator: dice.of(&[Operator::Above, Operator::AtLeast, Operator::Below, Operator::Equal]),
+            .map(|_| TransitionCondition {
+                metric: dice.pick(&[CPU, DISK, REFUSED]),
+                operator: dice.pick(&[Operator::Above, Operator::AtLeast, Operator::Below, Operator::Equal]),
                 value: dice.below(3) as f64,
-                duration: seconds(dice.of(&[0, 0, 10])),
+                duration: seconds(dice.pick(&[0, 0, 10])),
                 window: None,
             })
             .collect(),
-        gate: dice.of(&[Gate::Open, Gate::Human]),
-        place: tool::RuleRef { file: "".into(), line: 0, id: "".into() },
+        approval: dice.pick(&[TransitionApproval::NotRequired, TransitionApproval::Required]),
+        location: tool::RuleRef { file: "".into(), line: 0, id: "".into() },
     };
     Arc::new(Transitions { rules: (0..count).map(|_| rule(dice)).collect() })
 }
 
 #[test]
 fn random_measurements_follow_edges_and_keep_lockdown() {
-    let (mut dice, mut changes) = (Dice(0x9e37_79b9_7f4a_7c15), 0);
+    let (mut dice, mut changes) = (TransitionRng(0x9e37_79b9_7f4a_7c15), 0);
     for _ in 0..2_000 {
-        let rules = any_rules(&mut dice);
-        let start = dice.of(&Mode::ALL);
-        let mut machine = Machine::new(Arc::clone(&rules), start, seconds(0));
+        let rules = random_rules(&mut dice);
+        let start = dice.pick(&Mode::ALL);
+        let mut machine = ModeMachine::new(Arc::clone(&rules), start, seconds(0));
         let mut now = 0;
         for _ in 0..50 {
-            now += dice.of(&[0, 1, 5, 29, 40, 100]);
+            now += dice.pick(&[0, 1, 5, 29, 40, 100]);
             let measured = [dice.below(4), dice.below(4), dice.below(4)];
             let before = machine.mode();
-            let read = |need: Need| {
+            let read = |need: MetricQuery| {
                 let at = [CPU, DISK, REFUSED].iter().position(|metric| *metric == need.metric)?;
                 (measured[at] < 3).then_some(measured[at] as f64)
             };
-            if let Some(Move::Change(wanted)) = machine.observe(seconds(now), read) {
-                assert!(edges::a_rule_may_lead(before, wanted.to), "{before} to {}", wanted.to);
+            if let Some(TransitionAction::Change(wanted)) = machine.observe(seconds(now), read) {
+                assert!(edges::is_rule_edge(before, wanted.to), "{before} to {}", wanted.to);
                 assert!(
                     !matches!(before, Mode::Lockdown | Mode::Recovery),
                     "{before} was left without a human"
                 );
                 let mut between =
                     rules.rules.iter().filter(|rule| (rule.from, rule.to) == (before, wanted.to));
-                assert!(between.any(|rule| rule.gate == Gate::Open && !rule.conditions.is_empty()));
+                assert!(
+                    between.any(|rule| rule.approval == TransitionApproval::NotRequired
+                        && !rule.conditions.is_empty())
+                );
                 machine.enter(wanted.to, seconds(now), ChangedBy::Rule);
                 changes += 1;
             }
-            assert!(machine.proposal().is_none_or(|wish| edges::a_rule_may_lead(machine.mode(), wish.to)));
+            assert!(machine.proposal().is_none_or(|wish| edges::is_rule_edge(machine.mode(), wish.to)));
         }
     }
     assert!(changes > 100, "too few random changes: {changes}");

@@ -4,7 +4,7 @@ use serde_json::json;
 use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 
 use super::*;
-use crate::findings::MOST_PROBLEMS;
+use crate::argument_problems::MAX_LISTED_PROBLEMS;
 
 fn definition() -> Arc<ToolDefinition> {
     let mut spec = ToolSpec::new("write_file", "Write", Category::SYSTEM_WRITE, RiskLevel::High);
@@ -146,11 +146,11 @@ fn non_object_lacks_every_required_field() {
 fn problem_list_is_bounded() {
     let many: Arguments = (0..1000).map(|n| (format!("k{n}"), json!(1))).collect();
     let refusal = run(Value::Object(many)).unwrap_err();
-    assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
+    assert_eq!(refusal.problems.len(), MAX_LISTED_PROBLEMS);
     assert_eq!(refusal.detail.as_deref(), Some("missing_field"));
     assert!(refusal.hint.as_ref().unwrap().contains("1002 problems"), "all are counted: {:?}", refusal.hint);
     assert!(refusal.reason.len() < 4096, "{}", refusal.reason.len());
-    let one_more: Arguments = (0..=MOST_PROBLEMS - 2).map(|n| (format!("k{n}"), json!(1))).collect();
+    let one_more: Arguments = (0..=MAX_LISTED_PROBLEMS - 2).map(|n| (format!("k{n}"), json!(1))).collect();
     let refusal = run(Value::Object(one_more)).unwrap_err();
     assert!(refusal.reason.contains(" And 1 problem more."), "{}", refusal.reason);
 }

@@ -6,119 +6,138 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tool::{RuleRef, ToolName};
 
-use super::{Curated, Entry};
+use super::{CuratedGuardrails, CuratedRequirements};
 
 /// Direction of a change in requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demands {
+pub enum RequirementChange {
     /// Calls that passed before may be refused.
-    More,
+    Stricter,
     /// Every call is decided as before.
-    Same,
+    Unchanged,
     /// Calls that were refused before may pass.
-    Less,
+    Looser,
 }
 
 /// One difference between two maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CuratedChange {
     /// Direction of the change.
-    pub demands: Demands,
+    pub direction: RequirementChange,
     /// Description of the change for a person.
-    pub what: String,
+    pub description: String,
     /// Entry in the new map, or in the old one if it was removed.
     pub rule: Option<RuleRef>,
 }
 
 /// One requirement on the calls of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Demand<'e> {
+enum CuratedDemand<'e> {
     /// At least one of these arguments is present; a single one is a required argument.
     OneOf(BTreeSet<&'e str>),
     /// The value of this argument, if present, has at least this many characters.
-    AtLeast(&'e str, u32),
+    MinLength(&'e str, u32),
     /// This argument holds nested calls, and each of them is checked.
-    Calls(&'e str),
+    NestedCalls(&'e str),
 }
 
-impl Curated {
+impl CuratedGuardrails {
     /// Lists the differences from the previous map. Empty if both files are identical.
-    pub fn changes_since(&self, old: &Curated) -> Vec<CuratedChange> {
+    pub fn changes_since(&self, old: &CuratedGuardrails) -> Vec<CuratedChange> {
         if self.hash == old.hash {
             return Vec::new();
         }
         let names: BTreeMap<&str, &ToolName> =
             old.entries.keys().chain(self.entries.keys()).map(|name| (name.as_str(), name)).collect();
         let mut found: Vec<CuratedChange> =
-            names.values().flat_map(|name| of_name(old, self, name)).collect();
+            names.values().flat_map(|name| changes_for_name(old, self, name)).collect();
         if found.is_empty() {
             let what = "guardrails: no requirement changed".to_owned();
-            found.push(CuratedChange { demands: Demands::Same, what, rule: None });
+            found.push(CuratedChange {
+                direction: RequirementChange::Unchanged,
+                description: what,
+                rule: None,
+            });
         }
         found
     }
 
     /// Returns the requirements in effect for this name. A prefixed name may belong to a tool that is not
     /// known here; in that case the requirements of the bare name are assumed to apply.
-    fn met_by(&self, name: &ToolName) -> Option<&Entry> {
-        self.of_unknown(name.as_str(), |_| false)
+    fn effective_requirements(&self, name: &ToolName) -> Option<&CuratedRequirements> {
+        self.for_unknown_name(name.as_str(), |_| false)
     }
 }
 
-fn of_name(old: &Curated, new: &Curated, name: &ToolName) -> Vec<CuratedChange> {
-    let (before, after) = (demands(old.met_by(name)), demands(new.met_by(name)));
+fn changes_for_name(old: &CuratedGuardrails, new: &CuratedGuardrails, name: &ToolName) -> Vec<CuratedChange> {
+    let (before, after) =
+        (demands(old.effective_requirements(name)), demands(new.effective_requirements(name)));
     let rule = new.entries.get(name).or(old.entries.get(name)).map(|entry| entry.rule.clone());
-    let dropped = before.iter().filter(|demand| !is_kept(demand, &after)).map(|demand| {
+    let dropped = before.iter().filter(|demand| !is_implied_by_any(demand, &after)).map(|demand| {
         // A weaker requirement may replace the dropped one.
         let rest = after.iter().find(|rest| demand.implies(rest));
-        let rest = rest.map(|rest| format!(", only {}", rest.words())).unwrap_or_default();
-        (Demands::Less, format!("no longer requires {}{rest}", demand.words()))
+        let rest = rest.map(|rest| format!(", only {}", rest.describe())).unwrap_or_default();
+        (RequirementChange::Looser, format!("no longer requires {}{rest}", demand.describe()))
     });
-    let added = after.iter().filter(|demand| !is_kept(demand, &before));
-    let added = added.map(|demand| (Demands::More, format!("requires {}", demand.words())));
+    let added = after.iter().filter(|demand| !is_implied_by_any(demand, &before));
+    let added = added.map(|demand| (RequirementChange::Stricter, format!("requires {}", demand.describe())));
     let row = |(demands, what)| CuratedChange {
-        demands,
-        what: format!("the guardrail of {name} {what}"),
+        direction: demands,
+        description: format!("the guardrail of {name} {what}"),
         rule: rule.clone(),
     };
     dropped.chain(added).map(row).collect()
 }
 
 /// Returns true if one of `others` implies `demand`.
-fn is_kept(demand: &Demand<'_>, others: &[Demand<'_>]) -> bool {
+fn is_implied_by_any(demand: &CuratedDemand<'_>, others: &[CuratedDemand<'_>]) -> bool {
     others.iter().any(|other| other.implies(demand))
 }
 
-fn demands(entry: Option<&Entry>) -> Vec<Demand<'_>> {
+fn demands(entry: Option<&CuratedRequirements>) -> Vec<CuratedDemand<'_>> {
     let Some(entry) = entry else { return Vec::new() };
     // Destructured completely, so that the compiler reports a field that is added and not compared.
-    let Entry { key: _, rule: _, required, groups, least, calls, example: _, deprecated: _ } = entry;
-    let single = required.iter().map(|field| Demand::OneOf(BTreeSet::from([field.as_str()])));
-    let groups = groups.iter().map(|group| Demand::OneOf(group.iter().map(|field| field.as_str()).collect()));
-    let least = least.iter().map(|(field, least)| Demand::AtLeast(field.as_str(), *least));
-    let calls = calls.iter().map(|field| Demand::Calls(field.as_str()));
+    let CuratedRequirements {
+        key: _,
+        rule: _,
+        required,
+        any_of_groups: groups,
+        min_lengths: least,
+        calls_field: calls,
+        example: _,
+        deprecated: _,
+    } = entry;
+    let single = required.iter().map(|field| CuratedDemand::OneOf(BTreeSet::from([field.as_str()])));
+    let groups =
+        groups.iter().map(|group| CuratedDemand::OneOf(group.iter().map(|field| field.as_str()).collect()));
+    let least = least.iter().map(|(field, least)| CuratedDemand::MinLength(field.as_str(), *least));
+    let calls = calls.iter().map(|field| CuratedDemand::NestedCalls(field.as_str()));
     single.chain(groups).chain(least).chain(calls).collect()
 }
 
-impl Demand<'_> {
+impl CuratedDemand<'_> {
     /// Returns true if every call that meets this requirement also meets `other`.
-    fn implies(&self, other: &Demand<'_>) -> bool {
+    fn implies(&self, other: &CuratedDemand<'_>) -> bool {
         match (self, other) {
-            (Demand::OneOf(these), Demand::OneOf(those)) => these.is_subset(those),
-            (Demand::AtLeast(this, more), Demand::AtLeast(that, less)) => this == that && more >= less,
-            (Demand::Calls(this), Demand::Calls(that)) => this == that,
-            (Demand::OneOf(_) | Demand::AtLeast(..) | Demand::Calls(_), _) => false,
+            (CuratedDemand::OneOf(these), CuratedDemand::OneOf(those)) => these.is_subset(those),
+            (CuratedDemand::MinLength(this, more), CuratedDemand::MinLength(that, less)) => {
+                this == that && more >= less
+            }
+            (CuratedDemand::NestedCalls(this), CuratedDemand::NestedCalls(that)) => this == that,
+            (CuratedDemand::OneOf(_) | CuratedDemand::MinLength(..) | CuratedDemand::NestedCalls(_), _) => {
+                false
+            }
         }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match self {
-            Demand::OneOf(fields) => {
+            CuratedDemand::OneOf(fields) => {
                 let fields: Vec<&str> = fields.iter().copied().collect();
                 format!("`{}`", fields.join("` or `"))
             }
-            Demand::AtLeast(field, least) => format!("at least {least} characters in `{field}`"),
-            Demand::Calls(field) => format!("valid calls in `{field}`"),
+            CuratedDemand::MinLength(field, least) => format!("at least {least} characters in `{field}`"),
+            CuratedDemand::NestedCalls(field) => format!("valid calls in `{field}`"),
         }
     }
 }
@@ -129,57 +148,59 @@ mod tests {
 
     use super::*;
 
-    fn map(tools: &str) -> Curated {
+    fn map(tools: &str) -> CuratedGuardrails {
         let text = format!("tools:\n  other: {{required: [x]}}\n{tools}");
-        Curated::of(Document::from_text("guardrails.yaml", &text).unwrap()).unwrap()
+        CuratedGuardrails::from_document(Document::from_text("guardrails.yaml", &text).unwrap()).unwrap()
     }
 
     /// Compares two maps and expects these directions and descriptions, in order.
     #[track_caller]
-    fn check(old: &str, new: &str, expect: &[(Demands, &str)]) {
+    fn check(old: &str, new: &str, expect: &[(RequirementChange, &str)]) {
         let changes = map(new).changes_since(&map(old));
-        let reported: Vec<(Demands, &str)> =
-            changes.iter().map(|change| (change.demands, change.what.as_str())).collect();
+        let reported: Vec<(RequirementChange, &str)> =
+            changes.iter().map(|change| (change.direction, change.description.as_str())).collect();
         assert_eq!(reported, expect, "{old} becomes {new}");
-        let named = changes.iter().all(|change| change.rule.is_some() == (change.demands != Demands::Same));
+        let named = changes
+            .iter()
+            .all(|change| change.rule.is_some() == (change.direction != RequirementChange::Unchanged));
         assert!(named, "a changed requirement names its entry: {changes:?}");
     }
 
     #[test]
     fn dropped_requirement_is_looser() {
-        use Demands::{Less, More};
+        use RequirementChange::{Looser, Stricter};
         check(
             "  a: {required: [p, q]}\n",
             "  a: {required: [p]}\n",
-            &[(Less, "the guardrail of a no longer requires `q`")],
+            &[(Looser, "the guardrail of a no longer requires `q`")],
         );
         check(
             "  a: {required: [p]}\n",
             "  a: {required: [p, q]}\n",
-            &[(More, "the guardrail of a requires `q`")],
+            &[(Stricter, "the guardrail of a requires `q`")],
         );
         let group = "  a: {required_any: [[p, q]], example: {p: 1}}\n";
         check(
             group,
             "  a: {example: {p: 1}}\n",
-            &[(Less, "the guardrail of a no longer requires `p` or `q`")],
+            &[(Looser, "the guardrail of a no longer requires `p` or `q`")],
         );
         check(
             "  a: {required: [p]}\n",
             "  a: {required_any: [[p, q]]}\n",
-            &[(Less, "the guardrail of a no longer requires `p`, only `p` or `q`")],
+            &[(Looser, "the guardrail of a no longer requires `p`, only `p` or `q`")],
         );
         let length = "  a: {min_length: {p: 11}, required: [q]}\n";
         check(
             length,
             "  a: {required: [q]}\n",
-            &[(Less, "the guardrail of a no longer requires at least 11 characters in `p`")],
+            &[(Looser, "the guardrail of a no longer requires at least 11 characters in `p`")],
         );
         check(
             length,
             "  a: {min_length: {p: 10}, required: [q]}\n",
             &[(
-                Less,
+                Looser,
                 "the guardrail of a no longer requires at least 11 characters in `p`, only at least 10 characters in `p`",
             )],
         );
@@ -187,7 +208,7 @@ mod tests {
         check(
             calls,
             "  a: {required: [q]}\n",
-            &[(Less, "the guardrail of a no longer requires valid calls in `p`")],
+            &[(Looser, "the guardrail of a no longer requires valid calls in `p`")],
         );
     }
 
@@ -195,31 +216,35 @@ mod tests {
     fn removed_entry_drops_all_its_requirements() {
         let whole = "  a: {required: [p], required_any: [[q, r]], min_length: {p: 2}}\n";
         let gone = [
-            (Demands::Less, "the guardrail of a no longer requires `p`"),
-            (Demands::Less, "the guardrail of a no longer requires `q` or `r`"),
-            (Demands::Less, "the guardrail of a no longer requires at least 2 characters in `p`"),
+            (RequirementChange::Looser, "the guardrail of a no longer requires `p`"),
+            (RequirementChange::Looser, "the guardrail of a no longer requires `q` or `r`"),
+            (RequirementChange::Looser, "the guardrail of a no longer requires at least 2 characters in `p`"),
         ];
         check(whole, "", &gone);
-        check("", "  a: {required: [p]}\n", &[(Demands::More, "the guardrail of a requires `p`")]);
+        check(
+            "",
+            "  a: {required: [p]}\n",
+            &[(RequirementChange::Stricter, "the guardrail of a requires `p`")],
+        );
     }
 
     /// A requirement that a stricter one implies is not dropped.
     #[test]
     fn implied_requirement_is_not_looser() {
-        use Demands::{More, Same};
+        use RequirementChange::{Stricter, Unchanged};
         let group = "  a: {required_any: [[p, q]]}\n";
-        check(group, "  a: {required: [p]}\n", &[(More, "the guardrail of a requires `p`")]);
-        check(group, "  a: {required_any: [[q, p]]}\n", &[(Same, "guardrails: no requirement changed")]);
+        check(group, "  a: {required: [p]}\n", &[(Stricter, "the guardrail of a requires `p`")]);
+        check(group, "  a: {required_any: [[q, p]]}\n", &[(Unchanged, "guardrails: no requirement changed")]);
         check(
             "  a: {required: [q], min_length: {p: 5}}\n",
             "  a: {required: [q], min_length: {p: 6}}\n",
-            &[(More, "the guardrail of a requires at least 6 characters in `p`")],
+            &[(Stricter, "the guardrail of a requires at least 6 characters in `p`")],
         );
         check("", "", &[]);
         check(
             "  a: {required: [p]}\n",
             "  A: {required: [p]}\n",
-            &[(Same, "guardrails: no requirement changed")],
+            &[(Unchanged, "guardrails: no requirement changed")],
         );
     }
 
@@ -229,7 +254,11 @@ mod tests {
     fn entry_for_prefixed_name_replaces_the_plain_one() {
         let plain = "  a: {required: [p]}\n";
         let shadowed = "  a: {required: [p]}\n  mcp__x__a: {example: {q: 1}}\n";
-        check(plain, shadowed, &[(Demands::Less, "the guardrail of mcp__x__a no longer requires `p`")]);
-        check(shadowed, plain, &[(Demands::More, "the guardrail of mcp__x__a requires `p`")]);
+        check(
+            plain,
+            shadowed,
+            &[(RequirementChange::Looser, "the guardrail of mcp__x__a no longer requires `p`")],
+        );
+        check(shadowed, plain, &[(RequirementChange::Stricter, "the guardrail of mcp__x__a requires `p`")]);
     }
 }

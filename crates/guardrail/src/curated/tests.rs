@@ -6,20 +6,20 @@ use serde_json::json;
 use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
 use super::*;
-use crate::{InputSchema, Known};
+use crate::{InputSchema, KnownTool};
 
-fn load(text: &str) -> Result<Curated, CuratedError> {
-    Curated::of(Document::from_text("guardrails.yaml", text).unwrap())
+fn load(text: &str) -> Result<CuratedGuardrails, CuratedError> {
+    CuratedGuardrails::from_document(Document::from_text("guardrails.yaml", text).unwrap())
 }
 
 /// Expects that the text does not load, with this message and suggestion at this position.
 #[track_caller]
 fn check(text: &str, place: (u64, u64), message: &str, help: &str) {
-    found(load(text).map(|_| ()), text, place, message, help);
+    check_error(load(text).map(|_| ()), text, place, message, help);
 }
 
 #[track_caller]
-fn found<T: std::fmt::Debug>(
+fn check_error<T: std::fmt::Debug>(
     loaded: Result<T, CuratedError>,
     text: &str,
     place: (u64, u64),
@@ -36,14 +36,17 @@ fn found<T: std::fmt::Debug>(
 
 #[test]
 fn shipped_map_has_the_nine_documented_names() {
-    let curated = Curated::embedded().unwrap_or_else(|error| panic!("{error}"));
+    let curated = CuratedGuardrails::embedded().unwrap_or_else(|error| panic!("{error}"));
     let demands = |name: &str| {
-        let entry = curated.of_unknown(name, |_| false).unwrap_or_else(|| panic!("{name}"));
+        let entry = curated.for_unknown_name(name, |_| false).unwrap_or_else(|| panic!("{name}"));
         let required: Vec<&str> = entry.required.iter().map(|field| field.as_str()).collect();
-        let groups: Vec<Vec<&str>> =
-            entry.groups.iter().map(|group| group.iter().map(|field| field.as_str()).collect()).collect();
+        let groups: Vec<Vec<&str>> = entry
+            .any_of_groups
+            .iter()
+            .map(|group| group.iter().map(|field| field.as_str()).collect())
+            .collect();
         let least: Vec<(&str, u32)> =
-            entry.least.iter().map(|(field, least)| (field.as_str(), *least)).collect();
+            entry.min_lengths.iter().map(|(field, least)| (field.as_str(), *least)).collect();
         assert!(entry.example.is_some(), "{name} shows an example");
         json!([required, groups, least])
     };
@@ -63,18 +66,20 @@ fn shipped_map_has_the_nine_documented_names() {
 #[test]
 fn map_is_loaded_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    let missing = Curated::load(folder.path()).unwrap_err();
+    let missing = CuratedGuardrails::load(folder.path()).unwrap_err();
     assert!(missing.to_string().contains("guardrails.yaml: does not exist"), "{missing}");
     assert!(missing.to_string().contains("`sinew init`"), "{missing}");
     let file = folder.path().join("guardrails.yaml");
     std::fs::write(&file, "tools: {mine: {required: [a]}}\n").unwrap();
-    let mine = Curated::load(folder.path()).unwrap();
+    let mine = CuratedGuardrails::load(folder.path()).unwrap();
     assert!(
-        mine.of_unknown("MINE", |_| false).is_some() && mine.of_unknown("write", |_| false).is_none(),
+        mine.for_unknown_name("MINE", |_| false).is_some()
+            && mine.for_unknown_name("write", |_| false).is_none(),
         "it replaces the built-in one"
     );
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let untrusted = Curated::load(folder.path()).expect_err("a file that others can write is not trusted");
+    let untrusted =
+        CuratedGuardrails::load(folder.path()).expect_err("a file that others can write is not trusted");
     assert!(!untrusted.to_string().contains("sinew init"), "it is there: {untrusted}");
 }
 
@@ -132,13 +137,14 @@ fn against_tools(text: &str) -> Result<Vec<DocumentError>, CuratedError> {
         tool("take_note", "note_down", false),
         tool("board.create", "create_card", true),
     ];
-    load(text)?.check_tools(tools.iter().map(|(definition, schema)| Known { definition, schema }))
+    load(text)?.check_tools(tools.iter().map(|(definition, schema)| KnownTool { definition, schema }))
 }
 
 #[test]
 fn entry_that_contradicts_its_tool_is_an_error() {
-    let check =
-        |text: &str, place, message: &str, help: &str| found(against_tools(text), text, place, message, help);
+    let check = |text: &str, place, message: &str, help: &str| {
+        check_error(against_tools(text), text, place, message, help)
+    };
     check(
         "tools:\n  write_file: {required: [pth]}\n",
         (2, 27),
@@ -196,7 +202,7 @@ fn tool_errors_are_in_file_order() {
 
 #[test]
 fn deprecated_name_has_a_replacement() {
-    let shipped = Curated::embedded().unwrap();
+    let shipped = CuratedGuardrails::embedded().unwrap();
     assert_eq!(shipped.deprecation("write_local_file"), Some("use write_file"));
     assert_eq!(shipped.deprecation("mcp__local_toolkit__READ_LOCAL_FILE"), Some("use read_file"));
     assert_eq!(shipped.deprecation("write"), None, "it is curated and not deprecated");
@@ -213,7 +219,7 @@ fn schema_file_is_current_and_accepts_the_shipped_map() {
         std::fs::write(&file, &current).unwrap();
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), current, "{} is stale", file.display());
-    let shipped: serde_json::Value = Document::from_text("f", TEXT).unwrap().parse().unwrap();
+    let shipped: serde_json::Value = Document::from_text("f", EMBEDDED_TEXT).unwrap().parse().unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     assert!(validator.is_valid(&shipped));
     assert!(!validator.is_valid(&json!({"tools": {"a": {"requird": ["x"]}}})));

@@ -6,7 +6,7 @@ use serde_json::json;
 use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
 use super::*;
-use crate::{Curated, InputSchema};
+use crate::{CuratedGuardrails, InputSchema};
 
 fn definition() -> Arc<ToolDefinition> {
     let mut spec = ToolSpec::new("write_file", "Write", Category::SYSTEM_WRITE, RiskLevel::High);
@@ -28,10 +28,11 @@ fn definition() -> Arc<ToolDefinition> {
 }
 
 /// Returns the proposal for a call that the tool refuses.
-fn proposal(definition: &Arc<ToolDefinition>, arguments: Value) -> Option<Proposal> {
+fn proposal(definition: &Arc<ToolDefinition>, arguments: Value) -> Option<RepairProposal> {
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    let (curated, no_tools) = (Curated::none(), |_: &str| None);
-    let rejected = Guard::new(&curated, &no_tools).check(Known { definition, schema: &schema }, arguments);
+    let (curated, no_tools) = (CuratedGuardrails::empty(), |_: &str| None);
+    let rejected =
+        Guardrail::new(&curated, &no_tools).check(KnownTool { definition, schema: &schema }, arguments);
     rejected.unwrap_err().proposal.map(|proposal| *proposal)
 }
 
@@ -95,9 +96,9 @@ fn text_is_converted_to_the_expected_type() {
     check(&with("sync", json!("True")), &with("sync", json!(true)), "send /sync as boolean, not as text");
     check(&with("sync", json!("FALSE")), &with("sync", json!(false)), "send /sync as boolean, not as text");
     check(&with("count", json!("3")), &with("count", json!(3)), "send /count as number, not as text");
-    let most = vec![json!(1); MOST_CHANGES];
+    let most = vec![json!(1); MAX_CHANGES];
     assert_eq!(
-        proposed(with("tags", json!(vec!["1"; MOST_CHANGES]))).unwrap().0,
+        proposed(with("tags", json!(vec!["1"; MAX_CHANGES]))).unwrap().0,
         with("tags", Value::from(most))
     );
     check(&with("tags", json!("[1, 2]")), &with("tags", json!([1, 2])), "send /tags as array, not as text");
@@ -158,8 +159,8 @@ fn null_for_an_optional_argument_is_removed() {
 
 #[test]
 fn offer_is_appended_to_the_refusal_hint() {
-    let offer = |arguments| Offer { arguments, note: "rename `a` to `b`".to_owned() };
-    let check = |offer: Offer, hint: Option<&str>, expect: &str| {
+    let offer = |arguments| RepairOffer { arguments, note: "rename `a` to `b`".to_owned() };
+    let check = |offer: RepairOffer, hint: Option<&str>, expect: &str| {
         let mut refusal = Refusal::new("t", tool::RefusalCode::InvalidArguments, "wrong");
         refusal.hint = hint.map(str::to_owned);
         let (arguments, note) = (offer.arguments.clone(), offer.note.clone());
@@ -196,7 +197,7 @@ fn ambiguous_mistake_has_no_repair() {
         json!({"arguments": {"path": "a", "content": "b"}, "more": 1}),
         json!({"name": "other_tool", "arguments": {"path": "a", "content": "b"}}),
         json!({"arguments": "{\"path\": \"a\", \"path\": \"b\", \"content\": \"c\"}"}),
-        json!({"path": "a", "content": "b", "tags": vec!["1"; MOST_CHANGES + 1]}),
+        json!({"path": "a", "content": "b", "tags": vec!["1"; MAX_CHANGES + 1]}),
         json!({"arguments": {"input": {"params": {"args": {"arguments": {}}}}}}),
     ] {
         assert!(proposed(hopeless.clone()).is_none(), "{hopeless}");
@@ -208,11 +209,11 @@ fn large_call_gets_the_changes_but_no_arguments() {
     let text = |bytes: usize, rest: &str| "x".repeat(bytes - rest.len());
     let call = |content: String| json!({"file_path": "a", "content": content});
     let repeated = |bytes: usize| proposed(call(text(bytes, r#"{"path":"a","content":""}"#))).unwrap();
-    assert_eq!(repeated(LARGEST_REPEATED).0["path"], "a");
-    assert_eq!(repeated(LARGEST_REPEATED + 1), (json!({}), "rename `file_path` to `path`".to_owned()));
+    assert_eq!(repeated(MAX_RETURNED_BYTES).0["path"], "a");
+    assert_eq!(repeated(MAX_RETURNED_BYTES + 1), (json!({}), "rename `file_path` to `path`".to_owned()));
     let looked_at = |bytes: usize| proposed(call(text(bytes, r#"{"file_path":"a","content":""}"#)));
-    assert!(looked_at(LARGEST).is_some());
-    assert!(looked_at(LARGEST + 1).is_none());
+    assert!(looked_at(MAX_REPAIRABLE_BYTES).is_some());
+    assert!(looked_at(MAX_REPAIRABLE_BYTES + 1).is_none());
 }
 
 #[test]
@@ -222,14 +223,14 @@ fn open_schema_keeps_unknown_keys() {
         "path": {"type": "string"}, "content": {"type": "string"}}}));
     let definition = Arc::new(spec.check().unwrap());
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    let (curated, no_tools) = (Curated::none(), |_: &str| None);
-    let guard = Guard::new(&curated, &no_tools);
+    let (curated, no_tools) = (CuratedGuardrails::empty(), |_: &str| None);
+    let guard = Guardrail::new(&curated, &no_tools);
     let call = json!({"file_path": "a", "text": "an open schema accepts any key"});
-    let rejected = guard.check(Known { definition: &definition, schema: &schema }, call).unwrap_err();
+    let rejected = guard.check(KnownTool { definition: &definition, schema: &schema }, call).unwrap_err();
     let (_, offer) = rejected.proposal.unwrap().into_parts();
     let expect = json!({"path": "a", "text": "an open schema accepts any key"});
     assert_eq!(Value::Object(offer.arguments.unwrap()), expect, "only the required argument is renamed");
     let two = json!({"file_path": "a", "filename": "b"});
-    let rejected = guard.check(Known { definition: &definition, schema: &schema }, two).unwrap_err();
+    let rejected = guard.check(KnownTool { definition: &definition, schema: &schema }, two).unwrap_err();
     assert!(rejected.proposal.is_none(), "two keys match");
 }

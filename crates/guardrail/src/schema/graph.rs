@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 use super::SchemaError;
 
 /// Maximum number of subschemas, more than any known tool needs.
-pub(super) const MOST_SUBSCHEMAS: usize = 4096;
+pub(super) const MAX_SUBSCHEMAS: usize = 4096;
 
 /// Keywords whose subschemas are applied to the value itself.
-const ONE_HERE: [&str; 4] = ["not", "if", "then", "else"];
-const MANY_HERE: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-const NAMED_HERE: [&str; 2] = ["dependentSchemas", "dependencies"];
+const SAME_VALUE_SINGLE: [&str; 4] = ["not", "if", "then", "else"];
+const SAME_VALUE_LIST: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const SAME_VALUE_MAP: [&str; 2] = ["dependentSchemas", "dependencies"];
 /// Keywords that reference a subschema to apply to the value itself.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Keywords whose subschemas are applied to the values inside, under any key.
-const BELOW: [&str; 8] = [
+const CHILD_VALUE: [&str; 8] = [
     "additionalProperties",
     "propertyNames",
     "items",
@@ -27,43 +27,48 @@ const BELOW: [&str; 8] = [
     "unevaluatedProperties",
 ];
 /// Keywords that evaluate all their sibling keywords once more.
-const TWICE: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
+const EVALUATED_TWICE: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 /// Keywords that give a subschema a name.
 const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
 
 /// Subschema.
 #[derive(Default)]
-pub(super) struct Node<'s> {
+pub(super) struct SchemaNode<'s> {
     /// Subschemas applied to the same value.
-    pub(super) here: Vec<usize>,
+    pub(super) same_value: Vec<usize>,
     /// Subschemas applied to the value under this key, or under any key.
-    pub(super) below: Vec<(Option<&'s str>, usize)>,
-    pub(super) looks_twice: bool,
+    pub(super) children: Vec<(Option<&'s str>, usize)>,
+    pub(super) is_evaluated_twice: bool,
 }
 
 /// All reachable subschemas, the root first.
-pub(super) struct Graph<'s> {
-    pub(super) nodes: Vec<Node<'s>>,
+pub(super) struct SchemaGraph<'s> {
+    pub(super) nodes: Vec<SchemaNode<'s>>,
     root: &'s Value,
     anchors: HashMap<&'s str, Vec<&'s Value>>,
     /// Node numbers by address, so that a subschema reached twice is one node.
-    known: HashMap<*const Value, usize>,
+    node_by_address: HashMap<*const Value, usize>,
     to_visit: Vec<&'s Value>,
 }
 
-impl<'s> Graph<'s> {
-    pub(super) fn of(root: &'s Value) -> Result<Self, SchemaError> {
+impl<'s> SchemaGraph<'s> {
+    pub(super) fn build(root: &'s Value) -> Result<Self, SchemaError> {
         let mut anchors = HashMap::new();
         find_anchors(root, &mut anchors);
-        let mut graph =
-            Graph { nodes: Vec::new(), root, anchors, known: HashMap::new(), to_visit: Vec::new() };
-        graph.node(root);
+        let mut graph = SchemaGraph {
+            nodes: Vec::new(),
+            root,
+            anchors,
+            node_by_address: HashMap::new(),
+            to_visit: Vec::new(),
+        };
+        graph.node_index(root);
         while let Some(schema) = graph.to_visit.pop() {
-            if graph.nodes.len() > MOST_SUBSCHEMAS {
-                return Err(SchemaError::TooDear);
+            if graph.nodes.len() > MAX_SUBSCHEMAS {
+                return Err(SchemaError::TooExpensive);
             }
             if let (Value::Object(map), Some(index)) =
-                (schema, graph.known.get(&std::ptr::from_ref(schema)).copied())
+                (schema, graph.node_by_address.get(&std::ptr::from_ref(schema)).copied())
             {
                 let node = graph.visit(map, index)?;
                 if let Some(place) = graph.nodes.get_mut(index) {
@@ -75,27 +80,29 @@ impl<'s> Graph<'s> {
     }
 
     /// Returns the number of a subschema, and adds it if it is new.
-    fn node(&mut self, schema: &'s Value) -> usize {
+    fn node_index(&mut self, schema: &'s Value) -> usize {
         let next = self.nodes.len();
-        let index = *self.known.entry(std::ptr::from_ref(schema)).or_insert(next);
+        let index = *self.node_by_address.entry(std::ptr::from_ref(schema)).or_insert(next);
         if index == next {
-            self.nodes.push(Node::default());
+            self.nodes.push(SchemaNode::default());
             self.to_visit.push(schema);
         }
         index
     }
 
-    fn visit(&mut self, map: &'s Map<String, Value>, index: usize) -> Result<Node<'s>, SchemaError> {
+    fn visit(&mut self, map: &'s Map<String, Value>, index: usize) -> Result<SchemaNode<'s>, SchemaError> {
         let id = map.get("$id").and_then(Value::as_str);
         if index > 0 && id.is_some_and(|id| !id.starts_with('#')) {
             return Err(SchemaError::Invalid("a subschema has a `$id` of its own".to_owned()));
         }
-        let mut here: Vec<&Value> = ONE_HERE.iter().filter_map(|word| map.get(*word)).collect();
-        here.extend(MANY_HERE.iter().filter_map(|word| map.get(*word)?.as_array()).flatten());
-        here.extend(NAMED_HERE.iter().filter_map(|word| map.get(*word)?.as_object()).flat_map(Map::values));
+        let mut here: Vec<&Value> = SAME_VALUE_SINGLE.iter().filter_map(|word| map.get(*word)).collect();
+        here.extend(SAME_VALUE_LIST.iter().filter_map(|word| map.get(*word)?.as_array()).flatten());
+        here.extend(
+            SAME_VALUE_MAP.iter().filter_map(|word| map.get(*word)?.as_object()).flat_map(Map::values),
+        );
         for word in REFERENCES {
             if let Some(Value::String(reference)) = map.get(word) {
-                here.extend(self.targets(reference));
+                here.extend(self.reference_targets(reference));
             }
         }
         let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
@@ -103,27 +110,29 @@ impl<'s> Graph<'s> {
             properties.map(|(key, schema)| (Some(key.as_str()), schema)).collect();
         let patterns = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
         below.extend(patterns.map(|(_, schema)| (None, schema)));
-        for schema in BELOW.iter().filter_map(|word| map.get(*word)) {
+        for schema in CHILD_VALUE.iter().filter_map(|word| map.get(*word)) {
             match schema {
                 Value::Array(each) => below.extend(each.iter().map(|schema| (None, schema))),
                 one => below.push((None, one)),
             }
         }
-        Ok(Node {
-            here: here.into_iter().map(|schema| self.node(schema)).collect(),
-            below: below.into_iter().map(|(key, schema)| (key, self.node(schema))).collect(),
-            looks_twice: TWICE.iter().any(|word| map.contains_key(*word)),
+        Ok(SchemaNode {
+            same_value: here.into_iter().map(|schema| self.node_index(schema)).collect(),
+            children: below.into_iter().map(|(key, schema)| (key, self.node_index(schema))).collect(),
+            is_evaluated_twice: EVALUATED_TWICE.iter().any(|word| map.contains_key(*word)),
         })
     }
 
     /// Returns the targets of a reference inside this schema. External references are not read; the validator
     /// reports them.
-    fn targets(&self, reference: &str) -> Vec<&'s Value> {
+    fn reference_targets(&self, reference: &str) -> Vec<&'s Value> {
         let id = self.root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
         let local = reference.strip_prefix(id).unwrap_or(reference);
         match local.strip_prefix('#').unwrap_or(local) {
             "" => vec![self.root],
-            place if place.starts_with('/') => self.root.pointer(&decoded(place)).into_iter().collect(),
+            place if place.starts_with('/') => {
+                self.root.pointer(&percent_decode(place)).into_iter().collect()
+            }
             name => self.anchors.get(name).cloned().unwrap_or_default(),
         }
     }
@@ -143,7 +152,7 @@ fn find_anchors<'s>(value: &'s Value, anchors: &mut HashMap<&'s str, Vec<&'s Val
 }
 
 /// Decodes percent-encoding in a URI fragment.
-fn decoded(place: &str) -> String {
+fn percent_decode(place: &str) -> String {
     let mut bytes = Vec::with_capacity(place.len());
     let mut rest = place.as_bytes();
     while let Some((byte, tail)) = rest.split_first() {

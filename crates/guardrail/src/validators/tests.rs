@@ -4,38 +4,38 @@
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use knowledge::{Kind, Started};
+use knowledge::{FunctionKind, StartedWorker};
 use serde_json::{Value, json};
 use tool::{Category, RiskLevel, TextFormat, ToolSpec};
 
 use super::*;
-use crate::lore::{Mistake, Quirk};
-use crate::{Curated, Guard, InputSchema, Known, Validated};
+use crate::guidance::{KnownMistake, KnownQuirk};
+use crate::{CuratedGuardrails, Guardrail, InputSchema, KnownTool, ValidatedCall};
 
-fn workers() -> Workers {
-    workers_that_think(Duration::ZERO)
+fn workers() -> WorkerPool {
+    slow_workers(Duration::ZERO)
 }
 
 /// Workers that delay their first read by this time.
-fn workers_that_think(time: Duration) -> Workers {
-    Workers::new(move || {
+fn slow_workers(time: Duration) -> WorkerPool {
+    WorkerPool::new(move || {
         Box::pin(async move {
             let (ours, theirs) = UnixStream::pair()?;
-            let thinking = Thinking { from: theirs.try_clone()?, time };
+            let thinking = DelayedReader { from: theirs.try_clone()?, time };
             std::thread::spawn(move || knowledge::serve(thinking, theirs));
             ours.set_nonblocking(true)?;
             let (from, to) = tokio::net::UnixStream::from_std(ours)?.into_split();
-            Ok(Started { from: Box::new(from), to: Box::new(to), life: Box::new(()) })
+            Ok(StartedWorker { from: Box::new(from), to: Box::new(to), kill_guard: Box::new(()) })
         })
     })
 }
 
-struct Thinking {
+struct DelayedReader {
     from: UnixStream,
     time: Duration,
 }
 
-impl std::io::Read for Thinking {
+impl std::io::Read for DelayedReader {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let read = self.from.read(bytes);
         std::thread::sleep(std::mem::take(&mut self.time));
@@ -43,21 +43,25 @@ impl std::io::Read for Thinking {
     }
 }
 
-fn rule(requirements: Vec<Requirement>, source: &str) -> Rule {
-    let function =
-        Function { kind: Kind::Validator, id: "check-it".into(), source: source.into(), helpers: [].into() };
-    Rule { requirements, function: Some(function) }
+fn rule(requirements: Vec<Requirement>, source: &str) -> ValidatorRule {
+    let function = KnowledgeFunction {
+        kind: FunctionKind::Validator,
+        id: "check-it".into(),
+        source: source.into(),
+        helpers: [].into(),
+    };
+    ValidatorRule { requirements, function: Some(function) }
 }
 
-fn lore() -> Lore {
-    let mistake = |name: &str, wrong: &str| Mistake {
+fn guidance() -> ToolGuidance {
+    let mistake = |name: &str, wrong: &str| KnownMistake {
         name: name.into(),
         description: "Using update format in create API".into(),
         wrong: wrong.into(),
         correct: "create({\n  assignees: [456]\n})".into(),
         rationale: Some("Create expects an array".into()),
     };
-    Lore {
+    ToolGuidance {
         command: "create".into(),
         siblings: ["create".into(), "update".into()].into(),
         mistakes: [
@@ -68,12 +72,12 @@ fn lore() -> Lore {
         ]
         .into(),
         quirks: [
-            Quirk {
+            KnownQuirk {
                 name: "of_another_matter".into(),
                 description: "A card without a name is untitled".into(),
                 mitigation: "Give it one".into(),
             },
-            Quirk {
+            KnownQuirk {
                 name: "assignee_format_mismatch".into(),
                 description: "Create expects [123]".into(),
                 mitigation: "Use a list".into(),
@@ -85,24 +89,28 @@ fn lore() -> Lore {
 }
 
 /// Returns the refusal of a call by a tool with these rules, or `None` if it is valid.
-fn call(rules: Vec<Rule>, arguments: Value) -> Option<Refusal> {
-    asked(rules, workers(), arguments).err().map(|refusal| *refusal)
+fn call(rules: Vec<ValidatorRule>, arguments: Value) -> Option<Refusal> {
+    run_call(rules, workers(), arguments).err().map(|refusal| *refusal)
 }
 
-fn asked(rules: Vec<Rule>, workers: Workers, arguments: Value) -> Result<Validated, Box<Refusal>> {
+fn run_call(
+    rules: Vec<ValidatorRule>,
+    workers: WorkerPool,
+    arguments: Value,
+) -> Result<ValidatedCall, Box<Refusal>> {
     let mut spec = ToolSpec::new("board.create", "Create", Category::NETWORK, RiskLevel::Medium);
     spec.input_schema = Some(json!({"type": "object", "properties": {"name": {"type": "string"},
         "email": {"type": "string"}, "assignees": {"type": "array"}, "n": {"type": "integer"}}}));
     let definition = Arc::new(spec.check().unwrap());
-    let lore = Arc::new(lore());
+    let lore = Arc::new(guidance());
     let validators = Arc::new(Validators::new(rules, Arc::clone(&lore), workers));
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    let schema = schema.validated_by(validators).taught_by(lore);
-    let (curated, no_tools) = (Curated::none(), |_: &str| None);
+    let schema = schema.with_validators(validators).with_guidance(lore);
+    let (curated, no_tools) = (CuratedGuardrails::empty(), |_: &str| None);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let known = Known { definition: &definition, schema: &schema };
-    match Guard::new(&curated, &no_tools).check(known, arguments) {
-        Ok(call) => runtime.block_on(call.validated()),
+    let known = KnownTool { definition: &definition, schema: &schema };
+    match Guardrail::new(&curated, &no_tools).check(known, arguments) {
+        Ok(call) => runtime.block_on(call.run_validators()),
         Err(rejected) => Err(rejected.refusal),
     }
 }
@@ -154,7 +162,7 @@ fn declarative_checks_need_no_function() {
     let fine = "({valid: true, errors: []})";
     let declared = vec![
         Requirement::Present(vec!["name".into(), "n".into()]),
-        Requirement::Form(None, TextFormat::Email),
+        Requirement::Format(None, TextFormat::Email),
     ];
     let ask = |arguments| call(vec![rule(declared.clone(), fine)], arguments);
     assert_eq!(ask(json!({"name": "x", "n": 0, "email": "ada@example.org"})), None, "0 is there");
@@ -172,8 +180,8 @@ fn declarative_checks_need_no_function() {
 
 #[test]
 fn value_that_looks_like_an_option_is_refused() {
-    let rule = || Rule {
-        requirements: vec![Requirement::NoOption(vec!["name".into(), "n".into(), "assignees".into()])],
+    let rule = || ValidatorRule {
+        requirements: vec![Requirement::NotAnOption(vec!["name".into(), "n".into(), "assignees".into()])],
         function: None,
     };
     assert_eq!(call(vec![rule()], json!({"name": "a-b", "n": 3, "assignees": ["x"], "email": "-e"})), None);
@@ -202,22 +210,25 @@ fn listed_problems_are_bounded_and_the_rest_counted() {
         let errors = format!("Array.from({{length: {count}}}, (_, n) => '{what} ' + n)");
         rule(vec![], &format!("({{valid: false, errors: {errors}}})"))
     };
-    let refusal = call(vec![says("wrong", MOST_PROBLEMS)], json!({})).unwrap();
-    assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
+    let refusal = call(vec![says("wrong", MAX_LISTED_PROBLEMS)], json!({})).unwrap();
+    assert_eq!(refusal.problems.len(), MAX_LISTED_PROBLEMS);
     assert!(!refusal.reason.contains("And "), "{}", refusal.reason);
-    let refusal = call(vec![says("wrong", MOST_PROBLEMS), says("bad", 4)], json!({})).unwrap();
-    assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
+    let refusal = call(vec![says("wrong", MAX_LISTED_PROBLEMS), says("bad", 4)], json!({})).unwrap();
+    assert_eq!(refusal.problems.len(), MAX_LISTED_PROBLEMS);
     assert!(refusal.reason.contains(" And 4 more."), "{}", refusal.reason);
 }
 
 #[test]
 fn only_slow_validators_are_reported_with_their_time() {
     let fine = || vec![rule(vec![], "({valid: true, errors: []})")];
-    let time = Validation::SLOW + Duration::from_millis(10);
-    let slow = asked(fine(), workers_that_think(time), json!({})).unwrap().slow;
+    let time = Validation::SLOW_THRESHOLD + Duration::from_millis(10);
+    let slow = run_call(fine(), slow_workers(time), json!({})).unwrap().slow_validators;
     assert!(slow.len() == 1 && &*slow[0].0 == "check-it" && slow[0].1 >= time, "{slow:?}");
-    let slow = asked(fine(), workers(), json!({})).unwrap().slow;
-    assert!(slow.iter().all(|(_, took)| *took > Validation::SLOW), "slow only on a busy machine: {slow:?}");
+    let slow = run_call(fine(), workers(), json!({})).unwrap().slow_validators;
+    assert!(
+        slow.iter().all(|(_, took)| *took > Validation::SLOW_THRESHOLD),
+        "slow only on a busy machine: {slow:?}"
+    );
 }
 
 #[test]
@@ -247,7 +258,8 @@ fn schema_check_alone_refuses_a_tool_with_validators() {
     let definition = Arc::new(spec.check().unwrap());
     let validators =
         Validators::new(vec![rule(vec![], "({valid: true, errors: []})")], Arc::default(), workers());
-    let schema = InputSchema::compile(definition.input_schema()).unwrap().validated_by(Arc::new(validators));
+    let schema =
+        InputSchema::compile(definition.input_schema()).unwrap().with_validators(Arc::new(validators));
     let refusal = crate::check(&definition, &schema, json!({})).unwrap_err();
     assert_eq!(refusal.detail.as_deref(), Some("validator_unavailable"));
 }

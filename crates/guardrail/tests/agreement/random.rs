@@ -25,7 +25,7 @@ pub(crate) fn definitions() -> Value {
 }
 
 /// Pseudo-random number generator without a dependency: splitmix64.
-pub(crate) struct Random(u64);
+pub(crate) struct SchemaRng(u64);
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 const WORDS: [&str; 7] = ["", "a", "ab", "b1", "éé", "😀", "aaaa"];
@@ -59,9 +59,9 @@ const KEYWORDS: [&str; 24] = [
     "$dynamicRef",
 ];
 
-impl Random {
+impl SchemaRng {
     pub(crate) fn new(seed: u64) -> Self {
-        Random(seed)
+        SchemaRng(seed)
     }
 
     fn next(&mut self) -> u64 {

@@ -5,24 +5,29 @@ use std::cell::RefCell;
 
 use serde_json::{Value, json};
 
-use super::Engine;
-use crate::wire::{Reply, Request, Task};
+use super::ScriptEngine;
+use crate::worker_protocol::{ScriptTask, WorkerReply, WorkerRequest};
 
 thread_local! {
     /// One engine for all requests of a test, as in a worker.
-    static ENGINE: RefCell<Engine> = RefCell::new(Engine::new().unwrap());
+    static ENGINE: RefCell<ScriptEngine> = RefCell::new(ScriptEngine::new().unwrap());
 }
 
-fn ask(task: Task, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> Reply {
+fn ask(task: ScriptTask, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> WorkerReply {
     ENGINE.with_borrow_mut(|engine| {
         let reply = engine.run(&request(task, source, argument, helpers));
-        engine.forget();
+        engine.restore();
         reply
     })
 }
 
-fn request<'a>(task: Task, source: &'a str, argument: &Value, helpers: &[(&'a str, &'a str)]) -> Request<'a> {
-    Request {
+fn request<'a>(
+    task: ScriptTask,
+    source: &'a str,
+    argument: &Value,
+    helpers: &[(&'a str, &'a str)],
+) -> WorkerRequest<'a> {
+    WorkerRequest {
         task,
         time_ms: 1000,
         source: source.into(),
@@ -34,8 +39,10 @@ fn request<'a>(task: Task, source: &'a str, argument: &Value, helpers: &[(&'a st
 #[track_caller]
 #[allow(clippy::needless_pass_by_value)] // reads better where it is used
 fn computes(source: &str, argument: Value, expect: Value) {
-    match ask(Task::Compute, source, &argument, &[]) {
-        Reply::Value(text) => assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect, "{source}"),
+    match ask(ScriptTask::Compute, source, &argument, &[]) {
+        WorkerReply::Value(text) => {
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect, "{source}")
+        }
         other => panic!("{source}\n{other:?}"),
     }
 }
@@ -59,8 +66,8 @@ fn helper_does_not_change_globals_of_its_caller() {
             return { args, passes: check(args.text), exports: module.exports };
         })()";
     let helpers = [("norm", helper), ("fails", "module.exports = () => { throw new Error('no'); };")];
-    let reply = ask(Task::Compute, source, &json!({"text": "evil"}), &helpers);
-    let Reply::Value(text) = reply else { panic!("{reply:?}") };
+    let reply = ask(ScriptTask::Compute, source, &json!({"text": "evil"}), &helpers);
+    let WorkerReply::Value(text) = reply else { panic!("{reply:?}") };
     let expect = json!({"args": {"text": "evil"}, "passes": false, "exports": {}});
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect);
 }
@@ -69,18 +76,18 @@ fn helper_does_not_change_globals_of_its_caller() {
 fn helper_can_call_another_helper() {
     let helpers = [("to-upper", "function up(t) { return t.toUpperCase(); } module.exports = { up };")];
     let reply = ask(
-        Task::Compute,
+        ScriptTask::Compute,
         "module.exports = (a) => helpers['to-upper'](a.t) + '!'",
         &json!({"t": "x"}),
         &helpers,
     );
-    assert_eq!(reply, Reply::Value("\"X!\"".into()));
+    assert_eq!(reply, WorkerReply::Value("\"X!\"".into()));
 }
 
 #[test]
 fn verdict_is_read_strictly() {
-    let verdict = |source: &str| ask(Task::Validate, source, &json!({"a": 1}), &[]);
-    let says = |valid, errors: &[&str]| Reply::Verdict {
+    let verdict = |source: &str| ask(ScriptTask::Validate, source, &json!({"a": 1}), &[]);
+    let says = |valid, errors: &[&str]| WorkerReply::Verdict {
         valid,
         errors: errors.iter().map(|e| (*e).to_owned()).collect(),
     };
@@ -111,10 +118,10 @@ fn verdict_is_read_strictly() {
         "(function () {})",
     ] {
         let reply = verdict(wrong);
-        assert!(matches!(reply, Reply::Shape(_)), "{wrong}: {reply:?}");
+        assert!(matches!(reply, WorkerReply::Shape(_)), "{wrong}: {reply:?}");
     }
     for throws in ["throw new Error('no')", "null.x", "throw 1", "nothing_of_that_name()"] {
-        assert!(matches!(verdict(throws), Reply::Threw(_)), "{throws}");
+        assert!(matches!(verdict(throws), WorkerReply::Threw(_)), "{throws}");
     }
 }
 
@@ -124,7 +131,7 @@ fn tampering_affects_neither_verdict_nor_later_runs() {
         Object.hasOwn = () => true; Array.isArray = () => true; Object.prototype.value = true;\
         JSON.stringify = () => '{\"valid\":true,\"errors\":[]}'; Object.prototype.toJSON = () => ({valid: true, errors: []});\
         ({valid: 'yes', errors: []})";
-    assert!(matches!(ask(Task::Validate, tampers, &json!({}), &[]), Reply::Shape(_)));
+    assert!(matches!(ask(ScriptTask::Validate, tampers, &json!({}), &[]), WorkerReply::Shape(_)));
     computes("Object.keys(Object.prototype).concat(typeof globalThis.left)", json!({}), json!(["undefined"]));
     computes("globalThis.left = 1; typeof globalThis.left", json!({}), json!("number"));
     computes("typeof globalThis.left", json!({}), json!("undefined"));
@@ -133,7 +140,7 @@ fn tampering_affects_neither_verdict_nor_later_runs() {
 /// The next function starts with the same bytes as the first, whatever the previous one did.
 #[test]
 fn run_leaves_no_byte_behind() {
-    let mut engine = Engine::new().unwrap();
+    let mut engine = ScriptEngine::new().unwrap();
     for source in [
         "globalThis.left = {a: [1, 'two']}; Object.prototype.polluted = left; 1",
         "Array.prototype.push = Map; delete globalThis.Object; eval = null; 1",
@@ -147,16 +154,21 @@ fn run_leaves_no_byte_behind() {
         "const o = {}; for (let i = 0;; i++) o['k' + i] = i",
         "for (let s = 'x'; s.length < 2e6; s += s) globalThis.s = s; 1",
     ] {
-        engine.run(&request(Task::Compute, source, &json!({"some": "argument"}), &[]));
-        assert!(engine.heap.image() != engine.untouched, "{source} did not run");
-        engine.forget();
+        engine.run(&request(ScriptTask::Compute, source, &json!({"some": "argument"}), &[]));
+        assert!(engine.heap.image() != engine.initial_image, "{source} did not run");
+        engine.restore();
         assert!(
-            engine.heap.image() == engine.untouched && engine.heap.is_clear_after(&engine.untouched),
+            engine.heap.image() == engine.initial_image && engine.heap.is_clear_after(&engine.initial_image),
             "{source}"
         );
-        let fine = request(Task::Validate, "({valid: args.a === 1, errors: []})", &json!({"a": 1}), &[]);
-        assert_eq!(engine.run(&fine), Reply::Verdict { valid: true, errors: Vec::new() }, "after {source}");
-        engine.forget();
+        let fine =
+            request(ScriptTask::Validate, "({valid: args.a === 1, errors: []})", &json!({"a": 1}), &[]);
+        assert_eq!(
+            engine.run(&fine),
+            WorkerReply::Verdict { valid: true, errors: Vec::new() },
+            "after {source}"
+        );
+        engine.restore();
     }
 }
 
@@ -187,15 +199,16 @@ fn equal_arguments_give_equal_results() {
         json!("2026-02-03T00:00:00.000Z0"),
     );
     assert!(
-        matches!(ask(Task::Compute, "Math.random()", &json!({}), &[]), Reply::Threw(m) if m.contains("same answer"))
+        matches!(ask(ScriptTask::Compute, "Math.random()", &json!({}), &[]), WorkerReply::Threw(m) if m.contains("same answer"))
     );
 }
 
 /// Lists all globals, so that this test shows anything that is added to the engine.
 #[test]
 fn globals_are_only_those_of_the_language() {
-    let mut names = match ask(Task::Compute, "Object.getOwnPropertyNames(globalThis)", &json!({}), &[]) {
-        Reply::Value(text) => serde_json::from_str::<Vec<String>>(&text).unwrap(),
+    let mut names = match ask(ScriptTask::Compute, "Object.getOwnPropertyNames(globalThis)", &json!({}), &[])
+    {
+        WorkerReply::Value(text) => serde_json::from_str::<Vec<String>>(&text).unwrap(),
         other => panic!("{other:?}"),
     };
     names.sort();
@@ -210,23 +223,29 @@ fn globals_are_only_those_of_the_language() {
 
 #[test]
 fn syntax_error_has_its_position() {
-    let parse = |source: &str| ask(Task::Parse, source, &Value::Null, &[]);
-    assert_eq!(parse("function f(args) {\n  return args.x;\n}\nmodule.exports = { f };"), Reply::Parsed);
-    assert_eq!(parse("while (true) {}"), Reply::Parsed, "parsed, not run");
+    let parse = |source: &str| ask(ScriptTask::Parse, source, &Value::Null, &[]);
+    assert_eq!(
+        parse("function f(args) {\n  return args.x;\n}\nmodule.exports = { f };"),
+        WorkerReply::Parsed
+    );
+    assert_eq!(parse("while (true) {}"), WorkerReply::Parsed, "parsed, not run");
     match parse("function f(args) {\n  const a = ;\n}") {
-        Reply::Syntax { line, column, message } => {
+        WorkerReply::Syntax { line, column, message } => {
             assert_eq!((line, column), (2, 13), "{message}");
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(parse("function ("), Reply::Syntax { line: 1, .. }));
+    assert!(matches!(parse("function ("), WorkerReply::Syntax { line: 1, .. }));
 }
 
 #[test]
 fn memory_is_limited() {
     // With Rust's own allocator, the engine would not enforce the limit.
     let hoard = "const a = []; for (;;) a.push('x'.repeat(1000) + a.length)";
-    assert_eq!(ask(Task::Compute, hoard, &json!({}), &[]), Reply::OutOfMemory);
+    assert_eq!(ask(ScriptTask::Compute, hoard, &json!({}), &[]), WorkerReply::OutOfMemory);
     computes("new Uint8Array(4 * 1024 * 1024).length", json!({}), json!(4 * 1024 * 1024));
-    assert_eq!(ask(Task::Compute, "new Uint8Array(9 * 1024 * 1024)", &json!({}), &[]), Reply::OutOfMemory);
+    assert_eq!(
+        ask(ScriptTask::Compute, "new Uint8Array(9 * 1024 * 1024)", &json!({}), &[]),
+        WorkerReply::OutOfMemory
+    );
 }

@@ -3,33 +3,38 @@
 
 #![allow(clippy::unwrap_used)] // a test may fail
 
-mod breaking;
+mod deep_nesting;
 mod endless;
-mod greedy;
-mod lying;
-mod reaching;
+mod invalid_verdicts;
+mod memory_exhaustion;
+mod outside_access;
 mod workers;
 
 use std::time::{Duration, Instant};
 
-use knowledge::{Function, Kind, KnowledgeError};
+use knowledge::{FunctionKind, KnowledgeError, KnowledgeFunction};
 use serde_json::json;
 
-use crate::workers::{Pool, pool};
+use crate::workers::{TestWorkerPool, pool};
 
 /// Tolerance for a busy machine. Without a limit, these scripts would run for minutes or forever.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY_TOLERANCE: Duration = Duration::from_secs(10);
 /// Limit of 500 ms, plus 50 ms to stop.
-const IN_TIME: Duration = Duration::from_millis(550);
+const STOP_DEADLINE: Duration = Duration::from_millis(550);
 /// Number of attempts. A busy moment delays a single one; a script that cannot be stopped in time delays all.
 const ATTEMPTS: usize = 10;
 
-fn validator(source: &str) -> Function {
-    Function { kind: Kind::Validator, id: "hostile".into(), source: source.into(), helpers: [].into() }
+fn validator(source: &str) -> KnowledgeFunction {
+    KnowledgeFunction {
+        kind: FunctionKind::Validator,
+        id: "hostile".into(),
+        source: source.into(),
+        helpers: [].into(),
+    }
 }
 
 /// Asserts that every script is refused in time, with four running at once.
-fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
+fn check_all_refused(scripts: &'static [(&'static str, &'static str)]) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
@@ -52,12 +57,12 @@ fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
                 assert!(refused, "{name} was accepted: {end:?}");
                 let unavailable = matches!(end, Err(KnowledgeError::Unavailable(_)));
                 assert!(!unavailable, "{name} was not even run: {end:?}");
-                if took >= IN_TIME {
-                    is_stopped_in_time(&pool, name, source_of(scripts, name)).await;
+                if took >= STOP_DEADLINE {
+                    check_stopped_in_time(&pool, name, source_of(scripts, name)).await;
                 }
             }
         }
-        still_answers(&pool).await;
+        check_still_answers(&pool).await;
     });
 }
 
@@ -67,17 +72,17 @@ fn source_of(scripts: &[(&str, &'static str)], name: &str) -> &'static str {
 
 /// Runs one script alone in a warm worker, and compares with a timer that suffers the same delays of the
 /// machine.
-async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
+async fn check_stopped_in_time(pool: &TestWorkerPool, name: &str, source: &str) {
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
-        still_answers(pool).await;
+        check_still_answers(pool).await;
         let started = Instant::now();
         let stopped = async {
             let end = pool.workers.validate(&validator(source), r#"{"a": 1}"#).await;
             (end, started.elapsed())
         };
         let waited = async {
-            tokio::time::sleep(IN_TIME).await;
+            tokio::time::sleep(STOP_DEADLINE).await;
             started.elapsed()
         };
         let ((end, took), in_time) = tokio::join!(stopped, waited);
@@ -87,12 +92,12 @@ async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
         }
         seen.push((took, in_time));
     }
-    assert!(seen.len() < ATTEMPTS, "{name} took longer than a wait of {IN_TIME:?} each time: {seen:?}");
+    assert!(seen.len() < ATTEMPTS, "{name} took longer than a wait of {STOP_DEADLINE:?} each time: {seen:?}");
 }
 
 /// Asserts that a valid call succeeds. A machine that stalls for half a second can delay one attempt, but not
 /// all.
-async fn still_answers(pool: &Pool) {
+async fn check_still_answers(pool: &TestWorkerPool) {
     let fine = validator("module.exports = (args) => ({valid: args.a === 1, errors: []})");
     for attempt in 1..=ATTEMPTS {
         match pool.workers.validate(&fine, r#"{"a": 1}"#).await {
@@ -104,32 +109,32 @@ async fn still_answers(pool: &Pool) {
 
 #[test]
 fn loops_are_stopped() {
-    all_are_refused(endless::LOOPS);
+    check_all_refused(endless::LOOPS);
 }
 
 #[test]
 fn native_functions_that_ignore_the_clock_are_killed() {
-    all_are_refused(endless::NATIVES);
+    check_all_refused(endless::NATIVES);
 }
 
 #[test]
 fn memory_exhaustion_is_stopped_at_the_limit() {
-    all_are_refused(greedy::HOARDS);
+    check_all_refused(memory_exhaustion::MEMORY_SCRIPTS);
 }
 
 #[test]
 fn deep_nesting_does_not_crash_the_engine() {
-    all_are_refused(breaking::TOWERS);
+    check_all_refused(deep_nesting::NESTING_SCRIPTS);
 }
 
 #[test]
 fn invalid_verdicts_are_refused() {
-    all_are_refused(lying::ANSWERS);
+    check_all_refused(invalid_verdicts::VERDICT_SCRIPTS);
 }
 
 #[test]
 fn no_outside_interface_is_available() {
-    all_are_refused(reaching::REACHES);
+    check_all_refused(outside_access::OUTSIDE_ACCESS_SCRIPTS);
 }
 
 #[test]
@@ -137,10 +142,10 @@ fn there_are_a_hundred_scripts_with_unique_names() {
     let all = [
         endless::LOOPS,
         endless::NATIVES,
-        greedy::HOARDS,
-        breaking::TOWERS,
-        lying::ANSWERS,
-        reaching::REACHES,
+        memory_exhaustion::MEMORY_SCRIPTS,
+        deep_nesting::NESTING_SCRIPTS,
+        invalid_verdicts::VERDICT_SCRIPTS,
+        outside_access::OUTSIDE_ACCESS_SCRIPTS,
     ];
     let mut names: Vec<&str> = all.iter().flat_map(|list| list.iter().map(|(name, _)| *name)).collect();
     let count = names.len();
@@ -155,19 +160,21 @@ fn each_kind_has_its_time_limit() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
-        still_answers(&pool).await;
-        for (kind, least) in [(Kind::Validator, 500), (Kind::Helper, 1000), (Kind::Processor, 1000)] {
-            let endless = Function { kind, ..validator("for (;;) {}") };
+        check_still_answers(&pool).await;
+        for (kind, least) in
+            [(FunctionKind::Validator, 500), (FunctionKind::Helper, 1000), (FunctionKind::Processor, 1000)]
+        {
+            let endless = KnowledgeFunction { kind, ..validator("for (;;) {}") };
             let started = Instant::now();
             let error = match kind {
-                Kind::Validator => pool.workers.validate(&endless, "{}").await.unwrap_err(),
-                Kind::Helper | Kind::Processor => {
+                FunctionKind::Validator => pool.workers.validate(&endless, "{}").await.unwrap_err(),
+                FunctionKind::Helper | FunctionKind::Processor => {
                     pool.workers.compute(&endless, &json!({})).await.unwrap_err()
                 }
             };
             let (took, least) = (started.elapsed(), Duration::from_millis(least));
             assert!(matches!(error, KnowledgeError::TimedOut { .. }), "{error}");
-            assert!(took >= least && took < least + BUSY, "{kind:?} took {took:?}");
+            assert!(took >= least && took < least + BUSY_TOLERANCE, "{kind:?} took {took:?}");
         }
     });
 }
@@ -179,13 +186,13 @@ fn worker_memory_stays_within_limit_and_overhead() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let modest = pool();
-        still_answers(&modest).await;
-        let (idle, mut most) = (modest.peak_of_those_that_end(), 0);
-        for (name, source) in greedy::HOARDS {
+        check_still_answers(&modest).await;
+        let (idle, mut most) = (modest.peak_memory(), 0);
+        for (name, source) in memory_exhaustion::MEMORY_SCRIPTS {
             let pool = pool();
             let end = pool.workers.validate(&validator(source), "{}").await;
             assert!(end.map_or(true, |validation| !validation.passes()), "{name}");
-            most = most.max(pool.peak_of_those_that_end());
+            most = most.max(pool.peak_memory());
         }
         let grown = most.saturating_sub(idle);
         assert!(idle > 0 && grown < 16 * 1024, "{idle} KiB idle, {grown} KiB more at the most");
@@ -199,7 +206,7 @@ fn validation_reports_its_run_time() {
         let pool = pool();
         let slow = "let n = 0; for (let i = 0; i < 2e4; i++) n += i % 7; ({valid: n > 0, errors: []})";
         let validation = pool.workers.validate(&validator(slow), "{}").await.unwrap();
-        assert!(validation.passes() && validation.took > std::time::Duration::ZERO);
+        assert!(validation.passes() && validation.duration > std::time::Duration::ZERO);
     });
 }
 
@@ -208,16 +215,16 @@ fn crash_is_reported_and_the_worker_replaced() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
-        still_answers(&pool).await;
+        check_still_answers(&pool).await;
         pool.kill_all();
-        still_answers(&pool).await;
+        check_still_answers(&pool).await;
         assert_eq!(pool.started(), 2, "the death of an idle worker does not fail the next call");
         // An idle worker may have died before the request, so a new one is tried too; the script kills that
         // one as well.
         let error = pool.workers.validate(&validator(workers::CRASH), "{}").await.unwrap_err();
         assert!(matches!(error, KnowledgeError::Crashed { .. }), "{error}");
         assert_eq!(pool.started(), 3, "a request to a new worker is not retried");
-        still_answers(&pool).await;
+        check_still_answers(&pool).await;
     });
 }
 
@@ -227,13 +234,13 @@ fn cancelled_call_kills_its_worker() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = pool();
-        still_answers(&pool).await;
+        check_still_answers(&pool).await;
         let endless = validator("for (;;) {}");
         let left =
             tokio::time::timeout(Duration::from_millis(30), pool.workers.validate(&endless, "{}")).await;
         assert!(left.is_err());
         assert_eq!(pool.alive(), 0);
-        still_answers(&pool).await;
+        check_still_answers(&pool).await;
     });
 }
 
@@ -241,7 +248,8 @@ fn cancelled_call_kills_its_worker() {
 fn validation_fails_without_a_worker() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let none = knowledge::Workers::new(|| Box::pin(async { Err(std::io::Error::other("no sandbox")) }));
+        let none =
+            knowledge::WorkerPool::new(|| Box::pin(async { Err(std::io::Error::other("no sandbox")) }));
         let fine = validator("({valid: true, errors: []})");
         let error = none.validate(&fine, "{}").await.unwrap_err();
         assert!(matches!(&error, KnowledgeError::Unavailable(why) if why.contains("no sandbox")), "{error}");
@@ -264,7 +272,8 @@ fn missing_helper_is_named_with_the_available_ones() {
             ("helpers['x'](a)", [].into(), "helper `x` not found; available: none"),
             ("helpers['to-upper'](a)()", upper(), "validator `hostile` execution failed: not a function"),
         ] {
-            let function = Function { helpers, ..validator(&format!("module.exports = (a) => {source}")) };
+            let function =
+                KnowledgeFunction { helpers, ..validator(&format!("module.exports = (a) => {source}")) };
             let error = pool.workers.compute(&function, &json!("x")).await.unwrap_err();
             assert_eq!(error.to_string(), expect, "{source}");
         }

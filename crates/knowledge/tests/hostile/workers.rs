@@ -7,35 +7,35 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use knowledge::{Started, Workers};
+use knowledge::{StartedWorker, WorkerPool};
 use rustix::process::{WaitId, WaitIdOptions};
 
-const ASKED: &str = "SINEW_TEST_KNOWLEDGE_WORKER";
+const WORKER_VARIABLE: &str = "SINEW_TEST_KNOWLEDGE_WORKER";
 
 /// Worker pool with statistics about its processes.
-pub(crate) struct Pool {
-    pub(crate) workers: Workers,
-    seen: Arc<Mutex<Seen>>,
+pub(crate) struct TestWorkerPool {
+    pub(crate) workers: WorkerPool,
+    seen: Arc<Mutex<ProcessStatistics>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ProcessStatistics {
     living: Vec<u32>,
     started: usize,
     peak: usize,
 }
 
 /// Kills its process when dropped, and records its peak memory.
-struct Life {
+struct TestWorkerGuard {
     child: Child,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ProcessStatistics>>,
 }
 
-impl Drop for Life {
+impl Drop for TestWorkerGuard {
     fn drop(&mut self) {
         let pid = self.child.id();
         let mut seen = self.seen.lock().unwrap();
-        seen.peak = seen.peak.max(peak_of(pid));
+        seen.peak = seen.peak.max(peak_memory_of(pid));
         seen.living.retain(|living| *living != pid);
         drop(seen);
         self.child.kill().unwrap();
@@ -43,23 +43,23 @@ impl Drop for Life {
     }
 }
 
-pub(crate) fn pool() -> Pool {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+pub(crate) fn pool() -> TestWorkerPool {
+    let seen = Arc::new(Mutex::new(ProcessStatistics::default()));
     let shared = Arc::clone(&seen);
-    let workers = Workers::new(move || {
+    let workers = WorkerPool::new(move || {
         let seen = Arc::clone(&shared);
         Box::pin(async move { start(seen) })
     });
-    Pool { workers, seen }
+    TestWorkerPool { workers, seen }
 }
 
-fn start(seen: Arc<Mutex<Seen>>) -> io::Result<Started> {
+fn start(seen: Arc<Mutex<ProcessStatistics>>) -> io::Result<StartedWorker> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);
     // Its standard output belongs to the test runner; it answers on the socket that is its standard input.
     command
         .args(["--exact", "workers::worker_serves_until_the_connection_closes", "--nocapture"])
-        .env(ASKED, "1");
+        .env(WORKER_VARIABLE, "1");
     command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn()?;
     let mut counts = seen.lock().unwrap();
@@ -68,10 +68,14 @@ fn start(seen: Arc<Mutex<Seen>>) -> io::Result<Started> {
     drop(counts);
     ours.set_nonblocking(true)?;
     let (from, to) = tokio::net::UnixStream::from_std(ours)?.into_split();
-    Ok(Started { from: Box::new(from), to: Box::new(to), life: Box::new(Life { child, seen }) })
+    Ok(StartedWorker {
+        from: Box::new(from),
+        to: Box::new(to),
+        kill_guard: Box::new(TestWorkerGuard { child, seen }),
+    })
 }
 
-impl Pool {
+impl TestWorkerPool {
     pub(crate) fn started(&self) -> usize {
         self.seen.lock().unwrap().started
     }
@@ -93,13 +97,13 @@ impl Pool {
 
     /// Returns the peak memory in KiB, including live workers.
     #[cfg(target_os = "linux")]
-    pub(crate) fn peak_of_those_that_end(&self) -> usize {
+    pub(crate) fn peak_memory(&self) -> usize {
         let seen = self.seen.lock().unwrap();
-        seen.living.iter().map(|pid| peak_of(*pid)).fold(seen.peak, usize::max)
+        seen.living.iter().map(|pid| peak_memory_of(*pid)).fold(seen.peak, usize::max)
     }
 }
 
-fn peak_of(pid: u32) -> usize {
+fn peak_memory_of(pid: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
@@ -109,16 +113,16 @@ fn peak_of(pid: u32) -> usize {
 pub(crate) const CRASH: &str = "'end this worker'";
 
 /// Input of a worker, which exits when it receives `CRASH`.
-struct Fragile {
+struct CrashingReader {
     from: UnixStream,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
-impl io::Read for Fragile {
+impl io::Read for CrashingReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(bytes)?;
-        self.heard.extend(bytes.get(..read).unwrap_or_default());
-        if self.heard.windows(CRASH.len()).any(|heard| heard == CRASH.as_bytes()) {
+        self.received.extend(bytes.get(..read).unwrap_or_default());
+        if self.received.windows(CRASH.len()).any(|heard| heard == CRASH.as_bytes()) {
             std::process::exit(1);
         }
         Ok(read)
@@ -128,10 +132,10 @@ impl io::Read for Fragile {
 /// Runs as a worker if the environment variable is set; otherwise tests a connection that closes at once.
 #[test]
 fn worker_serves_until_the_connection_closes() {
-    if std::env::var_os(ASKED).is_some() {
+    if std::env::var_os(WORKER_VARIABLE).is_some() {
         let socket = rustix::io::dup(rustix::stdio::stdin()).unwrap();
         let socket = UnixStream::from(socket);
-        let fragile = Fragile { from: socket.try_clone().unwrap(), heard: Vec::new() };
+        let fragile = CrashingReader { from: socket.try_clone().unwrap(), received: Vec::new() };
         let _ = knowledge::serve(fragile, socket);
         std::process::exit(0);
     }

@@ -13,7 +13,7 @@ use tool::{
 
 /// Common fields of every record of a call, so that each line can be found and read on its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallHeader {
     /// Id of the call, also used in the reply, the logs and the spans.
     pub call_id: CallId,
     /// Name of the tool, or the requested name if there is no such tool.
@@ -29,7 +29,7 @@ pub struct Call {
 /// Effect of a call on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub enum RecordedEffect {
     /// The call is read-only.
     Reads,
     /// The call changes the machine or an external system.
@@ -38,14 +38,14 @@ pub enum Effect {
 
 /// Permitted call, recorded before it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct RecordedDecision {
     /// Common fields of the call.
     #[serde(flatten)]
-    pub call: Arc<Call>,
+    pub call: Arc<CallHeader>,
     /// Risk level of the tool.
     pub risk: RiskLevel,
     /// Effect of the call, which determines how durable this record must be before the call runs.
-    pub effect: Effect,
+    pub effect: RecordedEffect,
     /// Time of the decision, if it could only be recorded later: the call started before this line was
     /// written. Absent if the record was written first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct Decision {
 /// Final status of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum OutcomeStatus {
     /// The call completed.
     Done,
     /// The call failed.
@@ -87,24 +87,24 @@ pub enum Status {
     NotStarted,
 }
 
-impl Status {
+impl OutcomeStatus {
     /// Returns the value used in the ledger.
     pub fn as_str(self) -> &'static str {
         match self {
-            Status::Done => "done",
-            Status::Failed => "failed",
-            Status::Unknown => "unknown",
-            Status::NotStarted => "not_started",
+            OutcomeStatus::Done => "done",
+            OutcomeStatus::Failed => "failed",
+            OutcomeStatus::Unknown => "unknown",
+            OutcomeStatus::NotStarted => "not_started",
         }
     }
 }
 
 /// Outcome of a call, as given to [`Ledger::conclude`](crate::Ledger::conclude).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct LedgerOutcome {
     /// Final status.
     #[serde(rename = "outcome")]
-    pub status: Status,
+    pub status: OutcomeStatus,
     /// Kind of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureKind>,
@@ -126,13 +126,13 @@ pub struct Outcome {
     #[serde(default)]
     pub usage: Usage,
     /// Further facts about the end of the call.
-    #[serde(default, skip_serializing_if = "EndFacts::is_empty")]
-    pub facts: EndFacts,
+    #[serde(default, skip_serializing_if = "OutcomeFacts::is_empty")]
+    pub facts: OutcomeFacts,
 }
 
 /// Further facts about the end of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndFacts {
+pub struct OutcomeFacts {
     /// Time of each pipeline stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageTime>,
@@ -144,9 +144,9 @@ pub struct EndFacts {
     pub undoable: Option<bool>,
 }
 
-impl EndFacts {
+impl OutcomeFacts {
     fn is_empty(&self) -> bool {
-        *self == EndFacts::default()
+        *self == OutcomeFacts::default()
     }
 }
 
@@ -161,10 +161,10 @@ pub struct StageTime {
     pub duration_us: u64,
 }
 
-impl Outcome {
+impl LedgerOutcome {
     /// Creates an outcome with only a status and a latency.
-    pub fn new(status: Status, latency: std::time::Duration) -> Self {
-        Outcome {
+    pub fn new(status: OutcomeStatus, latency: std::time::Duration) -> Self {
+        LedgerOutcome {
             status,
             failure: None,
             message: None,
@@ -173,28 +173,28 @@ impl Outcome {
             files_touched: Vec::new(),
             truncated: None,
             usage: Usage::default(),
-            facts: EndFacts::default(),
+            facts: OutcomeFacts::default(),
         }
     }
 }
 
 /// Outcome with its call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Concluded {
+pub struct RecordedOutcome {
     /// Common fields of the call.
     #[serde(flatten)]
-    pub call: Arc<Call>,
+    pub call: Arc<CallHeader>,
     /// Outcome of the call.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: LedgerOutcome,
 }
 
 /// Refused call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RecordedRefusal {
     /// Common fields of the call.
     #[serde(flatten)]
-    pub call: Arc<Call>,
+    pub call: Arc<CallHeader>,
     /// Stable refusal code.
     pub code: RefusalCode,
     /// More specific reason word.
@@ -223,16 +223,16 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use tool::CutUnit;
+    use tool::TruncationUnit;
 
     use super::*;
-    use crate::{Entry, samples};
+    use crate::{LedgerEntry, samples};
 
     /// Asserts that an entry is written with these members in this order, and that it reads back unchanged.
     #[track_caller]
-    fn check(entry: &Entry, members: &str) {
+    fn check(entry: &LedgerEntry, members: &str) {
         let text = serde_json::to_string(entry).unwrap();
-        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), *entry, "{text}");
+        assert_eq!(serde_json::from_str::<LedgerEntry>(&text).unwrap(), *entry, "{text}");
         let value: Value = serde_json::from_str(&text).unwrap();
         let found: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(found.join(" "), members);
@@ -240,12 +240,12 @@ mod tests {
 
     #[test]
     fn decision_fields_are_written_in_order_without_empty_ones() {
-        let bare = Decision { facts: Value::Null, ..samples::decided(&samples::call("t")) };
+        let bare = RecordedDecision { facts: Value::Null, ..samples::decision_for(&samples::call("t")) };
         check(
-            &Entry::Decision(bare.clone()),
+            &LedgerEntry::Decision(bare.clone()),
             "kind call_id tool mode caller trace risk effect definition_hash policy_hash arguments_digest",
         );
-        let whole = Decision {
+        let whole = RecordedDecision {
             decided_at: Some(Timestamp::UNIX_EPOCH),
             idempotency_key: Some("k".into()),
             request_digest: Some("r".into()),
@@ -255,7 +255,7 @@ mod tests {
             ..bare
         };
         check(
-            &Entry::Decision(whole),
+            &LedgerEntry::Decision(whole),
             "kind call_id tool mode caller trace risk effect decided_at definition_hash policy_hash \
              arguments_digest idempotency_key request_digest approval_id rules facts",
         );
@@ -264,22 +264,23 @@ mod tests {
     #[test]
     fn outcome_fields_are_written_in_order_without_empty_ones() {
         let call = samples::call("t");
-        let bare = Outcome::new(Status::Done, Duration::from_micros(3));
-        let entry = |outcome: Outcome| Entry::Outcome(Concluded { call: call.clone(), outcome });
+        let bare = LedgerOutcome::new(OutcomeStatus::Done, Duration::from_micros(3));
+        let entry =
+            |outcome: LedgerOutcome| LedgerEntry::Outcome(RecordedOutcome { call: call.clone(), outcome });
         check(&entry(bare.clone()), "kind call_id tool mode caller trace outcome latency_us usage");
         let stage = StageTime { stage: "run".into(), start_us: 1, duration_us: 2 };
-        let whole = Outcome {
+        let whole = LedgerOutcome {
             failure: Some(FailureKind::Io),
             message: Some("m".into()),
             output_digest: Some("o".into()),
             files_touched: vec!["f".into()],
             truncated: Some(Truncation {
-                unit: CutUnit::default(),
+                unit: TruncationUnit::default(),
                 total: 9,
                 returned: 1,
                 how_to_continue: "h".into(),
             }),
-            facts: EndFacts { stages: vec![stage], ..EndFacts::default() },
+            facts: OutcomeFacts { stages: vec![stage], ..OutcomeFacts::default() },
             ..bare
         };
         check(

@@ -35,7 +35,7 @@ pub enum ReloadResult {
 
 /// Reload of policy, tools or settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reload {
+pub struct ReloadEntry {
     /// Result of the reload.
     pub result: ReloadResult,
     /// Hash of the policy in effect afterwards.
@@ -50,7 +50,7 @@ pub struct Reload {
 
 /// Start of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct DaemonStart {
     /// Version of the daemon.
     pub version: String,
     /// Process id of the daemon.
@@ -62,7 +62,7 @@ pub struct Start {
 
 /// Clean shutdown of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stop {
+pub struct DaemonStop {
     /// Reason for the shutdown.
     pub reason: String,
 }
@@ -82,7 +82,7 @@ pub enum SessionEvent {
 
 /// Event record of a worker session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Session {
+pub struct SessionEntry {
     /// Id of the session.
     pub id: String,
     /// Event that happened.
@@ -134,7 +134,7 @@ impl ApprovalEvent {
 
 /// Event record of an approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Approval {
+pub struct ApprovalEventEntry {
     /// Id of the approval.
     pub id: String,
     /// Event that happened.
@@ -157,7 +157,7 @@ pub struct Approval {
 
 /// Event record of a saved undo state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Undo {
+pub struct UndoEntry {
     /// Id of the saved state.
     pub id: String,
     /// `saved`, `restored`, `expired` or another word of the component that owns the state.
@@ -172,7 +172,7 @@ pub struct Undo {
 
 /// Any other event worth recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Note {
+pub struct NoteEntry {
     /// Subject of the note, in one word.
     pub about: String,
     /// Text of the note.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tool::Mode;
 
-use super::{Approval, Call};
+use super::{ApprovalEventEntry, CallHeader};
 
 /// State at the start of a segment, complete enough to recover from this segment alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,21 +14,21 @@ pub struct Checkpoint {
     pub mode: Option<Mode>,
     /// Calls that have an intent and no outcome yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub open: Vec<Call>,
+    pub open: Vec<CallHeader>,
     /// Runs of the last hour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub executed: Vec<Executed>,
+    pub executed: Vec<ExecutionCounts>,
     /// Events of approvals that are still open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<ApprovalEventEntry>,
     /// Segments that retention has removed so far.
-    #[serde(default, skip_serializing_if = "Removals::is_none")]
-    pub removed: Removals,
+    #[serde(default, skip_serializing_if = "RemovalTotals::is_empty")]
+    pub removed: RemovalTotals,
 }
 
 /// Number of runs of one tool in one mode, in slots of ten seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Executed {
+pub struct ExecutionCounts {
     /// Name of the tool.
     pub tool: String,
     /// Mode in which it ran.
@@ -39,15 +39,15 @@ pub struct Executed {
 
 /// Findings and repairs of a start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Recovered {
+pub struct RecoveryEntry {
     /// The previous writer did not close the ledger.
     pub crashed: bool,
     /// Bytes after the last complete record, which were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub torn: Vec<Torn>,
+    pub torn: Vec<TornBytes>,
     /// Records that an anchor counts and no segment contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingRecords>,
     /// Descriptions of further damage, with its position. It is left in place for `verify` to report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
@@ -66,7 +66,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// Bytes that were removed from the end of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Torn {
+pub struct TornBytes {
     /// File name of the segment.
     pub segment: String,
     /// Offset of the first removed byte.
@@ -82,7 +82,7 @@ pub struct Torn {
 
 /// Range of missing records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub struct MissingRecords {
     /// First missing sequence number.
     pub from: u64,
     /// Last missing sequence number.
@@ -103,13 +103,13 @@ pub enum MissingCause {
 
 /// Resumption of the ledger after a halt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Resumed {
+pub struct ResumptionEntry {
     /// Reason for the halt.
     pub reason: String,
     /// Time of the halt.
     pub since: jiff::Timestamp,
     /// Abandoned segment.
-    pub sealed: Sealed,
+    pub sealed: AbandonedSegment,
     /// Number of entries rejected meanwhile; their callers received an error.
     pub turned_away: u64,
     /// Number of written records that the error lost.
@@ -118,7 +118,7 @@ pub struct Resumed {
 
 /// Segment that accepts no more lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed {
+pub struct AbandonedSegment {
     /// File name of the segment.
     pub segment: String,
     /// Bytes of the file that are records; the rest is from a failed write.
@@ -131,7 +131,7 @@ pub struct Sealed {
 
 /// Removal of old segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retention {
+pub struct RetentionEntry {
     /// First retained sequence number.
     pub first: u64,
     /// Seal of the last removed record.
@@ -145,14 +145,14 @@ pub struct Retention {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub under_pressure: u64,
     /// All removals since the ledger was created, including this one.
-    #[serde(default, skip_serializing_if = "Removals::is_none")]
-    pub total: Removals,
+    #[serde(default, skip_serializing_if = "RemovalTotals::is_empty")]
+    pub total: RemovalTotals,
 }
 
 /// Totals of all segments that retention has removed. Each checkpoint carries them, so that they survive the
 /// removal of the retention entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Removals {
+pub struct RemovalTotals {
     /// Number of removed segments.
     pub segments: u64,
     /// Bytes of the removed segments.
@@ -164,9 +164,9 @@ pub struct Removals {
     pub last_under_pressure: Option<jiff::Timestamp>,
 }
 
-impl Removals {
+impl RemovalTotals {
     /// Returns true if nothing was removed.
-    pub fn is_none(&self) -> bool {
-        *self == Removals::default()
+    pub fn is_empty(&self) -> bool {
+        *self == RemovalTotals::default()
     }
 }

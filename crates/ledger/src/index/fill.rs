@@ -14,62 +14,65 @@ use std::{
 
 use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
-use super::{BLOCK, Reached, fits, open_to_fill, packed, reached, signed, step_back};
+use super::{
+    IndexPosition, RECORDS_PER_BLOCK, matches_segment, open_to_fill, pack_id, read_position, step_back,
+    to_signed,
+};
 use crate::{
     LedgerError,
-    facets::Facets,
-    health::State,
+    health::LedgerState,
     line,
-    lines::Lines,
+    lines::SegmentLines,
+    search_fields::SearchFields,
     segment::{self, Segment},
-    shared::Shared,
+    shared::LedgerShared,
 };
 
 /// Rows per transaction. Trace ids are random, so small transactions would rewrite most pages of their table
 /// each time.
-const BATCH: u64 = 50_000;
+const ROWS_PER_BATCH: u64 = 50_000;
 
 /// Fills the index on every message from the commit thread, until the channel closes.
-pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
+pub(crate) fn run(shared: &Arc<LedgerShared>, rings: &Receiver<()>) {
     step_back();
-    let mut filler: Option<Filler> = None;
+    let mut filler: Option<IndexFiller> = None;
     while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
         // On a full disk the remaining space is left to the segments.
-        if *shared.state.borrow() != State::Ready {
+        if *shared.state.borrow() != LedgerState::Ready {
             continue;
         }
         if filler.is_none() {
-            filler = start(&shared.folder);
+            filler = open_or_rebuild(&shared.folder);
         }
         while let Some(current) = &mut filler {
             match current.fill_batch(shared) {
                 Ok(count) => {
-                    shared.indexed.store(current.seq(), Ordering::Relaxed);
-                    if count < BATCH {
-                        current.rest();
+                    shared.indexed.store(current.last_indexed(), Ordering::Relaxed);
+                    if count < ROWS_PER_BATCH {
+                        current.release_memory();
                         break;
                     }
                 }
                 Err(error) => {
                     filler = None;
-                    give_up(&shared.folder, &error);
+                    handle_fill_error(&shared.folder, &error);
                 }
             }
         }
     }
 }
 
-fn start(folder: &Path) -> Option<Filler> {
-    let opened = Filler::open(folder).or_else(|error| {
-        give_up(folder, &error);
-        Filler::open(folder)
+fn open_or_rebuild(folder: &Path) -> Option<IndexFiller> {
+    let opened = IndexFiller::open(folder).or_else(|error| {
+        handle_fill_error(folder, &error);
+        IndexFiller::open(folder)
     });
     opened.inspect_err(|error| tracing::warn!(%error, "no index: questions read the segments")).ok()
 }
 
 /// Discards an index that does not match the segments. After a transient error, such as a full disk, filling
 /// continues at the next message.
-fn give_up(folder: &Path, error: &LedgerError) {
+fn handle_fill_error(folder: &Path, error: &LedgerError) {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure,
     };
@@ -105,39 +108,41 @@ fn discard(folder: &Path) {
     }
 }
 
-struct Filler {
+struct IndexFiller {
     connection: Connection,
-    words: Words,
-    reached: Option<Reached>,
+    words: RowIdCache,
+    reached: Option<IndexPosition>,
 }
 
-impl Filler {
-    fn open(folder: &Path) -> Result<Filler, LedgerError> {
+impl IndexFiller {
+    fn open(folder: &Path) -> Result<IndexFiller, LedgerError> {
         let connection = open_to_fill(folder)?;
-        let reached = reached(&connection)?;
-        let filler = Filler { connection, words: Words::default(), reached };
+        let reached = read_position(&connection)?;
+        let filler = IndexFiller { connection, words: RowIdCache::default(), reached };
         match &filler.reached {
-            Some(reached) if !fits(folder, reached) => Err(LedgerError::Index(rusqlite::Error::InvalidQuery)),
+            Some(reached) if !matches_segment(folder, reached) => {
+                Err(LedgerError::Index(rusqlite::Error::InvalidQuery))
+            }
             _ => Ok(filler),
         }
     }
 
-    fn seq(&self) -> u64 {
+    fn last_indexed(&self) -> u64 {
         self.reached.as_ref().map_or(0, |reached| reached.seq)
     }
 
     /// Frees the memory that a large fill used. Later batches are small, and without this the daemon's memory
     /// would grow with every call up to the limit of the cache.
-    fn rest(&self) {
+    fn release_memory(&self) {
         if let Err(error) = self.connection.execute_batch("PRAGMA shrink_memory") {
             tracing::debug!(%error, "the index keeps its memory");
         }
     }
 
     /// Indexes new records, up to one batch, and returns their number.
-    fn fill_batch(&mut self, shared: &Shared) -> Result<u64, LedgerError> {
+    fn fill_batch(&mut self, shared: &LedgerShared) -> Result<u64, LedgerError> {
         let (segments, closing) = (segment::list(&shared.folder)?, &shared.closing);
-        let mut batch = Batch {
+        let mut batch = IndexBatch {
             transaction: self.connection.transaction()?,
             words: &mut self.words,
             count: 0,
@@ -150,8 +155,8 @@ impl Filler {
                 Some(reached) if segment.first == reached.segment => reached.end,
                 _ => 0,
             };
-            batch.take_in(&segment, offset, closing)?;
-            if batch.count >= BATCH || closing.load(Ordering::Relaxed) {
+            batch.index_segment(&segment, offset, closing)?;
+            if batch.count >= ROWS_PER_BATCH || closing.load(Ordering::Relaxed) {
                 break;
             }
         }
@@ -163,78 +168,88 @@ impl Filler {
 
 /// Ids of `sort` and `session` rows that were written before.
 #[derive(Default)]
-struct Words {
+struct RowIdCache {
     /// Keys are the length-prefixed columns of a sort.
     sorts: HashMap<String, i64>,
     sessions: HashMap<String, i64>,
 }
 
 /// One transaction.
-struct Batch<'a> {
+struct IndexBatch<'a> {
     transaction: Transaction<'a>,
-    words: &'a mut Words,
+    words: &'a mut RowIdCache,
     count: u64,
-    last: Option<Reached>,
+    last: Option<IndexPosition>,
     /// Earliest and latest time of each block.
     times: HashMap<u64, (i64, i64)>,
 }
 
-impl Batch<'_> {
-    fn take_in(&mut self, segment: &Segment, offset: u64, closing: &AtomicBool) -> Result<(), LedgerError> {
+impl IndexBatch<'_> {
+    fn index_segment(
+        &mut self,
+        segment: &Segment,
+        offset: u64,
+        closing: &AtomicBool,
+    ) -> Result<(), LedgerError> {
         let failed = |error| LedgerError::io("read", &segment.path)(error);
-        let mut lines = match Lines::open_at(segment, offset) {
+        let mut lines = match SegmentLines::open_at(segment, offset) {
             // Retention removed the segment between listing and opening.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(failed)?,
         };
-        while self.count < BATCH
+        while self.count < ROWS_PER_BATCH
             && !closing.load(Ordering::Relaxed)
             && let Some(line) = lines.next_line().map_err(failed)?
         {
             // An unfinished line is indexed once it is complete; `verify` reports lines that are not records.
-            let Some(text) = line.whole() else { return Ok(()) };
-            let Some((parts, facets)) = line::parts(text).zip(Facets::parse(text)) else { continue };
+            let Some(text) = line.without_newline() else { return Ok(()) };
+            let Some((parts, facets)) = line::parse_line(text).zip(SearchFields::parse(text)) else {
+                continue;
+            };
             let length = u64::try_from(line.bytes.len()).unwrap_or_default();
             let (seq, offset) = (facets.seq, line.offset);
             self.insert(&facets, [segment.first, offset, length])?;
             self.count += 1;
             let end = offset + length;
-            self.last = Some(Reached { seq, segment: segment.first, offset, end, hash: parts.hash });
+            self.last = Some(IndexPosition { seq, segment: segment.first, offset, end, hash: parts.hash });
         }
         Ok(())
     }
 
-    fn insert(&mut self, facets: &Facets, place: [u64; 3]) -> rusqlite::Result<()> {
-        let (sort, session) = (self.sort(facets)?, self.session(facets)?);
-        let seq = signed(facets.seq);
-        let [segment, offset, length] = place.map(signed);
+    fn insert(&mut self, facets: &SearchFields, place: [u64; 3]) -> rusqlite::Result<()> {
+        let (sort, session) = (self.sort_id(facets)?, self.session_id(facets)?);
+        let seq = to_signed(facets.seq);
+        let [segment, offset, length] = place.map(to_signed);
         let run = |sql: &str, values: &[&dyn ToSql]| self.transaction.prepare_cached(sql)?.execute(values);
         run(
             "INSERT INTO record (seq, time, sort, session, segment, offset, length) VALUES (?,?,?,?,?,?,?)",
             params![seq, facets.time, sort, session, segment, offset, length],
         )?;
         if let Some(call) = &facets.call {
-            run("INSERT INTO by_call (id, seq) VALUES (?,?)", params![packed(call), seq])?;
+            run("INSERT INTO by_call (id, seq) VALUES (?,?)", params![pack_id(call), seq])?;
         }
         if let Some(trace) = &facets.trace {
-            run("INSERT INTO by_trace (id, seq) VALUES (?,?)", params![packed(trace), seq])?;
+            run("INSERT INTO by_trace (id, seq) VALUES (?,?)", params![pack_id(trace), seq])?;
         }
         if let Some(key) = &facets.idempotency_key {
             run("INSERT INTO by_key (id, seq) VALUES (?,?)", params![key.as_bytes(), seq])?;
         }
-        let times = self.times.entry(facets.seq / BLOCK * BLOCK).or_insert((facets.time, facets.time));
+        let times = self
+            .times
+            .entry(facets.seq / RECORDS_PER_BLOCK * RECORDS_PER_BLOCK)
+            .or_insert((facets.time, facets.time));
         *times = (times.0.min(facets.time), times.1.max(facets.time));
-        match facets.kept_from {
-            Some(first) => self.forget(first),
+        match facets.first_retained {
+            Some(first) => self.delete_before(first),
             None => Ok(()),
         }
     }
 
-    fn sort(&mut self, facets: &Facets<'_>) -> rusqlite::Result<i64> {
-        let Facets { kind, tool, outcome, mode, caller, .. } = facets;
+    fn sort_id(&mut self, facets: &SearchFields<'_>) -> rusqlite::Result<i64> {
+        let SearchFields { kind, tool, outcome, mode, caller, .. } = facets;
         let words = [Some(kind), tool.as_ref(), outcome.as_ref(), mode.as_ref(), caller.as_ref()]
             .map(|word| word.map_or("", |word| &**word));
-        let key = key(words);
+        let key = sort_key(words);
         if let Some(id) = self.words.sorts.get(&key) {
             return Ok(*id);
         }
@@ -244,11 +259,11 @@ impl Batch<'_> {
             "SELECT id FROM sort WHERE kind = ? AND tool = ? AND outcome = ? AND mode = ? AND caller = ?";
         let id =
             self.transaction.prepare_cached(select)?.query_row(params_from_iter(words), |row| row.get(0))?;
-        remember(&mut self.words.sorts, key, id);
+        cache_row_id(&mut self.words.sorts, key, id);
         Ok(id)
     }
 
-    fn session(&mut self, facets: &Facets) -> rusqlite::Result<Option<i64>> {
+    fn session_id(&mut self, facets: &SearchFields) -> rusqlite::Result<Option<i64>> {
         let Some(text) = &facets.session else { return Ok(None) };
         if let Some(id) = self.words.sessions.get(&**text) {
             return Ok(Some(*id));
@@ -258,30 +273,33 @@ impl Batch<'_> {
             .execute([&**text])?;
         let select = "SELECT id FROM session WHERE text = ?";
         let id = self.transaction.prepare_cached(select)?.query_row([&**text], |row| row.get(0))?;
-        remember(&mut self.words.sessions, text.clone().into_owned(), id);
+        cache_row_id(&mut self.words.sessions, text.clone().into_owned(), id);
         Ok(Some(id))
     }
 
     /// Deletes the rows of records that retention removed.
-    fn forget(&self, first: u64) -> rusqlite::Result<()> {
+    fn delete_before(&self, first: u64) -> rusqlite::Result<()> {
         for table in ["record", "by_call", "by_trace", "by_key"] {
-            self.transaction.execute(&format!("DELETE FROM {table} WHERE seq < ?"), [signed(first)])?;
+            self.transaction.execute(&format!("DELETE FROM {table} WHERE seq < ?"), [to_signed(first)])?;
         }
-        self.transaction.execute("DELETE FROM block WHERE first + ? <= ?", [signed(BLOCK), signed(first)])?;
+        self.transaction.execute(
+            "DELETE FROM block WHERE first + ? <= ?",
+            [to_signed(RECORDS_PER_BLOCK), to_signed(first)],
+        )?;
         Ok(())
     }
 
-    fn commit(self) -> rusqlite::Result<(u64, Option<Reached>)> {
+    fn commit(self) -> rusqlite::Result<(u64, Option<IndexPosition>)> {
         for (first, (earliest, latest)) in &self.times {
             self.transaction
                 .prepare_cached(
                     "INSERT INTO block (first, earliest, latest) VALUES (?1, ?2, ?3) ON CONFLICT (first) DO UPDATE
                      SET earliest = min(earliest, ?2), latest = max(latest, ?3)",
                 )?
-                .execute(params![signed(*first), earliest, latest])?;
+                .execute(params![to_signed(*first), earliest, latest])?;
         }
-        if let Some(Reached { seq, segment, offset, end, hash }) = &self.last {
-            let [seq, segment, offset, end] = [seq, segment, offset, end].map(|number| signed(*number));
+        if let Some(IndexPosition { seq, segment, offset, end, hash }) = &self.last {
+            let [seq, segment, offset, end] = [seq, segment, offset, end].map(|number| to_signed(*number));
             self.transaction.execute(
                 "INSERT OR REPLACE INTO reached (one, seq, segment, offset, line_end, hash) VALUES (1,?,?,?,?,?)",
                 params![seq, segment, offset, end, hash.to_string()],
@@ -293,7 +311,7 @@ impl Batch<'_> {
 }
 
 /// Joins the columns into one unambiguous key, because callers choose some of the values.
-fn key(words: [&str; 5]) -> String {
+fn sort_key(words: [&str; 5]) -> String {
     let mut key = String::with_capacity(128);
     for word in words {
         // Writing into memory cannot fail.
@@ -303,7 +321,7 @@ fn key(words: [&str; 5]) -> String {
 }
 
 /// Caches an id. Callers choose some of the keys, so the cache is bounded; the table on disk has all of them.
-fn remember<K: std::hash::Hash + Eq>(words: &mut HashMap<K, i64>, word: K, id: i64) {
+fn cache_row_id<K: std::hash::Hash + Eq>(words: &mut HashMap<K, i64>, word: K, id: i64) {
     if words.len() >= 10_000 {
         words.clear();
     }

@@ -13,14 +13,17 @@ use std::{
 
 use tool::Mode;
 
-use super::{all, assert_intact, copy, faulty::Faulty, open, open_with, segments, verify};
-use crate::{Effect, Entry, Filter, Ledger, Options, Record, Status, entry::MissingCause, samples};
+use super::{all, assert_intact, copy, faulty_disk::FaultyDisk, open, open_with, segments, verify};
+use crate::{
+    Ledger, LedgerEntry, LedgerOptions, LedgerRecord, OutcomeStatus, RecordFilter, RecordedEffect,
+    entry::MissingCause, samples,
+};
 
 #[tokio::test]
 async fn a_torn_end_is_removed_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
-    let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let intent = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     let anchor = fs::read(folder.path().join("anchor")).unwrap();
     let before = fs::metadata(&segments(folder.path())[0]).unwrap().len();
     ledger.append(&samples::note("torn")).unwrap();
@@ -42,18 +45,20 @@ async fn a_torn_end_is_removed_and_reported() {
         let report = assert_intact(&to);
         assert_eq!(report.notices.len(), torn.len());
         let records = all(&to);
-        assert!(matches!(&records[2].entry, Entry::Recovered(found) if found.interrupted == 1));
-        assert!(matches!(&records[3].entry, Entry::Outcome(end) if end.outcome.status == Status::Unknown));
+        assert!(matches!(&records[2].entry, LedgerEntry::Recovered(found) if found.interrupted == 1));
+        assert!(
+            matches!(&records[3].entry, LedgerEntry::Outcome(end) if end.outcome.status == OutcomeStatus::Unknown)
+        );
         fs::remove_dir_all(to).unwrap();
     }
     drop(intent);
 }
 
 /// Opens a copy of an open ledger with five notes, after applying `change` to it.
-fn reopened(change: impl FnOnce(&Path)) -> (tempfile::TempDir, crate::Recovery) {
+fn reopened(change: impl FnOnce(&Path)) -> (tempfile::TempDir, crate::LedgerRecovery) {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
     disk.hold_syncs();
     for n in 0..5 {
         ledger.append(&samples::note(&n.to_string())).unwrap();
@@ -102,7 +107,7 @@ fn records_counted_by_an_anchor_are_reported_missing() {
 }
 
 fn pretend_another_boot(folder: &Path) {
-    let key = crate::key::Key::load(&folder.join("key")).unwrap();
+    let key = crate::key::LedgerKey::load(&folder.join("key")).unwrap();
     let mut anchor = crate::anchor::Anchor::read(&folder.join("anchor"), &key).unwrap();
     anchor.boot = "another".into();
     fs::write(folder.join("anchor"), anchor.render(&key)).unwrap();
@@ -151,7 +156,7 @@ fn a_changed_anchor_is_reported() {
 
 #[test]
 fn a_segment_without_a_complete_line_is_discarded() {
-    let options = Options { segment_bytes: 4096, ..Options::default() };
+    let options = LedgerOptions { segment_bytes: 4096, ..LedgerOptions::default() };
     for rest in ["", "{\"seq\":12,\"ti"] {
         let folder = tempfile::tempdir().unwrap();
         let (ledger, _) = open_with(folder.path(), &options);
@@ -172,17 +177,18 @@ const CHILD: &str = "LEDGER_TEST_CHILD";
 
 /// Runs calls in the child process until it is killed, and prints a line for every acknowledgement.
 fn child(folder: &Path) {
-    let options = Options { segment_bytes: 100_000, ..Options::default() };
+    let options = LedgerOptions { segment_bytes: 100_000, ..LedgerOptions::default() };
     let (ledger, _) = open_with(folder, &options);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     for worker in 0..8 {
         let ledger = Arc::clone(&ledger);
         runtime.spawn(async move {
             for n in 0.. {
-                let effect = if (n + worker) % 3 == 0 { Effect::Changes } else { Effect::Reads };
+                let effect =
+                    if (n + worker) % 3 == 0 { RecordedEffect::Changes } else { RecordedEffect::Reads };
                 let intent = ledger.intend(samples::decision("write_file", effect), ()).await.unwrap();
                 println!("intended {}", intent.call_id());
-                let receipt = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+                let receipt = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
                 println!("replied {} {}", intent.call_id(), receipt.seq().unwrap());
             }
         });
@@ -215,10 +221,10 @@ fn killed_under_load() {
         process.wait().unwrap();
         said.extend(output.map_while(Result::ok));
 
-        let options = Options { segment_bytes: 100_000, ..Options::default() };
+        let options = LedgerOptions { segment_bytes: 100_000, ..LedgerOptions::default() };
         let (ledger, recovery) = open_with(folder.path(), &options);
         assert!(recovery.crashed && recovery.missing.is_none() && recovery.damage.is_empty(), "{recovery:?}");
-        let new = ledger.query(&Filter { after_seq: Some(head), ..Filter::default() }).unwrap();
+        let new = ledger.query(&RecordFilter { after_seq: Some(head), ..RecordFilter::default() }).unwrap();
         head = ledger.health().head;
         drop(ledger);
         promised += check_promises(new, &said);
@@ -230,12 +236,12 @@ fn killed_under_load() {
 }
 
 /// Asserts that every acknowledged record exists and that every call has exactly one outcome.
-fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
+fn check_promises(records: Vec<LedgerRecord>, said: &[String]) -> usize {
     let (mut decided, mut ended) = (HashSet::new(), HashSet::new());
     for record in records {
         match record.entry {
-            Entry::Decision(decision) => assert!(decided.insert(decision.call.call_id.to_string())),
-            Entry::Outcome(end) => assert!(ended.insert(end.call.call_id.to_string()), "two ends"),
+            LedgerEntry::Decision(decision) => assert!(decided.insert(decision.call.call_id.to_string())),
+            LedgerEntry::Outcome(end) => assert!(ended.insert(end.call.call_id.to_string()), "two ends"),
             _ => {}
         }
     }
@@ -257,19 +263,19 @@ fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
 async fn look_reports_the_same_as_open_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("ledger");
-    let options = Options::default()
+    let options = LedgerOptions::default()
         .with_key_file(folder.path().join("key"))
-        .with_witness(folder.path().join("anchor"));
-    assert!(Ledger::look(&place, &options).unwrap().first_start);
+        .with_second_anchor(folder.path().join("anchor"));
+    assert!(Ledger::inspect(&place, &options).unwrap().first_start);
     assert!(!place.exists(), "a look makes nothing");
     let (ledger, _) = Ledger::open(&place, &options).unwrap();
     ledger.append(&samples::mode(Mode::Normal, Mode::Alert)).unwrap();
-    ledger.append_durably(&samples::decision_of(&samples::call("write_file"))).await.unwrap();
+    ledger.append_durably(&samples::decision_entry(&samples::call("write_file"))).await.unwrap();
     drop(ledger);
     let last = segments(&place).pop().unwrap();
     let whole = std::fs::read(&last).unwrap();
     std::fs::write(&last, [&whole[..], b"{\"torn"].concat()).unwrap();
-    let seen = Ledger::look(&place, &options).unwrap();
+    let seen = Ledger::inspect(&place, &options).unwrap();
     assert_eq!(std::fs::read(&last).unwrap().len(), whole.len() + 6, "the torn end is looked past");
     let (ledger, opened) = Ledger::open(&place, &options).unwrap();
     assert_eq!((seen.mode, &seen.executed), (Some(Mode::Alert), &opened.executed));
@@ -277,7 +283,7 @@ async fn look_reports_the_same_as_open_and_changes_nothing() {
     drop(ledger);
     std::fs::remove_dir_all(&place).unwrap();
     assert!(
-        Ledger::look(&place, &options).unwrap().missing.is_some(),
+        Ledger::inspect(&place, &options).unwrap().missing.is_some(),
         "a folder that was taken away is missed"
     );
 }

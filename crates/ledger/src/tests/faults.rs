@@ -8,19 +8,23 @@ use std::{
 
 use super::{
     all, assert_intact,
-    faulty::{EAGAIN, EINTR, EIO, ENOSPC, Faulty, Write},
+    faulty_disk::{EAGAIN, EINTR, EIO, ENOSPC, FaultyDisk, WriteFault},
     kinds, open_with, segments,
 };
-use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
+use crate::{LedgerEntry, LedgerError, LedgerOptions, LedgerState, OutcomeStatus, RecordedEffect, samples};
 
 #[tokio::test]
 async fn short_and_interrupted_writes_are_completed() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
     for count in 1..300 {
-        let mut faults =
-            vec![Write::Short(count), Write::Fails(EINTR), Write::Short(1), Write::Fails(EAGAIN)];
+        let mut faults = vec![
+            WriteFault::Short(count),
+            WriteFault::Fails(EINTR),
+            WriteFault::Short(1),
+            WriteFault::Fails(EAGAIN),
+        ];
         faults.truncate(1 + count % 4);
         disk.writes.lock().unwrap().extend(faults);
         ledger.append(&samples::note("x")).unwrap();
@@ -31,11 +35,11 @@ async fn short_and_interrupted_writes_are_completed() {
 
 /// Asserts that a failed write is undone completely, rejected and counted, and that a new segment records the
 /// reason.
-async fn check_write_failure(faults: &[Write], reason: &str) {
+async fn check_write_failure(faults: &[WriteFault], reason: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
-    let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
+    let running = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     let length = fs::metadata(&segments(folder.path())[0]).unwrap().len();
     // The retry for the async caller must fail too, or the entry would not be rejected.
     disk.failing_creations.store(1, Ordering::SeqCst);
@@ -46,16 +50,16 @@ async fn check_write_failure(faults: &[Write], reason: &str) {
     assert!(fs::metadata(&segments(folder.path())[0]).unwrap().len() >= length, "no record was taken back");
     // The commit thread may have resumed by now; an async caller waits until it has tried.
     let intent = loop {
-        match ledger.intend(samples::decision("write_file", Effect::Changes), ()).await {
+        match ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await {
             Ok(intent) => break intent,
             Err(error) => assert!(matches!(error, LedgerError::Unavailable { .. }), "{error}"),
         }
     };
-    ledger.conclude(&running, samples::outcome(Status::Done)).unwrap();
-    ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
-    assert_eq!(ledger.health().state, State::Ready);
+    ledger.conclude(&running, samples::outcome(OutcomeStatus::Done)).unwrap();
+    ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
+    assert_eq!(ledger.health().state, LedgerState::Ready);
     assert_eq!(ledger.health().lost_records, 0);
-    assert!(ledger.health().turned_away >= 1);
+    assert!(ledger.health().rejected_entries >= 1);
     drop((running, intent));
     drop(ledger);
     let notices = assert_intact(folder.path()).notices;
@@ -64,7 +68,7 @@ async fn check_write_failure(faults: &[Write], reason: &str) {
         "the torn line was left: {notices:?}"
     );
     let resumed = all(folder.path()).into_iter().find_map(|record| match record.entry {
-        Entry::Resumed(resumed) => Some(resumed),
+        LedgerEntry::Resumed(resumed) => Some(resumed),
         _ => None,
     });
     let resumed = resumed.expect("the new segment says why there is one");
@@ -74,22 +78,22 @@ async fn check_write_failure(faults: &[Write], reason: &str) {
 
 #[tokio::test]
 async fn a_full_disk_rejects_entries_until_it_resumes() {
-    check_write_failure(&[Write::Short(100), Write::Fails(ENOSPC)], "No space left").await;
-    check_write_failure(&[Write::Fails(ENOSPC)], "No space left").await;
+    check_write_failure(&[WriteFault::Short(100), WriteFault::Fails(ENOSPC)], "No space left").await;
+    check_write_failure(&[WriteFault::Fails(ENOSPC)], "No space left").await;
 }
 
 #[tokio::test]
 async fn a_failing_disk_rejects_entries_until_it_resumes() {
-    check_write_failure(&[Write::Short(100), Write::Fails(EIO)], "Input/output error").await;
+    check_write_failure(&[WriteFault::Short(100), WriteFault::Fails(EIO)], "Input/output error").await;
 }
 
 #[tokio::test]
 async fn a_partial_line_that_cannot_be_cut_is_declared() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
     disk.failing_cuts.store(1, Ordering::SeqCst);
-    disk.writes.lock().unwrap().extend([Write::Short(50), Write::Fails(ENOSPC)]);
+    disk.writes.lock().unwrap().extend([WriteFault::Short(50), WriteFault::Fails(ENOSPC)]);
     ledger.append(&samples::note("torn")).unwrap_err();
     ledger.append_durably(&samples::note("after")).await.unwrap();
     drop(ledger);
@@ -103,11 +107,11 @@ async fn a_partial_line_that_cannot_be_cut_is_declared() {
 #[tokio::test]
 async fn the_first_failed_sync_is_final_for_its_segment() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
     let mut states = ledger.watch();
     disk.failing_syncs.store(1, Ordering::SeqCst);
-    let decision = samples::decision("write_file", Effect::Changes);
+    let decision = samples::decision("write_file", RecordedEffect::Changes);
     let refused = ledger.intend(decision.clone(), ()).await;
     let Err(LedgerError::Unavailable { reason }) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("cannot make segment-000000000001.ndjson durable"), "{reason}");
@@ -117,16 +121,16 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
 
     let first = segments(folder.path())[0].clone();
     let length = fs::metadata(&first).unwrap().len();
-    let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
-    ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+    let intent = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
+    ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
     assert_eq!(segments(folder.path()).len(), 2, "a new segment exists");
     assert_eq!(fs::metadata(&first).unwrap().len(), length, "the old one is never written again");
     assert_eq!(ledger.health().lost_records, 0);
     ledger.close();
     // The call whose decision was written but not durable never ran, and the ledger records that.
     let ends = ledger.reader().call(decision.call.call_id).unwrap();
-    let Entry::Outcome(end) = &ends[1].entry else { panic!("{ends:?}") };
-    assert_eq!((ends.len(), end.outcome.status), (2, Status::NotStarted));
+    let LedgerEntry::Outcome(end) = &ends[1].entry else { panic!("{ends:?}") };
+    assert_eq!((ends.len(), end.outcome.status), (2, OutcomeStatus::NotStarted));
     drop(ledger);
     assert_intact(folder.path());
 }
@@ -134,20 +138,20 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
 #[tokio::test]
 async fn nothing_is_accepted_until_a_segment_is_durable() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
-    let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
+    let running = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
     for _ in 0..5 {
-        for effect in [Effect::Changes, Effect::Reads] {
+        for effect in [RecordedEffect::Changes, RecordedEffect::Reads] {
             ledger.intend(samples::decision("write_file", effect), ()).await.unwrap_err();
         }
     }
-    assert!(matches!(ledger.health().state, State::Unavailable { .. }));
+    assert!(matches!(ledger.health().state, LedgerState::Unavailable { .. }));
     // The call that ran has an outcome; it is kept in memory until it can be recorded.
-    ledger.conclude(&running, samples::outcome(Status::Done)).unwrap_err();
-    assert!(ledger.health().owed >= 1);
-    let again = ledger.conclude(&running, samples::outcome(Status::Done));
+    ledger.conclude(&running, samples::outcome(OutcomeStatus::Done)).unwrap_err();
+    assert!(ledger.health().deferred_records >= 1);
+    let again = ledger.conclude(&running, samples::outcome(OutcomeStatus::Done));
     assert!(matches!(again, Err(LedgerError::AlreadyConcluded(_))));
     assert_eq!(segments(folder.path()).len(), 1, "no half-made segment is left behind");
 
@@ -156,7 +160,7 @@ async fn nothing_is_accepted_until_a_segment_is_durable() {
     ledger.close();
     let ends = ledger.reader().call(running.call_id()).unwrap();
     assert_eq!(ends.len(), 2);
-    assert!(matches!(&ends[1].entry, Entry::Outcome(end) if end.outcome.status == Status::Done));
+    assert!(matches!(&ends[1].entry, LedgerEntry::Outcome(end) if end.outcome.status == OutcomeStatus::Done));
     assert_eq!(ledger.health().lost_records, 0);
     drop(running);
     drop(ledger);
@@ -168,13 +172,13 @@ async fn nothing_is_accepted_until_a_segment_is_durable() {
 #[tokio::test]
 async fn a_halted_segment_is_not_written_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
     disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
     ledger.append_durably(&samples::note("x")).await.unwrap_err();
     drop(ledger);
     disk.failing_syncs.store(0, Ordering::SeqCst);
-    let (ledger, recovery) = disk.open(folder.path(), &Options::default());
+    let (ledger, recovery) = disk.open(folder.path(), &LedgerOptions::default());
     assert!(recovery.crashed, "it could not be closed in good order");
     assert_eq!(segments(folder.path()).len(), 2);
     drop(ledger);
@@ -184,7 +188,7 @@ async fn a_halted_segment_is_not_written_after_a_restart() {
 /// Asserts that a change of the open segment is detected before the next durable record is acknowledged.
 async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open_with(folder.path(), &Options::default());
+    let (ledger, _) = open_with(folder.path(), &LedgerOptions::default());
     for _ in 0..5 {
         ledger.append_durably(&samples::note("x")).await.unwrap();
     }
@@ -204,7 +208,7 @@ async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
 #[tokio::test]
 async fn bytes_of_another_process_halt_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open_with(folder.path(), &Options::default());
+    let (ledger, _) = open_with(folder.path(), &LedgerOptions::default());
     ledger.append_durably(&samples::note("x")).await.unwrap();
     let mut file = fs::OpenOptions::new().append(true).open(&segments(folder.path())[0]).unwrap();
     std::io::Write::write_all(&mut file, b"foreign\n").unwrap();
@@ -243,8 +247,8 @@ async fn tampering_with_the_open_segment_is_detected() {
 #[tokio::test]
 async fn a_segment_keeps_growing_when_rotation_fails() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let options = Options { segment_bytes: 4096, ..Options::default() };
+    let disk = Arc::new(FaultyDisk::default());
+    let options = LedgerOptions { segment_bytes: 4096, ..LedgerOptions::default() };
     let (ledger, _) = disk.open(folder.path(), &options);
     disk.failing_creations.store(3, Ordering::SeqCst);
     for _ in 0..60 {
@@ -261,15 +265,15 @@ async fn a_segment_keeps_growing_when_rotation_fails() {
 async fn many_waiting_calls_share_few_syncs() {
     const CALLS: u64 = 400;
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    let disk = Arc::new(FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default());
     let (head, syncs) = (ledger.health().head, ledger.health().syncs);
     disk.hold_syncs();
     let calls: Vec<_> = (0..CALLS)
         .map(|_| {
             let ledger = Arc::clone(&ledger);
             tokio::spawn(async move {
-                ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap()
+                ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap()
             })
         })
         .collect();
@@ -289,6 +293,6 @@ async fn many_waiting_calls_share_few_syncs() {
     let spent = ledger.health().syncs - syncs;
     assert!(spent <= 4, "{spent} syncs for {CALLS} calls");
     for intent in intents {
-        ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+        ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
     }
 }

@@ -4,17 +4,17 @@
 use std::{fs, path::Path, process::Command};
 
 use super::{assert_intact, open_with};
-use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
+use crate::{LedgerEntry, LedgerError, LedgerOptions, LedgerState, OutcomeStatus, RecordedEffect, samples};
 
-struct Mounted(tempfile::TempDir);
+struct TmpfsMount(tempfile::TempDir);
 
-impl Mounted {
-    fn new(size: &str) -> Option<Mounted> {
+impl TmpfsMount {
+    fn new(size: &str) -> Option<TmpfsMount> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size},mode=700");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Mounted(folder))
+        mounted.is_ok_and(|output| output.status.success()).then_some(TmpfsMount(folder))
     }
 
     fn path(&self) -> &Path {
@@ -22,7 +22,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
@@ -56,21 +56,22 @@ fn empty(path: &Path) {
 fn resumed(ledger: &crate::Ledger) -> usize {
     ledger
         .reader()
-        .query(&crate::Filter { kind: Some("resumed".into()), ..Default::default() })
+        .query(&crate::RecordFilter { kind: Some("resumed".into()), ..Default::default() })
         .unwrap()
         .len()
 }
 
 #[tokio::test]
 async fn ledger_halts_on_a_full_disk_and_resumes_with_space() {
-    let Some(disk) = Mounted::new("1m") else {
+    let Some(disk) = TmpfsMount::new("1m") else {
         eprintln!("SKIPPED: cannot mount a tmpfs here (needs root on Linux)");
         return;
     };
     let folder = disk.path().join("ledger");
-    let (ledger, _) = open_with(&folder, &Options::default());
+    let (ledger, _) = open_with(&folder, &LedgerOptions::default());
     for round in 1..=3 {
-        let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+        let running =
+            ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
         fill(disk.path());
         let mut written = 0;
         let reason = loop {
@@ -82,14 +83,14 @@ async fn ledger_halts_on_a_full_disk_and_resumes_with_space() {
             assert!(written < 100_000, "the disk is never full");
         };
         assert!(reason.contains("No space left"), "{reason}");
-        assert!(matches!(ledger.health().state, State::Unavailable { .. }));
+        assert!(matches!(ledger.health().state, LedgerState::Unavailable { .. }));
         // Risky calls are refused before they run, even after the ledger has tried to resume. The index on
         // the same disk may free some space; then there is space, and a call may use it.
         let mut refused = 0;
         for _ in 0..400 {
             fill(disk.path());
-            match ledger.intend(samples::decision("write_file", Effect::Changes), ()).await {
-                Ok(intent) => drop(ledger.conclude(&intent, samples::outcome(Status::Done))),
+            match ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await {
+                Ok(intent) => drop(ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done))),
                 Err(_) => refused += 1,
             }
             if refused == 20 {
@@ -98,26 +99,30 @@ async fn ledger_halts_on_a_full_disk_and_resumes_with_space() {
         }
         assert_eq!(refused, 20, "a full disk lets risky work through");
         // The running call gets its outcome recorded in the reserved space, or as soon as there is space.
-        let ended = ledger.conclude(&running, samples::outcome(Status::Done));
-        assert!(ledger.health().owed >= u64::from(ended.is_err()));
+        let ended = ledger.conclude(&running, samples::outcome(OutcomeStatus::Done));
+        assert!(ledger.health().deferred_records >= u64::from(ended.is_err()));
         assert_intact(&folder);
 
         empty(disk.path());
-        let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
-        ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+        let intent =
+            ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
+        ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
         ledger.append_durably(&samples::note("settled")).await.unwrap();
         assert_eq!(ledger.reader().call(running.call_id()).unwrap().len(), 2);
         let health = ledger.health();
-        assert_eq!((health.state, health.lost_records, health.owed), (State::Ready, 0, 0));
-        assert!(health.turned_away >= 21 * round, "{}", health.turned_away);
+        assert_eq!((health.state, health.lost_records, health.deferred_records), (LedgerState::Ready, 0, 0));
+        assert!(health.rejected_entries >= 21 * round, "{}", health.rejected_entries);
         let report = assert_intact(&folder);
         let halts = resumed(&ledger);
         assert!(halts as u64 >= round, "each round halts the ledger");
         assert_eq!(report.notices.len(), halts, "{:?}", report.notices);
     }
-    let words =
-        ledger.reader().query(&crate::Filter { kind: Some("note".into()), ..Default::default() }).unwrap();
-    let last_words =
-        words.iter().filter(|record| matches!(&record.entry, Entry::Note(note) if note.about == "ledger"));
+    let words = ledger
+        .reader()
+        .query(&crate::RecordFilter { kind: Some("note".into()), ..Default::default() })
+        .unwrap();
+    let last_words = words
+        .iter()
+        .filter(|record| matches!(&record.entry, LedgerEntry::Note(note) if note.about == "ledger"));
     assert_eq!(last_words.count(), resumed(&ledger), "the record says itself why it stopped, each time");
 }

@@ -10,13 +10,14 @@ use tool::Mode;
 
 use super::{all, assert_intact, open, open_with, segments};
 use crate::{
-    Effect, ExportFormat, Filter, Ledger, Options, Reader, Record, Status, facets::Facets, index, samples,
+    ExportFormat, Ledger, LedgerOptions, LedgerReader, LedgerRecord, OutcomeStatus, RecordFilter,
+    RecordedEffect, index, samples, search_fields::SearchFields,
 };
 
 async fn fill(ledger: &Ledger) {
     for n in 0..60 {
         let tool = ["read_file", "write_file", "fetch_url"][n % 3];
-        let mut decision = samples::decision(tool, Effect::Reads);
+        let mut decision = samples::decision(tool, RecordedEffect::Reads);
         if n % 4 == 0 {
             let mut call = (*decision.call).clone();
             call.mode = Mode::Alert;
@@ -26,11 +27,11 @@ async fn fill(ledger: &Ledger) {
         }
         decision.idempotency_key = (n == 7).then(|| "key 7".into());
         let intent = ledger.intend(decision, ()).await.unwrap();
-        let status = if n % 5 == 0 { Status::Failed } else { Status::Done };
+        let status = if n % 5 == 0 { OutcomeStatus::Failed } else { OutcomeStatus::Done };
         ledger.conclude(&intent, samples::outcome(status)).unwrap();
     }
     for _ in 0..10 {
-        ledger.append(&samples::refusal_of(&samples::call("delete_file"))).unwrap();
+        ledger.append(&samples::refusal_entry(&samples::call("delete_file"))).unwrap();
     }
     ledger.append(&samples::mode(Mode::Normal, Mode::Lockdown)).unwrap();
 }
@@ -41,30 +42,30 @@ fn wait_for_index(ledger: &Ledger) {
     }
 }
 
-fn filters(records: &[Record]) -> Vec<Filter> {
+fn filters(records: &[LedgerRecord]) -> Vec<RecordFilter> {
     let some = |text: &str| Some(text.to_owned());
-    let none = Filter::default();
-    let middle = Facets::parse(records[70].line().as_bytes()).unwrap();
+    let none = RecordFilter::default();
+    let middle = SearchFields::parse(records[70].line().as_bytes()).unwrap();
     vec![
         none.clone(),
-        Filter { limit: Some(7), ..none.clone() },
-        Filter { limit: Some(7), before_seq: Some(50), ..none.clone() },
-        Filter { after_seq: Some(120), ..none.clone() },
-        Filter { tool: some("write_file"), ..none.clone() },
-        Filter { tool: some("write_file"), outcome: some("failed"), ..none.clone() },
-        Filter { tool: some("never_heard_of"), ..none.clone() },
-        Filter { outcome: some("refused"), ..none.clone() },
-        Filter { mode: Some(Mode::Alert), kind: some("decision"), ..none.clone() },
-        Filter { mode: Some(Mode::Lockdown), ..none.clone() },
-        Filter { caller: some("uid 501"), limit: Some(3), ..none.clone() },
-        Filter { session: some("s-1"), tool: some("fetch_url"), ..none.clone() },
-        Filter { trace: middle.trace.as_deref().map(str::to_owned), ..none.clone() },
-        Filter { call_id: middle.call.as_ref().unwrap().parse().ok(), ..none.clone() },
-        Filter { idempotency_key: some("key 7"), ..none.clone() },
-        Filter { since: Some(records[70].time), ..none.clone() },
-        Filter { until: Some(records[70].time), limit: Some(20), ..none.clone() },
-        Filter { since: Some(Timestamp::MAX), ..none.clone() },
-        Filter { until: Some(Timestamp::UNIX_EPOCH), ..none },
+        RecordFilter { limit: Some(7), ..none.clone() },
+        RecordFilter { limit: Some(7), before_seq: Some(50), ..none.clone() },
+        RecordFilter { after_seq: Some(120), ..none.clone() },
+        RecordFilter { tool: some("write_file"), ..none.clone() },
+        RecordFilter { tool: some("write_file"), outcome: some("failed"), ..none.clone() },
+        RecordFilter { tool: some("never_heard_of"), ..none.clone() },
+        RecordFilter { outcome: some("refused"), ..none.clone() },
+        RecordFilter { mode: Some(Mode::Alert), kind: some("decision"), ..none.clone() },
+        RecordFilter { mode: Some(Mode::Lockdown), ..none.clone() },
+        RecordFilter { caller: some("uid 501"), limit: Some(3), ..none.clone() },
+        RecordFilter { session: some("s-1"), tool: some("fetch_url"), ..none.clone() },
+        RecordFilter { trace: middle.trace.as_deref().map(str::to_owned), ..none.clone() },
+        RecordFilter { call_id: middle.call.as_ref().unwrap().parse().ok(), ..none.clone() },
+        RecordFilter { idempotency_key: some("key 7"), ..none.clone() },
+        RecordFilter { since: Some(records[70].time), ..none.clone() },
+        RecordFilter { until: Some(records[70].time), limit: Some(20), ..none.clone() },
+        RecordFilter { since: Some(Timestamp::MAX), ..none.clone() },
+        RecordFilter { until: Some(Timestamp::UNIX_EPOCH), ..none },
     ]
 }
 
@@ -76,10 +77,10 @@ fn check(folder: &std::path::Path) {
         let by_hand = records
             .iter()
             .rev()
-            .filter(|record| filter.matches(&Facets::parse(record.line().as_bytes()).unwrap()));
+            .filter(|record| filter.matches(&SearchFields::parse(record.line().as_bytes()).unwrap()));
         let by_hand: Vec<u64> =
             by_hand.map(|record| record.seq).take(filter.limit.unwrap_or(usize::MAX)).collect();
-        let asked = Reader::new(folder).query(&filter).unwrap();
+        let asked = LedgerReader::new(folder).query(&filter).unwrap();
         assert_eq!(asked.iter().map(|record| record.seq).collect::<Vec<_>>(), by_hand, "{filter:?}");
     }
 }
@@ -87,13 +88,13 @@ fn check(folder: &std::path::Path) {
 #[tokio::test]
 async fn query_results_do_not_depend_on_the_index() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { segment_bytes: 16_384, ..Options::default() };
+    let options = LedgerOptions { segment_bytes: 16_384, ..LedgerOptions::default() };
     let (ledger, _) = open_with(folder.path(), &options);
     fill(&ledger).await;
     check(folder.path());
     wait_for_index(&ledger);
     check(folder.path());
-    ledger.append(&samples::refusal_of(&samples::call("delete_file"))).unwrap();
+    ledger.append(&samples::refusal_entry(&samples::call("delete_file"))).unwrap();
     check(folder.path());
     drop(ledger);
 
@@ -133,20 +134,21 @@ async fn an_index_of_another_ledger_is_discarded() {
 #[tokio::test]
 async fn exports_contain_every_record_in_both_formats() {
     let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 16_384, ..Options::default() });
+    let (ledger, _) =
+        open_with(folder.path(), &LedgerOptions { segment_bytes: 16_384, ..LedgerOptions::default() });
     fill(&ledger).await;
     let text = "two\nlines, \"quotes\" and =SUM(A1)\u{202e}";
     ledger.append(&samples::note(text)).unwrap();
     let (mut ndjson, mut csv) = (Vec::new(), Vec::new());
     let reader = ledger.reader();
-    let count = reader.export(&Filter::default(), ExportFormat::Ndjson, &mut ndjson).unwrap();
+    let count = reader.export(&RecordFilter::default(), ExportFormat::Ndjson, &mut ndjson).unwrap();
     let stored: Vec<u8> = segments(folder.path()).iter().flat_map(|path| fs::read(path).unwrap()).collect();
     assert!(ndjson == stored, "byte for byte, so that its seals still fit");
-    assert_eq!(reader.export(&Filter::default(), ExportFormat::Csv, &mut csv).unwrap(), count);
+    assert_eq!(reader.export(&RecordFilter::default(), ExportFormat::Csv, &mut csv).unwrap(), count);
     let csv = String::from_utf8(csv).unwrap();
     assert_eq!(csv.lines().count() as u64, count + 1, "one record, one row");
     assert!(csv.contains(r#""two\u{a}lines, ""quotes"" and =SUM(A1)\u{202e}""#), "{csv}");
-    let refused = Filter { outcome: Some("refused".into()), limit: Some(4), ..Filter::default() };
+    let refused = RecordFilter { outcome: Some("refused".into()), limit: Some(4), ..RecordFilter::default() };
     assert_eq!(reader.export(&refused, ExportFormat::Csv, &mut Vec::new()).unwrap(), 4);
     for (format, whole) in [(ExportFormat::Ndjson, ndjson), (ExportFormat::Csv, csv.into_bytes())] {
         assert!(paged(&reader, format) == whole, "page by page it is the same");
@@ -154,8 +156,8 @@ async fn exports_contain_every_record_in_both_formats() {
 }
 
 /// Returns all pages of an export, concatenated.
-fn paged(reader: &Reader, format: ExportFormat) -> Vec<u8> {
-    let (mut text, mut filter, mut pages) = (String::new(), Filter::default(), 0);
+fn paged(reader: &LedgerReader, format: ExportFormat) -> Vec<u8> {
+    let (mut text, mut filter, mut pages) = (String::new(), RecordFilter::default(), 0);
     loop {
         let page = reader.export_page(&filter, format, 8192).unwrap();
         assert!(page.text.len() <= 8192 && page.records > 0, "{} bytes", page.text.len());
@@ -173,7 +175,8 @@ fn paged(reader: &Reader, format: ExportFormat) -> Vec<u8> {
 #[test]
 fn a_concurrent_reader_sees_complete_records_only() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { segment_bytes: 200_000, keep_bytes: Some(1_000_000), ..Options::default() };
+    let options =
+        LedgerOptions { segment_bytes: 200_000, retain_bytes: Some(1_000_000), ..LedgerOptions::default() };
     let (ledger, _) = open_with(folder.path(), &options);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -183,7 +186,7 @@ fn a_concurrent_reader_sees_complete_records_only() {
             }
             done.store(true, Ordering::Release);
         });
-        let reader = Reader::new(folder.path());
+        let reader = LedgerReader::new(folder.path());
         let mut last = 0;
         while !done.load(Ordering::Acquire) {
             let head = ledger.health().head;
@@ -192,7 +195,8 @@ fn a_concurrent_reader_sees_complete_records_only() {
             assert!(seqs.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{seqs:?}");
             assert!(seqs.last() >= Some(&head) && seqs.last() >= Some(&last), "{seqs:?} at {head}");
             last = *seqs.last().unwrap();
-            let after = reader.query(&Filter { after_seq: Some(last), ..Filter::default() }).unwrap();
+            let after =
+                reader.query(&RecordFilter { after_seq: Some(last), ..RecordFilter::default() }).unwrap();
             assert!(after.iter().all(|record| record.seq > last));
             assert_intact(folder.path());
         }
@@ -206,7 +210,7 @@ fn a_concurrent_reader_sees_complete_records_only() {
 fn a_concurrent_reader_sees_no_partial_record() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
-    let key = crate::key::Key::load(&folder.path().join("key")).unwrap();
+    let key = crate::key::LedgerKey::load(&folder.path().join("key")).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -215,14 +219,14 @@ fn a_concurrent_reader_sees_no_partial_record() {
             }
             done.store(true, Ordering::Release);
         });
-        let reader = Reader::new(folder.path());
+        let reader = LedgerReader::new(folder.path());
         loop {
             let (over, head) = (done.load(Ordering::Acquire), ledger.health().head);
             let mut text = Vec::new();
-            reader.export(&Filter::default(), ExportFormat::Ndjson, &mut text).unwrap();
+            reader.export(&RecordFilter::default(), ExportFormat::Ndjson, &mut text).unwrap();
             let mut last = 0;
             for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let parts = crate::line::parts(line).filter(|parts| parts.is_authentic(&key));
+                let parts = crate::line::parse_line(line).filter(|parts| parts.is_authentic(&key));
                 assert_eq!(parts.map(|parts| parts.seq), Some(last + 1), "{}", String::from_utf8_lossy(line));
                 last += 1;
             }

@@ -7,22 +7,23 @@ use std::{
 };
 
 use super::segments;
-use crate::{Finding, Ledger, LedgerError, Options, samples};
+use crate::{Ledger, LedgerError, LedgerOptions, VerifyFinding, samples};
 
 /// Closed ledger with a second anchor outside its folder, and the bytes of all its files.
-struct Victim {
+struct TamperTarget {
     _home: tempfile::TempDir,
     folder: PathBuf,
-    options: Options,
+    options: LedgerOptions,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-impl Victim {
-    fn new(records: usize) -> Victim {
+impl TamperTarget {
+    fn new(records: usize) -> TamperTarget {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("ledger");
-        let options = Options { witness: Some(home.path().join("witness")), ..Options::default() };
-        Victim::write(&folder, &options, records);
+        let options =
+            LedgerOptions { second_anchor: Some(home.path().join("witness")), ..LedgerOptions::default() };
+        TamperTarget::write(&folder, &options, records);
         let names = [
             segments(&folder)[0].clone(),
             folder.join("anchor"),
@@ -30,10 +31,10 @@ impl Victim {
             folder.join("key"),
         ];
         let files = names.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
-        Victim { _home: home, folder, options, files }
+        TamperTarget { _home: home, folder, options, files }
     }
 
-    fn write(folder: &Path, options: &Options, records: usize) {
+    fn write(folder: &Path, options: &LedgerOptions, records: usize) {
         let (ledger, _) = Ledger::open(folder, options).unwrap();
         for n in 0..records {
             ledger.append(&samples::note(&format!("note {n}"))).unwrap();
@@ -48,19 +49,19 @@ impl Victim {
         self.segment().split_inclusive(|byte| *byte == b'\n').collect()
     }
 
-    fn problems(&self) -> Result<Vec<Finding>, LedgerError> {
+    fn problems(&self) -> Result<Vec<VerifyFinding>, LedgerError> {
         crate::verify(&self.folder, &self.options).map(|report| report.problems)
     }
 
     fn restore(&self) {
         for (path, bytes) in &self.files {
-            put(path, bytes);
+            write_in_place(path, bytes);
         }
     }
 
     /// Asserts that this segment content is reported, and returns the first finding.
-    fn check(&self, content: &[u8], why: &str) -> Finding {
-        put(&self.files[0].0, content);
+    fn check(&self, content: &[u8], why: &str) -> VerifyFinding {
+        write_in_place(&self.files[0].0, content);
         let problems = self.problems().unwrap();
         assert!(!problems.is_empty(), "not noticed: {why}");
         self.restore();
@@ -78,7 +79,7 @@ impl Victim {
 }
 
 /// Writes a file in place, because truncating and refilling it makes some file systems wait for the disk.
-fn put(path: &Path, content: &[u8]) {
+fn write_in_place(path: &Path, content: &[u8]) {
     if !fs::read(path).is_ok_and(|found| found == content) {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
         file.write_all_at(content, 0).unwrap();
@@ -88,7 +89,7 @@ fn put(path: &Path, content: &[u8]) {
 
 #[test]
 fn every_changed_byte_is_reported() {
-    let victim = Victim::new(2);
+    let victim = TamperTarget::new(2);
     assert_eq!(victim.problems().unwrap(), [], "untouched");
     for (place, byte) in victim.segment().iter().enumerate() {
         let mut changed = victim.segment().to_vec();
@@ -102,7 +103,7 @@ fn every_changed_byte_is_reported() {
         for place in (0..bytes.len()).step_by(bytes.len() / 64) {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
-            put(path, &changed);
+            write_in_place(path, &changed);
             let noticed = victim.problems().map_or(true, |problems| !problems.is_empty());
             assert!(noticed, "byte {place} of {}", path.display());
         }
@@ -112,7 +113,7 @@ fn every_changed_byte_is_reported() {
 
 #[test]
 fn removed_doubled_swapped_and_added_bytes_are_reported() {
-    let victim = Victim::new(1);
+    let victim = TamperTarget::new(1);
     let whole = victim.segment();
     for place in 0..whole.len() {
         let line = whole[..place].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -138,7 +139,7 @@ fn removed_doubled_swapped_and_added_bytes_are_reported() {
 
 #[test]
 fn an_end_cut_off_anywhere_is_reported() {
-    let victim = Victim::new(3);
+    let victim = TamperTarget::new(3);
     for length in 0..victim.segment().len() {
         victim.check(&victim.segment()[..length], &format!("cut at {length}"));
     }
@@ -159,7 +160,7 @@ fn an_end_cut_off_anywhere_is_reported() {
 
 #[test]
 fn removed_moved_repeated_and_added_lines_are_reported() {
-    let victim = Victim::new(5);
+    let victim = TamperTarget::new(5);
     let lines = victim.lines();
     for n in 0..lines.len() {
         let mut removed = lines.clone();
@@ -193,13 +194,13 @@ fn removed_moved_repeated_and_added_lines_are_reported() {
 
 #[test]
 fn forged_records_and_anchors_are_reported() {
-    let victim = Victim::new(3);
+    let victim = TamperTarget::new(3);
     // A well-formed next record, chained to the last one, but sealed with another key.
-    let other = Victim::new(3);
-    let key = crate::key::Key::derive(&[3; 32]).unwrap();
-    let last = crate::line::parts(victim.lines()[3].strip_suffix(b"\n").unwrap()).unwrap();
-    let body = crate::line::Body::new(&samples::note("all is well"), &key).unwrap();
-    let forged = body.sealed(&key, 5, jiff::Timestamp::now(), &last.hash).bytes;
+    let other = TamperTarget::new(3);
+    let key = crate::key::LedgerKey::derive(&[3; 32]).unwrap();
+    let last = crate::line::parse_line(victim.lines()[3].strip_suffix(b"\n").unwrap()).unwrap();
+    let body = crate::line::EntryBody::new(&samples::note("all is well"), &key).unwrap();
+    let forged = body.into_sealed_line(&key, 5, jiff::Timestamp::now(), &last.hash).bytes;
     victim.check_line(&[victim.segment(), &forged].concat(), 5, "a forged line");
     // The whole ledger rewritten, including anchors, with another key.
     victim.check_line(other.segment(), 1, "another ledger");
@@ -211,7 +212,7 @@ fn forged_records_and_anchors_are_reported() {
     // Cut off and continued by the daemon itself: the cut stays recorded.
     let cut = &victim.segment()[..victim.lines()[..2].concat().len()];
     fs::write(&victim.files[0].0, cut).unwrap();
-    Victim::write(&victim.folder, &victim.options, 5);
+    TamperTarget::write(&victim.folder, &victim.options, 5);
     let problems = victim.problems().unwrap();
     assert!(problems[0].what.contains("records 3 to 4 of that time were missing"), "{problems:?}");
 }
@@ -221,8 +222,8 @@ fn forged_records_and_anchors_are_reported() {
 fn changed_removed_and_swapped_segments_are_reported() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("ledger");
-    let options = Options { segment_bytes: 4096, ..Options::default() };
-    Victim::write(&folder, &options, 40);
+    let options = LedgerOptions { segment_bytes: 4096, ..LedgerOptions::default() };
+    TamperTarget::write(&folder, &options, 40);
     let files: Vec<(PathBuf, Vec<u8>)> =
         segments(&folder).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
     assert!(files.len() >= 3, "{} segments", files.len());
@@ -236,21 +237,21 @@ fn changed_removed_and_swapped_segments_are_reported() {
             let line = bytes[..place].iter().filter(|byte| **byte == b'\n').count() + 1;
             let mut changed = bytes.clone();
             changed[place] ^= 0x20;
-            put(path, &changed);
+            write_in_place(path, &changed);
             let found = problems();
             assert_eq!((found[0].file.as_str(), found[0].line), (&*name(path), Some(line as u64)), "{place}");
         }
-        put(path, bytes);
+        write_in_place(path, bytes);
         fs::remove_file(path).unwrap();
         assert!(!problems().is_empty(), "{} removed", name(path));
-        put(path, bytes);
+        write_in_place(path, bytes);
     }
     for pair in files.windows(2) {
-        put(&pair[0].0, &pair[1].1);
-        put(&pair[1].0, &pair[0].1);
+        write_in_place(&pair[0].0, &pair[1].1);
+        write_in_place(&pair[1].0, &pair[0].1);
         let found = problems();
         assert_eq!(found[0].file, name(&pair[0].0), "exchanged: {found:?}");
-        pair.iter().for_each(|(path, bytes)| put(path, bytes));
+        pair.iter().for_each(|(path, bytes)| write_in_place(path, bytes));
     }
     // A copy of a whole segment at the end, under the next free name.
     let next = crate::segment::Segment::new(&folder, 1_000);
@@ -262,8 +263,8 @@ fn changed_removed_and_swapped_segments_are_reported() {
 
 #[test]
 fn a_folder_restored_to_an_older_state_is_reported() {
-    let victim = Victim::new(3);
-    Victim::write(&victim.folder, &victim.options, 3);
+    let victim = TamperTarget::new(3);
+    TamperTarget::write(&victim.folder, &victim.options, 3);
     assert_eq!(victim.problems().unwrap(), []);
     for place in [0, 1] {
         fs::write(&victim.files[place].0, &victim.files[place].1).unwrap();
@@ -275,7 +276,7 @@ fn a_folder_restored_to_an_older_state_is_reported() {
 
 #[test]
 fn missing_and_unexpected_files_are_reported() {
-    let victim = Victim::new(3);
+    let victim = TamperTarget::new(3);
     for place in [0, 1, 2] {
         fs::remove_file(&victim.files[place].0).unwrap();
         assert!(!victim.problems().unwrap().is_empty(), "{}", victim.files[place].0.display());

@@ -3,14 +3,14 @@
 use tool::Mode;
 
 use super::open;
-use crate::{Effect, Entry, LedgerError, State, Status, samples};
+use crate::{LedgerEntry, LedgerError, LedgerState, OutcomeStatus, RecordedEffect, samples};
 
 #[tokio::test]
 async fn a_call_is_recorded_from_intent_to_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, recovery) = open(folder.path());
     assert!(recovery.first_start && !recovery.crashed && recovery.mode.is_none());
-    for effect in [Effect::Reads, Effect::Changes] {
+    for effect in [RecordedEffect::Reads, RecordedEffect::Changes] {
         let decision = samples::decision("write_file", effect);
         let intent = ledger.intend(decision.clone(), "value").await.unwrap();
         assert_eq!((*intent.value(), intent.call_id()), ("value", decision.call.call_id));
@@ -18,23 +18,23 @@ async fn a_call_is_recorded_from_intent_to_outcome() {
         assert_eq!(health.open_intents, 1);
         assert_eq!(
             Some(health.synced) >= intent.receipt().seq(),
-            effect == Effect::Changes,
+            effect == RecordedEffect::Changes,
             "only a change waits for the disk"
         );
-        let receipt = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
-        let again = ledger.conclude(&intent, samples::outcome(Status::Failed));
+        let receipt = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
+        let again = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Failed));
         assert!(matches!(again, Err(LedgerError::AlreadyConcluded(_))), "{again:?}");
         drop(intent);
         let tail = ledger.tail(2).unwrap();
-        assert_eq!(tail[0].entry, Entry::Decision(decision.clone()));
+        assert_eq!(tail[0].entry, LedgerEntry::Decision(decision.clone()));
         assert_eq!(
             (tail[1].seq, &tail[1].entry),
-            (receipt.seq().unwrap(), &samples::outcome_of(&decision.call, Status::Done))
+            (receipt.seq().unwrap(), &samples::outcome_entry(&decision.call, OutcomeStatus::Done))
         );
     }
-    assert_eq!(ledger.health().state, State::Ready);
+    assert_eq!(ledger.health().state, LedgerState::Ready);
     ledger.close();
-    assert_eq!(ledger.health().state, State::Closed);
+    assert_eq!(ledger.health().state, LedgerState::Closed);
     assert!(matches!(ledger.append(&samples::note("late")), Err(LedgerError::Closed)));
     drop(ledger);
     let (_ledger, recovery) = open(folder.path());
@@ -47,15 +47,15 @@ async fn a_call_is_recorded_from_intent_to_outcome() {
 async fn the_anchor_counts_a_call_before_its_reply() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
-    let key = crate::key::Key::load(&folder.path().join("key")).unwrap();
+    let key = crate::key::LedgerKey::load(&folder.path().join("key")).unwrap();
     let counted = || crate::anchor::Anchor::read(&folder.path().join("anchor"), &key).unwrap().seq;
-    let read = ledger.intend(samples::decision("read_file", Effect::Reads), ()).await.unwrap();
-    ledger.conclude(&read, samples::outcome(Status::Done)).unwrap();
+    let read = ledger.intend(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap();
+    ledger.conclude(&read, samples::outcome(OutcomeStatus::Done)).unwrap();
     assert_eq!(counted(), ledger.health().head);
-    let change = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let change = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     assert_eq!(counted(), ledger.health().head, "a change is counted before it runs");
-    ledger.conclude(&change, samples::outcome(Status::Done)).unwrap();
-    let slow = ledger.intend(samples::decision("search", Effect::Reads), ()).await.unwrap();
+    ledger.conclude(&change, samples::outcome(OutcomeStatus::Done)).unwrap();
+    let slow = ledger.intend(samples::decision("search", RecordedEffect::Reads), ()).await.unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while counted() < slow.receipt().seq().unwrap() {
         assert!(std::time::Instant::now() < deadline, "the next sync counts it");
@@ -67,7 +67,7 @@ async fn the_anchor_counts_a_call_before_its_reply() {
 async fn a_second_writer_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
-    let error = crate::Ledger::open(folder.path(), &crate::Options::default()).unwrap_err();
+    let error = crate::Ledger::open(folder.path(), &crate::LedgerOptions::default()).unwrap_err();
     assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
     ledger.append(&samples::mode(Mode::Normal, Mode::Lockdown)).unwrap();
     drop(ledger);
@@ -86,9 +86,9 @@ fn concurrent_writes_have_consecutive_numbers() {
             .map(|n| {
                 let ledger = std::sync::Arc::clone(&ledger);
                 tokio::spawn(async move {
-                    let effect = if n % 2 == 0 { Effect::Reads } else { Effect::Changes };
+                    let effect = if n % 2 == 0 { RecordedEffect::Reads } else { RecordedEffect::Changes };
                     let intent = ledger.intend(samples::decision("write_file", effect), n).await.unwrap();
-                    let end = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+                    let end = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
                     [intent.receipt().seq().unwrap(), end.seq().unwrap()]
                 })
             })
@@ -108,20 +108,21 @@ fn concurrent_writes_have_consecutive_numbers() {
 #[tokio::test]
 async fn an_abandoned_call_gets_exactly_one_outcome() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = std::sync::Arc::new(super::faulty::Faulty::default());
-    let (ledger, _) = disk.open(folder.path(), &crate::Options::default());
+    let disk = std::sync::Arc::new(super::faulty_disk::FaultyDisk::default());
+    let (ledger, _) = disk.open(folder.path(), &crate::LedgerOptions::default());
     disk.hold_syncs();
-    let given_up = samples::decision("write_file", Effect::Changes);
-    let recorded = samples::decision("write_file", Effect::Changes);
+    let given_up = samples::decision("write_file", RecordedEffect::Changes);
+    let recorded = samples::decision("write_file", RecordedEffect::Changes);
     for decision in [&given_up, &recorded] {
         let mut waiting = Box::pin(ledger.intend(decision.clone(), ()));
         let waker = std::task::Waker::noop();
         assert!(waiting.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
     }
     // The caller that abandoned the call may record a refusal; the ledger then adds no outcome.
-    ledger.append(&samples::refusal_of(&recorded.call)).unwrap();
+    ledger.append(&samples::refusal_entry(&recorded.call)).unwrap();
     disk.release_syncs();
-    let forgotten = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let forgotten =
+        ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     let forgotten_id = forgotten.call_id();
     drop(forgotten);
     ledger.close();
@@ -151,7 +152,7 @@ async fn hostile_text_stays_in_one_record() {
         let mut call = (*samples::call("x")).clone();
         call.tool = text.to_owned();
         call.caller.client = Some(text.to_owned());
-        let refusal = samples::refusal_of(&call.into());
+        let refusal = samples::refusal_entry(&call.into());
         ledger.append(&refusal).unwrap();
         assert_eq!(ledger.tail(1).unwrap()[0].entry, refusal);
     }
@@ -164,15 +165,15 @@ async fn hostile_text_stays_in_one_record() {
 async fn an_enormous_entry_is_shortened_and_marked() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
-    let mut decision = samples::decision("write_file", Effect::Changes);
+    let mut decision = samples::decision("write_file", RecordedEffect::Changes);
     decision.facts = serde_json::json!({"content": "x".repeat(2_000_000)});
     let intent = ledger.intend(decision.clone(), ()).await.unwrap();
     let record = ledger.tail(1).unwrap().pop().unwrap();
     assert!(record.line().len() < 140_000);
     assert!(record.json()["cut"]["bytes"].as_u64() > Some(2_000_000));
-    let Entry::Decision(read) = record.entry else { panic!("{:?}", record.entry) };
+    let LedgerEntry::Decision(read) = record.entry else { panic!("{:?}", record.entry) };
     assert_eq!((read.call, read.policy_hash), (decision.call, decision.policy_hash));
-    ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+    ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
 }
 
 #[test]

@@ -2,26 +2,26 @@
 
 use std::collections::HashMap;
 
-use strict_yaml::Node;
+use strict_yaml::YamlNode;
 
 use super::{commands, functions};
-use crate::diagnostic::Code;
-use crate::findings::{At, Findings};
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 
 /// Names of parameters that are probably paths.
-const PATHS: [&str; 5] = ["path", "file_path", "directory", "destination", "cwd"];
+const PATH_NAMES: [&str; 5] = ["path", "file_path", "directory", "destination", "cwd"];
 
-pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
+pub(super) fn check(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     if let Some(id) = tool.get("id") {
-        kebab(id, "tool.id", findings);
+        check_kebab_case(id, "tool.id", findings);
     }
     for kind in ["helpers", "processors", "validators"] {
         let ids = functions(tool, kind).filter_map(|(index, function)| Some((index, function.get("id")?)));
         let mut seen = HashMap::new();
         for (index, id) in ids {
             let field = format!("tool.executable_knowledge.{kind}[{index}].id");
-            kebab(id, &field, findings);
-            once(id, id.text(), &mut seen, &field, findings);
+            check_kebab_case(id, &field, findings);
+            check_unique(id, id.text(), &mut seen, &field, findings);
         }
     }
     let mut seen = HashMap::new();
@@ -29,49 +29,65 @@ pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
         let field = format!("tool.commands[{index}].name");
         let at = node.get("name").unwrap_or(node);
         if !(is_joined(name, '_') || is_joined(name, '-')) {
-            let message = format!("the command `{}` is neither snake_case nor kebab-case", shown(name));
-            findings.add(Code::NamingConvention, At::node(at, &field), &message, &rewrite(name, '_'));
+            let message =
+                format!("the command `{}` is neither snake_case nor kebab-case", shortened_name(name));
+            findings.add(
+                DiagnosticCode::NamingConvention,
+                FieldPosition::node(at, &field),
+                &message,
+                &suggested_name(name, '_'),
+            );
         }
-        once(at, Some(name), &mut seen, &field, findings);
-        parameters(node, index, findings);
+        check_unique(at, Some(name), &mut seen, &field, findings);
+        check_path_parameters(node, index, findings);
     }
 }
 
-fn kebab(id: &Node, field: &str, findings: &mut Findings<'_>) {
+fn check_kebab_case(id: &YamlNode, field: &str, findings: &mut DiagnosticCollector<'_>) {
     let Some(text) = id.text().filter(|text| !text.trim().is_empty() && !is_joined(text, '-')) else {
         return;
     };
-    let message = format!("the id `{}` is not kebab-case", shown(text));
-    findings.add(Code::NamingConvention, At::node(id, field), &message, &rewrite(text, '-'));
+    let message = format!("the id `{}` is not kebab-case", shortened_name(text));
+    findings.add(
+        DiagnosticCode::NamingConvention,
+        FieldPosition::node(id, field),
+        &message,
+        &suggested_name(text, '-'),
+    );
 }
 
-fn once<'t>(
-    node: &Node,
+fn check_unique<'t>(
+    node: &YamlNode,
     name: Option<&'t str>,
     seen: &mut HashMap<&'t str, u64>,
     field: &str,
-    findings: &mut Findings<'_>,
+    findings: &mut DiagnosticCollector<'_>,
 ) {
     let Some(name) = name else { return };
     if let Some(first) = seen.insert(name, node.line) {
-        let message = format!("`{}` occurs twice, first on line {first}", shown(name));
+        let message = format!("`{}` occurs twice, first on line {first}", shortened_name(name));
         findings.add(
-            Code::DuplicateId,
-            At::node(node, field),
+            DiagnosticCode::DuplicateId,
+            FieldPosition::node(node, field),
             &message,
             "rename one of the two, or remove it",
         );
     }
 }
 
-fn parameters(command: &Node, index: usize, findings: &mut Findings<'_>) {
-    for parameter in command.get("parameters").map(Node::items).unwrap_or_default() {
-        let name = parameter.get("name").and_then(Node::text).unwrap_or_default();
-        let is_text = parameter.get("type").and_then(Node::text) == Some("string");
-        if is_text && PATHS.contains(&name) && parameter.get("format").is_none() {
+fn check_path_parameters(command: &YamlNode, index: usize, findings: &mut DiagnosticCollector<'_>) {
+    for parameter in command.get("parameters").map(YamlNode::items).unwrap_or_default() {
+        let name = parameter.get("name").and_then(YamlNode::text).unwrap_or_default();
+        let is_text = parameter.get("type").and_then(YamlNode::text) == Some("string");
+        if is_text && PATH_NAMES.contains(&name) && parameter.get("format").is_none() {
             let field = format!("tool.commands[{index}].parameters.{name}");
             let message = format!("`{name}` looks like a path but is not covered by the path rules");
-            findings.add(Code::NamingConvention, At::node(parameter, &field), &message, "add `format: path`");
+            findings.add(
+                DiagnosticCode::NamingConvention,
+                FieldPosition::node(parameter, &field),
+                &message,
+                "add `format: path`",
+            );
         }
     }
 }
@@ -83,9 +99,9 @@ pub(super) fn is_joined(name: &str, joint: char) -> bool {
     name.split(joint).all(word)
 }
 
-fn rewrite(name: &str, joint: char) -> String {
+fn suggested_name(name: &str, joint: char) -> String {
     let mut out = String::new();
-    for c in name.chars().take(tool::LONGEST_WORD) {
+    for c in name.chars().take(tool::MAX_QUOTED_CHARS) {
         let is_word = c.is_ascii_alphanumeric();
         if (!is_word || c.is_ascii_uppercase()) && !out.is_empty() && !out.ends_with(joint) {
             out.push(joint);
@@ -97,6 +113,6 @@ fn rewrite(name: &str, joint: char) -> String {
     format!("write `{}`", out.trim_matches(joint))
 }
 
-fn shown(name: &str) -> std::borrow::Cow<'_, str> {
-    tool::shorten(name, tool::LONGEST_WORD)
+fn shortened_name(name: &str) -> std::borrow::Cow<'_, str> {
+    tool::shorten(name, tool::MAX_QUOTED_CHARS)
 }

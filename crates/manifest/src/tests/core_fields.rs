@@ -1,7 +1,7 @@
 //! Tests of the core of a manifest: root, fields and versions.
 
 use super::{check, good, read, shown};
-use crate::Code::*;
+use crate::DiagnosticCode::*;
 use crate::SchemaVersion;
 
 #[test]
@@ -287,7 +287,7 @@ fn number_of_entries_is_limited() {
         let (manifest, found) = read(
             &good(text).replace("type: mcp", if field.contains("meta") { "type: meta" } else { "type: mcp" }),
         );
-        let told = found.iter().any(|one| one.field == field && one.place.message.contains("the limit is"));
+        let told = found.iter().any(|one| one.field == field && one.error.message.contains("the limit is"));
         assert_eq!(told, manifest.is_none(), "{field}: {}", shown(&found));
         told
     };

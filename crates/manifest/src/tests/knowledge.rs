@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{check, good, read, shown};
-use crate::Code::*;
+use crate::DiagnosticCode::*;
 
 fn functions(text: &str) -> String {
     good(&format!("  executable_knowledge:\n{text}"))

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use strict_yaml::Document;
 
 use super::{good, shown, syntax};
-use crate::{Code, Loaded, load_all};
+use crate::{DiagnosticCode, ManifestLoadResult, load_all};
 
-fn load(files: &[(&str, String)]) -> Loaded {
+fn load(files: &[(&str, String)]) -> ManifestLoadResult {
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.path().join(name)).collect();
     for (path, (_, text)) in paths.iter().zip(files) {
@@ -40,9 +40,10 @@ fn broken_file_does_not_affect_others() {
 fn duplicate_id_is_refused_in_the_second_file() {
     let loaded = load(&[("a.yaml", named("same")), ("b.yaml", named("same")), ("c.yaml", named("Same"))]);
     assert_eq!(loaded.manifests.len(), 1);
-    let twice: Vec<_> = loaded.diagnostics.iter().filter(|one| one.code == Code::DuplicateId).collect();
+    let twice: Vec<_> =
+        loaded.diagnostics.iter().filter(|one| one.code == DiagnosticCode::DuplicateId).collect();
     assert_eq!(twice.len(), 2);
-    assert!(twice.iter().all(|one| one.place.line == 3 && one.place.message.contains("a.yaml")), "{twice:?}");
+    assert!(twice.iter().all(|one| one.error.line == 3 && one.error.message.contains("a.yaml")), "{twice:?}");
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn ids_are_compared_in_their_callable_form() {
     let loaded =
         load(&[("a.yaml", named("my srv")), ("b.yaml", named("my-srv")), ("c.yaml", named("MY.SRV"))]);
     assert_eq!(loaded.manifests.iter().map(|one| one.id()).collect::<Vec<_>>(), ["my srv"]);
-    let twice = loaded.diagnostics.iter().filter(|one| one.code == Code::DuplicateId);
+    let twice = loaded.diagnostics.iter().filter(|one| one.code == DiagnosticCode::DuplicateId);
     assert_eq!(twice.count(), 2, "{}", shown(&loaded.diagnostics));
 }
 

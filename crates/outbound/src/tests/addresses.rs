@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 
 use super::permits::{OPEN, SHIPPED, permit};
 use super::server::{Server, response};
-use super::{Script, caps, gatekeeper, word};
-use crate::vet::{NamedBy, Resolver, vet};
+use super::{ScriptedResolver, gateway, limits, outcome};
+use crate::vet::{Resolver, UrlSource, vet};
 
 /// Every spelling of a private address is refused, and no connection arrives.
 #[tokio::test]
 async fn private_addresses_are_refused_in_every_spelling() {
-    let server = Server::saying(response("200 OK", "", "secret"));
+    let server = Server::with_response(response("200 OK", "", "secret"));
     let six = TcpListener::bind("[::1]:0").ok();
     let permit = permit(SHIPPED);
     let port = server.port;
@@ -51,8 +51,8 @@ async fn private_addresses_are_refused_in_every_spelling() {
         "metadata.google.internal",
     ];
     for host in hosts {
-        let end = gatekeeper().get(&permit, &format!("http://{host}:{port}/"), &[], caps(100)).await;
-        assert_eq!(word(&end), "private_address", "{host}");
+        let end = gateway().get(&permit, &format!("http://{host}:{port}/"), &[], limits(100)).await;
+        assert_eq!(outcome(&end), "private_address", "{host}");
     }
     for text in [
         "http://a@127.0.0.1:PORT/",
@@ -65,9 +65,9 @@ async fn private_addresses_are_refused_in_every_spelling() {
         "file:///etc/passwd",
         "http:127.0.0.1:PORT",
     ] {
-        let end = gatekeeper().get(&permit, &text.replace("PORT", &port.to_string()), &[], caps(100)).await;
+        let end = gateway().get(&permit, &text.replace("PORT", &port.to_string()), &[], limits(100)).await;
         assert!(
-            ["bad_url", "userinfo", "scheme", "private_address"].contains(&word(&end).as_str()),
+            ["bad_url", "userinfo", "scheme", "private_address"].contains(&outcome(&end).as_str()),
             "{text:?}: {end:?}"
         );
     }
@@ -81,7 +81,7 @@ async fn private_addresses_are_refused_in_every_spelling() {
 /// One denied address denies the name.
 #[tokio::test]
 async fn one_denied_address_denies_the_name() {
-    let server = Server::saying(response("200 OK", "", "secret"));
+    let server = Server::with_response(response("200 OK", "", "secret"));
     let permit = permit(SHIPPED);
     for answer in [
         &["127.0.0.1"][..],
@@ -91,25 +91,25 @@ async fn one_denied_address_denies_the_name() {
         &["93.184.216.34", "::ffff:10.0.0.1"],
         &["169.254.169.254"],
     ] {
-        let script = Arc::new(Script::of(&[("rebind.example.org", &[answer])]));
-        let end = gatekeeper()
-            .asking(script)
-            .get(&permit, &format!("http://rebind.example.org:{}/", server.port), &[], caps(100))
+        let script = Arc::new(ScriptedResolver::of(&[("rebind.example.org", &[answer])]));
+        let end = gateway()
+            .with_resolver(script)
+            .get(&permit, &format!("http://rebind.example.org:{}/", server.port), &[], limits(100))
             .await;
-        assert_eq!(word(&end), "private_address", "{answer:?}");
+        assert_eq!(outcome(&end), "private_address", "{answer:?}");
     }
-    let none = gatekeeper()
-        .asking(Arc::new(Script::of(&[("empty.example.org", &[&[]])])))
-        .get(&permit, "http://empty.example.org/", &[], caps(100))
+    let none = gateway()
+        .with_resolver(Arc::new(ScriptedResolver::of(&[("empty.example.org", &[&[]])])))
+        .get(&permit, "http://empty.example.org/", &[], limits(100))
         .await;
-    assert_eq!(word(&none), "Unresolved", "a name without addresses does not bypass the vetting");
+    assert_eq!(outcome(&none), "Unresolved", "a name without addresses does not bypass the vetting");
     assert_eq!(server.connections(), 0);
 }
 
 /// Cloud metadata addresses stay denied even if private addresses are allowed, for callers and settings alike.
 #[tokio::test]
 async fn link_local_addresses_are_denied_on_an_open_network() {
-    let server = Server::saying(response("200 OK", "", "found"));
+    let server = Server::with_response(response("200 OK", "", "found"));
     let permit = permit(OPEN);
     for host in [
         "169.254.169.254",
@@ -121,29 +121,29 @@ async fn link_local_addresses_are_denied_on_an_open_network() {
         "[fd00:ec2::254]",
     ] {
         let url = format!("http://{host}:{}/", server.port);
-        let end = gatekeeper().get(&permit, &url, &[], caps(100)).await;
-        assert_eq!(word(&end), "private_address", "{host}");
-        let end = gatekeeper().ask(&permit, &crate::HttpRequest::get(url), caps(100)).await;
-        assert_eq!(word(&end), "private_address", "the settings do not allow it: {host}");
+        let end = gateway().get(&permit, &url, &[], limits(100)).await;
+        assert_eq!(outcome(&end), "private_address", "{host}");
+        let end = gateway().send(&permit, &crate::HttpRequest::get(url), limits(100)).await;
+        assert_eq!(outcome(&end), "private_address", "the settings do not allow it: {host}");
     }
     for answer in
         [&["169.254.169.254"][..], &["fe80::1"], &["::ffff:169.254.169.254"], &["64:ff9b::a9fe:a9fe"]]
     {
-        let script = Arc::new(Script::of(&[("metadata.internal", &[answer, answer])]));
-        let gatekeeper = gatekeeper().asking(script);
+        let script = Arc::new(ScriptedResolver::of(&[("metadata.internal", &[answer, answer])]));
+        let gatekeeper = gateway().with_resolver(script);
         let url = format!("http://metadata.internal:{}/", server.port);
-        let end = gatekeeper.get(&permit, &url, &[], caps(100)).await;
-        assert_eq!(word(&end), "private_address", "a name that leads there: {answer:?}");
-        let end = gatekeeper.ask(&permit, &crate::HttpRequest::get(url), caps(100)).await;
-        assert_eq!(word(&end), "private_address", "{answer:?}");
+        let end = gatekeeper.get(&permit, &url, &[], limits(100)).await;
+        assert_eq!(outcome(&end), "private_address", "a name that leads there: {answer:?}");
+        let end = gatekeeper.send(&permit, &crate::HttpRequest::get(url), limits(100)).await;
+        assert_eq!(outcome(&end), "private_address", "{answer:?}");
     }
     let both: &[&str] = &["fe80::1", "127.0.0.1"];
-    let script = Arc::new(Script::of(&[("nas.local", &[both, both])]));
-    let gatekeeper = gatekeeper().asking(script);
+    let script = Arc::new(ScriptedResolver::of(&[("nas.local", &[both, both])]));
+    let gatekeeper = gateway().with_resolver(script);
     let url = format!("http://nas.local:{}/", server.port);
-    let end = gatekeeper.get(&permit, &url, &[], caps(100)).await;
-    assert_eq!(word(&end), "private_address", "one closed address closes what a caller names");
-    let answer = gatekeeper.ask(&permit, &crate::HttpRequest::get(url), caps(100)).await.unwrap();
+    let end = gatekeeper.get(&permit, &url, &[], limits(100)).await;
+    assert_eq!(outcome(&end), "private_address", "one closed address closes what a caller names");
+    let answer = gatekeeper.send(&permit, &crate::HttpRequest::get(url), limits(100)).await.unwrap();
     assert_eq!(answer.body, b"found", "a service of this network is reached at its other address");
     assert_eq!(server.connections(), 1);
 }
@@ -154,33 +154,36 @@ async fn name_with_changing_addresses_is_pinned() {
     let permit = permit(SHIPPED);
     let turns: Vec<&[&str]> =
         (0..10_000).map(|n| if n % 2 == 0 { &["93.184.216.34"][..] } else { &["127.0.0.1"][..] }).collect();
-    let script = Arc::new(Script::of(&[("flip.example.org", &turns)]));
+    let script = Arc::new(ScriptedResolver::of(&[("flip.example.org", &turns)]));
     let resolver = Resolver::Scripted(Arc::clone(&script));
     let (mut good, mut refused) = (0, 0);
     for _ in 0..10_000 {
-        match vet(&permit, &resolver, "http://flip.example.org/", NamedBy::Caller).await {
+        match vet(&permit, &resolver, "http://flip.example.org/", UrlSource::Caller).await {
             Ok(place) => {
                 assert!(place.addresses().iter().all(|address| !address.ip().is_loopback()));
                 good += 1;
             }
             Err(error) => {
-                assert_eq!(word(&Err(error)), "private_address");
+                assert_eq!(outcome(&Err(error)), "private_address");
                 refused += 1;
             }
         }
     }
-    assert_eq!((good, refused, script.asked.load(Ordering::Relaxed)), (5000, 5000, 10_000));
+    assert_eq!((good, refused, script.lookups.load(Ordering::Relaxed)), (5000, 5000, 10_000));
 }
 
 /// End to end: a second result of the resolver is never used for the same request.
 #[tokio::test]
 async fn one_request_resolves_the_name_once() {
-    let good = Server::saying(response("200 OK", "", "first"));
-    let script = Arc::new(Script::of(&[("pinned.example.org", &[&["127.0.0.1"], &["127.0.0.9"]])]));
+    let good = Server::with_response(response("200 OK", "", "first"));
+    let script = Arc::new(ScriptedResolver::of(&[("pinned.example.org", &[&["127.0.0.1"], &["127.0.0.9"]])]));
     let url = format!("http://pinned.example.org:{}/", good.port);
-    let answer =
-        gatekeeper().asking(Arc::clone(&script)).get(&permit(OPEN), &url, &[], caps(100)).await.unwrap();
-    assert_eq!((answer.body.as_slice(), script.asked.load(Ordering::Relaxed)), (&b"first"[..], 1));
+    let answer = gateway()
+        .with_resolver(Arc::clone(&script))
+        .get(&permit(OPEN), &url, &[], limits(100))
+        .await
+        .unwrap();
+    assert_eq!((answer.body.as_slice(), script.lookups.load(Ordering::Relaxed)), (&b"first"[..], 1));
     assert!(good.requests()[0].contains(&format!("host: pinned.example.org:{}", good.port)));
 }
 
@@ -188,8 +191,8 @@ async fn one_request_resolves_the_name_once() {
 #[tokio::test]
 async fn lookalike_names_are_not_resolved() {
     let permit = permit("{allowed_domains: [\"github.com\"], allow_private_addresses: false}");
-    let script = Arc::new(Script::of(&[("github.com", &[&["127.0.0.1"]])]));
-    let gatekeeper = gatekeeper().asking(Arc::clone(&script));
+    let script = Arc::new(ScriptedResolver::of(&[("github.com", &[&["127.0.0.1"]])]));
+    let gatekeeper = gateway().with_resolver(Arc::clone(&script));
     for url in [
         "http://evil-github.com/",
         "http://github.com.evil.com/",
@@ -202,14 +205,14 @@ async fn lookalike_names_are_not_resolved() {
         "http://evil.com/github.com",
         "http://github.comevil.com/",
     ] {
-        let end = gatekeeper.get(&permit, url, &[], caps(100)).await;
-        assert!(["not_listed", "bad_url", "userinfo"].contains(&word(&end).as_str()), "{url:?}: {end:?}");
+        let end = gatekeeper.get(&permit, url, &[], limits(100)).await;
+        assert!(["not_listed", "bad_url", "userinfo"].contains(&outcome(&end).as_str()), "{url:?}: {end:?}");
     }
-    assert_eq!(script.asked.load(Ordering::Relaxed), 0, "a refused name is not even looked up");
+    assert_eq!(script.lookups.load(Ordering::Relaxed), 0, "a refused name is not even looked up");
     for url in ["http://GITHUB.com/", "http://github.com./"] {
-        let end = gatekeeper.get(&permit, url, &[], caps(100)).await;
+        let end = gatekeeper.get(&permit, url, &[], limits(100)).await;
         assert!(
-            ["private_address", "Unresolved"].contains(&word(&end).as_str()),
+            ["private_address", "Unresolved"].contains(&outcome(&end).as_str()),
             "the same name: {url} {end:?}"
         );
     }
@@ -218,25 +221,25 @@ async fn lookalike_names_are_not_resolved() {
 /// A service that the settings place on this machine is reachable there, but the host lists still apply.
 #[tokio::test]
 async fn configured_service_may_be_local_only_by_its_own_name() {
-    let server = Server::saying(response("200 OK", "", "found"));
+    let server = Server::with_response(response("200 OK", "", "found"));
     let question = crate::HttpRequest::get(server.url("/search"));
-    let answer = gatekeeper().ask(&permit(SHIPPED), &question, caps(100)).await.unwrap();
+    let answer = gateway().send(&permit(SHIPPED), &question, limits(100)).await.unwrap();
     assert_eq!(answer.body, b"found");
 
-    let script = Arc::new(Script::of(&[("search.example.org", &[&["127.0.0.1"]])]));
+    let script = Arc::new(ScriptedResolver::of(&[("search.example.org", &[&["127.0.0.1"]])]));
     let public = crate::HttpRequest::get(format!("http://search.example.org:{}/", server.port));
-    let end = gatekeeper().asking(script).ask(&permit(SHIPPED), &public, caps(100)).await;
-    assert_eq!(word(&end), "private_address", "a public name must not resolve to a private address");
+    let end = gateway().with_resolver(script).send(&permit(SHIPPED), &public, limits(100)).await;
+    assert_eq!(outcome(&end), "private_address", "a public name must not resolve to a private address");
 
     let closed = permit("{allowed_domains: [\"example.org\"], allow_private_addresses: true}");
-    assert_eq!(word(&gatekeeper().ask(&closed, &question, caps(100)).await), "not_listed");
+    assert_eq!(outcome(&gateway().send(&closed, &question, limits(100)).await), "not_listed");
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
 async fn ports_of_other_services_are_refused() {
     for port in [22, 25, 6667, 10080] {
-        let end = gatekeeper().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], caps(100)).await;
-        assert_eq!(word(&end), "Port", "{port}");
+        let end = gateway().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], limits(100)).await;
+        assert_eq!(outcome(&end), "Port", "{port}");
     }
 }

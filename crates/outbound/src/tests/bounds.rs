@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::permits::{OPEN, permit};
 use super::server::{Server, response};
-use super::{caps, gatekeeper, word};
-use crate::Caps;
+use super::{gateway, limits, outcome};
+use crate::ResponseLimits;
 
-fn soon() -> Caps {
-    Caps { body_bytes: 1000, deadline: Instant::now() + Duration::from_millis(400) }
+fn soon() -> ResponseLimits {
+    ResponseLimits { body_bytes: 1000, deadline: Instant::now() + Duration::from_millis(400) }
 }
 
 #[tokio::test]
@@ -19,15 +19,15 @@ async fn endless_body_is_truncated_at_the_limit() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
-    let answer = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100_000)).await.unwrap();
+    let answer = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(100_000)).await.unwrap();
     assert_eq!((answer.body.len(), answer.is_cut), (100_000, true));
 }
 
 #[tokio::test]
 async fn wrong_content_length_is_handled() {
     let check = async |bytes: &str, body: &str, is_cut: bool| {
-        let server = Server::saying(bytes);
-        let answer = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(10)).await.unwrap();
+        let server = Server::with_response(bytes);
+        let answer = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(10)).await.unwrap();
         assert_eq!((answer.body.as_slice(), answer.is_cut), (body.as_bytes(), is_cut), "{bytes}");
     };
     check("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", "abc", false).await;
@@ -62,8 +62,8 @@ async fn time_and_headers_are_limited() {
         format!("https://127.0.0.1:{port}/"),
     ] {
         let began = Instant::now();
-        let end = gatekeeper().get(&permit(OPEN), &url, &[], soon()).await;
-        assert_eq!(word(&end), "TimedOut", "{url}");
+        let end = gateway().get(&permit(OPEN), &url, &[], soon()).await;
+        assert_eq!(outcome(&end), "TimedOut", "{url}");
         assert!(began.elapsed() < Duration::from_secs(8), "{url}: {:?}", began.elapsed());
     }
     let endless = Server::start(|_, stream| {
@@ -79,12 +79,12 @@ async fn time_and_headers_are_limited() {
         }
     });
     for url in [endless.url("/"), million.url("/")] {
-        let end = gatekeeper().get(&permit(OPEN), &url, &[], caps(100)).await;
-        assert_eq!(word(&end), "Garbled", "{url}");
+        let end = gateway().get(&permit(OPEN), &url, &[], limits(100)).await;
+        assert_eq!(outcome(&end), "Garbled", "{url}");
     }
-    let nonsense = Server::saying("220 mail.example.org ESMTP\r\n");
-    let end = gatekeeper().get(&permit(OPEN), &nonsense.url("/"), &[], caps(100)).await;
-    assert_eq!(word(&end), "Garbled");
+    let nonsense = Server::with_response("220 mail.example.org ESMTP\r\n");
+    let end = gateway().get(&permit(OPEN), &nonsense.url("/"), &[], limits(100)).await;
+    assert_eq!(outcome(&end), "Garbled");
 }
 
 #[tokio::test]
@@ -99,18 +99,18 @@ async fn interim_responses_end_at_the_deadline() {
         })
     };
     let (few, many) = (announcing(32), announcing(usize::MAX));
-    let answer = gatekeeper().get(&permit(OPEN), &few.url("/"), &[], caps(100)).await.unwrap();
+    let answer = gateway().get(&permit(OPEN), &few.url("/"), &[], limits(100)).await.unwrap();
     assert_eq!(answer.body, b"x", "some are usual");
-    let end = gatekeeper().get(&permit(OPEN), &many.url("/"), &[], soon()).await;
-    assert_eq!(word(&end), "TimedOut");
+    let end = gateway().get(&permit(OPEN), &many.url("/"), &[], soon()).await;
+    assert_eq!(outcome(&end), "TimedOut");
 }
 
 #[tokio::test]
 async fn unused_headers_are_dropped() {
     let headers =
         "Content-Type: text/html\r\nContent-Encoding: gzip, br\r\nRetry-After: 7\r\nSet-Cookie: id=kept\r\n";
-    let server = Server::saying(response("429 Slow", headers, "x"));
-    let answer = gatekeeper().get(&permit(OPEN), &server.url("/?a=b#c"), &[], caps(100)).await.unwrap();
+    let server = Server::with_response(response("429 Slow", headers, "x"));
+    let answer = gateway().get(&permit(OPEN), &server.url("/?a=b#c"), &[], limits(100)).await.unwrap();
     assert_eq!(answer.codings, ["gzip", "br"]);
     assert_eq!(answer.retry_after.as_deref(), Some("7"));
     assert!(!format!("{answer:?}").contains("kept"), "{answer:?}");

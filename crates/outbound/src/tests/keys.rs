@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::permits::{OPEN, permit};
 use super::server::{Server, response};
-use super::{Script, caps, gatekeeper, word, word_of};
-use crate::{Credential, HttpRequest, KeyPlaces, may_carry_key};
+use super::{ScriptedResolver, gateway, limits, outcome, outcome_of};
+use crate::{Credential, HttpRequest, KeySources, may_carry_key};
 
 /// Creates a credential from a key file.
 fn credential(url: &str, header: Option<&str>) -> Credential {
@@ -14,7 +14,7 @@ fn credential(url: &str, header: Option<&str>) -> Credential {
     let file = folder.path().join("key");
     std::fs::write(&file, "key-5b1c").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let key = KeyPlaces { file: Some(file), ..KeyPlaces::default() }.find().unwrap();
+    let key = KeySources { file: Some(file), ..KeySources::default() }.find().unwrap();
     Credential::new(key, url, header).unwrap()
 }
 
@@ -24,18 +24,18 @@ fn question(url: &str, credential: Credential) -> HttpRequest {
 
 #[tokio::test]
 async fn key_is_sent_in_its_header_and_not_redirected() {
-    let other = Server::saying(response("200 OK", "", "x"));
+    let other = Server::with_response(response("200 OK", "", "x"));
     for (header, expect) in [
         (None, "authorization: Bearer key-5b1c\r\n"),
         (Some("X-API-Key"), "x-api-key: key-5b1c\r\n"),
         (Some("Authorization"), "authorization: key-5b1c\r\n"),
     ] {
         let location = format!("Location: {}\r\n", other.url("/"));
-        let server = Server::saying(response("307 Temporary", &location, ""));
+        let server = Server::with_response(response("307 Temporary", &location, ""));
         let (url, mut more) = (server.url("/mcp"), |_: &[u8]| false);
         let question = question(&url, credential(&url, header));
-        let end = gatekeeper().converse(&permit(OPEN), &question, caps(100), &mut more).await;
-        assert_eq!(word(&end), "ok 307");
+        let end = gateway().send_until(&permit(OPEN), &question, limits(100), &mut more).await;
+        assert_eq!(outcome(&end), "ok 307");
         assert!(server.requests()[0].contains(expect), "{:?}", server.requests());
     }
     assert_eq!(other.connections(), 0);
@@ -45,31 +45,33 @@ async fn key_is_sent_in_its_header_and_not_redirected() {
 /// it.
 #[tokio::test]
 async fn key_for_another_origin_opens_no_connection() {
-    let (own, other) =
-        (Server::saying(response("200 OK", "", "x")), Server::saying(response("200 OK", "", "x")));
+    let (own, other) = (
+        Server::with_response(response("200 OK", "", "x")),
+        Server::with_response(response("200 OK", "", "x")),
+    );
     let named = format!("http://localhost:{}/", own.port);
     let secure = own.url("/").replace("http:", "https:");
     for elsewhere in [other.url("/"), named, secure] {
         let question = question(&elsewhere, credential(&own.url("/"), None));
         let mut more = |_: &[u8]| false;
-        let end = gatekeeper().converse(&permit(OPEN), &question, caps(100), &mut more).await;
-        assert_eq!(word(&end), "KeyAstray", "{elsewhere}");
-        let end = gatekeeper().listen(&permit(OPEN), &question, caps(100).deadline).await;
-        assert_eq!(word_of(&end), "KeyAstray", "{elsewhere}");
+        let end = gateway().send_until(&permit(OPEN), &question, limits(100), &mut more).await;
+        assert_eq!(outcome(&end), "KeyAstray", "{elsewhere}");
+        let end = gateway().open_stream(&permit(OPEN), &question, limits(100).deadline).await;
+        assert_eq!(outcome_of(&end), "KeyAstray", "{elsewhere}");
     }
     let socket = question(&other.url("/").replace("http:", "ws:"), credential(&own.url("/"), None));
-    let end = gatekeeper().open_socket(&permit(OPEN), &socket, "mcp", caps(100)).await;
-    assert_eq!(word_of(&end), "KeyAstray");
+    let end = gateway().open_websocket(&permit(OPEN), &socket, "mcp", limits(100)).await;
+    assert_eq!(outcome_of(&end), "KeyAstray");
     assert_eq!((own.connections(), other.connections()), (0, 0));
 }
 
 #[tokio::test]
 async fn websocket_key_is_sent_with_the_handshake() {
-    let server = Server::saying(response("401 Unauthorized", "", ""));
+    let server = Server::with_response(response("401 Unauthorized", "", ""));
     let url = server.url("/").replace("http:", "ws:");
     let question = question(&url, credential(&url, Some("x-api-key")));
-    let end = gatekeeper().open_socket(&permit(OPEN), &question, "mcp", caps(100)).await;
-    assert_eq!(word_of(&end), "NoSocket");
+    let end = gateway().open_websocket(&permit(OPEN), &question, "mcp", limits(100)).await;
+    assert_eq!(outcome_of(&end), "NoSocket");
     assert!(server.requests()[0].contains("x-api-key: key-5b1c\r\n"), "{:?}", server.requests());
 }
 
@@ -77,14 +79,15 @@ async fn websocket_key_is_sent_with_the_handshake() {
 #[tokio::test]
 async fn key_is_not_sent_unencrypted() {
     let check = async |scheme: &str, address: &str, expect: &str| {
-        let script = Arc::new(Script::of(&[("keys.test", &[&[address]])]));
+        let script = Arc::new(ScriptedResolver::of(&[("keys.test", &[&[address]])]));
         let url = format!("{scheme}://keys.test/");
         let question = question(&url, credential(&url, None));
         let (mut more, soon) = (|_: &[u8]| false, std::time::Instant::now());
-        let caps = crate::Caps { deadline: soon + std::time::Duration::from_millis(300), ..caps(100) };
-        let asked = gatekeeper().asking(script);
-        let end = asked.converse(&permit(OPEN), &question, caps, &mut more).await;
-        assert_eq!(word(&end), expect, "{scheme} {address}");
+        let caps =
+            crate::ResponseLimits { deadline: soon + std::time::Duration::from_millis(300), ..limits(100) };
+        let asked = gateway().with_resolver(script);
+        let end = asked.send_until(&permit(OPEN), &question, caps, &mut more).await;
+        assert_eq!(outcome(&end), expect, "{scheme} {address}");
     };
     check("http", "10.255.255.1", "KeyInTheOpen").await;
     check("http", "::ffff:10.255.255.1", "KeyInTheOpen").await;
@@ -119,9 +122,9 @@ fn framing_and_routing_headers_carry_no_key() {
 #[test]
 fn repeated_keys_are_masked() {
     let credential = credential("https://a.test/", None);
-    assert_eq!(credential.masked("no key-5b1c, key-5b1c!").as_deref(), Some("no [key], [key]!"));
-    assert_eq!(credential.masked("nothing of it"), None);
-    assert_eq!(credential.masked("key-5b1c, cut: key-5b1…").as_deref(), Some("[key], cut: [key]"));
-    assert_eq!(credential.masked("too little to tell: ke…"), None);
+    assert_eq!(credential.mask("no key-5b1c, key-5b1c!").as_deref(), Some("no [key], [key]!"));
+    assert_eq!(credential.mask("nothing of it"), None);
+    assert_eq!(credential.mask("key-5b1c, cut: key-5b1…").as_deref(), Some("[key], cut: [key]"));
+    assert_eq!(credential.mask("too little to tell: ke…"), None);
     assert!(!format!("{credential:?}").contains("5b1c"));
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use governance::{
-    Counts, FileNames, Permit, Policy, Protected, Situation, Surroundings, Variables, Verdict, Workspaces,
-    clear, judge,
+    NameComparison, PathVariables, Permit, Policy, PolicyEnvironment, ProtectedFolders, RateCounts,
+    Situation, Verdict, Workspaces, judge, precheck,
 };
 use guardrail::InputSchema;
 use serde_json::json;
@@ -20,10 +20,10 @@ pub(super) fn permit(gateway: &str) -> Permit {
         "content_filtering: {{}}\nrate_limits: {{}}\nhuman_approval: {{}}\noutbound_gateway: {gateway}\n"
     );
     write("safety.yaml", &safety);
-    let around = Surroundings {
-        variables: Variables::with_home(folder.path()),
-        protected: Protected { folders: Vec::new() },
-        names: FileNames::CaseSensitive,
+    let around = PolicyEnvironment {
+        variables: PathVariables::with_home(folder.path()),
+        protected: ProtectedFolders { folders: Vec::new() },
+        name_comparison: NameComparison::CaseSensitive,
     };
     let policy = Policy::load(folder.path(), &around).unwrap_or_else(|error| panic!("{error}"));
     let mut spec = ToolSpec::new("probe", "Goes out.", Category::NETWORK, RiskLevel::Low);
@@ -32,8 +32,8 @@ pub(super) fn permit(gateway: &str) -> Permit {
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
     let call = guardrail::check(&definition, &schema, json!({})).unwrap();
     let workspaces = Workspaces::new(Vec::new());
-    let situation = Situation { mode: Mode::Normal, workspaces: &workspaces, counts: Counts::default() };
-    let cleared = clear(&policy, &situation, call).unwrap();
+    let situation = Situation { mode: Mode::Normal, workspaces: &workspaces, counts: RateCounts::default() };
+    let cleared = precheck(&policy, &situation, call).unwrap();
     match judge(&policy, &situation, file_access::open(cleared).unwrap()) {
         Verdict::Permit(permit) => permit,
         other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::permits::{OPEN, SHIPPED, permit};
 use super::server::{Server, response};
-use super::{Script, caps, gatekeeper, word};
+use super::{ScriptedResolver, gateway, limits, outcome};
 
 #[tokio::test]
 async fn redirects_are_followed_as_get_and_listed() {
@@ -16,7 +16,7 @@ async fn redirects_are_followed_as_get_and_listed() {
                 if request.starts_with("GET /here") { moved } else { response("200 OK", "", "there") };
             let _ = stream.write_all(&bytes);
         });
-        let answer = gatekeeper().get(&permit(OPEN), &server.url("/here"), &[], caps(100)).await.unwrap();
+        let answer = gateway().get(&permit(OPEN), &server.url("/here"), &[], limits(100)).await.unwrap();
         assert_eq!((answer.body.as_slice(), answer.url.path()), (&b"there"[..], "/there"), "{status}");
         assert_eq!(answer.led_by.len(), 1);
         let second = server.requests()[1].to_lowercase();
@@ -30,7 +30,7 @@ async fn redirects_are_followed_as_get_and_listed() {
 /// A redirect to a denied target is not followed, whatever its scheme, port or spelling.
 #[tokio::test]
 async fn redirect_to_this_machine_is_refused() {
-    let inside = Server::saying(response("200 OK", "", "secret"));
+    let inside = Server::with_response(response("200 OK", "", "secret"));
     let port = inside.port;
     for location in [
         format!("http://127.0.0.1:{port}/"),
@@ -46,10 +46,10 @@ async fn redirect_to_this_machine_is_refused() {
         // A test server is always local, so the URL that the redirect leads to is requested directly.
         let permit = permit(SHIPPED);
         let onward = url::Url::parse("http://public.example.org/").unwrap().join(&location).unwrap();
-        let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
-        let end = gatekeeper().asking(script).get(&permit, onward.as_str(), &[], caps(100)).await;
+        let script = Arc::new(ScriptedResolver::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
+        let end = gateway().with_resolver(script).get(&permit, onward.as_str(), &[], limits(100)).await;
         assert!(
-            ["private_address", "userinfo", "scheme"].contains(&word(&end).as_str()),
+            ["private_address", "userinfo", "scheme"].contains(&outcome(&end).as_str()),
             "{location}: {end:?}"
         );
     }
@@ -63,29 +63,29 @@ async fn every_hop_is_judged_again() {
         let _ = stream.write_all(&response("200 OK", "", "secret"));
     });
     let location = format!("Location: http://127.0.0.2:{}/\r\n", inside.port);
-    let entry = Server::saying(response("302 Found", &location, ""));
+    let entry = Server::with_response(response("302 Found", &location, ""));
     let permit = permit("{allowed_domains: [\"door.example.org\"], allow_private_addresses: true}");
-    let script = Arc::new(Script::of(&[("door.example.org", &[&["127.0.0.1"]])]));
+    let script = Arc::new(ScriptedResolver::of(&[("door.example.org", &[&["127.0.0.1"]])]));
     let url = format!("http://door.example.org:{}/", entry.port);
-    let end = gatekeeper().asking(script).get(&permit, &url, &[], caps(100)).await;
-    assert_eq!(word(&end), "not_listed");
+    let end = gateway().with_resolver(script).get(&permit, &url, &[], limits(100)).await;
+    assert_eq!(outcome(&end), "not_listed");
     assert_eq!((entry.connections(), inside.connections()), (1, 0));
 }
 
 #[tokio::test]
 async fn redirect_loops_and_long_chains_end() {
-    let server = Server::saying(response("302 Found", "Location: /again\r\n", ""));
-    let end = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100)).await;
-    assert_eq!((word(&end).as_str(), server.connections()), ("TooManyRedirects", 6));
+    let server = Server::with_response(response("302 Found", "Location: /again\r\n", ""));
+    let end = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(100)).await;
+    assert_eq!((outcome(&end).as_str(), server.connections()), ("TooManyRedirects", 6));
 }
 
 /// A `Refresh` header is not a redirect, and neither is a redirect status without a location.
 #[tokio::test]
 async fn only_standard_redirects_are_followed() {
     let check = async |status: &str, headers: &str, expect: &str| {
-        let server = Server::saying(response(status, headers, "x"));
-        let end = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100)).await;
-        assert_eq!((word(&end).as_str(), server.connections()), (expect, 1), "{status} {headers}");
+        let server = Server::with_response(response(status, headers, "x"));
+        let end = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(100)).await;
+        assert_eq!((outcome(&end).as_str(), server.connections()), (expect, 1), "{status} {headers}");
     };
     check("200 OK", "Refresh: 0; url=/again\r\n", "ok 200").await;
     check("302 Found", "", "ok 302").await;
@@ -96,11 +96,11 @@ async fn only_standard_redirects_are_followed() {
 /// A request to a service with a key does not follow redirects.
 #[tokio::test]
 async fn key_is_sent_only_to_its_service() {
-    let other = Server::saying(response("200 OK", "", "x"));
+    let other = Server::with_response(response("200 OK", "", "x"));
     let location = format!("Location: {}\r\n", other.url("/"));
-    let service = Server::saying(response("307 Temporary", &location, ""));
+    let service = Server::with_response(response("307 Temporary", &location, ""));
     let question = crate::HttpRequest::get(service.url("/")).header("authorization", "Bearer key");
-    let answer = gatekeeper().ask(&permit(OPEN), &question, caps(100)).await.unwrap();
+    let answer = gateway().send(&permit(OPEN), &question, limits(100)).await.unwrap();
     assert_eq!((answer.status, other.connections()), (307, 0));
     assert!(service.requests()[0].contains("authorization: Bearer key"));
 }

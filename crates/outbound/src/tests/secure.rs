@@ -9,8 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::permits::{OPEN, permit};
-use super::{Script, caps, gatekeeper, word, word_of};
-use crate::{Gatekeeper, HttpRequest, Roots};
+use super::{ScriptedResolver, gateway, limits, outcome, outcome_of};
+use crate::{HttpGateway, HttpRequest, TrustedRoots};
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -58,19 +58,19 @@ async fn only_a_valid_certificate_for_the_host_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
     std::fs::write(&file, issuer.pem()).unwrap();
-    let trusting = Gatekeeper::new(Roots::with_file(&file).unwrap()).unwrap();
-    let script = Arc::new(Script::of(&[("good.example.org", &[&["127.0.0.1"]])]));
-    let check = async |keeper: Gatekeeper, port: u16, expect: &str| {
+    let trusting = HttpGateway::new(TrustedRoots::with_file(&file).unwrap()).unwrap();
+    let script = Arc::new(ScriptedResolver::of(&[("good.example.org", &[&["127.0.0.1"]])]));
+    let check = async |keeper: HttpGateway, port: u16, expect: &str| {
         let url = format!("https://good.example.org:{port}/");
-        let end = keeper.asking(Arc::clone(&script)).get(&permit(OPEN), &url, &[], caps(100)).await;
-        assert_eq!(word(&end), expect, "{end:?}");
+        let end = keeper.with_resolver(Arc::clone(&script)).get(&permit(OPEN), &url, &[], limits(100)).await;
+        assert_eq!(outcome(&end), expect, "{end:?}");
     };
     let good = server(&issuer, "good.example.org", false);
     check(trusting.clone(), good, "ok 200").await;
-    check(gatekeeper(), good, "Untrusted").await;
+    check(gateway(), good, "Untrusted").await;
     check(trusting.clone(), server(&issuer, "other.example.org", false), "Untrusted").await;
     check(trusting.clone(), server(&issuer, "good.example.org", true), "Untrusted").await;
-    let plain = super::server::Server::saying(super::server::response("200 OK", "", "x"));
+    let plain = super::server::Server::with_response(super::server::response("200 OK", "", "x"));
     check(trusting, plain.port, "Untrusted").await;
 }
 
@@ -82,13 +82,13 @@ async fn websocket_checks_the_certificate_too() {
     let file = folder.path().join("ca.pem");
     std::fs::write(&file, issuer.pem()).unwrap();
     let port = server(&issuer, "good.example.org", false);
-    let script = Arc::new(Script::of(&[("good.example.org", &[&["127.0.0.1"]])]));
+    let script = Arc::new(ScriptedResolver::of(&[("good.example.org", &[&["127.0.0.1"]])]));
     let question = HttpRequest::get(format!("wss://good.example.org:{port}/"));
-    let roots = [Roots::with_file(&file).unwrap(), Roots::of_the_web()];
+    let roots = [TrustedRoots::with_file(&file).unwrap(), TrustedRoots::mozilla()];
     for (roots, expect) in roots.into_iter().zip(["NoSocket", "Untrusted"]) {
-        let keeper = Gatekeeper::new(roots).unwrap().asking(Arc::clone(&script));
-        let end = keeper.open_socket(&permit(OPEN), &question, "mcp", caps(100)).await;
-        assert_eq!(word_of(&end), expect);
+        let keeper = HttpGateway::new(roots).unwrap().with_resolver(Arc::clone(&script));
+        let end = keeper.open_websocket(&permit(OPEN), &question, "mcp", limits(100)).await;
+        assert_eq!(outcome_of(&end), expect);
     }
 }
 
@@ -98,8 +98,8 @@ fn certificate_file_must_contain_a_certificate() {
     let file = folder.path().join("ca.pem");
     for (content, expect) in [("", "no certificate"), ("-----BEGIN CERTIFICATE-----\nAAAA\n", "")] {
         std::fs::write(&file, content).unwrap();
-        let message = Roots::with_file(&file).unwrap_err().to_string();
+        let message = TrustedRoots::with_file(&file).unwrap_err().to_string();
         assert!(message.contains("ca.pem") && message.contains(expect), "{message}");
     }
-    assert!(Roots::with_file(&folder.path().join("none.pem")).is_err());
+    assert!(TrustedRoots::with_file(&folder.path().join("none.pem")).is_err());
 }

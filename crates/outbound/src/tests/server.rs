@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// Sends the same bytes on every connection.
-    pub(super) fn saying(bytes: impl Into<Vec<u8>>) -> Server {
+    pub(super) fn with_response(bytes: impl Into<Vec<u8>>) -> Server {
         let bytes = bytes.into();
         Server::start(move |_, stream| {
             let _ = stream.write_all(&bytes);

@@ -9,14 +9,14 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::permits::{OPEN, SHIPPED, permit};
 use super::server::{Server, response};
-use super::{Script, caps, gatekeeper, word_of};
-use crate::{Caps, HttpRequest, OutboundError, Socket};
+use super::{ScriptedResolver, gateway, limits, outcome_of};
+use crate::{HttpRequest, OutboundError, ResponseLimits, WebSocketConnection};
 
 /// Limit of one message in these tests.
 const MOST: u64 = 1000;
 
 /// Returns the response with which a server completes the handshake.
-fn granted(request: &str, with: &str) -> String {
+fn handshake_response(request: &str, with: &str) -> String {
     let key = request.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap_or_default();
     let accept = derive_accept_key(key.as_bytes());
     format!("HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: {accept}\r\n{with}\r\n")
@@ -25,9 +25,9 @@ fn granted(request: &str, with: &str) -> String {
 const USUAL: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: mcp\r\n";
 
 /// Starts a server that completes the handshake and then calls `then`.
-fn speaking(then: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
+fn websocket_server(then: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
     Server::start(move |request, stream| {
-        let _ = stream.write_all(granted(request, USUAL).as_bytes());
+        let _ = stream.write_all(handshake_response(request, USUAL).as_bytes());
         then(stream);
     })
 }
@@ -41,9 +41,9 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 const TEXT: u8 = 0x81;
 const BINARY: u8 = 0x82;
 
-async fn open(server: &Server) -> Result<Socket, OutboundError> {
+async fn open(server: &Server) -> Result<WebSocketConnection, OutboundError> {
     let question = HttpRequest::get(server.url("/").replace("http://", "ws://"));
-    gatekeeper().open_socket(&permit(OPEN), &question, "mcp", caps(MOST)).await
+    gateway().open_websocket(&permit(OPEN), &question, "mcp", limits(MOST)).await
 }
 
 async fn receive(server: &Server) -> Result<Option<String>, OutboundError> {
@@ -55,7 +55,7 @@ async fn receive(server: &Server) -> Result<Option<String>, OutboundError> {
 async fn texts_go_both_ways_and_pings_are_answered() {
     let (sender, receiver) = mpsc::channel();
     let sender = Mutex::new(sender);
-    let server = speaking(move |stream| {
+    let server = websocket_server(move |stream| {
         // One text in two fragments, with a ping between them.
         for part in [frame(0x01, b"hel"), vec![0x89, 1, b'p'], frame(0x80, b"lo")] {
             let _ = stream.write_all(&part);
@@ -82,7 +82,7 @@ async fn texts_go_both_ways_and_pings_are_answered() {
 async fn only_text_frames_are_accepted() {
     let check = async |bytes: Vec<u8>, expect: &str| {
         let shown = format!("{bytes:?}");
-        let server = speaking(move |stream| {
+        let server = websocket_server(move |stream| {
             let _ = stream.write_all(&bytes);
         });
         let end = receive(&server).await;
@@ -107,9 +107,9 @@ async fn only_text_frames_are_accepted() {
 #[tokio::test]
 async fn received_bytes_are_limited() {
     let check = async |then: fn(&mut TcpStream)| {
-        let server = speaking(then);
+        let server = websocket_server(then);
         let end = tokio::time::timeout(Duration::from_secs(30), receive(&server)).await.expect("an end");
-        assert_eq!(word_of(&end), "TooMuch", "{end:?}");
+        assert_eq!(outcome_of(&end), "TooMuch", "{end:?}");
     };
     check(|stream| {
         let _ = stream.write_all(&[&[TEXT, 127][..], &(1_u64 << 40).to_be_bytes()].concat());
@@ -134,10 +134,10 @@ async fn received_bytes_are_limited() {
 /// A server may send this many bytes again for each request, without a total limit.
 #[tokio::test]
 async fn receive_limit_is_reset_for_each_request() {
-    let server = speaking(|stream| while stream.write_all(&frame(TEXT, &[b'x'; 900])).is_ok() {});
+    let server = websocket_server(|stream| while stream.write_all(&frame(TEXT, &[b'x'; 900])).is_ok() {});
     let mut socket = open(&server).await.unwrap();
     for _ in 0..500 {
-        socket.await_at_most(1000);
+        socket.set_receive_limit(1000);
         assert_eq!(socket.next().await.unwrap().map(|text| text.len()), Some(900));
     }
 }
@@ -153,30 +153,40 @@ async fn handshake_must_match_the_request() {
         assert!(said.contains("did not open a WebSocket") && said.contains(expect), "{expect}: {said}");
     };
     let plain = |answer: Vec<u8>| String::from_utf8(answer).unwrap();
-    assert!(open(&speaking(|_| {})).await.is_ok());
-    check(|request| granted(request, &USUAL.replace("mcp", "chat")), "subprotocol `mcp`").await;
-    check(|request| granted(request, &USUAL.replace("mcp", "mcp, chat")), "subprotocol `mcp`").await;
-    check(|request| granted(request, "Upgrade: websocket\r\nConnection: Upgrade\r\n"), "subprotocol `mcp`")
+    assert!(open(&websocket_server(|_| {})).await.is_ok());
+    check(|request| handshake_response(request, &USUAL.replace("mcp", "chat")), "subprotocol `mcp`").await;
+    check(|request| handshake_response(request, &USUAL.replace("mcp", "mcp, chat")), "subprotocol `mcp`")
         .await;
     check(
-        |request| granted(request, &format!("{USUAL}Sec-WebSocket-Protocol: chat\r\n")),
+        |request| handshake_response(request, "Upgrade: websocket\r\nConnection: Upgrade\r\n"),
         "subprotocol `mcp`",
     )
     .await;
     check(
-        |request| granted(request, &format!("{USUAL}Sec-WebSocket-Extensions: permessage-deflate\r\n")),
+        |request| handshake_response(request, &format!("{USUAL}Sec-WebSocket-Protocol: chat\r\n")),
+        "subprotocol `mcp`",
+    )
+    .await;
+    check(
+        |request| {
+            handshake_response(request, &format!("{USUAL}Sec-WebSocket-Extensions: permessage-deflate\r\n"))
+        },
         "extension",
     )
     .await;
-    check(|_| granted("", USUAL), "Sec-WebSocket-Accept").await;
-    check(|request| granted(request, "Upgrade: h2c\r\nConnection: Upgrade\r\n"), "WebSocket upgrade").await;
-    check(|request| granted(request, "Upgrade: websocket\r\n"), "WebSocket upgrade").await;
+    check(|_| handshake_response("", USUAL), "Sec-WebSocket-Accept").await;
+    check(
+        |request| handshake_response(request, "Upgrade: h2c\r\nConnection: Upgrade\r\n"),
+        "WebSocket upgrade",
+    )
+    .await;
+    check(|request| handshake_response(request, "Upgrade: websocket\r\n"), "WebSocket upgrade").await;
     check(|_| "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n".to_owned(), "status 403").await;
     check(|_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(), "status 200").await;
-    let elsewhere = Server::saying(response("200 OK", "", ""));
+    let elsewhere = Server::with_response(response("200 OK", "", ""));
     let location = format!("Location: {}\r\n", elsewhere.url("/"));
     let moved = plain(response("307 Temporary", &location, ""));
-    let server = Server::saying(moved);
+    let server = Server::with_response(moved);
     let said = open(&server).await.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(said.contains("status 307; redirects are not followed"), "{said}");
     assert_eq!(elsewhere.connections(), 0);
@@ -186,13 +196,13 @@ async fn handshake_must_match_the_request() {
 /// accepted.
 #[tokio::test]
 async fn websocket_reaches_only_permitted_hosts() {
-    let inside = speaking(|_| {});
-    let check = async |gateway: &str, url: String, expect: &str| {
-        let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
+    let inside = websocket_server(|_| {});
+    let check = async |rules: &str, url: String, expect: &str| {
+        let script = Arc::new(ScriptedResolver::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
         let question = HttpRequest::get(url.clone());
-        let (keeper, permit) = (gatekeeper().asking(script), permit(gateway));
-        let opened = keeper.open_socket(&permit, &question, "mcp", caps(MOST)).await;
-        assert_eq!(word_of(&opened), expect, "{url}");
+        let (keeper, permit) = (gateway().with_resolver(script), permit(rules));
+        let opened = keeper.open_websocket(&permit, &question, "mcp", limits(MOST)).await;
+        assert_eq!(outcome_of(&opened), expect, "{url}");
     };
     let port = inside.port;
     check(SHIPPED, format!("ws://127.0.0.1:{port}/"), "private_address").await;
@@ -215,14 +225,14 @@ async fn handshake_ends_at_the_deadline() {
         let _ = stream.read(&mut [0]);
     });
     let question = HttpRequest::get(silent.url("/").replace("http://", "ws://"));
-    let soon = Caps { body_bytes: MOST, deadline: Instant::now() + Duration::from_millis(400) };
-    let end = gatekeeper().open_socket(&permit(OPEN), &question, "mcp", soon).await;
-    assert_eq!(word_of(&end), "TimedOut");
-    let nonsense = Server::saying("220 mail.example.org ESMTP\r\n");
-    assert_eq!(word_of(&open(&nonsense).await), "Garbled");
+    let soon = ResponseLimits { body_bytes: MOST, deadline: Instant::now() + Duration::from_millis(400) };
+    let end = gateway().open_websocket(&permit(OPEN), &question, "mcp", soon).await;
+    assert_eq!(outcome_of(&end), "TimedOut");
+    let nonsense = Server::with_response("220 mail.example.org ESMTP\r\n");
+    assert_eq!(outcome_of(&open(&nonsense).await), "Garbled");
     let endless = Server::start(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 101 Yes\r\nA: ");
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
-    assert_eq!(word_of(&open(&endless).await), "Garbled");
+    assert_eq!(outcome_of(&open(&endless).await), "Garbled");
 }

@@ -1,27 +1,27 @@
 //! Edits of hand-written policy files.
 
-use super::amend;
-use governance::{Act, Edit, PolicyFile};
+use super::apply_edit;
+use governance::{EditAction, PolicyEdit, PolicyFile};
 
-fn check(text: &str, keys: &str, act: Act, expect: Option<&str>) {
+fn check(text: &str, keys: &str, act: EditAction, expect: Option<&str>) {
     let keys = keys.split('.').map(str::to_owned).collect();
-    let edit = Edit { file: PolicyFile::Tools, keys, act };
-    assert_eq!(amend(text, &edit).as_deref(), expect, "{edit:?}\n{text}");
+    let edit = PolicyEdit { file: PolicyFile::Tools, keys, action: act };
+    assert_eq!(apply_edit(text, &edit).as_deref(), expect, "{edit:?}\n{text}");
 }
 
-fn add(value: &str) -> Act {
-    Act::Add(value.to_owned())
+fn add(value: &str) -> EditAction {
+    EditAction::Add(value.to_owned())
 }
 
-fn set(value: &str) -> Act {
-    Act::Set(value.to_owned())
+fn set(value: &str) -> EditAction {
+    EditAction::Set(value.to_owned())
 }
 
-fn remove(line: u64, text: &str) -> Act {
-    Act::Remove { line, text: text.to_owned() }
+fn remove(line: u64, text: &str) -> EditAction {
+    EditAction::Remove { line, text: text.to_owned() }
 }
 
-const FILE: &str = "# head
+const TOOLS_FILE: &str = "# head
 tools:
   # the first
   read_file:   # reads
@@ -46,7 +46,7 @@ last: [] # end
 
 #[test]
 fn edit_changes_one_place_only() {
-    let put = |from: &str, to: &str| Some(FILE.replacen(from, to, 1));
+    let put = |from: &str, to: &str| Some(TOOLS_FILE.replacen(from, to, 1));
     let cases = [
         ("tools.read_file.allowed_in_modes", add("ALERT"), put("B\"]", "B\", ALERT]")),
         ("tools.read_file.allowed_paths", add("/c"), put("# twice\n", "# twice\n      - /c\n")),
@@ -60,7 +60,7 @@ fn edit_changes_one_place_only() {
             add("ls"),
             put("    ]\n", "    ]\n  new:\n    allowed_commands: [ls]\n"),
         ),
-        ("other.key", set("true"), Some(format!("{FILE}other:\n  key: true\n"))),
+        ("other.key", set("true"), Some(format!("{TOOLS_FILE}other:\n  key: true\n"))),
         ("tools.read_file.allowed_in_modes", remove(5, "A, B"), put(", \"A, B\"]", "]")),
         ("tools.read_file.allowed_in_modes", remove(5, "NORMAL"), put("NORMAL, ", "")),
         ("tools.read_file.allowed_paths", remove(9, ""), put("      - \"/b\"   # twice\n", "")),
@@ -72,7 +72,7 @@ fn edit_changes_one_place_only() {
         ("tools.write.allowed_paths", remove(18, "/a"), put("/a,  # one\n      /b", "/b")),
     ];
     for (keys, act, expect) in cases {
-        check(FILE, keys, act, expect.as_deref());
+        check(TOOLS_FILE, keys, act, expect.as_deref());
     }
 }
 

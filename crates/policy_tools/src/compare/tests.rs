@@ -3,7 +3,7 @@
 use super::*;
 use crate::judge_tests::{definition, machine};
 
-const OLD: &str = "tools:
+const OLD_TOOLS: &str = "tools:
   write_file:
     allowed_in_modes: [NORMAL]
     requires_approval_in_modes: [ALERT]
@@ -15,37 +15,37 @@ const OLD: &str = "tools:
   run: {allowed_commands: [ls], forbidden_commands: [sudo]}
   fetch: {allowed_domains: [a.org]}
 ";
-const FREE: &str = "modes: {NORMAL: {}, ALERT: {}, DEGRADED: {}, LOCKDOWN: {}, RECOVERY: {}}\n";
+const OPEN_MODES: &str = "modes: {NORMAL: {}, ALERT: {}, DEGRADED: {}, LOCKDOWN: {}, RECOVERY: {}}\n";
 const SAFETY: &str = "outbound_gateway: {allowed_domains: [\"*.org\"], blocked_domains: [evil.org]}\n";
 
 /// Checks the strongest effect of replacing one part of the old files.
 #[track_caller]
-fn check(part: &str, by: &str, effect: Option<Effect>, words: &str) {
-    let all = [OLD, FREE, SAFETY];
+fn check(part: &str, by: &str, effect: Option<PolicyEffect>, words: &str) {
+    let all = [OLD_TOOLS, OPEN_MODES, SAFETY];
     assert_eq!(all.iter().filter(|text| text.contains(part)).count(), 1, "{part}");
     let load = |text: [String; 3]| machine(&text[0]).modes(&text[1]).safety(&text[2]).policy();
     let old = load(all.map(str::to_owned));
     let new = load(all.map(|text| text.replace(part, by)));
     let definitions = ["write_file", "run", "fetch", "read_file"].map(definition);
-    let found = compare(&old, &new, &definitions);
+    let found = compare_policies(&old, &new, &definitions);
     assert_eq!(found.iter().map(|difference| difference.effect).max(), effect, "{part} → {by}: {found:#?}");
     assert!(found.is_empty() || found.iter().any(|difference| difference.what.contains(words)), "{found:#?}");
 }
 
 /// Checks the strongest effect of changing the entry of one tool.
 #[track_caller]
-fn check_entry(tool: &str, old: &str, new: &str, effect: Option<Effect>, words: &str) {
+fn check_entry(tool: &str, old: &str, new: &str, effect: Option<PolicyEffect>, words: &str) {
     let load = |entry: &str| {
-        machine(&format!("tools: {{{tool}: {{{entry}}}}}\n")).modes(FREE).safety(SAFETY).policy()
+        machine(&format!("tools: {{{tool}: {{{entry}}}}}\n")).modes(OPEN_MODES).safety(SAFETY).policy()
     };
-    let found = compare(&load(old), &load(new), &[definition(tool)]);
+    let found = compare_policies(&load(old), &load(new), &[definition(tool)]);
     assert_eq!(found.iter().map(|one| one.effect).max(), effect, "{old} → {new}: {found:#?}");
     assert!(found.iter().any(|one| one.what.contains(words)), "{old} → {new}: {found:#?}");
 }
 
 #[test]
 fn wider_rules_loosen() {
-    let loosens = |part: &str, by: &str, words: &str| check(part, by, Some(Effect::Loosens), words);
+    let loosens = |part: &str, by: &str, words: &str| check(part, by, Some(PolicyEffect::Loosens), words);
     loosens(
         "allowed_in_modes: [NORMAL]",
         "allowed_in_modes: [NORMAL, RECOVERY]",
@@ -84,8 +84,8 @@ fn commands_are_compared_by_words_not_by_text() {
     {
         for list in ["allowed_commands", "forbidden_commands"] {
             let entry = |argv: &str| format!("{list}: [{{argv: {argv}}}]");
-            check_entry("run", &entry(old), &entry(new), Some(Effect::Loosens), "");
-            check_entry("run", &entry(new), &entry(old), Some(Effect::Loosens), "");
+            check_entry("run", &entry(old), &entry(new), Some(PolicyEffect::Loosens), "");
+            check_entry("run", &entry(new), &entry(old), Some(PolicyEffect::Loosens), "");
         }
     }
 }
@@ -112,7 +112,7 @@ fn limits_are_compared_by_effective_value() {
         ("", "unattended_paths: [/a/**]", "unattended path added"),
         ("cost_per_call: 0.5", "cost_per_call: 0.25", "cost of a call: 0.5 becomes 0.25"),
     ] {
-        check_entry("slow_read", less, more, Some(Effect::Loosens), words);
+        check_entry("slow_read", less, more, Some(PolicyEffect::Loosens), words);
     }
     for (more, less, words) in [
         ("", "timeout_seconds: 6", "timeout in seconds: 7 becomes 6"),
@@ -121,33 +121,39 @@ fn limits_are_compared_by_effective_value() {
         ("min_isolation: reduced", "min_isolation: full", "reduced isolation"),
         ("", "cost_per_call: 0.5", "cost of a call: 0 becomes 0.5"),
     ] {
-        check_entry("slow_read", more, less, Some(Effect::Tightens), words);
+        check_entry("slow_read", more, less, Some(PolicyEffect::Tightens), words);
     }
-    check_entry("slow_read", "timeout_seconds: 7", "", Some(Effect::Neutral), "change nothing");
-    check_entry("slow_read", "", "max_output_bytes: 1048576", Some(Effect::Neutral), "change nothing");
+    check_entry("slow_read", "timeout_seconds: 7", "", Some(PolicyEffect::Neutral), "change nothing");
+    check_entry("slow_read", "", "max_output_bytes: 1048576", Some(PolicyEffect::Neutral), "change nothing");
 }
 
 #[test]
 fn dropped_approval_on_unattended_paths_loosens() {
     let entry = "requires_approval: true, unattended_paths: [/a/**]";
-    let modes = FREE.replace("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}");
+    let modes = OPEN_MODES.replace("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}");
     let load = |modes: &str| machine(&format!("tools: {{write_file: {{{entry}}}}}\n")).modes(modes).policy();
-    let found = compare(&load(&modes), &load(FREE), &[definition("write_file")]);
+    let found = compare_policies(&load(&modes), &load(OPEN_MODES), &[definition("write_file")]);
     let what = "write_file in NORMAL on unattended paths: runs without approval";
     assert!(
-        found.iter().any(|one| one.effect == Effect::Loosens && one.what.starts_with(what)),
+        found.iter().any(|one| one.effect == PolicyEffect::Loosens && one.what.starts_with(what)),
         "{found:#?}"
     );
 }
 
 #[test]
 fn leaving_the_gateway_loosens() {
-    check_entry("search", "", "category: read_only", Some(Effect::Loosens), "bypasses the outbound gateway");
+    check_entry(
+        "search",
+        "",
+        "category: read_only",
+        Some(PolicyEffect::Loosens),
+        "bypasses the outbound gateway",
+    );
 }
 
 #[test]
 fn narrower_rules_tighten() {
-    let tightens = |part: &str, by: &str, words: &str| check(part, by, Some(Effect::Tightens), words);
+    let tightens = |part: &str, by: &str, words: &str| check(part, by, Some(PolicyEffect::Tightens), words);
     tightens("allowed_in_modes: [NORMAL]", "allowed_in_modes: []", "write_file in NORMAL: is denied");
     tightens("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}", "NORMAL: requires approval");
     tightens("[/a/**]", "[]", "allowed path removed");
@@ -164,24 +170,26 @@ fn narrower_rules_tighten() {
 fn settings_outside_tools_are_compared_both_ways() {
     let check = |file: usize, narrow: &str, wide: &str, words: &str| {
         let load = |text: &str| {
-            let mut all = ["tools: {}\n", FREE, SAFETY].map(str::to_owned);
+            let mut all = ["tools: {}\n", OPEN_MODES, SAFETY].map(str::to_owned);
             all[file] = text.to_owned();
             machine(&all[0]).modes(&all[1]).safety(&all[2]).policy()
         };
-        for (old, new, effect) in [(narrow, wide, Effect::Loosens), (wide, narrow, Effect::Tightens)] {
-            let found = compare(&load(old), &load(new), &[definition("read_file")]);
+        for (old, new, effect) in
+            [(narrow, wide, PolicyEffect::Loosens), (wide, narrow, PolicyEffect::Tightens)]
+        {
+            let found = compare_policies(&load(old), &load(new), &[definition("read_file")]);
             let found: Vec<_> = found.iter().map(|one| (one.effect, one.what.contains(words))).collect();
             assert_eq!(found, [(effect, true)], "{old} → {new}");
         }
     };
-    let mode = |rules: &str| FREE.replace("ALERT: {}", &format!("ALERT: {{{rules}}}"));
+    let mode = |rules: &str| OPEN_MODES.replace("ALERT: {}", &format!("ALERT: {{{rules}}}"));
     check(1, &mode("max_concurrent_tasks: 3"), &mode(""), "ALERT: concurrent calls: ");
     let running = |word: &str| mode(&format!("on_transition: {{running: {word}}}"));
     check(1, &running("cancel"), &running("finish"), "ALERT: running calls on entry");
     let watched = |flag: bool| mode(&format!("background_monitoring_enabled: {flag}"));
     check(1, &watched(true), &watched(false), "ALERT: system monitoring is");
     let cpu = "conditions: [{metric: cpu_load_percent, operator: \">\", value: 90}]";
-    let ways = |more: &str| format!("{FREE}transition_rules: {{NORMAL_to_ALERT: {{{cpu}}}{more}}}\n");
+    let ways = |more: &str| format!("{OPEN_MODES}transition_rules: {{NORMAL_to_ALERT: {{{cpu}}}{more}}}\n");
     let stricter = format!(", NORMAL_to_DEGRADED: {{{cpu}}}");
     check(1, &ways(&stricter), &ways(""), "transition to a stricter mode");
     let milder = format!(", ALERT_to_NORMAL: {{{cpu}, requires_human_approval: true}}");
@@ -227,33 +235,40 @@ fn changed_secret_action_and_cost_cap_loosen() {
         (cap("mode: enforce, amount: 5"), cap("mode: enforce, amount: 6"), "the cost cap of a turn"),
         (cap("mode: warn, amount: 5"), cap("mode: enforce, amount: 5"), "the cost cap of a turn"),
     ] {
-        let found = compare(&load(&old), &load(&new), &[definition("read_file")]);
-        let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(words);
+        let found = compare_policies(&load(&old), &load(&new), &[definition("read_file")]);
+        let loosens =
+            |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.what.contains(words);
         assert!(found.iter().any(loosens), "{old} → {new}: {found:#?}");
     }
 }
 
 #[test]
 fn path_list_instead_of_workspaces_loosens() {
-    check_entry("write_file", "", "allowed_paths: []", Some(Effect::Tightens), "may access no path");
-    check_entry("write_file", "", "allowed_paths: [/a]", Some(Effect::Loosens), "instead of the workspaces");
+    check_entry("write_file", "", "allowed_paths: []", Some(PolicyEffect::Tightens), "may access no path");
+    check_entry(
+        "write_file",
+        "",
+        "allowed_paths: [/a]",
+        Some(PolicyEffect::Loosens),
+        "instead of the workspaces",
+    );
 }
 
 #[test]
 fn unattended_paths_are_reported_only_if_listed() {
-    let load = |tools: &str| machine(tools).modes(FREE).policy();
+    let load = |tools: &str| machine(tools).modes(OPEN_MODES).policy();
     let asks = "tools: {write_file: {requires_approval: true}}\n";
-    let found = compare(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
+    let found = compare_policies(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
     assert!(!found.is_empty() && !found.iter().any(|one| one.what.contains("unattended")), "{found:#?}");
 }
 
 #[test]
 fn changes_without_effect_are_neutral() {
-    check("tools:\n", "# a word\ntools:\n", Some(Effect::Neutral), "change nothing");
+    check("tools:\n", "# a word\ntools:\n", Some(PolicyEffect::Neutral), "change nothing");
     check(
         "  run:",
         "  read_file: {requires_approval: false}\n  run:",
-        Some(Effect::Neutral),
+        Some(PolicyEffect::Neutral),
         "change nothing",
     );
     check("tools:\n", "tools:\n", None, "");
@@ -274,17 +289,18 @@ fn path_lists_are_compared_by_resolved_links() {
     let old = load("real", 10);
     let gone = format!("forbidden path removed: {shown}/real/** (resolved from {shown}/link/**)");
     for size in [10, 9] {
-        let found = compare(&old, &load("other", size), &[definition("write_file")]);
-        let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(&gone);
+        let found = compare_policies(&old, &load("other", size), &[definition("write_file")]);
+        let loosens =
+            |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.what.contains(&gone);
         assert!(found.iter().any(loosens), "{size}: {found:#?}");
     }
-    assert_eq!(compare(&old, &load("real", 10), &[definition("write_file")]), []);
+    assert_eq!(compare_policies(&old, &load("real", 10), &[definition("write_file")]), []);
 }
 
 #[test]
 fn transition_changes_are_described_in_full() {
     let load = |rules: &str| {
-        machine("tools: {}\n").modes(&format!("{FREE}transition_rules: {{{rules}}}\n")).policy()
+        machine("tools: {}\n").modes(&format!("{OPEN_MODES}transition_rules: {{{rules}}}\n")).policy()
     };
     let stricter = "NORMAL_to_ALERT: {conditions: [
         {metric: cpu_load_percent, operator: \">\", value: 85, duration_seconds: 30},
@@ -292,7 +308,7 @@ fn transition_changes_are_described_in_full() {
     let milder = "ALERT_to_NORMAL: {logic: all, requires_human_approval: true, conditions: [
         {metric: cpu_load_percent, operator: \"<\", value: 40.5},
         {metric: memory_used_percent, operator: \"<\", value: 50}]}";
-    let found = compare(&load(stricter), &load(milder), &[definition("read_file")]);
+    let found = compare_policies(&load(stricter), &load(milder), &[definition("read_file")]);
     let texts: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(
         texts,

@@ -111,12 +111,12 @@ fn redundant_modes_commands_and_hosts_are_found() {
 
 #[test]
 fn shipped_policy_has_no_findings() {
-    let around = crate::Surroundings {
-        variables: crate::Variables::with_home("/home/anna".as_ref()),
-        protected: crate::Protected::default(),
-        names: crate::FileNames::CaseSensitive,
+    let environment = crate::PolicyEnvironment {
+        variables: crate::PathVariables::with_home("/home/anna".as_ref()),
+        protected: crate::ProtectedFolders::default(),
+        name_comparison: crate::NameComparison::CaseSensitive,
     };
-    let policy = crate::Policy::embedded(&around).unwrap();
+    let policy = crate::Policy::embedded(&environment).unwrap();
     let definitions = ["read_file", "write_file", "copy_file", "fetch", "run"].map(definition);
     assert_eq!(lint(&policy, &definitions), []);
 }

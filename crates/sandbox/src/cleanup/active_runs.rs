@@ -9,27 +9,27 @@ use tokio::sync::{Notify, watch};
 
 /// Registry of the active runs of a sandbox.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    taken: Mutex<Vec<Arc<AtomicBool>>>,
-    left: Notify,
+pub(crate) struct ActiveRuns {
+    active: Mutex<Vec<Arc<AtomicBool>>>,
+    released: Notify,
     closing: watch::Sender<bool>,
 }
 
 /// Entry of one run, until its cleanup is finished.
 #[derive(Debug)]
-pub(crate) struct Place {
-    of: Arc<Places>,
-    was_alone: Arc<AtomicBool>,
+pub(crate) struct ActiveRun {
+    registry: Arc<ActiveRuns>,
+    ran_alone: Arc<AtomicBool>,
 }
 
-impl Places {
+impl ActiveRuns {
     /// Registers a run.
-    pub(crate) fn take(self: &Arc<Self>) -> Place {
+    pub(crate) fn register(self: &Arc<Self>) -> ActiveRun {
         let mut taken = self.lock();
         let was_alone = Arc::new(AtomicBool::new(taken.is_empty()));
         taken.iter().for_each(|other| other.store(false, Ordering::SeqCst));
         taken.push(Arc::clone(&was_alone));
-        Place { of: Arc::clone(self), was_alone }
+        ActiveRun { registry: Arc::clone(self), ran_alone: was_alone }
     }
 
     /// Waits until `close` is called.
@@ -42,7 +42,7 @@ impl Places {
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         loop {
-            let mut left = std::pin::pin!(self.left.notified());
+            let mut left = std::pin::pin!(self.released.notified());
             left.as_mut().enable();
             if self.lock().is_empty() {
                 return;
@@ -52,21 +52,21 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<AtomicBool>>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl ActiveRun {
     /// Returns true if no other run was active since this one was registered.
-    pub(crate) fn was_alone(&self) -> bool {
-        self.was_alone.load(Ordering::SeqCst)
+    pub(crate) fn ran_alone(&self) -> bool {
+        self.ran_alone.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Place {
+impl Drop for ActiveRun {
     fn drop(&mut self) {
-        self.of.lock().retain(|other| !Arc::ptr_eq(other, &self.was_alone));
-        self.of.left.notify_waiters();
+        self.registry.lock().retain(|other| !Arc::ptr_eq(other, &self.ran_alone));
+        self.registry.released.notify_waiters();
     }
 }
 
@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn overlapping_runs_are_not_alone() {
-        let places = Arc::new(Places::default());
-        let first = places.take();
-        assert!(first.was_alone());
-        let second = places.take();
-        assert!(!first.was_alone() && !second.was_alone());
+        let places = Arc::new(ActiveRuns::default());
+        let first = places.register();
+        assert!(first.ran_alone());
+        let second = places.register();
+        assert!(!first.ran_alone() && !second.ran_alone());
         drop(first);
-        assert!(!second.was_alone(), "another run was active for a while");
+        assert!(!second.ran_alone(), "another run was active for a while");
         drop(second);
-        assert!(places.take().was_alone());
+        assert!(places.register().ran_alone());
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::error::SandboxError;
 use crate::scan::open_folder;
-use crate::scan::open_folder::Loosened;
+use crate::scan::open_folder::TemporaryAccess;
 
 /// A file that a program created, and its new path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub struct Quarantined {
 /// Suffix of a quarantined name.
 const SUFFIX: &str = "quarantined";
 /// Longest name that file systems accept.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// Attempts with a random name, of which one is free.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// Renames a file in its folder, so that other programs do not find it under the name they act on. Returns
 /// `None` if it no longer exists.
 pub(crate) fn quarantine(path: &Path) -> Option<Quarantined> {
-    let moved_to = match set_aside(path) {
+    let moved_to = match move_aside(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
             tracing::warn!(%error, path = ?path, "could not quarantine a leftover file");
@@ -46,12 +46,12 @@ pub(crate) fn quarantine(path: &Path) -> Option<Quarantined> {
     Some(Quarantined { path: path.to_owned(), moved_to })
 }
 
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
     let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     match rename_in(above, path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             // The program removed the permissions of the folder.
-            let _open = Loosened::of(above)?;
+            let _open = TemporaryAccess::grant(above)?;
             rename_in(above, path)
         }
         renamed => renamed,
@@ -61,8 +61,8 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
 fn rename_in(above: &Path, path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let folder = open_folder::open(above, open_folder::HANDLE)?;
-    for _ in 0..TRIES {
-        let aside = inert(name, unforeseen());
+    for _ in 0..MAX_ATTEMPTS {
+        let aside = quarantine_name(name, random_number());
         match renameat_with(&folder, name, &folder, &aside, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(path.with_file_name(aside)),
             Err(Errno::EXIST) => {}
@@ -73,14 +73,14 @@ fn rename_in(above: &Path, path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns a number that no program can guess.
-fn unforeseen() -> u64 {
+fn random_number() -> u64 {
     RandomState::new().hash_one(SystemTime::now())
 }
 
 /// Returns the quarantine name, cut to the longest length that file systems accept.
-fn inert(name: &OsStr, number: u64) -> OsString {
+fn quarantine_name(name: &OsStr, number: u64) -> OsString {
     let ending = format!(".{SUFFIX}-{number:016x}");
-    let most = LONGEST_NAME - ending.len();
+    let most = MAX_NAME_BYTES - ending.len();
     let kept = name.as_bytes().get(..most).unwrap_or(name.as_bytes());
     let mut aside = OsStr::from_bytes(kept).to_owned();
     aside.push(ending);
@@ -90,22 +90,22 @@ fn inert(name: &OsStr, number: u64) -> OsString {
 /// Files of earlier runs of this process that could not be quarantined. As long as one exists, nothing runs in
 /// its folder, so that it is not mistaken for the user's own file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
-    names: Arc<Mutex<Vec<PathBuf>>>,
+pub(crate) struct Leftovers {
+    paths: Arc<Mutex<Vec<PathBuf>>>,
 }
 
-impl Left {
+impl Leftovers {
     pub(crate) fn add(&self, names: impl Iterator<Item = PathBuf>) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
 
     /// Tries again to quarantine leftovers in these folders, and fails if one remains. Blocks on the disk.
-    pub(crate) fn refuse_in(&self, folders: &[PathBuf]) -> Result<(), SandboxError> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn retry_or_refuse(&self, folders: &[PathBuf]) -> Result<(), SandboxError> {
+        let mut names = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         let is_here = |name: &Path| folders.iter().any(|folder| name.starts_with(folder));
         names.retain(|name| !is_here(name) || quarantine(name).is_some_and(|aside| aside.moved_to.is_none()));
         match names.iter().find(|name| is_here(name)) {
-            Some(name) => Err(SandboxError::StillThere(name.clone())),
+            Some(name) => Err(SandboxError::LeftoverPresent(name.clone())),
             None => Ok(()),
         }
     }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn quarantine_works_in_folders_without_permissions() {
-        ::tests::give_up_root_for_good();
+        ::tests::drop_root_permanently();
         let folder = tempfile::tempdir().unwrap();
         let closed = folder.path().canonicalize().unwrap().join("closed");
         for mode in [0o555, 0o444, 0o111, 0o000] {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn longest_name_is_quarantined_too() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap().join("n".repeat(LONGEST_NAME));
+        let path = folder.path().canonicalize().unwrap().join("n".repeat(MAX_NAME_BYTES));
         for _ in 0..12 {
             std::fs::create_dir(&path).unwrap();
             assert!(quarantine(&path).unwrap().moved_to.unwrap().is_dir());

@@ -7,22 +7,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use tokio::net::unix::pipe;
 use tool::SandboxTier;
 
-use crate::cleanup::Underway;
+use crate::cleanup::RunHandle;
 use crate::cleanup::quarantine::Quarantined;
 use crate::error::SandboxError;
 use crate::launch;
 use crate::launch::pool::Launcher;
-use crate::prepare::Confined;
+use crate::prepare::ConfinedCommand;
 
 /// A running interactive program.
-pub struct Served {
-    underway: Underway,
+pub struct InteractiveProgram {
+    run: RunHandle,
     tier: SandboxTier,
 }
 
 /// Pipes to the standard streams of an interactive program.
 #[derive(Debug)]
-pub struct Pipes {
+pub struct StdioPipes {
     /// Its standard input.
     pub input: pipe::Sender,
     /// Its standard output.
@@ -31,9 +31,9 @@ pub struct Pipes {
     pub errors: pipe::Receiver,
 }
 
-impl Served {
-    pub(crate) fn new(underway: Underway, tier: SandboxTier) -> Served {
-        Served { underway, tier }
+impl InteractiveProgram {
+    pub(crate) fn new(underway: RunHandle, tier: SandboxTier) -> InteractiveProgram {
+        InteractiveProgram { run: underway, tier }
     }
 
     /// Returns the sandbox tier in which it runs.
@@ -43,26 +43,27 @@ impl Served {
 
     /// Returns true if it is not known to have ended.
     pub fn is_alive(&mut self) -> bool {
-        self.underway.parts().is_some_and(|(_, launcher)| launcher.is_alive())
+        self.run.parts().is_some_and(|(_, launcher)| launcher.is_alive())
     }
 
     /// Ends the program and waits for its cleanup; returns the files that were quarantined.
     pub async fn end(self) -> Result<Vec<Quarantined>, SandboxError> {
-        self.underway.end().await
+        self.run.end().await
     }
 }
 
 /// Sends a launcher its run request and returns once the program runs.
 pub(crate) async fn start(
-    confined: &Confined,
+    confined: &ConfinedCommand,
     tier: SandboxTier,
     launcher: &mut Launcher,
-) -> Result<Pipes, SandboxError> {
-    let made = || -> io::Result<_> { Ok((launch::input()?, launch::output()?, launch::output()?)) };
+) -> Result<StdioPipes, SandboxError> {
+    let made =
+        || -> io::Result<_> { Ok((launch::stdin_pipe()?, launch::output_pipe()?, launch::output_pipe()?)) };
     let ((input, stdin), (output, stdout), (errors, stderr)): (_, (_, OwnedFd), (_, OwnedFd)) =
         made().map_err(SandboxError::Launcher)?;
     let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    launch::give_order(launcher, confined, tier, descriptors).await?;
-    launcher.started().await?;
-    Ok(Pipes { input, output, errors })
+    launch::send_request(launcher, confined, tier, descriptors).await?;
+    launcher.wait_until_started().await?;
+    Ok(StdioPipes { input, output, errors })
 }

@@ -15,24 +15,24 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tool::SandboxTier;
 
-use crate::backend::{self, Below};
+use crate::backend::{self, LauncherChildren};
 use crate::error::SandboxError;
-use crate::launch::launcher::{self, NAME};
-use crate::launch::status::{Problem, Status, Step};
+use crate::launch::launcher::{self, LAUNCHER_NAME};
+use crate::launch::status::{LauncherStatus, SetupFailure, SetupStep};
 use crate::launch::wire_format;
-use crate::report::{End, Spent};
+use crate::report::{ResourceUsage, RunEnd};
 
 /// Largest number of ready launchers. A call needs one, so more would be idle.
-pub(crate) const MOST: usize = 2;
+pub(crate) const MAX_READY: usize = 2;
 /// Time after which an idle launcher is released.
-const PATIENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time for a launcher to report that it is ready.
-const START: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for a launcher to end with everything below it. Longer than the launcher's own timeouts.
-const TIME_TO_END: Duration = Duration::from_secs(8);
+const END_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Longest failure message; its longest part is a path.
-const LONGEST_PROBLEM: usize = 16 * 1024;
+const MAX_FAILURE_BYTES: usize = 16 * 1024;
 
 /// A launcher that reported that it is ready.
 #[derive(Debug)]
@@ -46,22 +46,22 @@ pub(crate) struct Launcher {
     /// Reaped by the runtime when dropped. The process ends when its sockets close.
     pub(crate) process: Child,
     /// Processes it had started when it became ready, to wait for in case the launcher itself is killed.
-    below: Below,
+    children: LauncherChildren,
 }
 
 impl Launcher {
     /// Starts a launcher and waits until it is ready.
     pub(crate) async fn start(tier: SandboxTier) -> Result<Launcher, SandboxError> {
         let (mut setup, control, process) = spawn(tier).map_err(SandboxError::Launcher)?;
-        let said = tokio::time::timeout(START, hear(&mut setup)).await;
+        let said = tokio::time::timeout(START_TIMEOUT, read_status(&mut setup)).await;
         match said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-            Ok(Status::Ready(_)) => {
+            Ok(LauncherStatus::Ready(_)) => {
                 let setup = setup.into_std().map_err(SandboxError::Launcher)?;
-                let below = process.id().map(Below::of).unwrap_or_default();
-                Ok(Launcher { setup, control, process, below })
+                let below = process.id().map(LauncherChildren::of).unwrap_or_default();
+                Ok(Launcher { setup, control, process, children: below })
             }
-            Ok(Status::Failed(problem)) => Err(problem.into()),
-            Ok(Status::Ended(..)) => {
+            Ok(LauncherStatus::Failed(problem)) => Err(problem.into()),
+            Ok(LauncherStatus::Ended(..)) => {
                 Err(SandboxError::Launcher(io::Error::other("the launcher sent an unexpected status")))
             }
             Err(error) => Err(SandboxError::Launcher(error)),
@@ -70,49 +70,49 @@ impl Launcher {
 
     /// Ends the launcher and waits until nothing of what it started is left.
     pub(crate) async fn end(self) {
-        let Launcher { setup, control, mut process, below } = self;
+        let Launcher { setup, control, mut process, children: below } = self;
         // A launcher ends when its sockets close. One that hangs is killed.
         drop((setup, control));
-        if tokio::time::timeout(TIME_TO_END, process.wait()).await.is_err() {
+        if tokio::time::timeout(END_TIMEOUT, process.wait()).await.is_err() {
             let _ = process.kill().await;
         }
-        let _ = tokio::task::spawn_blocking(move || below.await_end(TIME_TO_END)).await;
+        let _ = tokio::task::spawn_blocking(move || below.wait(END_TIMEOUT)).await;
     }
 
     /// Waits until the program runs.
-    pub(crate) async fn started(&mut self) -> Result<(), SandboxError> {
-        let mut bytes = vec![0; LONGEST_PROBLEM];
-        let read = self.setup_awaited().map_err(SandboxError::Launcher)?.read(&mut bytes).await;
-        bytes.truncate(read.map_err(|_| SandboxError::Lost)?);
-        match problem_of(&bytes) {
+    pub(crate) async fn wait_until_started(&mut self) -> Result<(), SandboxError> {
+        let mut bytes = vec![0; MAX_FAILURE_BYTES];
+        let read = self.async_setup().map_err(SandboxError::Launcher)?.read(&mut bytes).await;
+        bytes.truncate(read.map_err(|_| SandboxError::LauncherLost)?);
+        match parse_failure(&bytes) {
             Some(problem) => Err(problem.into()),
             None => Ok(()),
         }
     }
 
     /// Waits until the program has ended; returns how it ended and its resource usage.
-    pub(crate) async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
-        let said = hear(&mut self.control).await;
-        if let Some(problem) = self.problem() {
+    pub(crate) async fn wait_until_ended(&mut self) -> Result<(RunEnd, ResourceUsage), SandboxError> {
+        let said = read_status(&mut self.control).await;
+        if let Some(problem) = self.setup_failure() {
             return Err(problem.into());
         }
         match said {
-            Ok(Status::Ended(end, spent)) => Ok((end, spent)),
-            Ok(Status::Failed(problem)) => Err(problem.into()),
-            Ok(Status::Ready(_)) | Err(_) => Err(SandboxError::Lost),
+            Ok(LauncherStatus::Ended(end, spent)) => Ok((end, spent)),
+            Ok(LauncherStatus::Failed(problem)) => Err(problem.into()),
+            Ok(LauncherStatus::Ready(_)) | Err(_) => Err(SandboxError::LauncherLost),
         }
     }
 
     /// Returns the set-up socket for asynchronous use.
-    pub(crate) fn setup_awaited(&self) -> io::Result<UnixStream> {
+    pub(crate) fn async_setup(&self) -> io::Result<UnixStream> {
         UnixStream::from_std(self.setup.try_clone()?)
     }
 
     /// Returns the reason why the program did not start, if it was reported.
-    pub(crate) fn problem(&self) -> Option<Problem> {
-        let mut bytes = [0; LONGEST_PROBLEM];
+    pub(crate) fn setup_failure(&self) -> Option<SetupFailure> {
+        let mut bytes = [0; MAX_FAILURE_BYTES];
         let (read, _) = recv(self.setup.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
-        problem_of(bytes.get(..read)?)
+        parse_failure(bytes.get(..read)?)
     }
 
     /// Returns true if the launcher still waits: one that has ended has closed its socket or sent a status.
@@ -124,23 +124,23 @@ impl Launcher {
 }
 
 /// Parses a failure message; no bytes mean no failure.
-fn problem_of(bytes: &[u8]) -> Option<Problem> {
+fn parse_failure(bytes: &[u8]) -> Option<SetupFailure> {
     if bytes.is_empty() {
         return None;
     }
-    match bytes.get(wire_format::HEAD..).map(Status::read) {
-        Some(Ok(Status::Failed(problem))) => Some(problem),
-        _ => Some(Problem::new(Step::Message, "status", &io::ErrorKind::InvalidData.into())),
+    match bytes.get(wire_format::LENGTH_BYTES..).map(LauncherStatus::parse) {
+        Some(Ok(LauncherStatus::Failed(problem))) => Some(problem),
+        _ => Some(SetupFailure::new(SetupStep::Message, "status", &io::ErrorKind::InvalidData.into())),
     }
 }
 
 /// Reads the next message from a socket.
-async fn hear(socket: &mut UnixStream) -> io::Result<Status> {
-    let mut head = [0; wire_format::HEAD];
+async fn read_status(socket: &mut UnixStream) -> io::Result<LauncherStatus> {
+    let mut head = [0; wire_format::LENGTH_BYTES];
     socket.read_exact(&mut head).await?;
-    let mut body = vec![0; wire_format::length(head)?];
+    let mut body = vec![0; wire_format::parse_length(head)?];
     socket.read_exact(&mut body).await?;
-    Status::read(&body)
+    LauncherStatus::parse(&body)
 }
 
 /// Starts a launcher process, which has not reported yet; returns the set-up socket, the control socket and
@@ -156,9 +156,9 @@ fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
     };
     let theirs = |socket: StdStream| Stdio::from(OwnedFd::from(socket));
     let mut command = Command::new(own_program()?);
-    command.arg0(NAME).arg(tier.as_str()).arg(backend::group_for_launcher()).env_clear();
+    command.arg0(LAUNCHER_NAME).arg(tier.as_str()).arg(backend::cgroup_argument()).env_clear();
     #[cfg(test)]
-    command.arg(crate::layers::word());
+    command.arg(crate::layers::launcher_argument());
     command.stdin(theirs(control.1)).stdout(theirs(setup.1)).stderr(Stdio::null());
     let process = command.spawn()?;
     Ok((ours(setup.0)?, ours(control.0)?, process))
@@ -171,67 +171,67 @@ fn own_program() -> io::Result<std::path::PathBuf> {
 
 /// Ready launchers of one tier.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct LauncherPool {
     tier: SandboxTier,
     /// Time after which an idle launcher is released.
-    patience: Duration,
-    shelf: Mutex<Shelf>,
+    idle_timeout: Duration,
+    state: Mutex<PoolState>,
 }
 
 /// Guarded by one lock: otherwise calls that end at the same time would each start as many launchers as one
 /// of them needs.
 #[derive(Debug, Default)]
-struct Shelf {
+struct PoolState {
     ready: VecDeque<(u64, Launcher)>,
     /// Number of launchers that are starting.
     starting: usize,
 }
 
-impl Shelf {
-    fn standing(&self) -> usize {
+impl PoolState {
+    fn ready_or_starting(&self) -> usize {
         self.ready.len() + self.starting
     }
 }
 
 /// Slot of a launcher that is starting. Dropping it without a launcher frees the slot.
-struct Starting {
-    pool: Arc<Pool>,
+struct PoolSlot {
+    pool: Arc<LauncherPool>,
     is_filled: bool,
 }
 
-impl Starting {
+impl PoolSlot {
     /// Puts the launcher into its slot.
     fn fill(mut self, launcher: Launcher) -> Option<u64> {
         let name = u64::from(launcher.process.id()?);
         self.is_filled = true;
-        let mut shelf = self.pool.shelf();
+        let mut shelf = self.pool.lock();
         shelf.starting = shelf.starting.saturating_sub(1);
         shelf.ready.push_back((name, launcher));
         Some(name)
     }
 }
 
-impl Drop for Starting {
+impl Drop for PoolSlot {
     fn drop(&mut self) {
         if !self.is_filled {
-            let mut shelf = self.pool.shelf();
+            let mut shelf = self.pool.lock();
             shelf.starting = shelf.starting.saturating_sub(1);
         }
     }
 }
 
-impl Pool {
+impl LauncherPool {
     pub(crate) fn new(tier: SandboxTier) -> Self {
-        Pool::with_patience(tier, PATIENCE)
+        LauncherPool::with_idle_timeout(tier, IDLE_TIMEOUT)
     }
 
-    pub(crate) fn with_patience(tier: SandboxTier, patience: Duration) -> Self {
-        Pool { tier, patience, shelf: Mutex::default() }
+    pub(crate) fn with_idle_timeout(tier: SandboxTier, patience: Duration) -> Self {
+        LauncherPool { tier, idle_timeout: patience, state: Mutex::default() }
     }
 
     /// Returns a ready launcher, or starts a new one.
     pub(crate) async fn take(&self) -> Result<Launcher, SandboxError> {
-        while let Some((_, launcher)) = { self.shelf().ready.pop_front() } {
+        while let Some((_, launcher)) = { self.lock().ready.pop_front() } {
             if launcher.is_alive() {
                 return Ok(launcher);
             }
@@ -247,31 +247,33 @@ impl Pool {
                 let started = Launcher::start(pool.tier).await;
                 let Some(name) = started.ok().and_then(|launcher| place.fill(launcher)) else { return };
                 // Staggered, so that not all are released at once.
-                tokio::time::sleep(pool.patience + Duration::from_secs(number as u64).min(pool.patience))
-                    .await;
-                pool.shelf().ready.retain(|(other, _)| *other != name);
+                tokio::time::sleep(
+                    pool.idle_timeout + Duration::from_secs(number as u64).min(pool.idle_timeout),
+                )
+                .await;
+                pool.lock().ready.retain(|(other, _)| *other != name);
             });
         }
     }
 
     /// Reserves a slot, if one is free; also returns its index.
-    fn reserve(self: &Arc<Self>) -> Option<(usize, Starting)> {
-        let mut shelf = self.shelf();
-        let number = shelf.standing();
-        (number < MOST).then(|| {
+    fn reserve(self: &Arc<Self>) -> Option<(usize, PoolSlot)> {
+        let mut shelf = self.lock();
+        let number = shelf.ready_or_starting();
+        (number < MAX_READY).then(|| {
             shelf.starting += 1;
-            (number, Starting { pool: Arc::clone(self), is_filled: false })
+            (number, PoolSlot { pool: Arc::clone(self), is_filled: false })
         })
     }
 
     /// Returns the number of launchers that are ready or starting.
     #[cfg(test)]
     #[allow(dead_code, reason = "the unit tests start none; the `sandboxed` test program does")]
-    pub(crate) fn standing(&self) -> usize {
-        self.shelf().standing()
+    pub(crate) fn ready_or_starting(&self) -> usize {
+        self.lock().ready_or_starting()
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,23 +6,23 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use crate::launch::wire_format;
-use crate::report::{End, Spent};
+use crate::report::{ResourceUsage, RunEnd};
 
 /// One message of a launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) enum Status {
+pub(crate) enum LauncherStatus {
     /// The launcher, of this version, is ready and waits for a run request.
     Ready(String),
     /// A set-up step failed before the program ran.
-    Failed(Problem),
+    Failed(SetupFailure),
     /// The program and everything it started are gone.
-    Ended(End, Spent),
+    Ended(RunEnd, ResourceUsage),
 }
 
 /// Failure of a set-up step.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Problem {
-    pub(crate) step: Step,
+pub(crate) struct SetupFailure {
+    pub(crate) step: SetupStep,
     /// Path or system call that the step was working on.
     pub(crate) what: String,
     /// `errno` of the cause; 0 if unknown.
@@ -31,7 +31,7 @@ pub(crate) struct Problem {
 
 /// Set-up steps, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) enum Step {
+pub(crate) enum SetupStep {
     Message,
     Namespaces,
     Mounts,
@@ -45,27 +45,27 @@ pub(crate) enum Step {
     Program,
 }
 
-impl Step {
+impl SetupStep {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Step::Message => "message",
-            Step::Namespaces => "namespaces",
-            Step::Mounts => "mounts",
-            Step::Network => "network",
-            Step::Capabilities => "capabilities",
-            Step::Landlock => "landlock",
-            Step::Seccomp => "seccomp",
-            Step::Profile => "profile",
-            Step::Limits => "limits",
-            Step::Folder => "folder",
-            Step::Program => "program",
+            SetupStep::Message => "message",
+            SetupStep::Namespaces => "namespaces",
+            SetupStep::Mounts => "mounts",
+            SetupStep::Network => "network",
+            SetupStep::Capabilities => "capabilities",
+            SetupStep::Landlock => "landlock",
+            SetupStep::Seccomp => "seccomp",
+            SetupStep::Profile => "profile",
+            SetupStep::Limits => "limits",
+            SetupStep::Folder => "folder",
+            SetupStep::Program => "program",
         }
     }
 }
 
-impl Problem {
-    pub(crate) fn new(step: Step, what: impl Into<String>, cause: &io::Error) -> Self {
-        Problem { step, what: what.into(), code: cause.raw_os_error().unwrap_or(0) }
+impl SetupFailure {
+    pub(crate) fn new(step: SetupStep, what: impl Into<String>, cause: &io::Error) -> Self {
+        SetupFailure { step, what: what.into(), code: cause.raw_os_error().unwrap_or(0) }
     }
 
     /// Returns the error of the operating system.
@@ -77,20 +77,20 @@ impl Problem {
     }
 }
 
-impl Status {
+impl LauncherStatus {
     /// Returns the status of a launcher that is ready.
-    pub(crate) fn ready() -> Status {
-        Status::Ready(env!("CARGO_PKG_VERSION").to_owned())
+    pub(crate) fn ready() -> LauncherStatus {
+        LauncherStatus::Ready(env!("CARGO_PKG_VERSION").to_owned())
     }
 
-    pub(crate) fn framed(&self) -> Vec<u8> {
+    pub(crate) fn to_frame(&self) -> Vec<u8> {
         wire_format::framed_json(self)
     }
 
     /// Parses a message without its length prefix.
-    pub(crate) fn read(body: &[u8]) -> io::Result<Status> {
+    pub(crate) fn parse(body: &[u8]) -> io::Result<LauncherStatus> {
         match serde_json::from_slice(body)? {
-            Status::Ready(version) if version != env!("CARGO_PKG_VERSION") => {
+            LauncherStatus::Ready(version) if version != env!("CARGO_PKG_VERSION") => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "launcher of another version"))
             }
             status => Ok(status),
@@ -106,32 +106,35 @@ mod tests {
 
     #[test]
     fn launcher_status_round_trips() {
-        let spent = Spent {
+        let spent = ResourceUsage {
             cpu: Duration::from_micros(12),
             max_rss_bytes: 1 << 40,
             read_bytes: 3,
             written_bytes: 4,
             processes: 5,
         };
-        let problem = Problem { step: Step::Mounts, what: "/tmp".to_owned(), code: 13 };
+        let problem = SetupFailure { step: SetupStep::Mounts, what: "/tmp".to_owned(), code: 13 };
         let ends = [
-            End::Exited(255),
-            End::Signalled(9),
-            End::Denied,
-            End::TimedOut,
-            End::OutOfMemory,
-            End::Cancelled,
-            End::Killed,
+            RunEnd::Exited(255),
+            RunEnd::Signalled(9),
+            RunEnd::Denied,
+            RunEnd::TimedOut,
+            RunEnd::OutOfMemory,
+            RunEnd::Cancelled,
+            RunEnd::Killed,
         ];
-        let ended = ends.map(|end| Status::Ended(end, spent));
-        for status in [Status::ready(), Status::Failed(problem)].into_iter().chain(ended) {
-            assert_eq!(Status::read(&status.framed()[wire_format::HEAD..]).unwrap(), status);
+        let ended = ends.map(|end| LauncherStatus::Ended(end, spent));
+        for status in [LauncherStatus::ready(), LauncherStatus::Failed(problem)].into_iter().chain(ended) {
+            assert_eq!(
+                LauncherStatus::parse(&status.to_frame()[wire_format::LENGTH_BYTES..]).unwrap(),
+                status
+            );
         }
     }
 
     #[test]
     fn launcher_of_another_version_is_refused() {
-        let other = Status::Ready("0.0.0-other".to_owned());
-        assert!(Status::read(&other.framed()[wire_format::HEAD..]).is_err());
+        let other = LauncherStatus::Ready("0.0.0-other".to_owned());
+        assert!(LauncherStatus::parse(&other.to_frame()[wire_format::LENGTH_BYTES..]).is_err());
     }
 }

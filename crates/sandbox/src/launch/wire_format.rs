@@ -9,17 +9,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use serde::Serialize;
 
 /// Longest message; more than the longest command line a system accepts.
-const LONGEST: usize = 8 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of the length prefix.
-pub(crate) const HEAD: usize = 4;
+pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Message being written: pairs of a name and a value.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(crate) struct MessageWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl MessageWriter {
     /// Adds a named value. NUL bytes are dropped; the caller has already refused them.
     pub(crate) fn put(&mut self, name: &str, value: impl AsRef<OsStr>) {
         for word in [OsStr::new(name), value.as_ref()] {
@@ -29,12 +29,12 @@ impl Writer {
     }
 
     /// Adds a named number.
-    pub(crate) fn number(&mut self, name: &str, value: u64) {
+    pub(crate) fn put_number(&mut self, name: &str, value: u64) {
         self.put(name, value.to_string());
     }
 
     /// Returns the message with its length prefix.
-    pub(crate) fn framed(self) -> Vec<u8> {
+    pub(crate) fn into_frame(self) -> Vec<u8> {
         framed(&self.bytes)
     }
 }
@@ -51,7 +51,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
 }
 
 /// Parses the pairs of a message.
-pub(crate) fn pairs(bytes: &[u8]) -> io::Result<Vec<(String, OsString)>> {
+pub(crate) fn parse_pairs(bytes: &[u8]) -> io::Result<Vec<(String, OsString)>> {
     let mut words = bytes.split(|byte| *byte == 0);
     if bytes.is_empty() || words.next_back() != Some(&[][..]) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "truncated message"));
@@ -66,16 +66,16 @@ pub(crate) fn pairs(bytes: &[u8]) -> io::Result<Vec<(String, OsString)>> {
 }
 
 /// Parses a value as a number.
-pub(crate) fn number(value: &OsStr) -> io::Result<u64> {
+pub(crate) fn parse_number(value: &OsStr) -> io::Result<u64> {
     let text = value.to_str().and_then(|text| text.parse().ok());
     text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid number"))
 }
 
 /// Parses the length prefix.
-pub(crate) fn length(head: [u8; HEAD]) -> io::Result<usize> {
+pub(crate) fn parse_length(head: [u8; LENGTH_BYTES]) -> io::Result<usize> {
     let length = u32::from_le_bytes(head) as usize;
     match length {
-        0..=LONGEST => Ok(length),
+        0..=MAX_MESSAGE_BYTES => Ok(length),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "message too long")),
     }
 }
@@ -94,25 +94,25 @@ mod tests {
     #[test]
     fn every_byte_except_nul_round_trips() {
         let odd = OsString::from_vec((1..=255).collect());
-        let mut writer = Writer::default();
+        let mut writer = MessageWriter::default();
         writer.put("a", &odd);
-        writer.number("n", u64::MAX);
+        writer.put_number("n", u64::MAX);
         writer.put("empty", "");
-        let framed = writer.framed();
-        let (head, body) = framed.split_at(HEAD);
-        assert_eq!(length(head.try_into().unwrap()).unwrap(), body.len());
-        let read = pairs(body).unwrap();
+        let framed = writer.into_frame();
+        let (head, body) = framed.split_at(LENGTH_BYTES);
+        assert_eq!(parse_length(head.try_into().unwrap()).unwrap(), body.len());
+        let read = parse_pairs(body).unwrap();
         assert_eq!(read[0], ("a".to_owned(), odd));
-        assert_eq!(number(&read[1].1).unwrap(), u64::MAX);
+        assert_eq!(parse_number(&read[1].1).unwrap(), u64::MAX);
         assert_eq!(read[2].1, OsString::new());
     }
 
     #[test]
     fn truncated_or_oversized_message_is_refused() {
-        assert!(pairs(b"a\0b").is_err());
-        assert!(pairs(b"a\0").is_err());
-        assert!(pairs(b"").is_err());
-        assert!(length(u32::MAX.to_le_bytes()).is_err());
-        assert!(number(OsStr::new("-1")).is_err());
+        assert!(parse_pairs(b"a\0b").is_err());
+        assert!(parse_pairs(b"a\0").is_err());
+        assert!(parse_pairs(b"").is_err());
+        assert!(parse_length(u32::MAX.to_le_bytes()).is_err());
+        assert!(parse_number(OsStr::new("-1")).is_err());
     }
 }

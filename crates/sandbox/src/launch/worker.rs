@@ -12,15 +12,15 @@ use tool::SandboxTier;
 
 use crate::error::SandboxError;
 use crate::launch;
-use crate::launch::launcher::WORKER;
+use crate::launch::launcher::WORKER_NAME;
 use crate::launch::pool::Launcher;
-use crate::prepare::Confined;
+use crate::prepare::ConfinedCommand;
 use crate::prepare::program;
-use crate::report::{End, Spent};
+use crate::report::{ResourceUsage, RunEnd};
 
 /// Task of a worker and its limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Task {
+pub struct WorkerTask {
     /// Name that [`enter`](crate::enter) passes to the worker, which identifies its task.
     pub name: &'static str,
     /// Memory limit of all its processes together.
@@ -31,40 +31,40 @@ pub struct Task {
     pub lifetime: Duration,
 }
 
-impl Task {
-    pub(crate) fn confined(&self) -> Result<Confined, SandboxError> {
-        let words = vec![WORKER.into(), self.name.into()];
-        let program = program::itself()?;
-        Ok(Confined::granted_nothing(program, words, self.memory_bytes, self.processes, self.lifetime))
+impl WorkerTask {
+    pub(crate) fn confined(&self) -> Result<ConfinedCommand, SandboxError> {
+        let words = vec![WORKER_NAME.into(), self.name.into()];
+        let program = program::current_program()?;
+        Ok(ConfinedCommand::without_grants(program, words, self.memory_bytes, self.processes, self.lifetime))
     }
 }
 
 /// A running worker.
 #[derive(Debug)]
-pub struct Worker {
+pub struct SandboxWorker {
     launcher: Launcher,
     tier: SandboxTier,
     /// Its standard input.
-    pub orders: pipe::Sender,
+    pub requests: pipe::Sender,
     /// Its standard output.
-    pub answers: pipe::Receiver,
+    pub responses: pipe::Receiver,
 }
 
-impl Worker {
+impl SandboxWorker {
     /// Starts a worker; returns once it runs in its sandbox.
     pub(crate) async fn start(
-        confined: &Confined,
+        confined: &ConfinedCommand,
         tier: SandboxTier,
         mut launcher: Launcher,
-    ) -> Result<Worker, SandboxError> {
-        let (orders, stdin) = launch::input().map_err(SandboxError::Launcher)?;
-        let (answers, stdout) = launch::output().map_err(SandboxError::Launcher)?;
+    ) -> Result<SandboxWorker, SandboxError> {
+        let (orders, stdin) = launch::stdin_pipe().map_err(SandboxError::Launcher)?;
+        let (answers, stdout) = launch::output_pipe().map_err(SandboxError::Launcher)?;
         let nowhere = File::options().write(true).open("/dev/null").map_err(SandboxError::Launcher)?;
         let stderr = OwnedFd::from(nowhere);
         let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        launch::give_order(&mut launcher, confined, tier, descriptors).await?;
-        launcher.started().await?;
-        Ok(Worker { launcher, tier, orders, answers })
+        launch::send_request(&mut launcher, confined, tier, descriptors).await?;
+        launcher.wait_until_started().await?;
+        Ok(SandboxWorker { launcher, tier, requests: orders, responses: answers })
     }
 
     /// Returns the sandbox tier in which it runs.
@@ -73,12 +73,12 @@ impl Worker {
     }
 
     /// Splits the worker into its two pipes and a guard that ends it when dropped.
-    pub fn apart(self) -> (pipe::Sender, pipe::Receiver, impl Send + use<>) {
-        (self.orders, self.answers, self.launcher)
+    pub fn into_parts(self) -> (pipe::Sender, pipe::Receiver, impl Send + use<>) {
+        (self.requests, self.responses, self.launcher)
     }
 
     /// Waits for its end: it exited, its lifetime passed, or it exceeded a limit.
-    pub async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
-        self.launcher.ended().await
+    pub async fn wait_until_ended(&mut self) -> Result<(RunEnd, ResourceUsage), SandboxError> {
+        self.launcher.wait_until_ended().await
     }
 }

@@ -15,43 +15,43 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::launch::spec::Limits;
-use crate::launch::status::{Problem, Step};
-use crate::layers::{self, Guard};
+use crate::launch::spec::RunLimits;
+use crate::launch::status::{SetupFailure, SetupStep};
+use crate::layers::{self, SandboxLayer};
 
 /// Name prefix of a run's group, followed by the process id of its launcher.
-const RUN: &str = "sinew-run-";
+const RUN_PREFIX: &str = "sinew-run-";
 /// Longest time for a group to become empty after all its processes were killed. Most are empty at once.
-const TIME_TO_EMPTY: Duration = Duration::from_secs(2);
-const GLANCE: Duration = Duration::from_millis(2);
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Cgroup controllers that limit a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Controller {
+pub(crate) enum CgroupController {
     Memory,
     Processes,
 }
 
-impl Controller {
-    const ALL: [Controller; 2] = [Controller::Memory, Controller::Processes];
+impl CgroupController {
+    const ALL: [CgroupController; 2] = [CgroupController::Memory, CgroupController::Processes];
 
     /// Returns the kernel's name of the controller.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Controller::Memory => "memory",
-            Controller::Processes => "pids",
+            CgroupController::Memory => "memory",
+            CgroupController::Processes => "pids",
         }
     }
 
     /// Returns the known controllers in a list from the kernel.
-    pub(crate) fn among(list: &str) -> Vec<Controller> {
-        let is_there = |one: &Controller| list.split([' ', ',', '\n']).any(|word| word == one.as_str());
-        Controller::ALL.into_iter().filter(is_there).collect()
+    pub(crate) fn parse_list(list: &str) -> Vec<CgroupController> {
+        let is_there = |one: &CgroupController| list.split([' ', ',', '\n']).any(|word| word == one.as_str());
+        CgroupController::ALL.into_iter().filter(is_there).collect()
     }
 }
 
 /// Builds the launcher argument: the controllers and the folder in which to create the group.
-pub(crate) fn word(controllers: &[Controller], base: &Path) -> OsString {
+pub(crate) fn launcher_argument(controllers: &[CgroupController], base: &Path) -> OsString {
     let names: Vec<&str> = controllers.iter().map(|one| one.as_str()).collect();
     let mut word = OsString::from(names.join(","));
     word.push(":");
@@ -61,36 +61,36 @@ pub(crate) fn word(controllers: &[Controller], base: &Path) -> OsString {
 
 /// Returns the process id of the launcher that owns a group of this name.
 pub(crate) fn launcher_of(name: &OsStr) -> Option<i32> {
-    name.to_str()?.strip_prefix(RUN)?.parse().ok().filter(|launcher| *launcher > 0)
+    name.to_str()?.strip_prefix(RUN_PREFIX)?.parse().ok().filter(|launcher| *launcher > 0)
 }
 
 /// Control group of a run.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct RunCgroup {
     base: OwnedFd,
     folder: OwnedFd,
     name: String,
-    controllers: Vec<Controller>,
+    controllers: Vec<CgroupController>,
 }
 
 /// Final figures of a run's control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct CgroupUsage {
     /// True if the kernel killed the run for its memory.
     pub(crate) is_out_of_memory: bool,
     /// Highest memory use, if the run was out of memory.
-    pub(crate) most_memory: u64,
+    pub(crate) peak_memory: u64,
     /// Processor time of all processes that were ever in the group.
     pub(crate) cpu: Duration,
 }
 
-impl Group {
+impl RunCgroup {
     /// Creates a group for this launcher from its argument.
-    pub(crate) fn make(told: &OsStr) -> Result<Group, Problem> {
-        let invalid = || failed("word", &io::ErrorKind::InvalidInput.into());
+    pub(crate) fn create(told: &OsStr) -> Result<RunCgroup, SetupFailure> {
+        let invalid = || cgroup_failure("word", &io::ErrorKind::InvalidInput.into());
         let (controllers, base) = told.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
-        let name = format!("{RUN}{}", std::process::id());
-        let base = open(CWD, base).map_err(|cause| failed(base, &cause))?;
+        let name = format!("{RUN_PREFIX}{}", std::process::id());
+        let base = open(CWD, base).map_err(|cause| cgroup_failure(base, &cause))?;
         let made = match mkdirat(&base, &name, Mode::RWXU) {
             // The group of an earlier launcher that had the same process id.
             Err(Errno::EXIST) => {
@@ -99,38 +99,40 @@ impl Group {
             }
             made => made,
         };
-        made.map_err(|cause| failed(&name, &cause.into()))?;
-        let folder = open(&base, &name).map_err(|cause| failed(&name, &cause))?;
-        let group = Group { base, folder, name, controllers: Controller::among(controllers) };
+        made.map_err(|cause| cgroup_failure(&name, &cause.into()))?;
+        let folder = open(&base, &name).map_err(|cause| cgroup_failure(&name, &cause))?;
+        let group = RunCgroup { base, folder, name, controllers: CgroupController::parse_list(controllers) };
         group.prepare()?;
         Ok(group)
     }
 
     /// Applies the settings that do not depend on the request: the kernel kills a run as a whole, and a run
     /// has no swap.
-    fn prepare(&self) -> Result<(), Problem> {
-        if !self.holds(Controller::Memory) {
+    fn prepare(&self) -> Result<(), SetupFailure> {
+        if !self.has(CgroupController::Memory) {
             return Ok(());
         }
         self.set("memory.oom.group", "1")?;
         match self.write("memory.swap.max", "0") {
             // A kernel without swap does not have this file.
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(failed("memory.swap.max", &cause)),
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(cgroup_failure("memory.swap.max", &cause))
+            }
             _ => Ok(()),
         }
     }
 
     /// Moves this process and all its future children into the group.
-    pub(crate) fn join(&self) -> Result<(), Problem> {
+    pub(crate) fn join(&self) -> Result<(), SetupFailure> {
         self.set("cgroup.procs", "0")
     }
 
     /// Sets the run's limits in the kernel.
-    pub(crate) fn limit(&self, limits: &Limits) -> Result<(), Problem> {
-        if self.holds(Controller::Memory) && layers::stands(Guard::MemoryGroup) {
+    pub(crate) fn limit(&self, limits: &RunLimits) -> Result<(), SetupFailure> {
+        if self.has(CgroupController::Memory) && layers::is_enabled(SandboxLayer::CgroupMemory) {
             self.set("memory.max", &limits.memory_bytes.to_string())?;
         }
-        if self.holds(Controller::Processes) && layers::stands(Guard::ProcessGroup) {
+        if self.has(CgroupController::Processes) && layers::is_enabled(SandboxLayer::CgroupProcesses) {
             self.set("pids.max", &limits.processes.to_string())?;
         }
         Ok(())
@@ -143,14 +145,14 @@ impl Group {
     }
 
     /// Reads the final figures.
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn usage(&self) -> CgroupUsage {
         let events = self.read("memory.events");
         // `oom_kill` alone can also be caused by the whole machine running out of memory, which is not the
         // run's fault.
         let is_out_of_memory = number(&events, "oom ") > 0 && number(&events, "oom_kill ") > 0;
         let most_memory = if is_out_of_memory { number(&self.read("memory.peak"), "") } else { 0 };
         let cpu = Duration::from_micros(number(&self.read("cpu.stat"), "usage_usec "));
-        Account { is_out_of_memory, most_memory, cpu }
+        CgroupUsage { is_out_of_memory, peak_memory: most_memory, cpu }
     }
 
     /// Removes the group and kills the processes still in it.
@@ -158,12 +160,12 @@ impl Group {
         remove(&self.base, &self.name);
     }
 
-    fn holds(&self, controller: Controller) -> bool {
+    fn has(&self, controller: CgroupController) -> bool {
         self.controllers.contains(&controller)
     }
 
-    fn set(&self, name: &str, text: &str) -> Result<(), Problem> {
-        self.write(name, text).map_err(|cause| failed(name, &cause))
+    fn set(&self, name: &str, text: &str) -> Result<(), SetupFailure> {
+        self.write(name, text).map_err(|cause| cgroup_failure(name, &cause))
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
@@ -192,11 +194,11 @@ pub(crate) fn discard(base: &Path, name: &OsStr) {
 fn remove(base: &OwnedFd, name: &str) {
     let begun = Instant::now();
     while unlinkat(base, name, AtFlags::REMOVEDIR) == Err(Errno::BUSY) {
-        if begun.elapsed() > TIME_TO_EMPTY {
+        if begun.elapsed() > EMPTY_TIMEOUT {
             return;
         }
         kill_in(base, name.as_ref());
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -225,20 +227,20 @@ fn number(text: &str, name: &str) -> u64 {
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-fn failed(what: &str, cause: &io::Error) -> Problem {
-    Problem::new(Step::Limits, format!("control group: {what}"), cause)
+fn cgroup_failure(what: &str, cause: &io::Error) -> SetupFailure {
+    SetupFailure::new(SetupStep::Limits, format!("control group: {what}"), cause)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn make(base: &Path) -> Result<Group, Problem> {
-        Group::make(&word(&[Controller::Processes], base))
+    fn make(base: &Path) -> Result<RunCgroup, SetupFailure> {
+        RunCgroup::create(&launcher_argument(&[CgroupController::Processes], base))
     }
 
     fn own() -> String {
-        format!("{RUN}{}", std::process::id())
+        format!("{RUN_PREFIX}{}", std::process::id())
     }
 
     #[test]

@@ -8,45 +8,45 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::launch::launcher::NAME;
+use crate::launch::launcher::LAUNCHER_NAME;
 
 /// Direct children of a process, as pidfds.
 #[derive(Debug, Default)]
-pub(crate) struct Below {
+pub(crate) struct LauncherChildren {
     handles: Vec<OwnedFd>,
 }
 
-impl Below {
-    pub(crate) fn of(process: u32) -> Below {
+impl LauncherChildren {
+    pub(crate) fn of(process: u32) -> LauncherChildren {
         let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
         let children = children.unwrap_or_default();
         let ids = children.split_whitespace().filter_map(|word| word.parse().ok());
-        Below { handles: ids.filter_map(handle).collect() }
+        LauncherChildren { handles: ids.filter_map(open_pidfd).collect() }
     }
 
     /// Waits until each child is gone, at most this long for each one. The init process of a namespace goes
     /// after all other processes in it.
-    pub(crate) fn await_end(&self, longest: Duration) {
-        self.handles.iter().for_each(|handle| await_one(handle, longest));
+    pub(crate) fn wait(&self, longest: Duration) {
+        self.handles.iter().for_each(|handle| wait_one(handle, longest));
     }
 }
 
-fn await_one(handle: &OwnedFd, longest: Duration) {
+fn wait_one(handle: &OwnedFd, longest: Duration) {
     let longest = Timespec { tv_sec: i64::try_from(longest.as_secs()).unwrap_or(1), tv_nsec: 0 };
     let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&longest));
 }
 
-fn handle(process: i32) -> Option<OwnedFd> {
+fn open_pidfd(process: i32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()
 }
 
 /// Waits for a launcher of an earlier daemon, if a launcher with this process id still exists. Its daemon is
 /// gone, so it ends.
-pub(crate) fn await_launcher(process: u32, longest: Duration) {
-    let Some(handle) = i32::try_from(process).ok().and_then(handle) else { return };
+pub(crate) fn wait_for_launcher(process: u32, longest: Duration) {
+    let Some(handle) = i32::try_from(process).ok().and_then(open_pidfd) else { return };
     let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    if words.split(|byte| *byte == 0).next() != Some(NAME.as_bytes()) {
+    if words.split(|byte| *byte == 0).next() != Some(LAUNCHER_NAME.as_bytes()) {
         return;
     }
-    await_one(&handle, longest);
+    wait_one(&handle, longest);
 }

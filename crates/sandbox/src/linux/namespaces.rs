@@ -7,25 +7,26 @@ use rustix::mount::MountPropagationFlags;
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
-use crate::launch::status::{Problem, Step};
-use crate::layers::{self, Guard};
+use crate::launch::status::{SetupFailure, SetupStep};
+use crate::layers::{self, SandboxLayer};
 use crate::linux::raw_syscalls;
 
 /// Inotify instances and watches of a run: `1/PARTS` of what the user has, but at least these numbers.
-const WATCHED: &[(&str, u64)] =
+const INOTIFY_LIMITS: &[(&str, u64)] =
     &[("/proc/sys/user/max_inotify_instances", 4), ("/proc/sys/user/max_inotify_watches", 1024)];
 const PARTS: u64 = 32;
 
 /// Leaves the machine's namespaces. The user and group ids stay the same, so that file ownership looks as it
 /// does outside.
-pub(crate) fn make() -> Result<(), Problem> {
-    layers::may(Step::Namespaces)?;
+pub(crate) fn create() -> Result<(), SetupFailure> {
+    layers::check_injected_fault(SetupStep::Namespaces)?;
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
-    let watched = part_of_watched()?;
+    let watched = inotify_share()?;
     let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
-    flags.set(UnshareFlags::NEWPID, layers::stands(Guard::ProcessNamespace));
-    flags.set(UnshareFlags::NEWIPC, layers::stands(Guard::MessageNamespace));
-    raw_syscalls::unshare(flags).map_err(|cause| Problem::new(Step::Namespaces, "unshare", &cause))?;
+    flags.set(UnshareFlags::NEWPID, layers::is_enabled(SandboxLayer::PidNamespace));
+    flags.set(UnshareFlags::NEWIPC, layers::is_enabled(SandboxLayer::IpcNamespace));
+    raw_syscalls::unshare(flags)
+        .map_err(|cause| SetupFailure::new(SetupStep::Namespaces, "unshare", &cause))?;
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", &format!("{group} {group} 1"))?;
@@ -35,30 +36,30 @@ pub(crate) fn make() -> Result<(), Problem> {
     // Until the request arrives, unmounts on the machine must propagate here; otherwise its disks stay busy.
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", follow)
-        .map_err(|cause| Problem::new(Step::Mounts, "/", &io::Error::from(cause)))
+        .map_err(|cause| SetupFailure::new(SetupStep::Mounts, "/", &io::Error::from(cause)))
 }
 
 /// Returns the inotify limits for a run. The kernel counts instances and watches per user, inside and outside
 /// the namespace: a run that used up all of them would leave none to the user's editors and services. Read
 /// before `unshare`, because a new namespace starts without limits.
-fn part_of_watched() -> Result<Vec<(&'static str, u64)>, Problem> {
+fn inotify_share() -> Result<Vec<(&'static str, u64)>, SetupFailure> {
     let part = |(path, least): &(&'static str, u64)| {
-        let all =
-            std::fs::read_to_string(path).map_err(|cause| Problem::new(Step::Namespaces, *path, &cause))?;
+        let all = std::fs::read_to_string(path)
+            .map_err(|cause| SetupFailure::new(SetupStep::Namespaces, *path, &cause))?;
         Ok((*path, (all.trim().parse::<u64>().unwrap_or(0) / PARTS).max(*least)))
     };
-    layers::held(Guard::WatchedFiles, WATCHED).iter().map(part).collect()
+    layers::if_enabled(SandboxLayer::InotifyLimits, INOTIFY_LIMITS).iter().map(part).collect()
 }
 
-fn write(path: &str, text: &str) -> Result<(), Problem> {
-    std::fs::write(path, text).map_err(|cause| Problem::new(Step::Namespaces, path, &cause))
+fn write(path: &str, text: &str) -> Result<(), SetupFailure> {
+    std::fs::write(path, text).map_err(|cause| SetupFailure::new(SetupStep::Namespaces, path, &cause))
 }
 
 /// Creates a network namespace with a private loopback interface.
-pub(crate) fn make_network() -> Result<(), Problem> {
-    layers::may(Step::Network)?;
-    let problem = |what: &str, cause: &io::Error| Problem::new(Step::Network, what, cause);
+pub(crate) fn create_network() -> Result<(), SetupFailure> {
+    layers::check_injected_fault(SetupStep::Network)?;
+    let problem = |what: &str, cause: &io::Error| SetupFailure::new(SetupStep::Network, what, cause);
     raw_syscalls::unshare(UnshareFlags::NEWNET).map_err(|cause| problem("unshare", &cause))?;
     let socket = std::net::UdpSocket::bind(("0.0.0.0", 0)).map_err(|cause| problem("socket", &cause))?;
-    raw_syscalls::raise_loopback(&socket).map_err(|cause| problem("lo", &cause))
+    raw_syscalls::bring_up_loopback(&socket).map_err(|cause| problem("lo", &cause))
 }

@@ -2,39 +2,39 @@
 
 use std::io;
 
-use governance::Network;
+use governance::NetworkAccess;
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use tool::SandboxTier;
 
-use crate::launch::status::{Problem, Step};
-use crate::layers::{self, Guard};
+use crate::launch::status::{SetupFailure, SetupStep};
+use crate::layers::{self, SandboxLayer};
 use crate::linux::landlock_rules;
 use crate::linux::seccomp;
 
 /// Has the kernel kill this process when its parent dies.
-pub(crate) fn end_with_parent() -> Result<(), Problem> {
-    if !layers::stands(Guard::ParentDeath) {
+pub(crate) fn set_parent_death_signal() -> Result<(), SetupFailure> {
+    if !layers::is_enabled(SandboxLayer::ParentDeathSignal) {
         return Ok(());
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|cause| Problem::new(Step::Limits, "parent death signal", &cause.into()))
+        .map_err(|cause| SetupFailure::new(SetupStep::Limits, "parent death signal", &cause.into()))
 }
 
 /// Makes this process non-dumpable until the next exec, so that no other process can inspect it.
-pub(crate) fn hide() -> Result<(), Problem> {
-    if !layers::stands(Guard::Undumpable) {
+pub(crate) fn disable_dumping() -> Result<(), SetupFailure> {
+    if !layers::is_enabled(SandboxLayer::NonDumpable) {
         return Ok(());
     }
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|cause| Problem::new(Step::Limits, "dumpable", &cause.into()))
+        .map_err(|cause| SetupFailure::new(SetupStep::Limits, "dumpable", &cause.into()))
 }
 
 /// Clears the capability bounding set, so that no program started from here gains a capability. This process
 /// keeps its own.
-pub(crate) fn for_programs() -> Result<(), Problem> {
-    if layers::stands(Guard::Capabilities) {
-        clear_bounding_set().map_err(|cause| lost(&cause))
+pub(crate) fn drop_bounding_set() -> Result<(), SetupFailure> {
+    if layers::is_enabled(SandboxLayer::Capabilities) {
+        clear_bounding_set().map_err(|cause| capability_error(&cause))
     } else {
         Ok(())
     }
@@ -57,13 +57,13 @@ fn clear_bounding_set() -> io::Result<()> {
 }
 
 /// Drops all capabilities over the namespaces and sets `no_new_privs`.
-pub(crate) fn of_this_process() -> Result<(), Problem> {
-    if layers::stands(Guard::Capabilities) {
-        drop_capabilities().map_err(|cause| lost(&cause))?;
+pub(crate) fn drop_own() -> Result<(), SetupFailure> {
+    if layers::is_enabled(SandboxLayer::Capabilities) {
+        drop_capabilities().map_err(|cause| capability_error(&cause))?;
     }
-    if layers::stands(Guard::NoNewPrivileges) {
+    if layers::is_enabled(SandboxLayer::NoNewPrivileges) {
         rustix::thread::set_no_new_privs(true)
-            .map_err(|cause| Problem::new(Step::Capabilities, "no_new_privs", &cause.into()))?;
+            .map_err(|cause| SetupFailure::new(SetupStep::Capabilities, "no_new_privs", &cause.into()))?;
     }
     Ok(())
 }
@@ -83,15 +83,15 @@ fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Drops everything in the init process, which from then on opens, connects to and starts nothing.
-pub(crate) fn give_up_all() -> Result<(), Problem> {
-    for_programs()?;
-    of_this_process()?;
-    if layers::stands(Guard::Landlock) {
-        landlock_rules::restrict_to_nothing()?;
+pub(crate) fn drop_all() -> Result<(), SetupFailure> {
+    drop_bounding_set()?;
+    drop_own()?;
+    if layers::is_enabled(SandboxLayer::Landlock) {
+        landlock_rules::deny_all_files()?;
     }
-    seccomp::install(SandboxTier::Full, Network::Off)
+    seccomp::install(SandboxTier::Full, NetworkAccess::Off)
 }
 
-fn lost(cause: &io::Error) -> Problem {
-    Problem::new(Step::Capabilities, "capabilities", cause)
+fn capability_error(cause: &io::Error) -> SetupFailure {
+    SetupFailure::new(SetupStep::Capabilities, "capabilities", cause)
 }

@@ -11,18 +11,18 @@ use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
 /// The two sides of a fork.
-pub(crate) enum Forked {
+pub(crate) enum ForkSide {
     Child,
     Parent(Pid),
 }
 
 /// Forks this process.
-pub(crate) fn fork() -> io::Result<Forked> {
+pub(crate) fn fork() -> io::Result<ForkSide> {
     // SAFETY: only launchers fork, and a launcher has one thread and never starts another, so no lock is held
     // by a thread that the child would lack.
     match unsafe { nix::unistd::fork() }? {
-        nix::unistd::ForkResult::Child => Ok(Forked::Child),
-        nix::unistd::ForkResult::Parent { child } => Ok(Forked::Parent(child)),
+        nix::unistd::ForkResult::Child => Ok(ForkSide::Child),
+        nix::unistd::ForkResult::Parent { child } => Ok(ForkSide::Parent(child)),
     }
 }
 
@@ -63,16 +63,16 @@ struct MountAttributes {
 
 /// Mounts that a change applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    This,
-    AllBelow,
+pub(crate) enum MountScope {
+    Single,
+    Recursive,
 }
 
 /// Sets flags on a mount and makes it private, so that later mounts of the machine do not appear below it.
-pub(crate) fn set_mount_flags(tree: impl AsFd, reach: Reach, flags: u64) -> io::Result<()> {
+pub(crate) fn set_mount_flags(tree: impl AsFd, reach: MountScope, flags: u64) -> io::Result<()> {
     let attributes =
         MountAttributes { set: flags, propagation: libc::MS_PRIVATE, ..MountAttributes::default() };
-    let depth = if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
+    let depth = if reach == MountScope::Recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the descriptor is open, the path is an empty C string, and structure and size match the
     // kernel's definition.
     checked(unsafe {
@@ -97,7 +97,7 @@ pub(crate) fn landlock_version() -> i32 {
 }
 
 /// Compares the address spaces of two processes in the kernel's order; equal if they share one.
-pub(crate) fn compare_memory(one: i32, other: i32) -> io::Result<std::cmp::Ordering> {
+pub(crate) fn compare_address_spaces(one: i32, other: i32) -> io::Result<std::cmp::Ordering> {
     const MEMORY: i32 = 1; // KCMP_VM
     // SAFETY: takes and returns numbers only.
     match unsafe { libc::syscall(libc::SYS_kcmp, one, other, MEMORY, 0, 0) } {
@@ -109,7 +109,7 @@ pub(crate) fn compare_memory(one: i32, other: i32) -> io::Result<std::cmp::Order
 }
 
 /// Installs a seccomp filter for this process and its descendants, permanently.
-pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel copies the program, whose length is right, during the call and does not write to it.
@@ -120,7 +120,7 @@ pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
 
 /// Resets every signal to its default action. Ignored signals stay ignored across an exec, and the Rust
 /// runtime ignores SIGPIPE.
-pub(crate) fn usual_signals() {
+pub(crate) fn reset_signals() {
     for signal in Signal::iterator() {
         // SAFETY: no handler is installed, so none can run; for the two signals that cannot be changed the
         // call fails harmlessly.
@@ -166,7 +166,7 @@ pub(crate) fn wait_for_signal(signals: &[Signal], longest: Duration) -> Option<S
 }
 
 /// Brings up the loopback interface of this network namespace.
-pub(crate) fn raise_loopback(socket: impl AsFd) -> io::Result<()> {
+pub(crate) fn bring_up_loopback(socket: impl AsFd) -> io::Result<()> {
     // SAFETY: all of its fields may be zero.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -180,7 +180,7 @@ pub(crate) fn raise_loopback(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// Asks the parent to trace this process.
-pub(crate) fn ask_to_be_traced() -> io::Result<()> {
+pub(crate) fn request_trace() -> io::Result<()> {
     // SAFETY: with this request the kernel reads none of the other arguments.
     checked(unsafe { libc::ptrace(libc::PTRACE_TRACEME) })
 }

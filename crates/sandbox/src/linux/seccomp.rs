@@ -1,24 +1,25 @@
 //! Compiles the list of refused system calls into a seccomp program. A call from another architecture kills
 //! the process, because its numbers mean other calls.
 
-pub(crate) mod search;
+pub(crate) mod syscall_search;
 pub(crate) mod syscalls;
 
 use std::collections::BTreeMap;
 use std::io;
 
-use governance::Network;
+use governance::NetworkAccess;
 use libc::sock_filter;
 use tool::SandboxTier;
 
-use crate::launch::status::{Problem, Step};
-use crate::layers::{self, Guard};
+use crate::launch::status::{SetupFailure, SetupStep};
+use crate::layers::{self, SandboxLayer};
 use crate::linux::raw_syscalls;
-use crate::linux::seccomp::search::Call;
+use crate::linux::seccomp::syscall_search::SyscallRule;
 use crate::linux::seccomp::syscalls::{
-    ADOPT, Answer, HIDE, KIND, LOCKS, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS,
-    OWN_TABLE, PAIRED, PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SIBLING,
-    SOCKET_LEVEL, THREAD, TYPING, UNIX, WATCHING, WITHOUT_FILE,
+    AF_NETLINK, AF_UNIX, CLONE_FILES, CLONE_PARENT, CLONE_THREAD, CREATE_FLAGS, INOTIFY_CALLS, LOCK_COMMANDS,
+    MAP_ANONYMOUS, MAP_SHARED, MODE_CALLS, NETWORK_FAMILIES, NEW_NAMESPACES, OPEN_CALLS, PAIR_TYPES,
+    PIPE_SIZE, REFUSED, SEND_BUFFER_OPTIONS, SEND_CALLS, SET_DUMPABLE, SET_ID_BITS, SET_SUBREAPER,
+    SOCKET_LEVEL, SOCKET_TYPE_MASK, SyscallRefusal, TERMINAL_INPUT_REQUESTS, UNSHARE_DESCRIPTORS,
 };
 
 // Opcodes of classic BPF.
@@ -27,7 +28,7 @@ pub(crate) const JUMP_EQUAL: u16 = 0x15;
 pub(crate) const JUMP_AT_LEAST: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
 pub(crate) const RETURN: u16 = 0x06;
-const KEEP_BITS: u16 = 0x54;
+const AND_MASK: u16 = 0x54;
 
 // Offsets in `struct seccomp_data`. Only the low half of an argument is loaded: the kernel takes these
 // arguments as 32 bits.
@@ -37,7 +38,7 @@ const FIRST_ARGUMENT: u32 = 16;
 const SECOND_ARGUMENT: u32 = 24;
 const THIRD_ARGUMENT: u32 = 32;
 const FOURTH_ARGUMENT: u32 = 40;
-const ARGUMENT: u32 = 8;
+const ARGUMENT_BYTES: u32 = 8;
 
 // Return values of the filter.
 pub(crate) const ALLOW: u32 = 0x7fff_0000;
@@ -45,232 +46,236 @@ const KILL: u32 = 0x8000_0000;
 const FAIL: u32 = 0x0005_0000;
 
 #[cfg(target_arch = "x86_64")]
-const OURS: u32 = 0xc000_003e;
+const NATIVE_ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const OURS: u32 = 0xc000_00b7;
 /// First number of the x32 ABI, which shares everything with x86-64 except the numbers.
-const X32: u32 = 0x4000_0000;
+const X32_FIRST_NUMBER: u32 = 0x4000_0000;
 
 /// Installs the filter.
-pub(crate) fn install(tier: SandboxTier, network: Network) -> Result<(), Problem> {
-    program(tier, network)
-        .and_then(|program| raw_syscalls::filter_calls(&program))
-        .map_err(|cause| Problem::new(Step::Seccomp, "filter", &cause))
+pub(crate) fn install(tier: SandboxTier, network: NetworkAccess) -> Result<(), SetupFailure> {
+    compile(tier, network)
+        .and_then(|program| raw_syscalls::install_filter(&program))
+        .map_err(|cause| SetupFailure::new(SetupStep::Seccomp, "filter", &cause))
 }
 
-fn program(tier: SandboxTier, network: Network) -> io::Result<Vec<sock_filter>> {
-    let mut program = layers::held(Guard::Architecture, only_ours());
-    program.push(step(LOAD, NUMBER));
-    program.extend(search::program(&calls(tier, network))?);
+fn compile(tier: SandboxTier, network: NetworkAccess) -> io::Result<Vec<sock_filter>> {
+    let mut program = layers::if_enabled(SandboxLayer::Architecture, check_architecture());
+    program.push(instruction(LOAD, NUMBER));
+    program.extend(syscall_search::compile(&rules(tier, network))?);
     Ok(program)
 }
 
 /// Builds the rules for calls that are not simply allowed, ordered by number.
-fn calls(tier: SandboxTier, network: Network) -> Vec<Call> {
+fn rules(tier: SandboxTier, network: NetworkAccess) -> Vec<SyscallRule> {
     let mut calls = BTreeMap::new();
     let mut put = |guard, number, part: Vec<sock_filter>| {
-        if layers::stands(guard) {
-            calls.entry(narrow(number)).or_insert(part);
+        if layers::is_enabled(guard) {
+            calls.entry(syscall_number(number)).or_insert(part);
         }
     };
     for (number, answer) in REFUSED {
-        put(Guard::Calls, *number, vec![refuse(*answer)]);
+        put(SandboxLayer::RefusedSyscalls, *number, vec![refuse(*answer)]);
     }
-    for number in SENDING.iter().filter(|_| network == Network::Off) {
-        put(Guard::Sending, *number, vec![refuse(Answer::NotPermitted)]);
+    for number in SEND_CALLS.iter().filter(|_| network == NetworkAccess::Off) {
+        put(SandboxLayer::DescriptorPassing, *number, vec![refuse(SyscallRefusal::NotPermitted)]);
     }
-    for number in WATCHING.iter().filter(|_| tier != SandboxTier::Full) {
-        put(Guard::WatchedFiles, *number, vec![refuse(Answer::NotThere)]);
+    for number in INOTIFY_CALLS.iter().filter(|_| tier != SandboxTier::Full) {
+        put(SandboxLayer::InotifyLimits, *number, vec![refuse(SyscallRefusal::NotImplemented)]);
     }
-    put(Guard::Buffers, libc::SYS_setsockopt, send_buffers());
-    put(Guard::SharedPages, libc::SYS_mmap, no_shared_pages());
-    put(Guard::OwnDescriptors, libc::SYS_close_range, own_tables());
-    for (number, place) in MODES {
-        put(Guard::SetId, *number, no_powers(*place));
+    put(SandboxLayer::BufferSizes, libc::SYS_setsockopt, setsockopt_rule());
+    put(SandboxLayer::AnonymousSharedMemory, libc::SYS_mmap, mmap_rule());
+    put(SandboxLayer::SeparateDescriptorTables, libc::SYS_close_range, close_range_rule());
+    for (number, place) in MODE_CALLS {
+        put(SandboxLayer::SetIdBits, *number, refuse_set_id(*place));
     }
-    for (number, place) in OPENS {
-        put(Guard::SetId, *number, made_without_powers(*place));
+    for (number, place) in OPEN_CALLS {
+        put(SandboxLayer::SetIdBits, *number, refuse_set_id_on_create(*place));
     }
-    put(Guard::Typing, libc::SYS_ioctl, typing());
-    put(Guard::Pairs, libc::SYS_socketpair, only_pairs());
-    put(Guard::Sockets, libc::SYS_socket, sockets(network));
+    put(SandboxLayer::TerminalInput, libc::SYS_ioctl, ioctl_rule());
+    put(SandboxLayer::SocketPairs, libc::SYS_socketpair, socketpair_rule());
+    put(SandboxLayer::Sockets, libc::SYS_socket, socket_rule(network));
     // Several layers contribute to each of these; each contribution checks its own layer.
-    let several = [
-        (libc::SYS_fcntl, wishes_of_files()),
-        (libc::SYS_prctl, wishes_of_processes()),
-        (libc::SYS_clone, clones()),
-    ];
-    calls.extend(several.map(|(number, part)| (narrow(number), part)));
-    calls.into_iter().map(|(number, part)| Call { number, part }).collect()
+    let several =
+        [(libc::SYS_fcntl, fcntl_rule()), (libc::SYS_prctl, prctl_rule()), (libc::SYS_clone, clone_rule())];
+    calls.extend(several.map(|(number, part)| (syscall_number(number), part)));
+    calls.into_iter().map(|(number, part)| SyscallRule { number, instructions: part }).collect()
 }
 
-fn only_ours() -> Vec<sock_filter> {
+fn check_architecture() -> Vec<sock_filter> {
     vec![
-        step(LOAD, ARCHITECTURE),
-        jump(JUMP_EQUAL, OURS, 1, 0),
-        step(RETURN, KILL),
-        step(LOAD, NUMBER),
-        jump(JUMP_AT_LEAST, X32, 0, 1),
-        step(RETURN, KILL),
+        instruction(LOAD, ARCHITECTURE),
+        jump(JUMP_EQUAL, NATIVE_ARCHITECTURE, 1, 0),
+        instruction(RETURN, KILL),
+        instruction(LOAD, NUMBER),
+        jump(JUMP_AT_LEAST, X32_FIRST_NUMBER, 0, 1),
+        instruction(RETURN, KILL),
     ]
 }
 
-fn clones() -> Vec<sock_filter> {
-    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
-    part.extend(layers::held(
-        Guard::CloneFlags,
-        vec![jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), refuse(Answer::NotPermitted)],
+fn clone_rule() -> Vec<sock_filter> {
+    let mut part = vec![instruction(LOAD, FIRST_ARGUMENT)];
+    part.extend(layers::if_enabled(
+        SandboxLayer::CloneNamespaces,
+        vec![jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), refuse(SyscallRefusal::NotPermitted)],
     ));
-    part.extend(layers::held(
-        Guard::Orphans,
-        vec![jump(JUMP_ANY_BIT, SIBLING, 0, 1), refuse(Answer::NotPermitted)],
+    part.extend(layers::if_enabled(
+        SandboxLayer::OrphanAvoidance,
+        vec![jump(JUMP_ANY_BIT, CLONE_PARENT, 0, 1), refuse(SyscallRefusal::NotPermitted)],
     ));
-    part.extend(layers::held(
-        Guard::OwnDescriptors,
+    part.extend(layers::if_enabled(
+        SandboxLayer::SeparateDescriptorTables,
         vec![
-            jump(JUMP_ANY_BIT, THREAD, 0, 2),
-            jump(JUMP_ANY_BIT, SHARED_DESCRIPTORS, 1, 0),
-            refuse(Answer::NotPermitted),
+            jump(JUMP_ANY_BIT, CLONE_THREAD, 0, 2),
+            jump(JUMP_ANY_BIT, CLONE_FILES, 1, 0),
+            refuse(SyscallRefusal::NotPermitted),
         ],
     ));
-    part.push(step(RETURN, ALLOW));
+    part.push(instruction(RETURN, ALLOW));
     part
 }
 
-fn wishes_of_processes() -> Vec<sock_filter> {
-    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
-    part.extend(layers::held(Guard::Hiding, vec![jump(JUMP_EQUAL, HIDE, 0, 1), refuse(Answer::Ignored)]));
-    part.extend(layers::held(Guard::Orphans, vec![jump(JUMP_EQUAL, ADOPT, 0, 1), refuse(Answer::Unsuited)]));
-    part.push(step(RETURN, ALLOW));
+fn prctl_rule() -> Vec<sock_filter> {
+    let mut part = vec![instruction(LOAD, FIRST_ARGUMENT)];
+    part.extend(layers::if_enabled(
+        SandboxLayer::DumpableRequests,
+        vec![jump(JUMP_EQUAL, SET_DUMPABLE, 0, 1), refuse(SyscallRefusal::FakeSuccess)],
+    ));
+    part.extend(layers::if_enabled(
+        SandboxLayer::OrphanAvoidance,
+        vec![jump(JUMP_EQUAL, SET_SUBREAPER, 0, 1), refuse(SyscallRefusal::InvalidArgument)],
+    ));
+    part.push(instruction(RETURN, ALLOW));
     part
 }
 
 /// Refuses memory that is shared and has no file.
-fn no_shared_pages() -> Vec<sock_filter> {
+fn mmap_rule() -> Vec<sock_filter> {
     vec![
-        step(LOAD, FOURTH_ARGUMENT),
-        jump(JUMP_ANY_BIT, WITHOUT_FILE, 0, 2),
-        jump(JUMP_ANY_BIT, SHARED, 0, 1),
-        refuse(Answer::NotPermitted),
-        step(RETURN, ALLOW),
+        instruction(LOAD, FOURTH_ARGUMENT),
+        jump(JUMP_ANY_BIT, MAP_ANONYMOUS, 0, 2),
+        jump(JUMP_ANY_BIT, MAP_SHARED, 0, 1),
+        refuse(SyscallRefusal::NotPermitted),
+        instruction(RETURN, ALLOW),
     ]
 }
 
-fn own_tables() -> Vec<sock_filter> {
+fn close_range_rule() -> Vec<sock_filter> {
     vec![
-        step(LOAD, THIRD_ARGUMENT),
-        jump(JUMP_ANY_BIT, OWN_TABLE, 0, 1),
-        refuse(Answer::NotPermitted),
-        step(RETURN, ALLOW),
+        instruction(LOAD, THIRD_ARGUMENT),
+        jump(JUMP_ANY_BIT, UNSHARE_DESCRIPTORS, 0, 1),
+        refuse(SyscallRefusal::NotPermitted),
+        instruction(RETURN, ALLOW),
     ]
 }
 
 /// Ignores requests for larger send buffers, so that a socket holds no more than what is counted for it.
-fn send_buffers() -> Vec<sock_filter> {
+fn setsockopt_rule() -> Vec<sock_filter> {
     let mut part = vec![
-        step(LOAD, SECOND_ARGUMENT),
+        instruction(LOAD, SECOND_ARGUMENT),
         jump(JUMP_EQUAL, SOCKET_LEVEL, 1, 0),
-        step(RETURN, ALLOW),
-        step(LOAD, THIRD_ARGUMENT),
+        instruction(RETURN, ALLOW),
+        instruction(LOAD, THIRD_ARGUMENT),
     ];
-    for option in SEND_BUFFER {
-        part.extend([jump(JUMP_EQUAL, *option, 0, 1), refuse(Answer::Ignored)]);
+    for option in SEND_BUFFER_OPTIONS {
+        part.extend([jump(JUMP_EQUAL, *option, 0, 1), refuse(SyscallRefusal::FakeSuccess)]);
     }
-    part.push(step(RETURN, ALLOW));
+    part.push(instruction(RETURN, ALLOW));
     part
 }
 
-fn wishes_of_files() -> Vec<sock_filter> {
-    let mut part = vec![step(LOAD, SECOND_ARGUMENT)];
-    part.extend(layers::held(
-        Guard::Buffers,
-        vec![jump(JUMP_EQUAL, PIPE_SIZE, 0, 1), refuse(Answer::NotPermitted)],
+fn fcntl_rule() -> Vec<sock_filter> {
+    let mut part = vec![instruction(LOAD, SECOND_ARGUMENT)];
+    part.extend(layers::if_enabled(
+        SandboxLayer::BufferSizes,
+        vec![jump(JUMP_EQUAL, PIPE_SIZE, 0, 1), refuse(SyscallRefusal::NotPermitted)],
     ));
-    for wish in layers::held(Guard::Locks, LOCKS) {
-        part.extend([jump(JUMP_EQUAL, *wish, 0, 1), refuse(Answer::Unsuited)]);
+    for wish in layers::if_enabled(SandboxLayer::OpenFileLocks, LOCK_COMMANDS) {
+        part.extend([jump(JUMP_EQUAL, *wish, 0, 1), refuse(SyscallRefusal::InvalidArgument)]);
     }
-    part.push(step(RETURN, ALLOW));
+    part.push(instruction(RETURN, ALLOW));
     part
 }
 
-fn typing() -> Vec<sock_filter> {
-    let mut part = vec![step(LOAD, SECOND_ARGUMENT)];
-    for request in TYPING {
-        part.extend([jump(JUMP_EQUAL, *request, 0, 1), refuse(Answer::NotPermitted)]);
+fn ioctl_rule() -> Vec<sock_filter> {
+    let mut part = vec![instruction(LOAD, SECOND_ARGUMENT)];
+    for request in TERMINAL_INPUT_REQUESTS {
+        part.extend([jump(JUMP_EQUAL, *request, 0, 1), refuse(SyscallRefusal::NotPermitted)]);
     }
-    part.push(step(RETURN, ALLOW));
+    part.push(instruction(RETURN, ALLOW));
     part
 }
 
 /// Refuses set-id bits in the mode argument at this index.
-fn no_powers(place: u32) -> Vec<sock_filter> {
+fn refuse_set_id(place: u32) -> Vec<sock_filter> {
     vec![
-        step(LOAD, FIRST_ARGUMENT + ARGUMENT * place),
-        jump(JUMP_ANY_BIT, SET_ID, 0, 1),
-        refuse(Answer::NotPermitted),
-        step(RETURN, ALLOW),
+        instruction(LOAD, FIRST_ARGUMENT + ARGUMENT_BYTES * place),
+        jump(JUMP_ANY_BIT, SET_ID_BITS, 0, 1),
+        refuse(SyscallRefusal::NotPermitted),
+        instruction(RETURN, ALLOW),
     ]
 }
 
-fn made_without_powers(place: u32) -> Vec<sock_filter> {
-    let flags = FIRST_ARGUMENT + ARGUMENT * (place - 1);
-    let mut part = vec![step(LOAD, flags), jump(JUMP_ANY_BIT, MAKES, 1, 0), step(RETURN, ALLOW)];
-    part.extend(no_powers(place));
+fn refuse_set_id_on_create(place: u32) -> Vec<sock_filter> {
+    let flags = FIRST_ARGUMENT + ARGUMENT_BYTES * (place - 1);
+    let mut part =
+        vec![instruction(LOAD, flags), jump(JUMP_ANY_BIT, CREATE_FLAGS, 1, 0), instruction(RETURN, ALLOW)];
+    part.extend(refuse_set_id(place));
     part
 }
 
-fn only_pairs() -> Vec<sock_filter> {
+fn socketpair_rule() -> Vec<sock_filter> {
     let mut part = vec![
-        step(LOAD, FIRST_ARGUMENT),
-        jump(JUMP_EQUAL, UNIX, 1, 0),
-        refuse(Answer::NotPermitted),
-        step(LOAD, SECOND_ARGUMENT),
-        step(KEEP_BITS, KIND),
+        instruction(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_EQUAL, AF_UNIX, 1, 0),
+        refuse(SyscallRefusal::NotPermitted),
+        instruction(LOAD, SECOND_ARGUMENT),
+        instruction(AND_MASK, SOCKET_TYPE_MASK),
     ];
-    for kind in PAIRED {
-        part.extend([jump(JUMP_EQUAL, *kind, 0, 1), step(RETURN, ALLOW)]);
+    for kind in PAIR_TYPES {
+        part.extend([jump(JUMP_EQUAL, *kind, 0, 1), instruction(RETURN, ALLOW)]);
     }
-    part.push(refuse(Answer::NotPermitted));
+    part.push(refuse(SyscallRefusal::NotPermitted));
     part
 }
 
-fn sockets(network: Network) -> Vec<sock_filter> {
-    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
+fn socket_rule(network: NetworkAccess) -> Vec<sock_filter> {
+    let mut part = vec![instruction(LOAD, FIRST_ARGUMENT)];
     match network {
-        Network::Off => {}
-        Network::Loopback | Network::Full => {
+        NetworkAccess::Off => {}
+        NetworkAccess::Loopback | NetworkAccess::Full => {
             for family in NETWORK_FAMILIES {
-                part.extend([jump(JUMP_EQUAL, *family, 0, 1), step(RETURN, ALLOW)]);
+                part.extend([jump(JUMP_EQUAL, *family, 0, 1), instruction(RETURN, ALLOW)]);
             }
             // The routing protocol is number 0.
             part.extend([
-                jump(JUMP_EQUAL, NETLINK, 0, 3),
-                step(LOAD, THIRD_ARGUMENT),
+                jump(JUMP_EQUAL, AF_NETLINK, 0, 3),
+                instruction(LOAD, THIRD_ARGUMENT),
                 jump(JUMP_EQUAL, 0, 0, 1),
-                step(RETURN, ALLOW),
+                instruction(RETURN, ALLOW),
             ]);
         }
     }
-    part.push(refuse(Answer::NotPermitted));
+    part.push(refuse(SyscallRefusal::NotPermitted));
     part
 }
 
-fn refuse(answer: Answer) -> sock_filter {
+fn refuse(answer: SyscallRefusal) -> sock_filter {
     let code = match answer {
-        Answer::NotPermitted => libc::EPERM,
-        Answer::NotThere => libc::ENOSYS,
-        Answer::Unsuited => libc::EINVAL,
-        Answer::Ignored => 0,
+        SyscallRefusal::NotPermitted => libc::EPERM,
+        SyscallRefusal::NotImplemented => libc::ENOSYS,
+        SyscallRefusal::InvalidArgument => libc::EINVAL,
+        SyscallRefusal::FakeSuccess => 0,
     };
-    step(RETURN, FAIL | code.unsigned_abs())
+    instruction(RETURN, FAIL | code.unsigned_abs())
 }
 
 /// Converts a system call number, which is far below the bound.
-fn narrow(number: libc::c_long) -> u32 {
+fn syscall_number(number: libc::c_long) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-pub(crate) fn step(code: u16, k: u32) -> sock_filter {
+pub(crate) fn instruction(code: u16, k: u32) -> sock_filter {
     sock_filter { code, jt: 0, jf: 0, k }
 }
 

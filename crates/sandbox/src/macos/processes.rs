@@ -2,17 +2,17 @@
 
 /// One process of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedProcess {
     pub(crate) process: i32,
     pub(crate) parent: i32,
     pub(crate) memory_bytes: u64,
 }
 
 /// Parses the output of `ps -axo pid=,ppid=,rss=`. Lines in another format are skipped.
-pub(crate) fn read(text: &str) -> Vec<Listed> {
+pub(crate) fn parse(text: &str) -> Vec<ListedProcess> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
-        Some(Listed {
+        Some(ListedProcess {
             process: words.next()?.parse().ok()?,
             parent: words.next()?.parse().ok()?,
             memory_bytes: words.next()?.parse::<u64>().ok()? * 1024,
@@ -22,8 +22,8 @@ pub(crate) fn read(text: &str) -> Vec<Listed> {
 }
 
 /// Returns all descendants of a process.
-pub(crate) fn below(of: i32, all: &[Listed]) -> Vec<Listed> {
-    let (mut found, mut next): (Vec<Listed>, Vec<i32>) = (Vec::new(), vec![of]);
+pub(crate) fn descendants(of: i32, all: &[ListedProcess]) -> Vec<ListedProcess> {
+    let (mut found, mut next): (Vec<ListedProcess>, Vec<i32>) = (Vec::new(), vec![of]);
     while let Some(parent) = next.pop() {
         for child in all.iter().filter(|one| one.parent == parent && one.process != parent) {
             if !found.contains(child) {
@@ -41,12 +41,12 @@ mod tests {
 
     #[test]
     fn descendants_are_found_in_any_order() {
-        let all = read("  7  5  300\n 5 1 100\n 6 5 200\n 8 7 400\n 9 1 500\n 1 0 10\n 0 0 5\nnonsense\n");
+        let all = parse("  7  5  300\n 5 1 100\n 6 5 200\n 8 7 400\n 9 1 500\n 1 0 10\n 0 0 5\nnonsense\n");
         assert_eq!(all.len(), 7);
-        let mut found: Vec<i32> = below(5, &all).iter().map(|one| one.process).collect();
+        let mut found: Vec<i32> = descendants(5, &all).iter().map(|one| one.process).collect();
         found.sort_unstable();
         assert_eq!(found, [6, 7, 8]);
-        assert_eq!(below(5, &all).iter().map(|one| one.memory_bytes).sum::<u64>(), 900 * 1024);
-        assert!(below(0, &all).len() >= 6, "a process that is its own parent causes no endless loop");
+        assert_eq!(descendants(5, &all).iter().map(|one| one.memory_bytes).sum::<u64>(), 900 * 1024);
+        assert!(descendants(0, &all).len() >= 6, "a process that is its own parent causes no endless loop");
     }
 }

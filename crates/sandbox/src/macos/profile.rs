@@ -4,45 +4,45 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use governance::Network;
+use governance::NetworkAccess;
 
-use crate::launch::spec::Spec;
+use crate::launch::spec::RunSpec;
 
 /// A profile and the values of its parameters.
 #[derive(Debug)]
-pub(crate) struct Profile {
+pub(crate) struct SandboxProfile {
     pub(crate) text: String,
     pub(crate) parameters: Vec<(String, OsString)>,
 }
 
 /// Group of rules with a common purpose, which `name` states.
-struct Bundle {
+struct ProfileRules {
     name: &'static str,
     rules: &'static str,
 }
 
 /// Rules that every program needs. The default is to deny; later rules win.
-const ALWAYS: &[Bundle] = &[
-    Bundle {
+const ALWAYS: &[ProfileRules] = &[
+    ProfileRules {
         name: "processes: itself and what it starts",
         rules: r#"(allow process-exec)
 (allow process-fork)
 (allow signal (target same-sandbox))
 (allow process-info* (target same-sandbox))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "files: system libraries read no fixed set of files; homes and other volumes are denied",
         rules: r#"(allow file-read*)
 (deny file-read* (subpath "/Users") (subpath "/Volumes") (subpath "/private/var/root") (subpath "/Network"))
 (deny file-read* (subpath "/private/var/db/dslocal") (subpath "/Library/Keychains"))
 (allow file-read-metadata (literal "/Users"))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "devices that lead to nothing outside",
         rules: r#"(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
 (allow file-ioctl (literal "/dev/dtracehelper"))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "machine information",
         rules: r#"(allow sysctl-read
   (sysctl-name-prefix "hw.")
@@ -54,17 +54,17 @@ const ALWAYS: &[Bundle] = &[
   (sysctl-name "machdep.cpu.brand_string") (sysctl-name "vm.loadavg") (sysctl-name "sysctl.proc_cputype"))
 (allow iokit-open (iokit-registry-entry-class "RootDomainUserClient"))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "java: a sysctl write that has no effect",
         rules: r#"(allow sysctl-write (sysctl-name "kern.grade_cputype"))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "python-mp: semaphores of interpreters, and shared memory of OpenMP",
         rules: r#"(allow ipc-posix-sem)
 (allow ipc-posix-shm-read* (ipc-posix-name-prefix "apple.shm."))
 (allow ipc-posix-shm (ipc-posix-name-prefix "__KMP_REGISTERED_LIB_"))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "services: user names, notifications, logs, power",
         rules: r#"(allow mach-lookup
   (global-name "com.apple.system.opendirectoryd.libinfo")
@@ -76,15 +76,15 @@ const ALWAYS: &[Bundle] = &[
 ];
 
 /// Rules for the loopback interface. It is the machine's: macOS has no private one per run.
-const LOOPBACK: &[Bundle] = &[Bundle {
+const LOOPBACK: &[ProfileRules] = &[ProfileRules {
     name: "loopback-bind: the loopback of this machine",
     rules: r#"(allow network-bind (local ip "localhost:*"))
 (allow network-inbound (local ip "localhost:*"))
 (allow network-outbound (remote ip "localhost:*"))"#,
 }];
 
-const FULL: &[Bundle] = &[
-    Bundle {
+const FULL: &[ProfileRules] = &[
+    ProfileRules {
         name: "network",
         rules: r#"(allow network-bind (local ip))
 (allow network-inbound (local ip))
@@ -92,7 +92,7 @@ const FULL: &[Bundle] = &[
 (allow system-socket (require-all (socket-domain AF_SYSTEM) (socket-protocol 2)))
 (allow sysctl-read (sysctl-name-prefix "net.routetable."))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "dns",
         rules: r#"(allow network-outbound (literal "/private/var/run/mDNSResponder"))
 (allow mach-lookup
@@ -100,7 +100,7 @@ const FULL: &[Bundle] = &[
   (global-name "com.apple.SystemConfiguration.configd")
   (global-name "com.apple.networkd"))"#,
     },
-    Bundle {
+    ProfileRules {
         name: "tls: needed to verify certificates",
         rules: r#"(allow mach-lookup
   (global-name "com.apple.trustd.agent")
@@ -110,7 +110,7 @@ const FULL: &[Bundle] = &[
 
 /// Denied by default already. Repeated after everything else, so that a wide rule of another bundle cannot
 /// allow them.
-const NEVER: &[Bundle] = &[Bundle {
+const ALWAYS_DENIED: &[ProfileRules] = &[ProfileRules {
     name: "keychain, pasteboard and preferences are denied",
     rules: r#"(deny mach-lookup
   (global-name "com.apple.SecurityServer")
@@ -123,13 +123,14 @@ const NEVER: &[Bundle] = &[Bundle {
 }];
 
 /// Builds the profile of a run. `scratch` is its private folder.
-pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
-    let mut profile = Profile { text: "(version 1)\n(deny default)\n".to_owned(), parameters: Vec::new() };
+pub(crate) fn build(spec: &RunSpec, scratch: &Path) -> SandboxProfile {
+    let mut profile =
+        SandboxProfile { text: "(version 1)\n(deny default)\n".to_owned(), parameters: Vec::new() };
     profile.add(ALWAYS);
     profile.add(match spec.network {
-        Network::Off => &[],
-        Network::Loopback => LOOPBACK,
-        Network::Full => FULL,
+        NetworkAccess::Off => &[],
+        NetworkAccess::Loopback => LOOPBACK,
+        NetworkAccess::Full => FULL,
     });
     let granted: Vec<&PathBuf> = spec.readable.iter().chain(&spec.writable).collect();
     for path in
@@ -147,12 +148,12 @@ pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
     for held in &spec.hidden {
         profile.rule("deny file-read* file-write*", "subpath", &held.path);
     }
-    for held in &spec.kept {
+    for held in &spec.protected {
         profile.rule("deny file-write*", "subpath", &held.path);
     }
-    profile.add(NEVER);
+    profile.add(ALWAYS_DENIED);
     // Last: renaming a folder above a protected path would move the path out from under its rule.
-    for held in spec.kept.iter().chain(&spec.hidden) {
+    for held in spec.protected.iter().chain(&spec.hidden) {
         let inside = |above: &&Path| spec.writable.iter().any(|folder| above.starts_with(folder));
         for above in held.path.ancestors().skip(1).take_while(inside) {
             profile.rule("deny file-write-unlink", "literal", above);
@@ -164,8 +165,8 @@ pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
     profile
 }
 
-impl Profile {
-    fn add(&mut self, bundles: &[Bundle]) {
+impl SandboxProfile {
+    fn add(&mut self, bundles: &[ProfileRules]) {
         for bundle in bundles {
             self.text.push_str(&format!("; {}\n{}\n", bundle.name, bundle.rules));
         }
@@ -191,27 +192,27 @@ mod tests {
     use tool::SandboxTier;
 
     use super::*;
-    use crate::launch::spec::Limits;
-    use crate::scan::file_identity::Held;
+    use crate::launch::spec::RunLimits;
+    use crate::scan::file_identity::ExpectedFile;
 
     const ODD: &str = "/Users/me/w\")) (allow default) ((\"";
 
-    fn spec(network: Network) -> Spec {
-        Spec {
+    fn spec(network: NetworkAccess) -> RunSpec {
+        RunSpec {
             tier: SandboxTier::Full,
             network,
             program: "/usr/bin/true".into(),
             device: 0,
             inode: 0,
-            words: vec!["true".into()],
+            arguments: vec!["true".into()],
             variables: Vec::new(),
             folder: ODD.into(),
             writable: vec![ODD.into()],
             readable: vec!["/Users/me/r".into()],
-            hidden: vec![Held { path: Path::new(ODD).join(".env"), file: (0, 0) }],
-            kept: vec![Held { path: Path::new(ODD).join("a/.git/hooks"), file: (0, 0) }],
+            hidden: vec![ExpectedFile { path: Path::new(ODD).join(".env"), file: (0, 0) }],
+            protected: vec![ExpectedFile { path: Path::new(ODD).join("a/.git/hooks"), file: (0, 0) }],
             pinned: Vec::new(),
-            limits: Limits {
+            limits: RunLimits {
                 time: Duration::ZERO,
                 grace: Duration::ZERO,
                 memory_bytes: 1,
@@ -223,8 +224,8 @@ mod tests {
         }
     }
 
-    fn made(network: Network) -> Profile {
-        of(&spec(network), Path::new("/private/tmp/own"))
+    fn made(network: NetworkAccess) -> SandboxProfile {
+        build(&spec(network), Path::new("/private/tmp/own"))
     }
 
     /// Parsed element of the policy language.
@@ -288,7 +289,7 @@ mod tests {
 
     #[test]
     fn profile_is_well_formed_and_denies_by_default() {
-        for network in [Network::Off, Network::Loopback, Network::Full] {
+        for network in [NetworkAccess::Off, NetworkAccess::Loopback, NetworkAccess::Full] {
             let profile = made(network);
             let forms = forms(&profile.text).unwrap_or_else(|| panic!("{}", profile.text));
             let wrong: Vec<_> = forms.iter().filter(|form| !is_rule(form)).collect();
@@ -305,7 +306,7 @@ mod tests {
     /// Written by hand, from what ordinary programs were observed to need.
     #[test]
     fn profile_allows_what_every_program_needs() {
-        let text = made(Network::Off).text;
+        let text = made(NetworkAccess::Off).text;
         for rule in [
             "(allow process-exec)",
             "(allow process-fork)",
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn paths_are_parameters_and_not_profile_text() {
-        let profile = made(Network::Off);
+        let profile = made(NetworkAccess::Off);
         assert!(!profile.text.contains("/Users/me"), "{}", profile.text);
         for (name, value) in &profile.parameters {
             assert!(profile.text.contains(&format!("(param \"{name}\")")), "{name} is used");
@@ -336,11 +337,11 @@ mod tests {
     #[test]
     fn network_rules_match_the_grant() {
         let text = |network| made(network).text;
-        assert!(!text(Network::Off).contains("network-"), "no network rule");
-        let loopback = text(Network::Loopback);
+        assert!(!text(NetworkAccess::Off).contains("network-"), "no network rule");
+        let loopback = text(NetworkAccess::Loopback);
         assert!(loopback.contains("(remote ip \"localhost:*\")") && !loopback.contains("trustd"));
-        assert!(text(Network::Full).contains("com.apple.trustd.agent"));
-        for network in [Network::Off, Network::Loopback, Network::Full] {
+        assert!(text(NetworkAccess::Full).contains("com.apple.trustd.agent"));
+        for network in [NetworkAccess::Off, NetworkAccess::Loopback, NetworkAccess::Full] {
             let text = text(network);
             let (before, closed) = text.split_once("; keychain, pasteboard").expect("said once more");
             for service in
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn denials_come_after_allowances() {
-        let profile = made(Network::Off);
+        let profile = made(NetworkAccess::Off);
         let value = |path: &Path| {
             let found = profile.parameters.iter().find(|(_, value)| value == path.as_os_str());
             found.map(|(name, _)| name.clone()).expect("a parameter")

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::output::spill::{Spill, Spilled, Spills};
+use crate::output::spill::{SpillStore, SpillWriter, SpilledOutput};
 
 /// Captured output, as unchanged bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Captured {
     /// Number of bytes between the two.
     pub omitted: u64,
     /// Complete output in the spill store, if bytes were omitted and a store is set.
-    pub spilled: Option<Spilled>,
+    pub spilled: Option<SpilledOutput>,
 }
 
 impl Captured {
@@ -29,62 +29,62 @@ impl Captured {
 pub(crate) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    seen: u64,
-    head_room: usize,
-    tail_room: usize,
+    total_bytes: u64,
+    head_capacity: usize,
+    tail_capacity: usize,
     /// Store for the complete output if it does not fit.
-    spills: Option<Spills>,
-    spill: Option<Spill>,
+    spills: Option<SpillStore>,
+    spill: Option<SpillWriter>,
 }
 
 impl Capture {
     /// Captures this many bytes, half from each end, and writes the complete output to the store if it does
     /// not fit.
-    pub(crate) fn keeping(bytes: usize, spills: Option<Spills>) -> Self {
+    pub(crate) fn with_capacity(bytes: usize, spills: Option<SpillStore>) -> Self {
         let head_room = bytes / 2;
         Capture {
             head: Vec::new(),
             tail: VecDeque::new(),
-            seen: 0,
-            head_room,
-            tail_room: bytes.saturating_sub(head_room),
+            total_bytes: 0,
+            head_capacity: head_room,
+            tail_capacity: bytes.saturating_sub(head_room),
             spills,
             spill: None,
         }
     }
 
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
-        self.seen += bytes.len() as u64;
-        if self.seen > (self.head_room + self.tail_room) as u64 {
-            self.spill_over(bytes);
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.total_bytes += bytes.len() as u64;
+        if self.total_bytes > (self.head_capacity + self.tail_capacity) as u64 {
+            self.write_spill(bytes);
         }
-        let room = self.head_room.saturating_sub(self.head.len()).min(bytes.len());
+        let room = self.head_capacity.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
-        let rest = rest.get(rest.len().saturating_sub(self.tail_room)..).unwrap_or_default();
-        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_room);
+        let rest = rest.get(rest.len().saturating_sub(self.tail_capacity)..).unwrap_or_default();
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_capacity);
         self.tail.drain(..surplus.min(self.tail.len()));
         self.tail.extend(rest);
     }
 
     /// Writes bytes to the store; the first time, also everything captured so far, which is still complete.
-    fn spill_over(&mut self, bytes: &[u8]) {
+    fn write_spill(&mut self, bytes: &[u8]) {
         if let Some(spills) = self.spills.take() {
-            self.spill = spills.begin().ok();
+            self.spill = spills.create().ok();
             if let Some(spill) = &mut self.spill {
-                spill.take(&self.head);
-                spill.take(self.tail.make_contiguous());
+                spill.write(&self.head);
+                spill.write(self.tail.make_contiguous());
             }
         }
         if let Some(spill) = &mut self.spill {
-            spill.take(bytes);
+            spill.write(bytes);
         }
     }
 
     pub(crate) fn finish(self) -> Captured {
-        let spilled = self.spill.map(Spill::finish);
+        let spilled = self.spill.map(SpillWriter::finish);
         let (mut head, tail) = (self.head, Vec::from(self.tail));
-        let omitted = self.seen - head.len() as u64 - tail.len() as u64;
+        let omitted = self.total_bytes - head.len() as u64 - tail.len() as u64;
         match omitted {
             0 => {
                 head.extend_from_slice(&tail);
@@ -101,10 +101,10 @@ mod tests {
 
     fn check(room: usize, writes: &[&str], head: &str, tail: &str, omitted: u64) {
         let folder = tempfile::tempdir().unwrap();
-        let spills = Spills::at(folder.path());
-        let mut capture = Capture::keeping(room, Some(spills.clone()));
+        let spills = SpillStore::at(folder.path());
+        let mut capture = Capture::with_capacity(room, Some(spills.clone()));
         for write in writes {
-            capture.take(write.as_bytes());
+            capture.push(write.as_bytes());
             assert!(capture.head.len() + capture.tail.len() <= room);
         }
         let captured = capture.finish();
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn non_text_bytes_are_unchanged() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let mut capture = Capture::keeping(1024, None);
-        capture.take(&bytes);
+        let mut capture = Capture::with_capacity(1024, None);
+        capture.push(&bytes);
         assert_eq!(capture.finish().head, bytes);
     }
 }

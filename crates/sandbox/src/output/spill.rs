@@ -12,24 +12,24 @@ use sha2::{Digest, Sha256};
 use tool::canonical;
 
 /// Largest size of one output.
-const MOST_OF_ONE: u64 = 64 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest size of all outputs together.
-const MOST_OF_ALL: u64 = 512 * 1024 * 1024;
+const MAX_STORE_BYTES: u64 = 512 * 1024 * 1024;
 /// Time for which outputs are kept.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// Random bytes of an id, each written as two hexadecimal digits.
-const NAME_BYTES: usize = 16;
+const ID_BYTES: usize = 16;
 
 /// Store of outputs, limited to one owner.
 #[derive(Clone, Debug)]
-pub struct Spills {
+pub struct SpillStore {
     folder: PathBuf,
-    party: String,
+    owner: String,
 }
 
 /// An output in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spilled {
+pub struct SpilledOutput {
     /// Id by which it is read.
     pub id: String,
     /// Number of bytes kept, from the beginning.
@@ -38,34 +38,34 @@ pub struct Spilled {
 
 /// Part of an output.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct OutputPage {
     /// Unchanged bytes.
     pub bytes: Vec<u8>,
     /// Size of the whole output.
     pub total: u64,
 }
 
-impl Spills {
+impl SpillStore {
     /// Creates a store in this folder, which is created with the first output. It must contain no other
     /// files.
-    pub fn at(folder: impl Into<PathBuf>) -> Spills {
-        Spills { folder: folder.into(), party: String::new() }
+    pub fn at(folder: impl Into<PathBuf>) -> SpillStore {
+        SpillStore { folder: folder.into(), owner: String::new() }
     }
 
     /// Returns the store for the outputs of one owner.
-    pub fn of(&self, party: &str) -> Spills {
-        Spills { folder: self.folder.clone(), party: party.to_owned() }
+    pub fn for_owner(&self, party: &str) -> SpillStore {
+        SpillStore { folder: self.folder.clone(), owner: party.to_owned() }
     }
 
     /// Returns the file of an output. With the id of another owner's output the file does not exist.
     fn file(&self, id: &str) -> PathBuf {
-        let digest = Sha256::digest(format!("{id} {}", self.party));
+        let digest = Sha256::digest(format!("{id} {}", self.owner));
         self.folder.join(canonical::hex(&digest))
     }
 
     /// Reads a part of an output; `None` if it does not exist or has been removed.
-    pub fn page(&self, id: &str, offset: u64, most: u64) -> io::Result<Option<Page>> {
-        if id.len() != NAME_BYTES * 2 || !id.bytes().all(|letter| letter.is_ascii_hexdigit()) {
+    pub fn page(&self, id: &str, offset: u64, most: u64) -> io::Result<Option<OutputPage>> {
+        if id.len() != ID_BYTES * 2 || !id.bytes().all(|letter| letter.is_ascii_hexdigit()) {
             return Ok(None);
         }
         let mut file = match File::open(self.file(id)) {
@@ -78,19 +78,19 @@ impl Spills {
         file.seek(SeekFrom::Start(offset.min(total)))?;
         let mut bytes = Vec::new();
         file.take(most).read_to_end(&mut bytes)?;
-        Ok(Some(Page { bytes, total }))
+        Ok(Some(OutputPage { bytes, total }))
     }
 
     /// Creates the file of a new output, after removing old ones to make space.
-    pub(crate) fn begin(&self) -> io::Result<Spill> {
+    pub(crate) fn create(&self) -> io::Result<SpillWriter> {
         std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.folder)?;
-        self.sweep(SystemTime::now(), MOST_OF_ALL - MOST_OF_ONE);
-        let mut bytes = [0; NAME_BYTES];
+        self.sweep(SystemTime::now(), MAX_STORE_BYTES - MAX_OUTPUT_BYTES);
+        let mut bytes = [0; ID_BYTES];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         let id = canonical::hex(&bytes);
         let path = self.file(&id);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        Ok(Spill { file, id, written: 0 })
+        Ok(SpillWriter { file, id, written: 0 })
     }
 
     /// Removes expired outputs, and then the oldest until the rest fits. A failure to remove one is ignored,
@@ -105,7 +105,7 @@ impl Spills {
         kept.sort();
         let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
         for (written, bytes, path) in kept {
-            let is_old = now.duration_since(written).is_ok_and(|age| age > KEPT_FOR);
+            let is_old = now.duration_since(written).is_ok_and(|age| age > RETENTION);
             if (is_old || total > most) && remove(&path) {
                 total -= bytes;
             }
@@ -119,26 +119,26 @@ fn remove(path: &Path) -> bool {
 
 /// File to which an output is written.
 #[derive(Debug)]
-pub(crate) struct Spill {
+pub(crate) struct SpillWriter {
     file: File,
     id: String,
     written: u64,
 }
 
-impl Spill {
+impl SpillWriter {
     /// Appends bytes, up to the largest size. A full disk ends the output at that point.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
-        let room = usize::try_from(MOST_OF_ONE - self.written).unwrap_or(usize::MAX);
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        let room = usize::try_from(MAX_OUTPUT_BYTES - self.written).unwrap_or(usize::MAX);
         let part = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
         self.written = match self.file.write_all(part) {
             Ok(()) => self.written + part.len() as u64,
-            Err(_) => MOST_OF_ONE,
+            Err(_) => MAX_OUTPUT_BYTES,
         };
     }
 
-    pub(crate) fn finish(self) -> Spilled {
+    pub(crate) fn finish(self) -> SpilledOutput {
         let bytes = self.file.metadata().map_or(self.written, |facts| facts.len());
-        Spilled { id: self.id, bytes }
+        SpilledOutput { id: self.id, bytes }
     }
 }
 
@@ -148,34 +148,34 @@ mod tests {
 
     use super::*;
 
-    fn spilled(spills: &Spills, bytes: &[u8]) -> Spilled {
-        let mut spill = spills.begin().unwrap();
-        spill.take(bytes);
+    fn spilled(spills: &SpillStore, bytes: &[u8]) -> SpilledOutput {
+        let mut spill = spills.create().unwrap();
+        spill.write(bytes);
         spill.finish()
     }
 
     #[test]
     fn output_is_private_and_read_in_pages() {
         let folder = tempfile::tempdir().unwrap();
-        let spills = Spills::at(folder.path().join("output"));
+        let spills = SpillStore::at(folder.path().join("output"));
         let kept = spilled(&spills, &[0, 255, b'a', b'b', b'c']);
         assert_eq!(kept.bytes, 5);
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("output")), 0o700);
         assert_eq!(mode(&spills.file(&kept.id)), 0o600);
         let page = |offset, most| spills.page(&kept.id, offset, most).unwrap().unwrap();
-        assert_eq!(page(0, 3), Page { bytes: vec![0, 255, b'a'], total: 5 });
-        assert_eq!(page(3, 100), Page { bytes: b"bc".to_vec(), total: 5 });
+        assert_eq!(page(0, 3), OutputPage { bytes: vec![0, 255, b'a'], total: 5 });
+        assert_eq!(page(3, 100), OutputPage { bytes: b"bc".to_vec(), total: 5 });
         for past in [9, 1 << 63, u64::MAX] {
-            assert_eq!(page(past, 100), Page { bytes: Vec::new(), total: 5 });
+            assert_eq!(page(past, 100), OutputPage { bytes: Vec::new(), total: 5 });
         }
     }
 
     #[test]
     fn id_works_only_for_its_owner() {
         let folder = tempfile::tempdir().unwrap();
-        let all = Spills::at(folder.path());
-        let (one, other) = (all.of("one"), all.of("other"));
+        let all = SpillStore::at(folder.path());
+        let (one, other) = (all.for_owner("one"), all.for_owner("other"));
         let id = spilled(&one, b"x").id;
         assert_eq!(one.page(&id, 0, 10).unwrap().unwrap().bytes, b"x");
         assert_eq!(other.page(&id, 0, 10).unwrap(), None);
@@ -188,7 +188,7 @@ mod tests {
     fn malformed_ids_are_not_looked_up() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("secret"), "secret").unwrap();
-        let spills = Spills::at(folder.path().join("output"));
+        let spills = SpillStore::at(folder.path().join("output"));
         spilled(&spills, b"x");
         for id in ["../secret", "", "secret", "/etc/passwd", &"a".repeat(32), &"../".repeat(11)[..32]] {
             assert_eq!(spills.page(id, 0, 10).unwrap(), None, "{id}");
@@ -198,10 +198,10 @@ mod tests {
     #[test]
     fn expired_outputs_go_first_and_then_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
-        let spills = Spills::at(folder.path());
+        let spills = SpillStore::at(folder.path());
         let ids: Vec<String> = (0..3).map(|_| spilled(&spills, &[b'x'; 100]).id).collect();
         let now = SystemTime::now();
-        for (id, age) in ids.iter().zip([KEPT_FOR * 2, Duration::from_secs(60), Duration::from_secs(1)]) {
+        for (id, age) in ids.iter().zip([RETENTION * 2, Duration::from_secs(60), Duration::from_secs(1)]) {
             File::open(spills.file(id)).unwrap().set_modified(now - age).unwrap();
         }
         let left = || ids.iter().filter(|id| spills.file(id).exists()).collect::<Vec<_>>();

@@ -14,14 +14,14 @@ pub(crate) const SEARCH_PATH: &[&str] = if cfg!(target_os = "macos") {
 };
 
 /// Folder for temporary files; on Linux private to the call and removed with it.
-pub(crate) const SCRATCH: &str = "/tmp";
+pub(crate) const SCRATCH_DIR: &str = "/tmp";
 
 /// Returns the variables that every program has, each as `NAME=value`.
 pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
     [
         format!("PATH={}", SEARCH_PATH.join(":")),
-        format!("HOME={SCRATCH}"),
-        format!("TMPDIR={SCRATCH}"),
+        format!("HOME={SCRATCH_DIR}"),
+        format!("TMPDIR={SCRATCH_DIR}"),
         "LANG=C.UTF-8".to_owned(),
         "TERM=dumb".to_owned(),
         "NO_COLOR=1".to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
 }
 
 /// Like `build`, with the variables that a tool adds or overrides.
-pub(crate) fn with(tier: SandboxTier, own: &[(String, OsString)]) -> Vec<OsString> {
+pub(crate) fn with_overrides(tier: SandboxTier, own: &[(String, OsString)]) -> Vec<OsString> {
     let replaced = |word: &OsString| {
         let name = word.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
         own.iter().any(|(known, _)| known.as_bytes() == name)
@@ -55,7 +55,7 @@ pub(crate) fn names(own: &[(String, OsString)]) -> Vec<String> {
         let text = word.to_string_lossy().into_owned();
         text.split_once('=').map_or_else(|| text.clone(), |(name, _)| name.to_owned())
     };
-    with(SandboxTier::Full, own).into_iter().map(name).collect()
+    with_overrides(SandboxTier::Full, own).into_iter().map(name).collect()
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(names, expect);
         assert!(built.contains(&OsString::from("SINEW_SANDBOX=full")));
         let own = [("HOME".to_owned(), "/w".into()), ("EXTRA".to_owned(), "1=2".into())];
-        let with = with(SandboxTier::Full, &own);
+        let with = with_overrides(SandboxTier::Full, &own);
         assert_eq!(with.len(), built.len() + 1, "one is replaced, one is added");
         assert_eq!(super::names(&own).last().map(String::as_str), Some("EXTRA"));
         for word in ["HOME=/w", "EXTRA=1=2"] {

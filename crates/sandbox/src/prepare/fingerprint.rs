@@ -14,54 +14,54 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tool::canonical;
 
-use crate::launch::spec::{Limits, Spec};
+use crate::launch::spec::{RunLimits, RunSpec};
 use crate::scan::file_identity;
 
 /// Access that the sandbox of a read-only program allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Enclosure {
+pub struct SandboxFingerprint {
     grants: String,
     hidden: String,
 }
 
-impl Enclosure {
+impl SandboxFingerprint {
     /// Computes the fingerprint of a program that is not started yet. Blocks on the disk.
-    pub(crate) fn of(spec: &Spec) -> Enclosure {
+    pub(crate) fn of(spec: &RunSpec) -> SandboxFingerprint {
         let mut hidden = Sha256::new();
         for held in &spec.hidden {
             hidden.update(held.path.as_os_str().as_bytes());
             hidden.update(b"\0");
-            hidden.update(stamp(&held.path));
+            hidden.update(identity_bytes(&held.path));
         }
-        let limits = Limits { time: Duration::ZERO, ..spec.limits };
+        let limits = RunLimits { time: Duration::ZERO, ..spec.limits };
         // Protected and pinned paths matter only to programs that could change them.
-        let grants = Spec {
+        let grants = RunSpec {
             tier: spec.tier,
             network: spec.network,
-            words: vec!["".into()],
+            arguments: vec!["".into()],
             folder: spec.folder.clone(),
             writable: spec.writable.clone(),
             readable: spec.readable.clone(),
             limits,
-            ..Spec::empty()
+            ..RunSpec::empty()
         };
-        Enclosure {
-            grants: canonical::hex(&Sha256::digest(grants.framed())),
+        SandboxFingerprint {
+            grants: canonical::hex(&Sha256::digest(grants.to_frame())),
             hidden: canonical::hex(&hidden.finalize()),
         }
     }
 
     /// Returns true if `now` has the same grants but other files to hide.
-    pub fn is_outdated_by(&self, now: &Enclosure) -> bool {
+    pub fn is_outdated_by(&self, now: &SandboxFingerprint) -> bool {
         self.grants == now.grants && self.hidden != now.hidden
     }
 }
 
 /// Returns bytes that identify the file at this path, now and later. A missing file has a value too.
-fn stamp(path: &Path) -> [u8; 32] {
+fn identity_bytes(path: &Path) -> [u8; 32] {
     let mut stamp = [0; 32];
     if let Ok(facts) = file_identity::facts_of(path) {
-        let numbers = [facts.file.0, facts.file.1, facts.made.0, facts.made.1];
+        let numbers = [facts.file.0, facts.file.1, facts.created.0, facts.created.1];
         stamp
             .chunks_exact_mut(8)
             .zip(numbers)
@@ -75,11 +75,11 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::scan::file_identity::Held;
+    use crate::scan::file_identity::ExpectedFile;
 
-    fn enclosure(hidden: &[&Path]) -> Enclosure {
-        let held = |path: &&Path| Held { path: path.to_path_buf(), file: (0, 0) };
-        Enclosure::of(&Spec {
+    fn enclosure(hidden: &[&Path]) -> SandboxFingerprint {
+        let held = |path: &&Path| ExpectedFile { path: path.to_path_buf(), file: (0, 0) };
+        SandboxFingerprint::of(&RunSpec {
             hidden: hidden.iter().map(held).collect(),
             ..crate::launch::spec::tests::spec()
         })
@@ -90,12 +90,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (secret, draft) = (folder.path().join(".env"), folder.path().join("draft"));
         let save = |text: &str| {
-            let before = stamp(&secret);
+            let before = identity_bytes(&secret);
             // File timestamps advance in steps. Until the next step, a reused inode number would have the
             // same timestamp.
             loop {
                 fs::write(&draft, text).unwrap();
-                if stamp(&draft)[16..] != before[16..] {
+                if identity_bytes(&draft)[16..] != before[16..] {
                     break;
                 }
                 fs::remove_file(&draft).unwrap();

@@ -6,12 +6,12 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 /// Same number of symbolic links as the kernel follows.
-const MOST_LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 
 /// Returns true if a path leads through a process, directly or by a symbolic link. Links of processes are not
 /// followed.
-pub(crate) fn is_its_own(path: &Path) -> bool {
-    let mut left = parts(path);
+pub(crate) fn leads_through_process(path: &Path) -> bool {
+    let mut left = components(path);
     let mut reached = PathBuf::from("/");
     let mut links = 0;
     while let Some(part) = left.pop_front() {
@@ -20,12 +20,12 @@ pub(crate) fn is_its_own(path: &Path) -> bool {
             continue;
         }
         reached.push(&part);
-        if is_of_a_process(&reached) {
+        if is_process_path(&reached) {
             return true;
         }
         let Ok(target) = reached.read_link() else { continue };
         links += 1;
-        if links > MOST_LINKS {
+        if links > MAX_SYMLINKS {
             // The kernel does not follow so many links either, so its meaning to the program is unknown.
             return true;
         }
@@ -33,7 +33,7 @@ pub(crate) fn is_its_own(path: &Path) -> bool {
         if target.is_absolute() {
             reached = PathBuf::from("/");
         }
-        let mut ahead = parts(&target);
+        let mut ahead = components(&target);
         ahead.append(&mut left);
         left = ahead;
     }
@@ -42,7 +42,7 @@ pub(crate) fn is_its_own(path: &Path) -> bool {
 
 /// Returns true for paths below `/proc/PID`, `/proc/self` and `/proc/thread-self`, which depend on the
 /// process. Other files of `/proc` describe the machine.
-fn is_of_a_process(path: &Path) -> bool {
+fn is_process_path(path: &Path) -> bool {
     let mut below = match path.strip_prefix("/proc") {
         Ok(below) => below.components(),
         Err(_) => return false,
@@ -52,7 +52,7 @@ fn is_of_a_process(path: &Path) -> bool {
     is_process && below.next().is_some()
 }
 
-fn parts(path: &Path) -> VecDeque<OsString> {
+fn components(path: &Path) -> VecDeque<OsString> {
     let part = |part: Component<'_>| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some("..".into()),
@@ -82,7 +82,8 @@ mod tests {
         ] {
             symlink(target, at(name)).unwrap();
         }
-        let check = |path: &Path, expect: bool| assert_eq!(is_its_own(path), expect, "{}", path.display());
+        let check =
+            |path: &Path, expect: bool| assert_eq!(leads_through_process(path), expect, "{}", path.display());
         for own in ["by_link", "of_another/etc", "twice", "up/x.sh", "round"] {
             check(&at(own), true);
         }

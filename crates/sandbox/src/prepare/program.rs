@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use tool::canonical;
 
 use crate::error::SandboxError;
-use crate::launch::spec::Spec;
-use crate::prepare::program_dirs::Shelves;
+use crate::launch::spec::RunSpec;
+use crate::prepare::program_dirs::ProgramDirs;
 
 /// Program file with its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,23 +27,27 @@ pub struct Executable {
 
 /// Program file with its device and inode.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
+pub(crate) struct PinnedProgram {
     pub(crate) executable: Executable,
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-impl Program {
+impl PinnedProgram {
     /// Returns a specification that runs this file, without any grants.
-    pub(crate) fn spec(&self) -> Spec {
+    pub(crate) fn spec(&self) -> RunSpec {
         let program = self.executable.path.clone();
-        Spec { program, device: self.device, inode: self.inode, ..Spec::empty() }
+        RunSpec { program, device: self.device, inode: self.inode, ..RunSpec::empty() }
     }
 }
 
 /// Finds a program by name on a search path, or by absolute path if that is not below one of the `writable`
 /// folders, to which confined processes can write.
-pub(crate) fn find(name: &OsStr, search: &[PathBuf], writable: &[PathBuf]) -> Result<Program, SandboxError> {
+pub(crate) fn find(
+    name: &OsStr,
+    search: &[PathBuf],
+    writable: &[PathBuf],
+) -> Result<PinnedProgram, SandboxError> {
     let path = Path::new(name);
     let is_plain = path.components().count() == 1 && !path.is_absolute();
     let candidates: Vec<PathBuf> = match (is_plain, path.is_absolute()) {
@@ -51,43 +55,43 @@ pub(crate) fn find(name: &OsStr, search: &[PathBuf], writable: &[PathBuf]) -> Re
         (false, true) => vec![path.to_owned()],
         (false, false) => return Err(SandboxError::UntrustedProgram(path.to_owned())),
     };
-    let found = candidates.iter().find_map(|path| runnable(path));
+    let found = candidates.iter().find_map(|path| resolve_executable(path));
     let Some((path, facts)) = found else {
         let folders = search.iter().map(|folder| folder.to_string_lossy()).collect::<Vec<_>>();
         let searched = if is_plain { folders.join(":") } else { "this machine".to_owned() };
-        return Err(SandboxError::NoProgram { name: name.to_string_lossy().into_owned(), searched });
+        return Err(SandboxError::ProgramNotFound { name: name.to_string_lossy().into_owned(), searched });
     };
     if writable.iter().any(|folder| path.starts_with(folder)) {
         return Err(SandboxError::UntrustedProgram(path));
     }
-    let sha256 = digest(&path, &facts)
-        .map_err(|cause| SandboxError::NotStarted { program: path.display().to_string(), cause })?;
-    Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
+    let sha256 = cached_digest(&path, &facts)
+        .map_err(|cause| SandboxError::StartFailed { program: path.display().to_string(), cause })?;
+    Ok(PinnedProgram { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
 /// Finds a program of the system by name. Reads the whole file for its digest, unless that is cached.
 pub fn find_program(name: &OsStr) -> Result<Executable, SandboxError> {
-    of_system(name).map(|program| program.executable)
+    find_system_program(name).map(|program| program.executable)
 }
 
 /// Finds a program of the system.
-pub(crate) fn of_system(name: &OsStr) -> Result<Program, SandboxError> {
-    find(name, &Shelves::default().search(), &[])
+pub(crate) fn find_system_program(name: &OsStr) -> Result<PinnedProgram, SandboxError> {
+    find(name, &ProgramDirs::default().search_path(), &[])
 }
 
 /// Returns the running program. If another file has taken its path since, it will not start, because the
 /// pinned inode differs.
-pub(crate) fn itself() -> Result<Program, SandboxError> {
-    let problem = |cause| SandboxError::NotStarted { program: "sinew".to_owned(), cause };
+pub(crate) fn current_program() -> Result<PinnedProgram, SandboxError> {
+    let problem = |cause| SandboxError::StartFailed { program: "sinew".to_owned(), cause };
     let path = std::env::current_exe().map_err(problem)?;
     let running = if cfg!(target_os = "linux") { Path::new("/proc/self/exe") } else { path.as_path() };
     let facts = running.metadata().map_err(problem)?;
-    let sha256 = digest(running, &facts).map_err(problem)?;
-    Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
+    let sha256 = cached_digest(running, &facts).map_err(problem)?;
+    Ok(PinnedProgram { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
 /// Returns the canonical path of an executable regular file.
-fn runnable(path: &Path) -> Option<(PathBuf, Metadata)> {
+fn resolve_executable(path: &Path) -> Option<(PathBuf, Metadata)> {
     let path = path.canonicalize().ok()?;
     let facts = path.metadata().ok()?;
     (facts.is_file() && facts.permissions().mode() & 0o111 != 0).then_some((path, facts))
@@ -95,7 +99,7 @@ fn runnable(path: &Path) -> Option<(PathBuf, Metadata)> {
 
 /// Cache key of a digest: the state of a file when it was computed.
 #[derive(PartialEq, Eq, Hash)]
-struct Seen {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -104,12 +108,12 @@ struct Seen {
 }
 
 /// Largest number of cached digests, more than are in use at a time.
-const REMEMBERED: usize = 256;
+const MAX_CACHED_DIGESTS: usize = 256;
 
 /// Returns the digest of a file. Cached while the file is unchanged, because some interpreters have 100 MB.
-pub(crate) fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
-    static KNOWN: LazyLock<Mutex<HashMap<Seen, String>>> = LazyLock::new(Mutex::default);
-    let seen = Seen {
+pub(crate) fn cached_digest(path: &Path, facts: &Metadata) -> io::Result<String> {
+    static KNOWN: LazyLock<Mutex<HashMap<FileStamp, String>>> = LazyLock::new(Mutex::default);
+    let seen = FileStamp {
         device: facts.dev(),
         inode: facts.ino(),
         size: facts.size(),
@@ -120,9 +124,9 @@ pub(crate) fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
     if let Some(digest) = known().get(&seen) {
         return Ok(digest.clone());
     }
-    let digest = digest_anew(File::open(path)?)?;
+    let digest = digest_file(File::open(path)?)?;
     let mut known = known();
-    if known.len() >= REMEMBERED {
+    if known.len() >= MAX_CACHED_DIGESTS {
         known.clear();
     }
     known.insert(seen, digest.clone());
@@ -131,7 +135,7 @@ pub(crate) fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
 
 /// Computes the digest of a file's current content. A process that has it mapped can change it without a
 /// change of its times.
-pub(crate) fn digest_anew(mut file: File) -> io::Result<String> {
+pub(crate) fn digest_file(mut file: File) -> io::Result<String> {
     let (mut hasher, mut part) = (Sha256::new(), vec![0; 256 * 1024]);
     loop {
         match file.read(&mut part)? {
@@ -147,12 +151,12 @@ mod tests {
 
     #[test]
     fn programs_come_only_from_the_search_path() {
-        let found = of_system(OsStr::new("sh")).unwrap();
+        let found = find_system_program(OsStr::new("sh")).unwrap();
         assert!(found.executable.path.is_absolute());
         assert_eq!(found.executable.sha256.len(), 64);
-        assert_eq!(found.executable, of_system(OsStr::new("/bin/sh")).unwrap().executable);
+        assert_eq!(found.executable, find_system_program(OsStr::new("/bin/sh")).unwrap().executable);
 
-        let search = Shelves::default().search();
+        let search = ProgramDirs::default().search_path();
         let untrusted = |name: &str, writable: &[PathBuf]| {
             matches!(find(OsStr::new(name), &search, writable), Err(SandboxError::UntrustedProgram(_)))
         };
@@ -161,7 +165,10 @@ mod tests {
         let folder = found.executable.path.parent().unwrap().to_owned();
         assert!(untrusted("sh", &[folder]), "a program that a confined process can replace is refused");
         for name in ["no-such-program-here", "/etc/passwd", "/etc", ".."] {
-            assert!(matches!(of_system(OsStr::new(name)), Err(SandboxError::NoProgram { .. })), "{name}");
+            assert!(
+                matches!(find_system_program(OsStr::new(name)), Err(SandboxError::ProgramNotFound { .. })),
+                "{name}"
+            );
         }
     }
 }

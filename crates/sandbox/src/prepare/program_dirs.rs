@@ -12,23 +12,23 @@ use crate::prepare::environment::SEARCH_PATH;
 
 /// Extra program directories of one call, by canonical path.
 #[derive(Debug, Default)]
-pub(crate) struct Shelves {
+pub(crate) struct ProgramDirs {
     roots: Vec<PathBuf>,
 }
 
-impl Shelves {
+impl ProgramDirs {
     /// Returns those that exist. Blocks on the disk.
-    pub(crate) fn of(permit: &Permit) -> Result<Shelves, SandboxError> {
+    pub(crate) fn of(permit: &Permit) -> Result<ProgramDirs, SandboxError> {
         let mut roots = Vec::new();
         for folder in permit.program_folders() {
             let Ok(root) = folder.canonicalize() else { continue };
             let overlaps = |other: &PathBuf| root.starts_with(other) || other.starts_with(&root);
-            if permit.written_to().iter().any(overlaps) || !permit.shows(&root) {
-                return Err(SandboxError::UntrustedFolder(root));
+            if permit.writable_folders().iter().any(overlaps) || !permit.is_visible(&root) {
+                return Err(SandboxError::UntrustedProgramDir(root));
             }
             roots.push(root);
         }
-        Ok(Shelves { roots })
+        Ok(ProgramDirs { roots })
     }
 
     /// Returns the folders that must be readable for their programs to run.
@@ -37,20 +37,20 @@ impl Shelves {
     }
 
     /// Returns the folders in which a program is searched by name, in this order.
-    pub(crate) fn search(&self) -> Vec<PathBuf> {
-        let own = self.roots.iter().map(|root| shelf(root));
+    pub(crate) fn search_path(&self) -> Vec<PathBuf> {
+        let own = self.roots.iter().map(|root| bin_dir(root));
         own.chain(SEARCH_PATH.iter().map(PathBuf::from)).collect()
     }
 
     /// Returns the `PATH` variable with which their programs find each other, if there are any.
-    pub(crate) fn variable(&self) -> Option<(String, OsString)> {
-        let search = self.search();
+    pub(crate) fn path_variable(&self) -> Option<(String, OsString)> {
+        let search = self.search_path();
         let joined = search.iter().map(|folder| folder.as_os_str()).collect::<Vec<_>>().join(":".as_ref());
         (!self.roots.is_empty()).then(|| ("PATH".to_owned(), joined))
     }
 }
 
-fn shelf(root: &Path) -> PathBuf {
+fn bin_dir(root: &Path) -> PathBuf {
     let bin = root.join("bin");
     if bin.is_dir() { bin } else { root.to_owned() }
 }

@@ -9,48 +9,48 @@ use tokio::task::JoinError;
 
 /// Flag that is set when the caller no longer waits for the work.
 #[derive(Clone, Debug, Default)]
-pub struct Awaited {
-    is_given_up: Arc<AtomicBool>,
+pub struct CancelFlag {
+    is_cancelled: Arc<AtomicBool>,
 }
 
 /// Cancels the work when the waiting future is dropped.
-struct Waiting(Awaited);
+struct CancelOnDrop(CancelFlag);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.is_given_up.store(true, Ordering::Relaxed);
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
 }
 
 /// Runs a closure on the blocking pool and cancels it when the returned future is dropped.
-pub async fn while_awaited<T: Send + 'static>(
-    work: impl FnOnce(&Awaited) -> T + Send + 'static,
+pub async fn run_cancellable<T: Send + 'static>(
+    work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    let awaited = Awaited::default();
-    let _waiting = Waiting(awaited.clone());
+    let awaited = CancelFlag::default();
+    let _waiting = CancelOnDrop(awaited.clone());
     tokio::task::spawn_blocking(move || work(&awaited)).await
 }
 
 /// Deadline of work that can also be cancelled.
 #[derive(Clone, Debug)]
-pub(crate) struct Until {
-    awaited: Awaited,
+pub(crate) struct WorkDeadline {
+    cancel_flag: CancelFlag,
     deadline: Instant,
 }
 
-impl Until {
+impl WorkDeadline {
     /// Ends at cancellation or at the deadline.
-    pub(crate) fn given_up_or(awaited: &Awaited, deadline: Instant) -> Until {
-        Until { awaited: awaited.clone(), deadline }
+    pub(crate) fn cancelled_or_at(awaited: &CancelFlag, deadline: Instant) -> WorkDeadline {
+        WorkDeadline { cancel_flag: awaited.clone(), deadline }
     }
 
     /// Ends after this time, without cancellation.
-    pub(crate) fn after(time: Duration) -> Until {
-        Until { awaited: Awaited::default(), deadline: Instant::now() + time }
+    pub(crate) fn after(time: Duration) -> WorkDeadline {
+        WorkDeadline { cancel_flag: CancelFlag::default(), deadline: Instant::now() + time }
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.awaited.is_given_up.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+        self.cancel_flag.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 }
 
@@ -64,8 +64,8 @@ mod tests {
     async fn dropped_future_cancels_its_work() {
         let (begins, begun) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
-        let work = tokio::spawn(while_awaited(move |awaited: &Awaited| {
-            let until = Until::given_up_or(awaited, Instant::now() + Duration::from_secs(3600));
+        let work = tokio::spawn(run_cancellable(move |awaited: &CancelFlag| {
+            let until = WorkDeadline::cancelled_or_at(awaited, Instant::now() + Duration::from_secs(3600));
             begins.send(until.is_over()).unwrap();
             while !until.is_over() {
                 std::thread::yield_now();
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn deadline_ends_work() {
-        assert!(Until::after(Duration::ZERO).is_over());
-        assert!(!Until::after(Duration::from_secs(3600)).is_over());
+        assert!(WorkDeadline::after(Duration::ZERO).is_over());
+        assert!(!WorkDeadline::after(Duration::from_secs(3600)).is_over());
     }
 }

@@ -9,68 +9,68 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Stat, fstat};
 
 /// Device and inode number of a file.
-pub(crate) type Number = (u64, u64);
+pub(crate) type FileId = (u64, u64);
 
 /// A path and the file that must be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct ExpectedFile {
     pub(crate) path: PathBuf,
-    pub(crate) file: Number,
+    pub(crate) file: FileId,
 }
 
 /// Properties that identify a file, now and later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) file: Number,
+pub(crate) struct FileFacts {
+    pub(crate) file: FileId,
     pub(crate) kind: FileType,
     /// Creation time; where the system does not report it, the time of the last change. Programs can set
     /// neither.
-    pub(crate) made: (u64, u64),
+    pub(crate) created: (u64, u64),
     /// Number of hard links.
-    pub(crate) names: u64,
+    pub(crate) hard_links: u64,
 }
 
 /// Returns the properties of the file at this path.
-pub(crate) fn facts_of(path: &Path) -> io::Result<Facts> {
+pub(crate) fn facts_of(path: &Path) -> io::Result<FileFacts> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
     facts_at(CWD, &name)
 }
 
 /// Returns the properties of an entry of a folder, without following a symbolic link.
 #[cfg(target_os = "linux")]
-pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Facts> {
+pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<FileFacts> {
     use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let facts = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
     let says_when = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
     let made = if says_when { facts.stx_btime } else { facts.stx_ctime };
-    Ok(Facts {
+    Ok(FileFacts {
         file: (makedev(facts.stx_dev_major, facts.stx_dev_minor), facts.stx_ino),
         kind: FileType::from_raw_mode(facts.stx_mode.into()),
-        made: (made.tv_sec.cast_unsigned(), made.tv_nsec.into()),
-        names: facts.stx_nlink.into(),
+        created: (made.tv_sec.cast_unsigned(), made.tv_nsec.into()),
+        hard_links: facts.stx_nlink.into(),
     })
 }
 
 /// Like the Linux version, but uses the change time in place of the creation time.
 #[cfg(not(target_os = "linux"))]
 #[allow(clippy::unnecessary_cast, reason = "field sizes differ between systems")]
-pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Facts> {
+pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<FileFacts> {
     let facts = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok(Facts {
-        file: number(&facts),
+    Ok(FileFacts {
+        file: file_id(&facts),
         kind: FileType::from_raw_mode(facts.st_mode),
-        made: (facts.st_ctime as u64, facts.st_ctime_nsec as u64),
-        names: facts.st_nlink as u64,
+        created: (facts.st_ctime as u64, facts.st_ctime_nsec as u64),
+        hard_links: facts.st_nlink as u64,
     })
 }
 
 /// Returns the identity of an open file.
-pub(crate) fn of_open(file: impl AsFd) -> io::Result<Number> {
-    Ok(number(&fstat(file)?))
+pub(crate) fn file_id_of_open(file: impl AsFd) -> io::Result<FileId> {
+    Ok(file_id(&fstat(file)?))
 }
 
 #[allow(clippy::unnecessary_cast, reason = "field sizes differ between systems")]
-pub(crate) fn number(facts: &Stat) -> Number {
+pub(crate) fn file_id(facts: &Stat) -> FileId {
     (facts.st_dev as u64, facts.st_ino as u64)
 }

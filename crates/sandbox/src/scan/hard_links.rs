@@ -14,34 +14,34 @@ use rustix::fs::{Dir, FileType, OFlags};
 
 use crate::error::SandboxError;
 use crate::scan;
-use crate::scan::bounds::Bounds;
-use crate::scan::file_identity::{self, Facts, Held, Number};
-use crate::scan::inventory::too_many;
+use crate::scan::bounds::ScanBounds;
+use crate::scan::file_identity::{self, ExpectedFile, FileFacts, FileId};
+use crate::scan::inventory::too_many_paths;
 use crate::scan::open_folder;
-use crate::scan::walk::{Next, Way};
+use crate::scan::walk::{DirectoryWalk, PendingFolder};
 
 /// Most entries scanned outside the granted folders before each run. Keys are few, and a program should not
 /// wait for a cache of thousands of files beside them.
-const MOST_OUTSIDE: usize = 2_000;
+const MAX_OUTSIDE: usize = 2_000;
 
 /// Forbidden files with more than one hard link.
 #[derive(Debug, Default)]
-pub(crate) struct Linked(BTreeSet<Number>);
+pub(crate) struct HardLinkedFiles(BTreeSet<FileId>);
 
-impl Linked {
+impl HardLinkedFiles {
     /// Adds those at or below a hidden path, or fails if not all could be scanned.
-    pub(crate) fn note(&mut self, hidden: &Path, bounds: &Bounds) -> Result<(), SandboxError> {
-        match self.below(hidden, &mut bounds.entries.clone(), bounds) {
-            Seen::All => Ok(()),
-            Seen::Part => Err(not_all(hidden, bounds)),
+    pub(crate) fn add_below(&mut self, hidden: &Path, bounds: &ScanBounds) -> Result<(), SandboxError> {
+        match self.collect_below(hidden, &mut bounds.entries.clone(), bounds) {
+            WalkExtent::Complete => Ok(()),
+            WalkExtent::Partial => Err(incomplete_error(hidden, bounds)),
         }
     }
 
     /// Adds those at or below forbidden paths outside the granted folders, up to `MAX_OUTSIDE` entries.
-    pub(crate) fn note_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>, bounds: &Bounds) {
-        let mut left = MOST_OUTSIDE;
+    pub(crate) fn add_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>, bounds: &ScanBounds) {
+        let mut left = MAX_OUTSIDE;
         for path in forbidden {
-            if self.below(path, &mut left, bounds) == Seen::Part {
+            if self.collect_below(path, &mut left, bounds) == WalkExtent::Partial {
                 tracing::debug!(path = %path.display(), "the path was not fully scanned for hard links");
                 return;
             }
@@ -49,134 +49,138 @@ impl Linked {
     }
 
     /// Finds their paths in a granted folder, except below paths that are hidden already.
-    pub(crate) fn names_in(
+    pub(crate) fn find_in(
         &self,
         root: &Path,
         hidden: &BTreeSet<PathBuf>,
-        bounds: &Bounds,
-    ) -> Result<Vec<Held>, SandboxError> {
-        let (mut found, mut bytes) = (Vec::<Held>::new(), 0_usize);
+        bounds: &ScanBounds,
+    ) -> Result<Vec<ExpectedFile>, SandboxError> {
+        let (mut found, mut bytes) = (Vec::<ExpectedFile>::new(), 0_usize);
         if self.0.is_empty() {
             return Ok(found);
         }
-        let seen = each_below(root, &mut bounds.entries.clone(), bounds, |path, facts| {
+        let seen = visit_below(root, &mut bounds.entries.clone(), bounds, |path, facts| {
             if hidden.contains(path) {
-                return Enter::No;
+                return VisitDecision::Skip;
             }
             if self.0.contains(&facts.file) {
                 bytes += path.as_os_str().len();
-                found.push(Held { path: path.to_owned(), file: facts.file });
+                found.push(ExpectedFile { path: path.to_owned(), file: facts.file });
             }
-            if bounds.are_too_many(found.len(), bytes) { Enter::NoMore } else { Enter::Yes }
+            if bounds.is_exceeded_by(found.len(), bytes) {
+                VisitDecision::Stop
+            } else {
+                VisitDecision::Descend
+            }
         });
         match seen {
-            Seen::All => Ok(found),
-            Seen::Part if bounds.are_too_many(found.len(), bytes) => {
-                Err(too_many(found.iter().map(|held| held.path.as_path()), &[root]))
+            WalkExtent::Complete => Ok(found),
+            WalkExtent::Partial if bounds.is_exceeded_by(found.len(), bytes) => {
+                Err(too_many_paths(found.iter().map(|held| held.path.as_path()), &[root]))
             }
-            Seen::Part => Err(not_all(root, bounds)),
+            WalkExtent::Partial => Err(incomplete_error(root, bounds)),
         }
     }
 
-    fn below(&mut self, path: &Path, left: &mut usize, bounds: &Bounds) -> Seen {
+    fn collect_below(&mut self, path: &Path, left: &mut usize, bounds: &ScanBounds) -> WalkExtent {
         let facts = match file_identity::facts_of(path) {
             Ok(facts) => facts,
-            Err(error) => return Seen::unless_closed(&error),
+            Err(error) => return WalkExtent::from_error(&error),
         };
-        let mut note = |facts: &Facts| {
-            if facts.kind == FileType::RegularFile && facts.names > 1 {
+        let mut note = |facts: &FileFacts| {
+            if facts.kind == FileType::RegularFile && facts.hard_links > 1 {
                 self.0.insert(facts.file);
             }
         };
         note(&facts);
         if facts.kind != FileType::Directory {
-            return Seen::All;
+            return WalkExtent::Complete;
         }
-        each_below(path, left, bounds, |_, facts| {
+        visit_below(path, left, bounds, |_, facts| {
             note(facts);
-            Enter::Yes
+            VisitDecision::Descend
         })
     }
 }
 
 /// Decision of the visitor after each entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Enter {
-    Yes,
-    No,
+enum VisitDecision {
+    Descend,
+    Skip,
     /// Stops the whole walk.
-    NoMore,
+    Stop,
 }
 
 /// Extent of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    All,
-    Part,
+enum WalkExtent {
+    Complete,
+    Partial,
 }
 
 /// Returns the reason of an incomplete walk whose names were not too many.
-fn not_all(folder: &Path, bounds: &Bounds) -> SandboxError {
+fn incomplete_error(folder: &Path, bounds: &ScanBounds) -> SandboxError {
     let too_large = SandboxError::TooLarge { folder: folder.to_owned(), limit: bounds.entries };
-    bounds.refuse_late(folder).err().unwrap_or(too_large)
+    bounds.check_deadline(folder).err().unwrap_or(too_large)
 }
 
-impl Seen {
+impl WalkExtent {
     /// Ignores entries that are gone or not accessible, because a confined program cannot read them either.
     /// Any other error leaves the contents unknown.
-    fn unless_closed(error: &io::Error) -> Seen {
+    fn from_error(error: &io::Error) -> WalkExtent {
         let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
-        if is_closed || scan::is_gone(error) { Seen::All } else { Seen::Part }
+        if is_closed || scan::is_gone(error) { WalkExtent::Complete } else { WalkExtent::Partial }
     }
 }
 
 /// Visits everything below a folder, without following symbolic links.
-fn each_below(
+fn visit_below(
     root: &Path,
     left: &mut usize,
-    bounds: &Bounds,
-    mut show: impl FnMut(&Path, &Facts) -> Enter,
-) -> Seen {
-    let mut way = Way::from(root.to_owned());
-    while let Some(Next { folder, .. }) = way.next() {
-        if bounds.until.is_over() {
-            return Seen::Part;
+    bounds: &ScanBounds,
+    mut show: impl FnMut(&Path, &FileFacts) -> VisitDecision,
+) -> WalkExtent {
+    let mut way = DirectoryWalk::starting_at(root.to_owned());
+    while let Some(PendingFolder { folder, .. }) = way.next() {
+        if bounds.deadline.is_over() {
+            return WalkExtent::Partial;
         }
-        let mut entries = match list(&folder) {
+        let mut entries = match open_dir(&folder) {
             Ok(entries) => entries,
-            Err(error) if Seen::unless_closed(&error) == Seen::All => continue,
-            Err(_) => return Seen::Part,
+            Err(error) if WalkExtent::from_error(&error) == WalkExtent::Complete => continue,
+            Err(_) => return WalkExtent::Partial,
         };
         way.enter(folder.clone(), None);
         while let Some(entry) = entries.read() {
-            let Ok(entry) = entry else { return Seen::Part };
+            let Ok(entry) = entry else { return WalkExtent::Partial };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
             }
-            let Some(fewer) = left.checked_sub(1) else { return Seen::Part };
+            let Some(fewer) = left.checked_sub(1) else { return WalkExtent::Partial };
             *left = fewer;
-            if bounds.until.is_over() || way.bytes() > bounds.waiting {
-                return Seen::Part;
+            if bounds.deadline.is_over() || way.queued_bytes() > bounds.queued_bytes {
+                return WalkExtent::Partial;
             }
             let facts = entries.fd().map_err(io::Error::from);
             let facts = facts.and_then(|folder| file_identity::facts_at(folder, entry.file_name()));
             let facts = match facts {
                 Ok(facts) => facts,
-                Err(error) if Seen::unless_closed(&error) == Seen::All => continue,
-                Err(_) => return Seen::Part,
+                Err(error) if WalkExtent::from_error(&error) == WalkExtent::Complete => continue,
+                Err(_) => return WalkExtent::Partial,
             };
             match show(&folder.join(name), &facts) {
-                Enter::Yes if facts.kind == FileType::Directory => way.later(name, false),
-                Enter::Yes | Enter::No => {}
-                Enter::NoMore => return Seen::Part,
+                VisitDecision::Descend if facts.kind == FileType::Directory => way.queue(name, false),
+                VisitDecision::Descend | VisitDecision::Skip => {}
+                VisitDecision::Stop => return WalkExtent::Partial,
             }
         }
     }
-    Seen::All
+    WalkExtent::Complete
 }
 
-fn list(folder: &Path) -> io::Result<Dir> {
+fn open_dir(folder: &Path) -> io::Result<Dir> {
     Ok(Dir::new(open_folder::open(folder, OFlags::RDONLY)?)?)
 }
 
@@ -186,24 +190,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::scan::cancellation::Until;
-    use crate::scan::test_folder::World;
+    use crate::scan::cancellation::WorkDeadline;
+    use crate::scan::test_folder::TestFolder;
 
     #[test]
     fn only_missing_or_inaccessible_entries_are_ignored() {
         use rustix::io::Errno;
-        let seen = |error: Errno| Seen::unless_closed(&io::Error::from(error));
+        let seen = |error: Errno| WalkExtent::from_error(&io::Error::from(error));
         for error in [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ACCESS] {
-            assert_eq!(seen(error), Seen::All, "{error}");
+            assert_eq!(seen(error), WalkExtent::Complete, "{error}");
         }
         for error in [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM, Errno::NAMETOOLONG] {
-            assert_eq!(seen(error), Seen::Part, "{error}");
+            assert_eq!(seen(error), WalkExtent::Partial, "{error}");
         }
     }
 
     #[test]
     fn all_hard_links_of_forbidden_files_are_found() {
-        let world = World::with(
+        let world = TestFolder::with(
             &["w/secrets/deep", "w/src/deep", "out/keys"],
             &["w/.env", "w/secrets/deep/a", "w/secrets/b", "w/src/plain", "out/keys/id", "out/token"],
         );
@@ -219,52 +223,52 @@ mod tests {
             hard_link(at(file), at(name)).unwrap();
         }
         std::os::unix::fs::symlink(at("w/.env"), at("w/link")).unwrap();
-        let mut linked = Linked::default();
-        let (hidden, bounds) = (["w/.env", "w/secrets"].map(at), Bounds::after());
-        hidden.iter().for_each(|path| linked.note(path, &bounds).unwrap());
-        let names = |linked: &Linked| {
-            let found = linked.names_in(&at("w"), &hidden.iter().cloned().collect(), &bounds).unwrap();
+        let mut linked = HardLinkedFiles::default();
+        let (hidden, bounds) = (["w/.env", "w/secrets"].map(at), ScanBounds::after_run());
+        hidden.iter().for_each(|path| linked.add_below(path, &bounds).unwrap());
+        let names = |linked: &HardLinkedFiles| {
+            let found = linked.find_in(&at("w"), &hidden.iter().cloned().collect(), &bounds).unwrap();
             let mut found: Vec<_> = found.into_iter().map(|held| held.path).collect();
             found.sort();
             found
         };
         assert_eq!(names(&linked), ["w/src/deep/two", "w/src/one"].map(at));
         let outside = [at("out/token"), at("out/keys"), at("out/gone")];
-        linked.note_outside(outside.iter().map(PathBuf::as_path), &bounds);
+        linked.add_outside(outside.iter().map(PathBuf::as_path), &bounds);
         assert_eq!(names(&linked), ["w/four", "w/src/deep/two", "w/src/one", "w/three"].map(at));
     }
 
     #[test]
     fn scan_outside_granted_folders_is_bounded() {
-        let world = World::with(&["keys"], &["keys/id"]);
+        let world = TestFolder::with(&["keys"], &["keys/id"]);
         hard_link(world.root.join("keys/id"), world.root.join("other")).unwrap();
-        let mut linked = Linked::default();
-        let bounds = Bounds::after();
-        assert_eq!(linked.below(&world.root.join("keys"), &mut 0, &bounds), Seen::Part);
+        let mut linked = HardLinkedFiles::default();
+        let bounds = ScanBounds::after_run();
+        assert_eq!(linked.collect_below(&world.root.join("keys"), &mut 0, &bounds), WalkExtent::Partial);
         assert!(linked.0.is_empty());
-        assert_eq!(linked.below(&world.root.join("keys"), &mut 1, &bounds), Seen::All);
+        assert_eq!(linked.collect_below(&world.root.join("keys"), &mut 1, &bounds), WalkExtent::Complete);
         assert_eq!(linked.0.len(), 1);
     }
 
     #[test]
     fn hard_link_scan_obeys_deadline_and_limits() {
-        let world = World::with(&["keys", "w"], &["keys/id"]);
+        let world = TestFolder::with(&["keys", "w"], &["keys/id"]);
         for number in 0..9 {
             hard_link(world.root.join("keys/id"), world.root.join(format!("w/{number}"))).unwrap();
         }
         let (keys, w) = (world.root.join("keys"), world.root.join("w"));
-        let mut linked = Linked::default();
-        let late = Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() };
-        assert!(matches!(linked.note(&keys, &late), Err(SandboxError::OutOfTime(_))));
-        linked.note(&keys, &Bounds::after()).unwrap();
-        let named = |bounds: &Bounds| linked.names_in(&w, &BTreeSet::new(), bounds);
-        assert_eq!(named(&Bounds::after()).unwrap().len(), 9);
-        assert!(matches!(named(&late), Err(SandboxError::OutOfTime(_))));
-        let few = Bounds { names: 3, ..Bounds::after() };
-        assert!(matches!(named(&few), Err(SandboxError::TooManyNames { count: 4, .. })));
-        let world = World::with(&["w/a", "w/b", "w/c"], &[]);
-        let heavy = Bounds { waiting: 100, ..Bounds::after() };
-        let seen = linked.names_in(&world.root.join("w"), &BTreeSet::new(), &heavy);
+        let mut linked = HardLinkedFiles::default();
+        let late = ScanBounds { deadline: WorkDeadline::after(Duration::ZERO), ..ScanBounds::after_run() };
+        assert!(matches!(linked.add_below(&keys, &late), Err(SandboxError::ScanTimedOut(_))));
+        linked.add_below(&keys, &ScanBounds::after_run()).unwrap();
+        let named = |bounds: &ScanBounds| linked.find_in(&w, &BTreeSet::new(), bounds);
+        assert_eq!(named(&ScanBounds::after_run()).unwrap().len(), 9);
+        assert!(matches!(named(&late), Err(SandboxError::ScanTimedOut(_))));
+        let few = ScanBounds { names: 3, ..ScanBounds::after_run() };
+        assert!(matches!(named(&few), Err(SandboxError::TooManyPaths { count: 4, .. })));
+        let world = TestFolder::with(&["w/a", "w/b", "w/c"], &[]);
+        let heavy = ScanBounds { queued_bytes: 100, ..ScanBounds::after_run() };
+        let seen = linked.find_in(&world.root.join("w"), &BTreeSet::new(), &heavy);
         assert!(matches!(seen, Err(SandboxError::TooLarge { .. })), "{seen:?}");
     }
 }

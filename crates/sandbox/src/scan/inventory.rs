@@ -8,83 +8,83 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::SandboxError;
-use crate::scan::bounds::{MOST_NAME_BYTES, MOST_NAMES};
-use crate::scan::file_identity::{Held, Number};
+use crate::scan::bounds::{MAX_MOUNTED_PATH_BYTES, MAX_MOUNTED_PATHS};
+use crate::scan::file_identity::{ExpectedFile, FileId};
 
 /// Result of a scan of the granted folders.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     /// Paths that may not be read.
-    pub(crate) hidden: Vec<Held>,
+    pub(crate) hidden: Vec<ExpectedFile>,
     /// Protected paths, which may be read but not changed.
-    pub(crate) kept: BTreeMap<PathBuf, Kept>,
+    pub(crate) protected: BTreeMap<PathBuf, ProtectedFile>,
     /// Folders that git would take for repositories, whatever their names.
     pub(crate) repositories: BTreeSet<PathBuf>,
     /// Folders that cannot be listed. A program that knows the names inside can still reach them.
-    pub(crate) closed: Vec<Held>,
+    pub(crate) unlistable: Vec<ExpectedFile>,
     /// Folders whose paths are too long, but which can be reached step by step.
-    pub(crate) deep: Vec<Held>,
+    pub(crate) too_deep: Vec<ExpectedFile>,
     /// Reason why the result is incomplete.
-    pub(crate) problem: Option<SandboxError>,
+    pub(crate) error: Option<SandboxError>,
 }
 
 /// A protected path, with the identity of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) file: Number,
+pub(crate) struct ProtectedFile {
+    pub(crate) file: FileId,
     /// Creation time, because inode numbers are reused.
-    pub(crate) made: (u64, u64),
-    pub(crate) folder: Number,
-    pub(crate) is_link: bool,
+    pub(crate) created: (u64, u64),
+    pub(crate) parent: FileId,
+    pub(crate) is_symlink: bool,
     /// True if it is protected only because its folder is a repository.
-    pub(crate) is_of_repository: bool,
+    pub(crate) is_in_repository: bool,
 }
 
 impl Inventory {
     /// Returns the protected paths that a mount can protect, which excludes symbolic links.
-    pub(crate) fn mountable(&self) -> impl Iterator<Item = Held> {
-        let files = self.kept.iter().filter(|(_, kept)| !kept.is_link);
-        files.map(|(path, kept)| Held { path: path.clone(), file: kept.file })
+    pub(crate) fn mountable(&self) -> impl Iterator<Item = ExpectedFile> {
+        let files = self.protected.iter().filter(|(_, kept)| !kept.is_symlink);
+        files.map(|(path, kept)| ExpectedFile { path: path.clone(), file: kept.file })
     }
 
     /// Returns the paths that must not be visible. Folders that cannot be scanned are hidden as a whole.
-    pub(crate) fn out_of_sight(&self) -> impl Iterator<Item = &Held> {
-        self.hidden.iter().chain(&self.closed).chain(&self.deep)
+    pub(crate) fn hidden_paths(&self) -> impl Iterator<Item = &ExpectedFile> {
+        self.hidden.iter().chain(&self.unlistable).chain(&self.too_deep)
     }
 
     /// Returns the number of paths.
     pub(crate) fn count(&self) -> usize {
-        let out_of_sight = self.hidden.len() + self.closed.len() + self.deep.len();
-        out_of_sight + self.kept.len() + self.repositories.len()
+        let out_of_sight = self.hidden.len() + self.unlistable.len() + self.too_deep.len();
+        out_of_sight + self.protected.len() + self.repositories.len()
     }
 
     /// Returns all paths.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
-        let held = self.out_of_sight().map(|held| held.path.as_path());
-        held.chain(self.kept.keys().chain(&self.repositories).map(PathBuf::as_path))
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let held = self.hidden_paths().map(|held| held.path.as_path());
+        held.chain(self.protected.keys().chain(&self.repositories).map(PathBuf::as_path))
     }
 
     /// Adds the result of another folder.
     pub(crate) fn extend(&mut self, other: Inventory) {
         self.hidden.extend(other.hidden);
-        self.kept.extend(other.kept);
+        self.protected.extend(other.protected);
         self.repositories.extend(other.repositories);
-        self.closed.extend(other.closed);
-        self.deep.extend(other.deep);
-        self.problem = self.problem.take().or(other.problem);
+        self.unlistable.extend(other.unlistable);
+        self.too_deep.extend(other.too_deep);
+        self.error = self.error.take().or(other.error);
     }
 
     /// Hides these paths too, even if they were protected.
-    pub(crate) fn hide(&mut self, names: Vec<Held>) {
+    pub(crate) fn hide(&mut self, names: Vec<ExpectedFile>) {
         for held in &names {
-            self.kept.remove(&held.path);
+            self.protected.remove(&held.path);
         }
         self.hidden.extend(names);
     }
 
     /// Returns the result, or an error if it is incomplete.
-    pub(crate) fn whole(mut self) -> Result<Inventory, SandboxError> {
-        match self.problem.take() {
+    pub(crate) fn into_complete(mut self) -> Result<Inventory, SandboxError> {
+        match self.error.take() {
             Some(problem) => Err(problem),
             None => Ok(self),
         }
@@ -93,11 +93,11 @@ impl Inventory {
     /// Returns the folders that must not be renamed, because the path of a hidden, protected or granted file
     /// leads through them: after a rename, another run would know it under a path that no longer exists.
     /// Confined programs cannot rename anything outside the writable folders.
-    pub(crate) fn pinned(&self, writable: &[PathBuf], readable: &[PathBuf]) -> BTreeSet<PathBuf> {
+    pub(crate) fn pinned_folders(&self, writable: &[PathBuf], readable: &[PathBuf]) -> BTreeSet<PathBuf> {
         let is_inside =
             |path: &Path| writable.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));
-        let held = self.out_of_sight().map(|held| held.path.as_path());
-        let held = held.chain(self.kept.keys().map(PathBuf::as_path));
+        let held = self.hidden_paths().map(|held| held.path.as_path());
+        let held = held.chain(self.protected.keys().map(PathBuf::as_path));
         let granted = writable.iter().chain(readable).map(PathBuf::as_path);
         let mut pinned = BTreeSet::new();
         for path in held.chain(granted) {
@@ -116,32 +116,32 @@ impl Inventory {
 }
 
 /// Fails if there are too many paths to mount, naming the folder with most of them.
-pub(crate) fn refuse_too_many<'a>(
+pub(crate) fn check_path_count<'a>(
     names: impl Iterator<Item = &'a Path>,
     roots: &[&Path],
 ) -> Result<(), SandboxError> {
     let (mut count, mut bytes) = (0_usize, 0_usize);
     let names: Vec<&Path> =
         names.inspect(|name| (count, bytes) = (count + 1, bytes + name.as_os_str().len())).collect();
-    match count > MOST_NAMES || bytes > MOST_NAME_BYTES {
-        true => Err(too_many(names.into_iter(), roots)),
+    match count > MAX_MOUNTED_PATHS || bytes > MAX_MOUNTED_PATH_BYTES {
+        true => Err(too_many_paths(names.into_iter(), roots)),
         false => Ok(()),
     }
 }
 
 /// Returns the error for too many paths, with the folder that contains most of them.
-pub(crate) fn too_many<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path]) -> SandboxError {
+pub(crate) fn too_many_paths<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path]) -> SandboxError {
     let mut places = BTreeMap::<PathBuf, usize>::new();
     for name in names {
-        *places.entry(place_of(name, roots)).or_default() += 1;
+        *places.entry(top_level_folder(name, roots)).or_default() += 1;
     }
     let count = places.values().sum();
     let most = places.into_iter().max_by_key(|(_, count)| *count);
-    SandboxError::TooManyNames { count, most_in: most.map(|(place, _)| place).unwrap_or_default() }
+    SandboxError::TooManyPaths { count, most_in: most.map(|(place, _)| place).unwrap_or_default() }
 }
 
 /// Returns the top-level folder of a path within its granted folder, or the granted folder itself.
-fn place_of(name: &Path, roots: &[&Path]) -> PathBuf {
+fn top_level_folder(name: &Path, roots: &[&Path]) -> PathBuf {
     let root = roots.iter().find(|root| name.starts_with(root)).copied().unwrap_or(Path::new("/"));
     let above = name.parent().unwrap_or(root);
     let first = above.strip_prefix(root).ok().and_then(|rest| rest.components().next());
@@ -152,24 +152,30 @@ fn place_of(name: &Path, roots: &[&Path]) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn held(path: &str) -> Held {
-        Held { path: path.into(), file: (1, 2) }
+    fn held(path: &str) -> ExpectedFile {
+        ExpectedFile { path: path.into(), file: (1, 2) }
     }
 
     #[test]
     fn parent_folders_of_known_paths_are_pinned() {
-        let kept =
-            Kept { file: (1, 2), made: (3, 4), folder: (5, 6), is_link: false, is_of_repository: false };
+        let kept = ProtectedFile {
+            file: (1, 2),
+            created: (3, 4),
+            parent: (5, 6),
+            is_symlink: false,
+            is_in_repository: false,
+        };
         let found = Inventory {
             hidden: vec![held("/w/a/b/secret"), held("/w/a/.env"), held("/etc/secret")],
-            closed: vec![held("/w/shut/d")],
-            deep: vec![held("/w/deep/d")],
-            kept: [("/w/repo/.git/config".into(), kept), ("/w/.bashrc".into(), kept)].into(),
+            unlistable: vec![held("/w/shut/d")],
+            too_deep: vec![held("/w/deep/d")],
+            protected: [("/w/repo/.git/config".into(), kept), ("/w/.bashrc".into(), kept)].into(),
             ..Inventory::default()
         };
         let check = |writable: &[&str], readable: &[&str], expect: &[&str]| {
             let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
-            let pinned: Vec<PathBuf> = found.pinned(&paths(writable), &paths(readable)).into_iter().collect();
+            let pinned: Vec<PathBuf> =
+                found.pinned_folders(&paths(writable), &paths(readable)).into_iter().collect();
             assert_eq!(pinned, paths(expect));
         };
         let all = ["/w/a", "/w/a/b", "/w/deep", "/w/repo", "/w/repo/.git", "/w/shut"];
@@ -183,12 +189,13 @@ mod tests {
 
     #[test]
     fn too_many_paths_are_refused_naming_the_largest_folder() {
-        let names: Vec<PathBuf> = (0..=MOST_NAMES).map(|n| format!("/w/many/{n}/.env").into()).collect();
+        let names: Vec<PathBuf> =
+            (0..=MAX_MOUNTED_PATHS).map(|n| format!("/w/many/{n}/.env").into()).collect();
         let names = || names.iter().map(PathBuf::as_path);
         let roots = [Path::new("/w")];
-        assert!(refuse_too_many(names().skip(1), &roots).is_ok());
+        assert!(check_path_count(names().skip(1), &roots).is_ok());
         let few = [Path::new("/w/.bashrc"), Path::new("/w/few/.env")];
-        let refused = refuse_too_many(names().chain(few), &roots).unwrap_err();
+        let refused = check_path_count(names().chain(few), &roots).unwrap_err();
         assert!(refused.to_string().contains("`/w/many`"), "{refused}");
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, fstat};
 use rustix::process::geteuid;
 
-use crate::scan::file_identity::{self, Number};
+use crate::scan::file_identity::{self, FileId};
 
 /// Flags of a descriptor that only leads to entries and does not list them.
 #[cfg(target_os = "linux")]
@@ -19,17 +19,17 @@ pub(crate) const HANDLE: OFlags = OFlags::RDONLY;
 
 /// Opens a folder to list its entries, or to rename them.
 #[cfg(target_os = "linux")]
-pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn open(folder: &Path, access: OFlags) -> io::Result<OwnedFd> {
     use rustix::fs::{CWD, ResolveFlags, openat2};
-    let flags = what_for | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(openat2(CWD, folder, flags, Mode::empty(), resolve)?)
 }
 
 /// Like the Linux version, but checks only the last component of the path for a link.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
-    let flags = what_for | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+pub(crate) fn open(folder: &Path, access: OFlags) -> io::Result<OwnedFd> {
+    let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
 }
 
@@ -37,15 +37,15 @@ pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
 /// run can change no others. It is remembered by path and identity and not
 /// kept open: a run can close more folders than a process may have open files.
 #[derive(Debug)]
-pub(crate) struct Loosened {
+pub(crate) struct TemporaryAccess {
     path: PathBuf,
-    file: Number,
+    file: FileId,
     mode: Option<Mode>,
 }
 
-impl Loosened {
+impl TemporaryAccess {
     /// Adds owner permissions to a folder; `None` if it belongs to another user or already has them.
-    pub(crate) fn of(path: &Path) -> io::Result<Option<Loosened>> {
+    pub(crate) fn grant(path: &Path) -> io::Result<Option<TemporaryAccess>> {
         let folder = open(path, HANDLE)?;
         let facts = fstat(&folder)?;
         let mode = Mode::from_raw_mode(facts.st_mode);
@@ -53,28 +53,32 @@ impl Loosened {
             return Ok(None);
         }
         set_mode(folder.as_fd(), mode | Mode::RWXU)?;
-        Ok(Some(Loosened { path: path.to_owned(), file: file_identity::number(&facts), mode: Some(mode) }))
+        Ok(Some(TemporaryAccess {
+            path: path.to_owned(),
+            file: file_identity::file_id(&facts),
+            mode: Some(mode),
+        }))
     }
 
     /// Keeps the permissions.
-    pub(crate) fn stays(mut self) {
+    pub(crate) fn keep(mut self) {
         self.mode = None;
     }
 
     /// Restores the original mode, if the path still leads to the same folder.
-    fn close(&self, mode: Mode) -> io::Result<()> {
+    fn restore(&self, mode: Mode) -> io::Result<()> {
         let folder = open(&self.path, HANDLE)?;
-        if file_identity::of_open(&folder)? != self.file {
+        if file_identity::file_id_of_open(&folder)? != self.file {
             return Err(io::Error::other("another folder is at this path now"));
         }
         set_mode(folder.as_fd(), mode)
     }
 }
 
-impl Drop for Loosened {
+impl Drop for TemporaryAccess {
     fn drop(&mut self) {
         if let Some(mode) = self.mode
-            && let Err(error) = self.close(mode)
+            && let Err(error) = self.restore(mode)
         {
             let path = &self.path;
             tracing::warn!(%error, ?path, "could not restore the permissions of a scanned folder");

@@ -5,56 +5,56 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::scan::cancellation::Until;
+use crate::scan::cancellation::WorkDeadline;
 
 /// Most concurrent scans of the same folders.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_SCANS: usize = 2;
 /// Interval at which a waiting scan checks its deadline, because cancellation does not wake it.
-const ASKS_AFTER: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Scans of this process.
-static TURNS: Turns = Turns { taken: Mutex::new(Vec::new()), given_back: Condvar::new() };
+static SCAN_QUEUE: ScanQueue = ScanQueue { active: Mutex::new(Vec::new()), released: Condvar::new() };
 
-struct Turns {
-    taken: Mutex<Vec<Vec<PathBuf>>>,
-    given_back: Condvar,
+struct ScanQueue {
+    active: Mutex<Vec<Vec<PathBuf>>>,
+    released: Condvar,
 }
 
 /// Slot for a scan of these folders, released when dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ScanSlot {
     folders: Vec<PathBuf>,
 }
 
-impl Turn {
+impl ScanSlot {
     /// Waits for a slot; `None` if the deadline passes first. Blocks.
-    pub(crate) fn at(mut folders: Vec<PathBuf>, until: &Until) -> Option<Turn> {
+    pub(crate) fn wait(mut folders: Vec<PathBuf>, until: &WorkDeadline) -> Option<ScanSlot> {
         folders.sort();
         let mut taken = lock();
-        while taken.iter().filter(|others| **others == folders).count() >= AT_ONCE {
+        while taken.iter().filter(|others| **others == folders).count() >= MAX_CONCURRENT_SCANS {
             if until.is_over() {
                 return None;
             }
-            let waited = TURNS.given_back.wait_timeout(taken, ASKS_AFTER);
+            let waited = SCAN_QUEUE.released.wait_timeout(taken, POLL_INTERVAL);
             taken = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         taken.push(folders.clone());
-        Some(Turn { folders })
+        Some(ScanSlot { folders })
     }
 }
 
-impl Drop for Turn {
+impl Drop for ScanSlot {
     fn drop(&mut self) {
         let mut taken = lock();
         if let Some(own) = taken.iter().position(|folders| *folders == self.folders) {
             taken.swap_remove(own);
         }
-        TURNS.given_back.notify_all();
+        SCAN_QUEUE.released.notify_all();
     }
 }
 
 fn lock() -> MutexGuard<'static, Vec<Vec<PathBuf>>> {
-    TURNS.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    SCAN_QUEUE.active.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -64,10 +64,11 @@ mod tests {
     #[test]
     fn concurrent_scans_of_the_same_folders_are_limited() {
         let at = |folders: &[&str], time| {
-            Turn::at(folders.iter().map(PathBuf::from).collect(), &Until::after(time))
+            ScanSlot::wait(folders.iter().map(PathBuf::from).collect(), &WorkDeadline::after(time))
         };
         let long = Duration::from_secs(3600);
-        let mut turns: Vec<_> = (0..AT_ONCE).map(|_| at(&["/turns/a", "/turns/b"], long).unwrap()).collect();
+        let mut turns: Vec<_> =
+            (0..MAX_CONCURRENT_SCANS).map(|_| at(&["/turns/a", "/turns/b"], long).unwrap()).collect();
         assert!(at(&["/turns/b", "/turns/a"], Duration::ZERO).is_none(), "in any order");
         assert!(at(&["/turns/a"], Duration::ZERO).is_some(), "other folders do not wait");
         let waits = std::thread::spawn(move || at(&["/turns/a", "/turns/b"], long).is_some());

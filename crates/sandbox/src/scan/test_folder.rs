@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-pub(crate) struct World {
+pub(crate) struct TestFolder {
     _folder: tempfile::TempDir,
     pub(crate) root: PathBuf,
 }
 
-impl World {
+impl TestFolder {
     /// Creates these folders, and these files, each of which contains its name.
-    pub(crate) fn with(folders: &[&str], files: &[&str]) -> World {
+    pub(crate) fn with(folders: &[&str], files: &[&str]) -> TestFolder {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         folders.iter().for_each(|name| std::fs::create_dir_all(root.join(name)).unwrap());
         files.iter().for_each(|name| std::fs::write(root.join(name), name).unwrap());
-        World { _folder: folder, root }
+        TestFolder { _folder: folder, root }
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: u32) {

@@ -4,30 +4,36 @@
 use std::time::Duration;
 
 use super::*;
-use crate::scan::cancellation::Until;
-use crate::scan::test_folder::World;
+use crate::scan::cancellation::WorkDeadline;
+use crate::scan::test_folder::TestFolder;
 
-impl World {
+impl TestFolder {
     /// Scans with temporary access to inaccessible folders.
     fn opened(&self) -> Inventory {
         let mut found = Inventory::default();
-        let problem = each(&self.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
-            found.extend(part);
-            Ok(())
-        });
+        let problem = scan_each(
+            &self.root,
+            &ScanBounds::after_run(),
+            UnlistableFolders::MakeAccessible,
+            &|_| true,
+            &mut |part| {
+                found.extend(part);
+                Ok(())
+            },
+        );
         assert!(problem.is_none(), "{problem:?}");
         found
     }
 
     fn taken(&self) -> Inventory {
         let shows = |path: &Path| !path.ends_with(".env") && !path.ends_with("secret");
-        take(&self.root, &Bounds::after(), shows)
+        scan(&self.root, &ScanBounds::after_run(), shows)
     }
 }
 
 #[test]
 fn hidden_and_protected_paths_are_found_anywhere() {
-    let world = World::with(
+    let world = TestFolder::with(
         &[".git/hooks/deep/.vscode", "src", "secret/.vscode", "bare/objects", "bare/refs", "bare/hooks"],
         &[
             ".git/config",
@@ -42,7 +48,7 @@ fn hidden_and_protected_paths_are_found_anywhere() {
     );
     let root = &world.root;
     std::os::unix::fs::symlink("/etc/profile", root.join(".profile")).unwrap();
-    let found = world.taken().whole().unwrap();
+    let found = world.taken().into_complete().unwrap();
     let mut hidden: Vec<_> = found.hidden.iter().map(|held| held.path.clone()).collect();
     hidden.sort();
     let expect = [".git/hooks/deep/.env", "bare/hooks/.env", "secret", "src/.env"];
@@ -50,15 +56,21 @@ fn hidden_and_protected_paths_are_found_anywhere() {
     let kept: Vec<_> = found.mountable().map(|held| held.path).collect();
     let expect = [".git/config", ".git/hooks", "bare/hooks"];
     assert_eq!(kept, expect.map(|name| root.join(name)), "protected contents are not listed again");
-    assert!(found.kept.contains_key(&root.join(".profile")), "a link is listed, though no mount protects it");
+    assert!(
+        found.protected.contains_key(&root.join(".profile")),
+        "a link is listed, though no mount protects it"
+    );
 
     std::fs::write(root.join("src/.git"), "gitdir: ../elsewhere").unwrap();
-    assert!(world.taken().kept.contains_key(&root.join("src/.git")), "it redirects git to another folder");
+    assert!(
+        world.taken().protected.contains_key(&root.join("src/.git")),
+        "it redirects git to another folder"
+    );
 }
 
 #[test]
 fn too_deep_folders_are_reported_and_the_rest_is_found() {
-    let world = World::with(&["a", "z/.vscode"], &[]);
+    let world = TestFolder::with(&["a", "z/.vscode"], &[]);
     let name = "d".repeat(200);
     let mut folder = open_folder::open(&world.root.join("a"), OFlags::RDONLY).unwrap();
     for _ in 0..40 {
@@ -66,45 +78,45 @@ fn too_deep_folders_are_reported_and_the_rest_is_found() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         folder = rustix::fs::openat(&folder, &name, flags, rustix::fs::Mode::empty()).unwrap();
     }
-    let found = world.taken().whole().unwrap();
-    assert_eq!(found.deep.len(), 1, "one folder, and nothing below it");
-    assert!(found.deep[0].path.starts_with(world.root.join("a")) && found.deep[0].path.is_dir());
-    assert!(found.kept.contains_key(&world.root.join("z/.vscode")));
+    let found = world.taken().into_complete().unwrap();
+    assert_eq!(found.too_deep.len(), 1, "one folder, and nothing below it");
+    assert!(found.too_deep[0].path.starts_with(world.root.join("a")) && found.too_deep[0].path.is_dir());
+    assert!(found.protected.contains_key(&world.root.join("z/.vscode")));
 }
 
 #[test]
 fn results_before_a_bound_are_kept() {
-    let world = World::with(&["many", ".vscode"], &[]);
+    let world = TestFolder::with(&["many", ".vscode"], &[]);
     (0..20).for_each(|number| std::fs::write(world.root.join(format!("many/{number}")), "").unwrap());
-    let up_to = |entries| take(&world.root, &Bounds { entries, ..Bounds::after() }, |_| true);
-    assert!(up_to(22).whole().is_ok());
+    let up_to = |entries| scan(&world.root, &ScanBounds { entries, ..ScanBounds::after_run() }, |_| true);
+    assert!(up_to(22).into_complete().is_ok());
     let found = up_to(21);
-    assert!(found.kept.contains_key(&world.root.join(".vscode")), "{found:?}");
-    assert!(matches!(found.whole(), Err(SandboxError::TooLarge { limit: 21, .. })));
+    assert!(found.protected.contains_key(&world.root.join(".vscode")), "{found:?}");
+    assert!(matches!(found.into_complete(), Err(SandboxError::TooLarge { limit: 21, .. })));
 }
 
 #[test]
 fn unlistable_folders_are_reported_or_temporarily_opened() {
     use std::os::unix::fs::PermissionsExt;
-    ::tests::give_up_root_for_good();
+    ::tests::drop_root_permanently();
     for mode in [0o444, 0o311, 0o000] {
-        let world = World::with(&["d/e/.vscode"], &["d/.envrc"]);
+        let world = TestFolder::with(&["d/e/.vscode"], &["d/.envrc"]);
         let folder = world.root.join("d");
         let set = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
         set(mode);
-        let told = world.taken().whole().unwrap();
-        assert_eq!(told.closed.iter().map(|held| &held.path).collect::<Vec<_>>(), [&folder], "{mode:o}");
-        assert!(told.kept.is_empty());
+        let told = world.taken().into_complete().unwrap();
+        assert_eq!(told.unlistable.iter().map(|held| &held.path).collect::<Vec<_>>(), [&folder], "{mode:o}");
+        assert!(told.protected.is_empty());
         let opened = world.opened();
-        assert_eq!(opened.kept.len(), 2, "{mode:o}: {opened:?}");
+        assert_eq!(opened.protected.len(), 2, "{mode:o}: {opened:?}");
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, mode);
         set(0o755);
     }
-    let world = World::with(&[".vscode"], &[]);
+    let world = TestFolder::with(&[".vscode"], &[]);
     std::fs::set_permissions(&world.root, std::fs::Permissions::from_mode(0o311)).unwrap();
-    assert!(world.taken().whole().is_err(), "its contents cannot be granted");
-    assert_eq!(world.opened().kept.len(), 1);
-    assert!(world.taken().whole().is_ok(), "it stays accessible");
+    assert!(world.taken().into_complete().is_err(), "its contents cannot be granted");
+    assert_eq!(world.opened().protected.len(), 1);
+    assert!(world.taken().into_complete().is_ok(), "it stays accessible");
 }
 
 /// Returns the number of entries with full owner permissions.
@@ -116,18 +128,24 @@ fn open_in(folder: &Path) -> usize {
 
 #[test]
 fn inaccessible_folders_are_opened_one_at_a_time() {
-    ::tests::give_up_root_for_good();
+    ::tests::drop_root_permanently();
     let names: Vec<String> = (0..9).map(|number| format!("c/{number}/.vscode")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let world = TestFolder::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
     let closed = world.root.join("c");
     for number in 0..9 {
         world.set_mode(&format!("c/{number}"), 0o000);
     }
     let mut open = Vec::new();
-    let problem = each(&world.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |_| {
-        open.push(open_in(&closed));
-        Ok(())
-    });
+    let problem = scan_each(
+        &world.root,
+        &ScanBounds::after_run(),
+        UnlistableFolders::MakeAccessible,
+        &|_| true,
+        &mut |_| {
+            open.push(open_in(&closed));
+            Ok(())
+        },
+    );
     assert!(problem.is_none(), "{problem:?}");
     assert_eq!(open, [1; 9], "only the folder whose results are passed on is accessible");
     assert_eq!(open_in(&closed), 0);
@@ -136,14 +154,18 @@ fn inaccessible_folders_are_opened_one_at_a_time() {
 
 #[test]
 fn nested_folders_are_restored_when_the_scan_stops_early() {
-    ::tests::give_up_root_for_good();
-    let world = World::with(&["a/b/c/.vscode"], &[]);
+    ::tests::drop_root_permanently();
+    let world = TestFolder::with(&["a/b/c/.vscode"], &[]);
     let nested = ["a", "a/b", "a/b/c"];
     nested.iter().rev().for_each(|name| world.set_mode(name, 0o000));
-    let stopped = each(&world.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
-        Err(too_many(part.names(), &[&world.root]))
-    });
-    assert!(matches!(stopped, Some(SandboxError::TooManyNames { count: 1, .. })), "{stopped:?}");
+    let stopped = scan_each(
+        &world.root,
+        &ScanBounds::after_run(),
+        UnlistableFolders::MakeAccessible,
+        &|_| true,
+        &mut |part| Err(too_many_paths(part.paths(), &[&world.root])),
+    );
+    assert!(matches!(stopped, Some(SandboxError::TooManyPaths { count: 1, .. })), "{stopped:?}");
     for name in nested {
         assert_eq!(world.mode(name), 0o000, "{name}");
         world.set_mode(name, 0o755);
@@ -153,41 +175,44 @@ fn nested_folders_are_restored_when_the_scan_stops_early() {
 #[test]
 fn scan_stops_at_the_name_limit() {
     let names: Vec<String> = (0..50).map(|number| format!("{number}/.vscode")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
-    let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| true);
+    let world = TestFolder::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let found = scan(&world.root, &ScanBounds { names: 3, ..ScanBounds::after_run() }, |_| true);
     assert_eq!(found.count(), 4);
-    assert!(matches!(found.whole(), Err(SandboxError::TooManyNames { count: 4, .. })));
+    assert!(matches!(found.into_complete(), Err(SandboxError::TooManyPaths { count: 4, .. })));
     let name_bytes = 2 * world.root.as_os_str().len();
-    let found = take(&world.root, &Bounds { name_bytes, ..Bounds::after() }, |_| true);
+    let found = scan(&world.root, &ScanBounds { name_bytes, ..ScanBounds::after_run() }, |_| true);
     assert_eq!(found.count(), 2);
 
-    let many: Vec<String> = (0..MOST_AT_ONCE * 2).map(|number| format!("{number}.env")).collect();
-    let world = World::with(&[], &many.iter().map(String::as_str).collect::<Vec<_>>());
-    let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| false);
-    assert_eq!(found.count(), MOST_AT_ONCE, "within one folder too");
+    let many: Vec<String> = (0..MAX_BATCH * 2).map(|number| format!("{number}.env")).collect();
+    let world = TestFolder::with(&[], &many.iter().map(String::as_str).collect::<Vec<_>>());
+    let found = scan(&world.root, &ScanBounds { names: 3, ..ScanBounds::after_run() }, |_| false);
+    assert_eq!(found.count(), MAX_BATCH, "within one folder too");
 }
 
 #[test]
 fn scan_stops_at_the_deadline_and_at_the_queue_limit() {
     let names: Vec<String> = (0..20).map(|number| format!("{number}/.vscode")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
-    let late =
-        take(&world.root, &Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() }, |_| true);
+    let world = TestFolder::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let late = scan(
+        &world.root,
+        &ScanBounds { deadline: WorkDeadline::after(Duration::ZERO), ..ScanBounds::after_run() },
+        |_| true,
+    );
     assert_eq!(late.count(), 0);
-    assert!(matches!(late.whole(), Err(SandboxError::OutOfTime(_))));
-    let heavy = take(&world.root, &Bounds { waiting: 500, ..Bounds::after() }, |_| true);
-    assert!(matches!(heavy.whole(), Err(SandboxError::TooLarge { limit: 1..20, .. })));
-    assert!(world.taken().whole().is_ok());
+    assert!(matches!(late.into_complete(), Err(SandboxError::ScanTimedOut(_))));
+    let heavy = scan(&world.root, &ScanBounds { queued_bytes: 500, ..ScanBounds::after_run() }, |_| true);
+    assert!(matches!(heavy.into_complete(), Err(SandboxError::TooLarge { limit: 1..20, .. })));
+    assert!(world.taken().into_complete().is_ok());
 }
 
 #[test]
 fn bare_repository_is_recognised_by_its_contents() {
-    let world = World::with(
+    let world = TestFolder::with(
         &["a/objects", "a/refs", "a/hooks", "a/rebase-merge", "b/objects", "b/hooks", "c"],
         &["a/HEAD", "a/config", "b/HEAD", "b/config", "c/HEAD", "c/commondir"],
     );
-    let found = world.taken().whole().unwrap();
+    let found = world.taken().into_complete().unwrap();
     let expect = ["a/config", "a/hooks", "a/rebase-merge", "c/commondir"].map(|name| world.root.join(name));
-    assert_eq!(found.kept.keys().cloned().collect::<Vec<_>>(), expect);
+    assert_eq!(found.protected.keys().cloned().collect::<Vec<_>>(), expect);
     assert_eq!(found.repositories.len(), 2);
 }

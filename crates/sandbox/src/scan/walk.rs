@@ -5,56 +5,60 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use crate::scan::open_folder::Loosened;
+use crate::scan::open_folder::TemporaryAccess;
 
 /// Upper bound of the memory that a queued name takes besides its bytes.
-const OF_A_NAME: usize = 64;
+const NAME_OVERHEAD: usize = 64;
 
 /// Folder to scan next.
 #[derive(Debug)]
-pub(crate) struct Next {
+pub(crate) struct PendingFolder {
     pub(crate) folder: PathBuf,
     /// True if it is inside a protected folder: then only hidden files in it are of interest.
-    pub(crate) is_held: bool,
+    pub(crate) is_protected: bool,
 }
 
 /// Folder on the current path, with its queued subfolders.
 #[derive(Debug)]
-struct Entered {
+struct EnteredFolder {
     folder: PathBuf,
-    below: Vec<Waiting>,
-    _open: Option<Loosened>,
+    below: Vec<QueuedFolder>,
+    _open: Option<TemporaryAccess>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedFolder {
     name: OsString,
-    is_held: bool,
+    is_protected: bool,
 }
 
 /// Position of a walk, and the folders it has not visited yet.
 #[derive(Debug)]
-pub(crate) struct Way {
-    first: Option<Next>,
-    entered: Vec<Entered>,
+pub(crate) struct DirectoryWalk {
+    root: Option<PendingFolder>,
+    entered: Vec<EnteredFolder>,
     /// Memory that the queued names take.
-    bytes: usize,
+    queued_bytes: usize,
 }
 
-impl Way {
-    pub(crate) fn from(folder: PathBuf) -> Way {
-        Way { first: Some(Next { folder, is_held: false }), entered: Vec::new(), bytes: 0 }
+impl DirectoryWalk {
+    pub(crate) fn starting_at(folder: PathBuf) -> DirectoryWalk {
+        DirectoryWalk {
+            root: Some(PendingFolder { folder, is_protected: false }),
+            entered: Vec::new(),
+            queued_bytes: 0,
+        }
     }
 
     /// Returns the next folder, and leaves folders without further subfolders.
-    pub(crate) fn next(&mut self) -> Option<Next> {
-        if let Some(first) = self.first.take() {
+    pub(crate) fn next(&mut self) -> Option<PendingFolder> {
+        if let Some(first) = self.root.take() {
             return Some(first);
         }
         while let Some(entered) = self.entered.last_mut() {
-            if let Some(Waiting { name, is_held }) = entered.below.pop() {
-                self.bytes = self.bytes.saturating_sub(weight(&name));
-                return Some(Next { folder: entered.folder.join(name), is_held });
+            if let Some(QueuedFolder { name, is_protected: is_held }) = entered.below.pop() {
+                self.queued_bytes = self.queued_bytes.saturating_sub(queued_size(&name));
+                return Some(PendingFolder { folder: entered.folder.join(name), is_protected: is_held });
             }
             self.entered.pop();
         }
@@ -62,45 +66,45 @@ impl Way {
     }
 
     /// Enters a folder.
-    pub(crate) fn enter(&mut self, folder: PathBuf, open: Option<Loosened>) {
-        self.entered.push(Entered { folder, below: Vec::new(), _open: open });
+    pub(crate) fn enter(&mut self, folder: PathBuf, open: Option<TemporaryAccess>) {
+        self.entered.push(EnteredFolder { folder, below: Vec::new(), _open: open });
     }
 
     /// Queues a subfolder of the folder entered last.
-    pub(crate) fn later(&mut self, name: &OsStr, is_held: bool) {
+    pub(crate) fn queue(&mut self, name: &OsStr, is_held: bool) {
         if let Some(entered) = self.entered.last_mut() {
-            self.bytes = self.bytes.saturating_add(weight(name));
-            entered.below.push(Waiting { name: name.to_owned(), is_held });
+            self.queued_bytes = self.queued_bytes.saturating_add(queued_size(name));
+            entered.below.push(QueuedFolder { name: name.to_owned(), is_protected: is_held });
         }
     }
 
     /// Marks queued subfolders of the folder entered last as protected, and removes them if protected folders
     /// are not scanned.
-    pub(crate) fn hold(&mut self, is_protected: impl Fn(&OsStr) -> bool, looks_into_held: bool) {
+    pub(crate) fn mark_protected(&mut self, is_protected: impl Fn(&OsStr) -> bool, looks_into_held: bool) {
         let Some(entered) = self.entered.last_mut() else { return };
         entered.below.retain_mut(|waiting| {
-            waiting.is_held |= is_protected(&waiting.name);
-            let stays = !waiting.is_held || looks_into_held;
+            waiting.is_protected |= is_protected(&waiting.name);
+            let stays = !waiting.is_protected || looks_into_held;
             if !stays {
-                self.bytes = self.bytes.saturating_sub(weight(&waiting.name));
+                self.queued_bytes = self.queued_bytes.saturating_sub(queued_size(&waiting.name));
             }
             stays
         });
     }
 
     /// Returns the memory that all queued names take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
     }
 }
 
-impl Drop for Way {
+impl Drop for DirectoryWalk {
     fn drop(&mut self) {
         // From the deepest up: restoring a folder's mode needs access to the folders above it.
         while self.entered.pop().is_some() {}
     }
 }
 
-fn weight(name: &OsStr) -> usize {
-    name.len() + OF_A_NAME
+fn queued_size(name: &OsStr) -> usize {
+    name.len() + NAME_OVERHEAD
 }

@@ -5,32 +5,32 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use governance::Network;
+use governance::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
-use tests::hostile::{self, Outside, PYTHON};
+use tests::hostile::{self, HostileTargets, PYTHON};
 use tool::SandboxTier;
 
+use crate::block_on;
 use crate::error::SandboxError;
 use crate::launch::pool::Launcher;
-use crate::launch::spec::{Limits, Spec};
-use crate::launch::{self, Finished};
-use crate::layers::Guard;
-use crate::layers::left_out::leave_out;
-use crate::output::Outlets;
-use crate::prepare::Confined;
+use crate::launch::spec::{RunLimits, RunSpec};
+use crate::launch::{self, FinishedRun};
+use crate::layers::SandboxLayer;
+use crate::layers::disabled::disable_layers;
+use crate::output::OutputSinks;
+use crate::prepare::ConfinedCommand;
 use crate::prepare::program;
-use crate::report::End;
+use crate::report::RunEnd;
 use crate::scan;
-use crate::scan::bounds::Bounds;
-use crate::wait_for;
+use crate::scan::bounds::ScanBounds;
 
-use Guard::*;
-use Network::{Loopback, Off};
+use NetworkAccess::{Loopback, Off};
+use SandboxLayer::*;
 use SandboxTier::{Full, Reduced};
 
 /// Expected result once the layers of a row are disabled.
 #[derive(Clone, Copy)]
-enum Seen {
+enum ExpectedResult {
     /// The attack succeeds.
     Escape,
     /// Nothing runs at all, because a later step depends on this one.
@@ -38,36 +38,66 @@ enum Seen {
 }
 
 /// Tier, network, layers to disable, attacks that only these layers stop, and the expected result.
-struct Row(SandboxTier, Network, &'static [Guard], &'static [&'static str], Seen);
+struct LayerCase(
+    SandboxTier,
+    NetworkAccess,
+    &'static [SandboxLayer],
+    &'static [&'static str],
+    ExpectedResult,
+);
 
-const ROWS: &[Row] = &[
-    Row(Full, Off, &[Strays, Descriptors], &["inherit_descriptors"], Seen::Escape),
-    Row(Full, Off, &[MessageNamespace], &["attach_memory"], Seen::Escape),
-    Row(Full, Off, &[ProcessNamespace], &["see_process"], Seen::NoRun),
-    Row(Full, Off, &[ProcessNamespace, ProcessList, LandlockScopes], &["kill_process"], Seen::Escape),
-    Row(Full, Off, &[Undumpable], &["list_descriptors_of_parent"], Seen::Escape),
-    Row(Full, Loopback, &[NetworkNamespace], &["connect_tcp"], Seen::Escape),
-    Row(Full, Off, &[ReadOnlyRoot], &["chmod_in_home", "set_times_in_home"], Seen::Escape),
-    Row(Full, Off, &[ReadOnlyRoot, Landlock], &["write_home"], Seen::Escape),
-    Row(Full, Off, &[NoSetuid], &["run_with_owners_powers"], Seen::Escape),
-    Row(Full, Off, &[NoDevices], &["have_devices_in_workspace"], Seen::Escape),
-    Row(
+const ROWS: &[LayerCase] = &[
+    LayerCase(
+        Full,
+        Off,
+        &[InheritedDescriptors, CloseOnExec],
+        &["inherit_descriptors"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(Full, Off, &[IpcNamespace], &["attach_memory"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[PidNamespace], &["see_process"], ExpectedResult::NoRun),
+    LayerCase(
+        Full,
+        Off,
+        &[PidNamespace, PrivateProc, LandlockScopes],
+        &["kill_process"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(Full, Off, &[NonDumpable], &["list_descriptors_of_parent"], ExpectedResult::Escape),
+    LayerCase(Full, Loopback, &[NetworkNamespace], &["connect_tcp"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[ReadOnlyRoot], &["chmod_in_home", "set_times_in_home"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[ReadOnlyRoot, Landlock], &["write_home"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[NoSetuid], &["run_with_owners_powers"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[NoDeviceFiles], &["have_devices_in_workspace"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
         &[ReadOnlyGrant],
         &["chmod_in_read_only_folder", "set_times_in_read_only_folder", "set_attribute_in_read_only_folder"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Full, Off, &[ReadOnlyGrant, Landlock], &["write_to_read_only_folder"], Seen::Escape),
-    Row(Full, Off, &[Scratch], &["read_shared_memory", "read_other_scratch"], Seen::Escape),
-    Row(Full, Off, &[ScratchSize, MemoryWatch], &["fill_scratch"], Seen::Escape),
-    // The monitor still counts only the run's own processes, so it has no reason to end the run.
-    Row(Full, Off, &[ProcessList], &["see_process"], Seen::Escape),
-    Row(Full, Off, &[Terminals], &["open_terminal_of_machine", "open_many_terminals"], Seen::Escape),
-    Row(
+    LayerCase(Full, Off, &[ReadOnlyGrant, Landlock], &["write_to_read_only_folder"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
-        &[Kept],
+        &[PrivateScratch],
+        &["read_shared_memory", "read_other_scratch"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(Full, Off, &[ScratchSize, MemoryMonitor], &["fill_scratch"], ExpectedResult::Escape),
+    // The monitor still counts only the run's own processes, so it has no reason to end the run.
+    LayerCase(Full, Off, &[PrivateProc], &["see_process"], ExpectedResult::Escape),
+    LayerCase(
+        Full,
+        Off,
+        &[PrivateTerminals],
+        &["open_terminal_of_machine", "open_many_terminals"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(
+        Full,
+        Off,
+        &[ProtectedPaths],
         &[
             "write_git_hook",
             "overwrite_git_config",
@@ -78,36 +108,42 @@ const ROWS: &[Row] = &[
             "delete_shell_startup",
             "overwrite_agent_settings",
         ],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(
+    LayerCase(
         Full,
         Off,
-        &[Hidden],
+        &[HiddenPaths],
         &["read_forbidden_file", "list_forbidden_folder", "rename_forbidden_file"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(
+    LayerCase(
         Full,
         Off,
-        &[Pinned],
+        &[PinnedFolders],
         &["rename_folder_of_forbidden_file", "swap_folder_of_forbidden_file", "move_git_away"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Full, Off, &[Capabilities], &["keep_capabilities"], Seen::Escape),
-    Row(Full, Off, &[NoNewPrivileges], &["gain_privileges"], Seen::NoRun),
-    Row(Full, Off, &[Landlock], &["read_home", "share_pages_by_device"], Seen::Escape),
-    Row(
+    LayerCase(Full, Off, &[Capabilities], &["keep_capabilities"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[NoNewPrivileges], &["gain_privileges"], ExpectedResult::NoRun),
+    LayerCase(Full, Off, &[Landlock], &["read_home", "share_pages_by_device"], ExpectedResult::Escape),
+    LayerCase(
         Reduced,
         Off,
         &[Landlock],
         &["read_outside", "create_outside", "delete_outside", "open_terminal_of_machine"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Reduced, Off, &[LandlockScopes, Fence], &["signal_process", "kill_process"], Seen::Escape),
-    Row(Full, Off, &[LandlockPorts, Sockets], &["connect_tcp", "listen_tcp"], Seen::Escape),
-    Row(Reduced, Off, &[LandlockScopes, Sockets], &["connect_abstract"], Seen::Escape),
-    Row(
+    LayerCase(
+        Reduced,
+        Off,
+        &[LandlockScopes, SignalScope],
+        &["signal_process", "kill_process"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(Full, Off, &[LandlockPorts, Sockets], &["connect_tcp", "listen_tcp"], ExpectedResult::Escape),
+    LayerCase(Reduced, Off, &[LandlockScopes, Sockets], &["connect_abstract"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
         &[Sockets],
@@ -121,16 +157,16 @@ const ROWS: &[Row] = &[
             "send_ping",
             "open_multipath_tcp",
         ],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Reduced, Off, &[Sockets], &["connect_unix"], Seen::Escape),
-    Row(Full, Off, &[Pairs], &["open_pair_of_inet", "pair_of_datagrams"], Seen::Escape),
-    Row(Full, Off, &[SetId], &["give_away_powers", "make_powerful_file"], Seen::Escape),
-    Row(Full, Off, &[Architecture], &["call_in_another_architecture"], Seen::Escape),
-    Row(
+    LayerCase(Reduced, Off, &[Sockets], &["connect_unix"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[SocketPairs], &["open_pair_of_inet", "pair_of_datagrams"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[SetIdBits], &["give_away_powers", "make_powerful_file"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[Architecture], &["call_in_another_architecture"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
-        &[Calls],
+        &[RefusedSyscalls],
         &[
             "be_traced",
             "read_memory_of_process",
@@ -148,78 +184,96 @@ const ROWS: &[Row] = &[
             "wait_in_kernel",
             "fill_pipe_with_pages",
         ],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Full, Off, &[Calls, Landlock], &["open_message_queue"], Seen::Escape),
-    Row(Full, Off, &[CloneFlags], &["clone_into_namespace"], Seen::Escape),
-    Row(Full, Off, &[Typing], &["type_into_terminal", "change_discipline_of_terminal"], Seen::Escape),
-    Row(Full, Off, &[Locks], &["lock_open_file", "lease_file"], Seen::Escape),
-    Row(Full, Off, &[Sending], &["send_descriptors"], Seen::Escape),
-    Row(Full, Off, &[Buffers], &["grow_send_buffer", "resize_pipe"], Seen::Escape),
-    Row(
+    LayerCase(Full, Off, &[RefusedSyscalls, Landlock], &["open_message_queue"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[CloneNamespaces], &["clone_into_namespace"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
-        &[OwnDescriptors],
+        &[TerminalInput],
+        &["type_into_terminal", "change_discipline_of_terminal"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(Full, Off, &[OpenFileLocks], &["lock_open_file", "lease_file"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[DescriptorPassing], &["send_descriptors"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[BufferSizes], &["grow_send_buffer", "resize_pipe"], ExpectedResult::Escape),
+    LayerCase(
+        Full,
+        Off,
+        &[SeparateDescriptorTables],
         &["unshare_descriptors", "start_thread_with_own_descriptors"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Full, Off, &[Hiding], &["hide_descriptors"], Seen::Escape),
-    Row(Full, Off, &[WatchedFiles], &["watch_files", "watch_many_files"], Seen::Escape),
-    Row(Reduced, Off, &[WatchedFiles], &["watch_files"], Seen::Escape),
-    Row(Full, Off, &[Session], &["stay_in_session"], Seen::Escape),
-    Row(Full, Off, &[CoreLimit], &["leave_core_file"], Seen::Escape),
-    Row(Full, Off, &[FilesLimit], &["open_many_files"], Seen::Escape),
-    Row(Full, Off, &[DataLimit], &["reserve_memory"], Seen::Escape),
-    Row(Full, Off, &[LockLimit], &["lock_memory"], Seen::Escape),
-    Row(Full, Off, &[SignalLimit], &["queue_signals"], Seen::Escape),
-    Row(Reduced, Off, &[SignalLimit], &["queue_signals"], Seen::Escape),
-    Row(Full, Off, &[CpuLimit], &["burn_processor"], Seen::Escape),
-    Row(Full, Off, &[SizeLimit], &["write_large_file"], Seen::Escape),
-    Row(Full, Off, &[ProcessLimit], &["fork_many"], Seen::Escape),
-    Row(
+    LayerCase(Full, Off, &[DumpableRequests], &["hide_descriptors"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[InotifyLimits], &["watch_files", "watch_many_files"], ExpectedResult::Escape),
+    LayerCase(Reduced, Off, &[InotifyLimits], &["watch_files"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[SeparateSession], &["stay_in_session"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[CoreLimit], &["leave_core_file"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[OpenFilesLimit], &["open_many_files"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[MemoryLimit], &["reserve_memory"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[LockedMemoryLimit], &["lock_memory"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[PendingSignalsLimit], &["queue_signals"], ExpectedResult::Escape),
+    LayerCase(Reduced, Off, &[PendingSignalsLimit], &["queue_signals"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[CpuLimit], &["burn_processor"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[FileSizeLimit], &["write_large_file"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[ProcessLimit], &["fork_many"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
-        &[MemoryWatch],
+        &[MemoryMonitor],
         &["fill_memory_in_children", "hop_by_forks", "hop_from_process_to_process"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
-    Row(Full, Off, &[SharedPages], &["share_pages_without_a_file"], Seen::Escape),
-    Row(Full, Off, &[MemoryWatch, SharedPages], &["fill_shared_memory"], Seen::Escape),
-    Row(Full, Off, &[PageTables], &["fill_page_tables"], Seen::Escape),
-    Row(
+    LayerCase(Full, Off, &[AnonymousSharedMemory], &["share_pages_without_a_file"], ExpectedResult::Escape),
+    LayerCase(
         Full,
         Off,
-        &[HeldWatch],
-        &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
-        Seen::Escape,
+        &[MemoryMonitor, AnonymousSharedMemory],
+        &["fill_shared_memory"],
+        ExpectedResult::Escape,
     ),
-    Row(
+    LayerCase(Full, Off, &[PageTableCount], &["fill_page_tables"], ExpectedResult::Escape),
+    LayerCase(
+        Full,
+        Off,
+        &[KernelMemoryMonitor],
+        &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(
         Reduced,
         Off,
-        &[HeldWatch],
+        &[KernelMemoryMonitor],
         &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
-        Seen::Escape,
+        ExpectedResult::Escape,
     ),
     // The descriptor scan would notice that the process cannot be inspected, so it is disabled too.
-    Row(Full, Off, &[EveryThread, HeldWatch], &["fill_memory_after_first_thread"], Seen::Escape),
+    LayerCase(
+        Full,
+        Off,
+        &[ThreadLiveness, KernelMemoryMonitor],
+        &["fill_memory_after_first_thread"],
+        ExpectedResult::Escape,
+    ),
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |row: &'static Row| {
-        let Row(tier, _, without, ..) = row;
+    let trial = |row: &'static LayerCase| {
+        let LayerCase(tier, _, without, ..) = row;
         let names: Vec<String> = without.iter().map(|guard| format!("{guard:?}")).collect();
         Trial::test(format!("{}_without_{}", tier.as_str(), names.join("_and_")), move || check(row))
     };
     ROWS.iter().map(trial).collect()
 }
 
-fn check(row: &'static Row) -> Result<(), Failed> {
-    let Row(tier, network, without, attempts, seen) = row;
+fn check(row: &'static LayerCase) -> Result<(), Failed> {
+    let LayerCase(tier, network, without, attempts, seen) = row;
     let mut wrong = Vec::new();
     for name in *attempts {
         // Every proper subset of the layers must hold too; otherwise the remaining layers of the row would
         // prove nothing.
-        let kept: Vec<Vec<Guard>> = match without.len() {
+        let kept: Vec<Vec<SandboxLayer>> = match without.len() {
             0 | 1 => vec![Vec::new()],
             _ => without
                 .iter()
@@ -234,8 +288,8 @@ fn check(row: &'static Row) -> Result<(), Failed> {
         }
         let said = attempt(*tier, *network, without, name);
         let is_as_expected = match seen {
-            Seen::Escape => is_escape(&said),
-            Seen::NoRun => matches!(said, Err(SandboxError::NotBuilt { .. })),
+            ExpectedResult::Escape => is_escape(&said),
+            ExpectedResult::NoRun => matches!(said, Err(SandboxError::SetupFailed { .. })),
         };
         if !is_as_expected {
             wrong.push(format!("{name} without {without:?}: {said:?}"));
@@ -244,44 +298,44 @@ fn check(row: &'static Row) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-pub(crate) fn is_escape(said: &Result<(End, String), SandboxError>) -> bool {
-    matches!(said, Ok((End::Exited(0), text)) if text.trim() == "escaped")
+pub(crate) fn is_escape(said: &Result<(RunEnd, String), SandboxError>) -> bool {
+    matches!(said, Ok((RunEnd::Exited(0), text)) if text.trim() == "escaped")
 }
 
 /// Layers that use the run's control group. Disabled in every test here: few machines delegate groups to a
 /// test, and the other layers must hold without them. `groups` tests these layers.
-const BY_GROUP: &[Guard] = &[MemoryGroup, ProcessGroup, KillGroup];
+const CGROUP_LAYERS: &[SandboxLayer] = &[CgroupMemory, CgroupProcesses, CgroupKill];
 
 /// Makes an attempt in a new workspace, with some layers disabled.
 fn attempt(
     tier: SandboxTier,
-    network: Network,
-    without: &[Guard],
+    network: NetworkAccess,
+    without: &[SandboxLayer],
     name: &str,
-) -> Result<(End, String), SandboxError> {
-    attempt_in_group(tier, network, &[without, BY_GROUP].concat(), name)
+) -> Result<(RunEnd, String), SandboxError> {
+    attempt_in_group(tier, network, &[without, CGROUP_LAYERS].concat(), name)
 }
 
 /// Like `attempt`, and in a control group where there is one.
 pub(crate) fn attempt_in_group(
     tier: SandboxTier,
-    network: Network,
-    without: &[Guard],
+    network: NetworkAccess,
+    without: &[SandboxLayer],
     name: &str,
-) -> Result<(End, String), SandboxError> {
-    let world = World::new();
-    let outside = Outside::make();
+) -> Result<(RunEnd, String), SandboxError> {
+    let world = TestWorkspace::new();
+    let outside = HostileTargets::create();
     let script = world.workspace.join("attempts.py").display().to_string();
-    let said = outside.described(&world.workspace, &world.read_only);
+    let said = outside.to_json(&world.workspace, &world.read_only);
     let confined = world.confined(network, &[PYTHON, &script, name, &said]);
-    leak(&outside);
+    leak_descriptor(&outside);
     let finished = run_in_group_without(without, &confined, tier)?;
     let text = [finished.stdout, finished.stderr].map(|one| String::from_utf8_lossy(&one.head).into_owned());
     Ok((finished.end, text.concat()))
 }
 
 /// Leaks a descriptor to children, as a careless program would.
-fn leak(outside: &Outside) {
+fn leak_descriptor(outside: &HostileTargets) {
     let careless = outside.tcp.try_clone().expect("a descriptor");
     let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
     nix::fcntl::fcntl(&careless, flags).expect("an inheritable descriptor");
@@ -290,62 +344,62 @@ fn leak(outside: &Outside) {
 
 /// Runs a command with some layers disabled.
 pub(crate) fn run_without(
-    without: &[Guard],
-    confined: &Confined,
+    without: &[SandboxLayer],
+    confined: &ConfinedCommand,
     tier: SandboxTier,
-) -> Result<Finished, SandboxError> {
-    run_in_group_without(&[without, BY_GROUP].concat(), confined, tier)
+) -> Result<FinishedRun, SandboxError> {
+    run_in_group_without(&[without, CGROUP_LAYERS].concat(), confined, tier)
 }
 
 /// Like `run_without`, and in a control group where there is one.
 pub(crate) fn run_in_group_without(
-    without: &[Guard],
-    confined: &Confined,
+    without: &[SandboxLayer],
+    confined: &ConfinedCommand,
     tier: SandboxTier,
-) -> Result<Finished, SandboxError> {
-    leave_out(without);
-    let finished = wait_for(async {
+) -> Result<FinishedRun, SandboxError> {
+    disable_layers(without);
+    let finished = block_on(async {
         let mut launcher = Launcher::start(tier).await?;
-        launch::run(confined, tier, &mut launcher, &mut Outlets::default()).await
+        launch::run(confined, tier, &mut launcher, &mut OutputSinks::default()).await
     });
-    leave_out(&[]);
+    disable_layers(&[]);
     finished
 }
 
 /// A writable workspace and a read-only folder.
-pub(crate) struct World {
+pub(crate) struct TestWorkspace {
     _folders: [tempfile::TempDir; 2],
     pub(crate) workspace: PathBuf,
     pub(crate) read_only: PathBuf,
 }
 
-impl World {
-    pub(crate) fn new() -> World {
+impl TestWorkspace {
+    pub(crate) fn new() -> TestWorkspace {
         // Below the scratch folders only mounts protect what is granted, because Landlock allows a run
         // everything there.
         let beside = ["/run/lock", "/var/tmp"].iter().find_map(|base| tempfile::tempdir_in(base).ok());
         let folders = [tempfile::tempdir_in("/var/tmp").expect("a folder"), beside.expect("a folder")];
         let [workspace, read_only] = [folders[0].path().to_owned(), folders[1].path().to_owned()];
-        hostile::furnish(&workspace, &read_only);
-        World { _folders: folders, workspace, read_only }
+        hostile::fill_workspace(&workspace, &read_only);
+        TestWorkspace { _folders: folders, workspace, read_only }
     }
 
     /// Creates a command in the workspace, with small limits.
-    pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
-        let found = program::of_system(words[0].as_ref()).expect("a program");
+    pub(crate) fn confined(&self, network: NetworkAccess, words: &[&str]) -> ConfinedCommand {
+        let found = program::find_system_program(words[0].as_ref()).expect("a program");
         let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");
-        let before = scan::take(&self.workspace, &Bounds::after(), shows);
+        let before = scan::scan(&self.workspace, &ScanBounds::after_run(), shows);
         let words = words.iter().map(Into::into).collect();
-        let nothing = Confined::granted_nothing(found, words, 128 << 20, 8, Duration::from_secs(15));
-        let spec = Spec {
+        let nothing = ConfinedCommand::without_grants(found, words, 128 << 20, 8, Duration::from_secs(15));
+        let spec = RunSpec {
             network,
             folder: self.workspace.clone(),
             writable: vec![self.workspace.clone()],
             readable: vec![self.read_only.clone()],
             hidden: before.hidden.clone(),
-            kept: before.mountable().collect(),
-            pinned: before.pinned(std::slice::from_ref(&self.workspace), &[]).into_iter().collect(),
-            limits: Limits {
+            protected: before.mountable().collect(),
+            pinned: before.pinned_folders(std::slice::from_ref(&self.workspace), &[]).into_iter().collect(),
+            limits: RunLimits {
                 cpu_seconds: 1,
                 file_bytes: 16 << 20,
                 open_files: 256,
@@ -354,6 +408,6 @@ impl World {
             },
             ..nothing.spec
         };
-        Confined { spec, output_bytes: 64 * 1024, ..nothing }
+        ConfinedCommand { spec, output_bytes: 64 * 1024, ..nothing }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use governance::Network;
+use governance::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -14,23 +14,23 @@ use nix::unistd::{Pid, geteuid};
 use tool::SandboxTier;
 
 use crate::backend;
-use crate::controls::{World, attempt_in_group, is_escape, run_in_group_without};
-use crate::ends::{alive, clear, vanishes, word};
+use crate::block_on;
+use crate::controls::{TestWorkspace, attempt_in_group, is_escape, run_in_group_without};
+use crate::ends::{alive, kill_remaining, unique_seconds, vanishes};
 use crate::error::SandboxError;
 use crate::launch::pool::Launcher;
-use crate::layers::Guard::{
-    self, CpuLimit, KillDescendants, KillGroup, Landlock, MemoryGroup, MemoryWatch, ProcessGroup,
+use crate::layers::SandboxLayer::{
+    self, CgroupKill, CgroupMemory, CgroupProcesses, CpuLimit, KillDescendants, Landlock, MemoryMonitor,
     ProcessLimit, ReadOnlyRoot,
 };
-use crate::report::End;
-use crate::wait_for;
+use crate::report::RunEnd;
 
 /// Text that the names of these tests contain, and no others.
-const WORD: &str = "group";
+const SELECTOR: &str = "group";
 /// Name prefix of a test's group, followed by its process id.
-const TEST: &str = "sinew-test-";
+const TEST_PREFIX: &str = "sinew-test-";
 /// Long enough for a loaded machine; only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_millis(500);
 const BOTH: [SandboxTier; 2] = [SandboxTier::Full, SandboxTier::Reduced];
 
@@ -52,7 +52,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn check(needs: &str, test: fn(&Path)) -> Result<(), Failed> {
-    match backend::groups() {
+    match backend::cgroup_controllers() {
         Ok(held) if needs.is_empty() || held.contains(&needs) => {
             println!("the kernel limits {held:?}");
             test(&folder());
@@ -65,7 +65,7 @@ fn check(needs: &str, test: fn(&Path)) -> Result<(), Failed> {
 
 /// Returns the folder in which the groups of runs are created, next to that of this process.
 fn folder() -> PathBuf {
-    let word = backend::group_for_launcher().into_string().expect("text");
+    let word = backend::cgroup_argument().into_string().expect("text");
     PathBuf::from(word.split_once(':').expect("controllers and a folder").1)
 }
 
@@ -77,87 +77,92 @@ fn groups_in(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-fn must_go(folder: &Path, what: &str) {
+fn assert_groups_removed(folder: &Path, what: &str) {
     let began = Instant::now();
     while !groups_in(folder).is_empty() {
-        assert!(began.elapsed() < PATIENCE, "{what}: {:?}", groups_in(folder));
+        assert!(began.elapsed() < TEST_TIMEOUT, "{what}: {:?}", groups_in(folder));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// Makes an attempt without the CPU limit: on an emulated machine, a second of processor time passes quickly.
-fn tried(tier: SandboxTier, without: &[Guard], name: &str) -> Result<(End, String), SandboxError> {
-    attempt_in_group(tier, Network::Off, &[without, &[CpuLimit]].concat(), name)
+fn attempt(
+    tier: SandboxTier,
+    without: &[SandboxLayer],
+    name: &str,
+) -> Result<(RunEnd, String), SandboxError> {
+    attempt_in_group(tier, NetworkAccess::Off, &[without, &[CpuLimit]].concat(), name)
 }
 
 fn own_group(folder: &Path) {
     for tier in BOTH {
-        let world = World::new();
-        let confined = world.confined(Network::Off, &["cat", "/proc/self/cgroup"]);
+        let world = TestWorkspace::new();
+        let confined = world.confined(NetworkAccess::Off, &["cat", "/proc/self/cgroup"]);
         let finished = run_in_group_without(&[], &confined, tier).expect("a run");
         let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
         let line = said.lines().find(|line| line.starts_with("0::")).expect("a group");
         assert!(line.contains("/sinew-run-"), "{tier:?}: {line}");
-        must_go(folder, "after a run");
-        wait_for(async { Launcher::start(tier).await.expect("a launcher").end().await });
-        must_go(folder, "after an unused launcher");
+        assert_groups_removed(folder, "after a run");
+        block_on(async { Launcher::start(tier).await.expect("a launcher").end().await });
+        assert_groups_removed(folder, "after an unused launcher");
     }
 }
 
 fn memory(folder: &Path) {
-    let fill = |tier, without: &[Guard]| tried(tier, without, "fill_memory_in_children").expect("a run");
+    let fill =
+        |tier, without: &[SandboxLayer]| attempt(tier, without, "fill_memory_in_children").expect("a run");
     for tier in BOTH {
-        assert_eq!(fill(tier, &[MemoryWatch]).0, End::OutOfMemory, "{tier:?}: by the kernel");
-        assert_eq!(fill(tier, &[MemoryGroup]).0, End::OutOfMemory, "{tier:?}: by the watcher");
-        let escaped = Ok(fill(tier, &[MemoryWatch, MemoryGroup]));
+        assert_eq!(fill(tier, &[MemoryMonitor]).0, RunEnd::OutOfMemory, "{tier:?}: by the kernel");
+        assert_eq!(fill(tier, &[CgroupMemory]).0, RunEnd::OutOfMemory, "{tier:?}: by the watcher");
+        let escaped = Ok(fill(tier, &[MemoryMonitor, CgroupMemory]));
         assert!(is_escape(&escaped), "{tier:?}: {escaped:?}");
-        let hops = tried(tier, &[MemoryWatch], "hop_from_process_to_process");
-        assert_eq!(hops.expect("a run").0, End::OutOfMemory, "{tier:?}: in whichever process");
+        let hops = attempt(tier, &[MemoryMonitor], "hop_from_process_to_process");
+        assert_eq!(hops.expect("a run").0, RunEnd::OutOfMemory, "{tier:?}: in whichever process");
     }
-    let world = World::new();
-    let confined = world.confined(Network::Off, &["tail", "/dev/zero"]);
+    let world = TestWorkspace::new();
+    let confined = world.confined(NetworkAccess::Off, &["tail", "/dev/zero"]);
     let finished =
-        run_in_group_without(&[MemoryWatch, CpuLimit], &confined, SandboxTier::Full).expect("a run");
-    assert_eq!(finished.end, End::OutOfMemory);
-    let most = finished.spent.max_rss_bytes >> 20;
+        run_in_group_without(&[MemoryMonitor, CpuLimit], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!(finished.end, RunEnd::OutOfMemory);
+    let most = finished.usage.max_rss_bytes >> 20;
     assert!((100..160).contains(&most), "128 MiB were granted, program pages not included: {most}");
-    must_go(folder, "after the runs");
+    assert_groups_removed(folder, "after the runs");
 }
 
 fn processes(folder: &Path) {
-    let fork = |tier, without: &[Guard]| tried(tier, without, "fork_many");
-    let said = |tried: &Result<(End, String), SandboxError>| format!("{tried:?}");
+    let fork = |tier, without: &[SandboxLayer]| attempt(tier, without, "fork_many");
+    let said = |tried: &Result<(RunEnd, String), SandboxError>| format!("{tried:?}");
     let held = fork(SandboxTier::Full, &[ProcessLimit]);
     assert!(said(&held).contains("EAGAIN"), "{held:?}");
-    let free = fork(SandboxTier::Full, &[ProcessLimit, ProcessGroup]);
+    let free = fork(SandboxTier::Full, &[ProcessLimit, CgroupProcesses]);
     assert!(is_escape(&free), "{free:?}");
     let held = fork(SandboxTier::Reduced, &[]);
     assert!(said(&held).contains("EAGAIN"), "the fork is refused and the run goes on: {held:?}");
-    must_go(folder, "after the runs");
+    assert_groups_removed(folder, "after the runs");
 }
 
 fn killed(folder: &Path) {
-    let (world, word) = (World::new(), word(5));
+    let (world, word) = (TestWorkspace::new(), unique_seconds(5));
     let script = format!(
         "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
     );
-    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
-    let run = |without: &[Guard]| {
+    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let run = |without: &[SandboxLayer]| {
         let finished = run_in_group_without(without, &confined, SandboxTier::Reduced).expect("a run");
-        assert_eq!((finished.end, finished.stdout.head.as_slice()), (End::Exited(0), &b"done\n"[..]));
+        assert_eq!((finished.end, finished.stdout.head.as_slice()), (RunEnd::Exited(0), &b"done\n"[..]));
     };
     run(&[KillDescendants]);
     assert!(vanishes(&word, LINGER), "{:?}", alive(&word));
-    run(&[KillDescendants, KillGroup]);
-    must_go(folder, "a group is removed with its processes");
-    clear(&word);
+    run(&[KillDescendants, CgroupKill]);
+    assert_groups_removed(folder, "a group is removed with its processes");
+    kill_remaining(&word);
 }
 
 fn closed(_: &Path) {
-    let raise = |tier, without: &[Guard]| tried(tier, without, "raise_limits_of_group");
+    let raise = |tier, without: &[SandboxLayer]| attempt(tier, without, "raise_limits_of_group");
     for tier in BOTH {
         // The reduced tier has no mounts.
-        let held: &[&[Guard]] = match tier {
+        let held: &[&[SandboxLayer]] = match tier {
             SandboxTier::Full => &[&[], &[Landlock], &[ReadOnlyRoot]],
             SandboxTier::Reduced | SandboxTier::None => &[&[]],
         };
@@ -171,7 +176,7 @@ fn closed(_: &Path) {
 }
 
 fn swept(folder: &Path) {
-    wait_for(async {
+    block_on(async {
         let launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
         let process = launcher.process.id().expect("a launcher");
         kill(Pid::from_raw(process.cast_signed()), Signal::SIGKILL).expect("a launcher to kill");
@@ -179,14 +184,14 @@ fn swept(folder: &Path) {
         assert_eq!(groups_in(folder), [format!("sinew-run-{process}")], "the launcher could not remove it");
         Launcher::start(SandboxTier::Full).await.expect("another").end().await;
     });
-    must_go(folder, "the next launcher removes it");
+    assert_groups_removed(folder, "the next launcher removes it");
 }
 
 fn refused(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let set = |mode| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).expect("a mode");
-    let world = World::new();
-    let confined = world.confined(Network::Off, &["touch", "made"]);
+    let world = TestWorkspace::new();
+    let confined = world.confined(NetworkAccess::Off, &["touch", "made"]);
     set(0o500);
     let ran = BOTH.map(|tier| run_in_group_without(&[], &confined, tier).err());
     set(0o755);
@@ -201,24 +206,24 @@ fn refused(folder: &Path) {
 /// becomes.
 pub(crate) fn delegate() {
     if geteuid().is_root()
-        && std::env::args().any(|word| word.contains(WORD))
-        && let Err(error) = delegate_anew()
+        && std::env::args().any(|word| word.contains(SELECTOR))
+        && let Err(error) = delegate_group()
     {
         println!("no group can be delegated: {error}");
     }
 }
 
-fn delegate_anew() -> io::Result<()> {
+fn delegate_group() -> io::Result<()> {
     const WHO: u32 = 65534;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let line = mounts.lines().find(|line| line.contains(" - cgroup2 ")).ok_or(io::ErrorKind::NotFound)?;
     let top = PathBuf::from(line.split(' ').nth(4).ok_or(io::ErrorKind::InvalidData)?);
-    remove_those_of_before(&top);
+    remove_stale_groups(&top);
     for controller in ["+memory", "+pids"] {
         // A controller may be in use by cgroup v1.
         let _ = std::fs::write(top.join("cgroup.subtree_control"), controller);
     }
-    let own = top.join(format!("{TEST}{}", std::process::id()));
+    let own = top.join(format!("{TEST_PREFIX}{}", std::process::id()));
     match std::fs::create_dir(&own) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -230,9 +235,10 @@ fn delegate_anew() -> io::Result<()> {
 }
 
 /// A process cannot remove its own group, so the next one does. Other test programs may run at the same time.
-fn remove_those_of_before(top: &Path) {
+fn remove_stale_groups(top: &Path) {
     let is_gone = |name: &str| {
-        let process = name.strip_prefix(TEST).and_then(|number| number.parse().ok()).map(Pid::from_raw);
+        let process =
+            name.strip_prefix(TEST_PREFIX).and_then(|number| number.parse().ok()).map(Pid::from_raw);
         process.is_some_and(|process| kill(process, None) == Err(Errno::ESRCH))
     };
     for entry in std::fs::read_dir(top).into_iter().flatten().flatten() {

@@ -9,11 +9,11 @@ use nix::unistd::{Pid, getpid};
 use tokio::sync::Barrier;
 use tool::SandboxTier;
 
-use crate::launch::launcher::NAME;
-use crate::launch::pool::{Launcher, MOST, Pool};
+use crate::launch::launcher::LAUNCHER_NAME;
+use crate::launch::pool::{Launcher, LauncherPool, MAX_READY};
 
 /// Long enough for a loaded machine; only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 const CALLS: usize = 50;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -36,7 +36,7 @@ fn launchers() -> Vec<Pid> {
     });
     let is_one = |process: &i32| {
         let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        *process != own.as_raw() && words.starts_with(NAME.as_bytes())
+        *process != own.as_raw() && words.starts_with(LAUNCHER_NAME.as_bytes())
     };
     children.filter(is_one).map(Pid::from_raw).collect()
 }
@@ -44,14 +44,14 @@ fn launchers() -> Vec<Pid> {
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}: {:?}", launchers());
+        assert!(began.elapsed() < TEST_TIMEOUT, "{what}: {:?}", launchers());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 fn burst() -> Result<(), Failed> {
     runtime().block_on(async {
-        let pool = Arc::new(Pool::new(SandboxTier::Full));
+        let pool = Arc::new(LauncherPool::new(SandboxTier::Full));
         let together = Arc::new(Barrier::new(CALLS));
         let calls: Vec<_> = (0..CALLS)
             .map(|_| {
@@ -60,7 +60,7 @@ fn burst() -> Result<(), Failed> {
                     let launcher = pool.take().await.expect("a launcher");
                     together.wait().await;
                     pool.refill();
-                    let standing = pool.standing();
+                    let standing = pool.ready_or_starting();
                     launcher.end().await;
                     standing
                 })
@@ -68,21 +68,21 @@ fn burst() -> Result<(), Failed> {
             .collect();
         for call in calls {
             let standing = call.await.expect("a call");
-            assert!(standing <= MOST, "{standing} are ready or starting");
+            assert!(standing <= MAX_READY, "{standing} are ready or starting");
         }
-        until("the launchers of the calls are gone", || launchers().len() == MOST).await;
-        assert_eq!(pool.standing(), MOST, "the next calls do not wait for a launcher");
+        until("the launchers of the calls are gone", || launchers().len() == MAX_READY).await;
+        assert_eq!(pool.ready_or_starting(), MAX_READY, "the next calls do not wait for a launcher");
     });
     Ok(())
 }
 
 fn idle() -> Result<(), Failed> {
     runtime().block_on(async {
-        let pool = Arc::new(Pool::with_patience(SandboxTier::Full, Duration::from_millis(100)));
+        let pool = Arc::new(LauncherPool::with_idle_timeout(SandboxTier::Full, Duration::from_millis(100)));
         Launcher::start(SandboxTier::Full).await.expect("one can be started").end().await;
         pool.refill();
-        assert_eq!(pool.standing(), MOST, "they are starting");
-        until("they are released", || pool.standing() == 0 && launchers().is_empty()).await;
+        assert_eq!(pool.ready_or_starting(), MAX_READY, "they are starting");
+        until("they are released", || pool.ready_or_starting() == 0 && launchers().is_empty()).await;
     });
     Ok(())
 }

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use governance::Network;
+use governance::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use tool::SandboxTier;
 
 use crate::backend;
-use crate::controls::{World, run_without};
-use crate::ends::{Case, LINGER, PATIENCE, alive, clear, vanishes, word};
-use crate::launch::spec::Limits;
-use crate::layers::Guard;
-use crate::report::End;
+use crate::controls::{TestWorkspace, run_without};
+use crate::ends::{Case, LINGER, TEST_TIMEOUT, alive, kill_remaining, unique_seconds, vanishes};
+use crate::launch::spec::RunLimits;
+use crate::layers::SandboxLayer;
+use crate::report::RunEnd;
 
 /// First Landlock ABI version with signal scopes.
-const FENCED: i32 = 6;
+const SIGNAL_SCOPE_VERSION: i32 = 6;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 3] = [
@@ -36,37 +36,37 @@ resource.setrlimit(resource.RLIMIT_NPROC, (300, 300))
 until = time.monotonic() + 8
 while time.monotonic() < until:
     if system.fork() == 0: system.setsid()";
-    let (world, word) = (World::new(), word(6));
-    let mut confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE, &word]);
-    confined.spec.limits = Limits { processes: 256, memory_bytes: 1 << 40, ..confined.spec.limits };
+    let (world, word) = (TestWorkspace::new(), unique_seconds(6));
+    let mut confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE, &word]);
+    confined.spec.limits = RunLimits { processes: 256, memory_bytes: 1 << 40, ..confined.spec.limits };
     confined.deadline = Instant::now() + Duration::from_millis(500);
-    if backend::landlock_version() < FENCED {
+    if backend::landlock_version() < SIGNAL_SCOPE_VERSION {
         ::tests::left_out("this kernel has no signal scopes, so a fork storm can outlive its run");
         return Ok(());
     }
     let finished = run_without(&[], &confined, SandboxTier::Reduced).expect("a run");
-    assert!(matches!(finished.end, End::TimedOut | End::TooManyProcesses), "{:?}", finished.end);
+    assert!(matches!(finished.end, RunEnd::TimedOut | RunEnd::TooManyProcesses), "{:?}", finished.end);
     assert_eq!(alive(&word), []);
     Ok(())
 }
 
 fn descendants() -> Result<(), Failed> {
-    let (world, word) = (World::new(), word(3));
+    let (world, word) = (TestWorkspace::new(), unique_seconds(3));
     // It ends after the other process has left its session; before that, both would be killed as one group.
     let script = format!(
         "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
     );
-    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
-    let run = |without: &[Guard]| {
+    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let run = |without: &[SandboxLayer]| {
         let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
-        assert_eq!((finished.end, finished.stdout.head.as_slice()), (End::Exited(0), &b"done\n"[..]));
+        assert_eq!((finished.end, finished.stdout.head.as_slice()), (RunEnd::Exited(0), &b"done\n"[..]));
     };
     run(&[]);
     assert!(vanishes(&word, LINGER), "{:?}", alive(&word));
-    for guard in [Guard::KillDescendants, Guard::Adoption] {
+    for guard in [SandboxLayer::KillDescendants, SandboxLayer::Subreaper] {
         run(&[guard]);
         assert!(!vanishes(&word, LINGER), "without {guard:?} one stays");
-        clear(&word);
+        kill_remaining(&word);
     }
     Ok(())
 }
@@ -88,14 +88,14 @@ if os.fork() == 0:
     threading.Thread(target=outlive).start()
     ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)
 os.read(reader, 1)";
-    for (without, lives) in [(&[][..], false), (&[Guard::KillDescendants], true)] {
-        let world = World::new();
-        let confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+    for (without, lives) in [(&[][..], false), (&[SandboxLayer::KillDescendants], true)] {
+        let world = TestWorkspace::new();
+        let confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
         let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
-        assert_eq!(finished.end, End::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
+        assert_eq!(finished.end, RunEnd::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
         std::fs::write(world.workspace.join("go"), "").expect("a file");
         let (began, outlived) = (Instant::now(), world.workspace.join("outlived"));
-        let longest = if lives { PATIENCE } else { LINGER };
+        let longest = if lives { TEST_TIMEOUT } else { LINGER };
         while !outlived.exists() && began.elapsed() < longest {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -3,18 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use governance::Network;
+use governance::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use tool::SandboxTier;
 
-use crate::controls::World;
-use crate::ends::{alive, vanishes, word};
+use crate::block_on;
+use crate::controls::TestWorkspace;
+use crate::ends::{alive, unique_seconds, vanishes};
 use crate::launch;
 use crate::launch::pool::Launcher;
-use crate::output::Outlets;
-use crate::prepare::Confined;
-use crate::report::End;
-use crate::wait_for;
+use crate::output::OutputSinks;
+use crate::prepare::ConfinedCommand;
+use crate::report::RunEnd;
 
 /// Runs of each kind; eight kinds make a thousand.
 const RUNS: usize = 125;
@@ -22,12 +22,12 @@ const RUNS: usize = 125;
 const AT_ONCE: usize = 8;
 const TIME: Duration = Duration::from_millis(150);
 /// In a run of the whole suite, which shares its processors, half of the reports must arrive in this time.
-const LATE: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 /// A surviving process would exist for minutes.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// Limits under `cargo xtask soak`, which has the machine to itself: every report must meet them.
-const STRICTLY_LATE: Duration = Duration::from_millis(100);
-const STRICTLY_GONE_WITHIN: Duration = Duration::from_millis(250);
+const STRICT_MAX_DELAY: Duration = Duration::from_millis(100);
+const STRICT_GONE_WITHIN: Duration = Duration::from_millis(250);
 
 fn is_strict() -> bool {
     std::env::var_os("SINEW_STRICT_TIMES").is_some()
@@ -57,11 +57,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn check(script: &str, number: u32) -> Result<(), Failed> {
-    let (world, word) = (World::new(), word(number));
+    let (world, word) = (TestWorkspace::new(), unique_seconds(number));
     let script = script.replace("WORD", &word);
     // Measured after the first run, because the runtime opens descriptors of its own when it starts a
     // process.
-    let late = wait_for(async {
+    let late = block_on(async {
         let mut late = some(1, &world, &script).await;
         let before = settled(|residue| residue.2 == 0).await;
         while late.len() < RUNS {
@@ -70,7 +70,7 @@ fn check(script: &str, number: u32) -> Result<(), Failed> {
         settled(|residue| *residue == before).await;
         late
     });
-    let gone_within = if is_strict() { STRICTLY_GONE_WITHIN } else { GONE_WITHIN };
+    let gone_within = if is_strict() { STRICT_GONE_WITHIN } else { GONE_WITHIN };
     assert!(vanishes(&word, gone_within), "still running: {:?}", alive(&word));
     judge(late)
 }
@@ -79,7 +79,7 @@ fn judge(mut late: Vec<Duration>) -> Result<(), Failed> {
     late.sort_unstable();
     let at = |part: usize| late[(late.len() * part / 100).min(late.len() - 1)];
     println!("late by: p50 {:?}, p95 {:?}, all {:?}", at(50), at(95), at(100));
-    let (part, limit) = if is_strict() { (100, STRICTLY_LATE) } else { (50, LATE) };
+    let (part, limit) = if is_strict() { (100, STRICT_MAX_DELAY) } else { (50, MAX_DELAY) };
     match at(part) <= limit {
         true => Ok(()),
         false => Err(format!("percentile {part} is {:?}, above the limit of {limit:?}", at(part)).into()),
@@ -87,22 +87,22 @@ fn judge(mut late: Vec<Duration>) -> Result<(), Failed> {
 }
 
 /// Runs some at once; returns the delay of each report after its deadline.
-async fn some(count: usize, world: &World, script: &str) -> Vec<Duration> {
+async fn some(count: usize, world: &TestWorkspace, script: &str) -> Vec<Duration> {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..count {
-        let confined = world.confined(Network::Off, &["sh", "-c", script]);
+        let confined = world.confined(NetworkAccess::Off, &["sh", "-c", script]);
         running.spawn_local(one(confined));
     }
     running.join_all().await
 }
 
-async fn one(mut confined: Confined) -> Duration {
+async fn one(mut confined: ConfinedCommand) -> Duration {
     let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
     confined.deadline = Instant::now() + TIME;
-    let finished = launch::run(&confined, SandboxTier::Full, &mut launcher, &mut Outlets::default())
+    let finished = launch::run(&confined, SandboxTier::Full, &mut launcher, &mut OutputSinks::default())
         .await
         .expect("an answer");
-    assert_eq!(finished.end, End::TimedOut);
+    assert_eq!(finished.end, RunEnd::TimedOut);
     confined.deadline.elapsed()
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
-use crate::launch::worker::{Task, Worker};
-use crate::report::End;
+use crate::block_on;
+use crate::launch::worker::{SandboxWorker, WorkerTask};
+use crate::report::RunEnd;
 use crate::sandbox::Sandbox;
-use crate::wait_for;
 
-const TASK: Task =
-    Task { name: "answer", memory_bytes: 64 << 20, processes: 4, lifetime: Duration::from_secs(20) };
+const TASK: WorkerTask =
+    WorkerTask { name: "answer", memory_bytes: 64 << 20, processes: 4, lifetime: Duration::from_secs(20) };
 
 /// Worker side: one response for each line.
 pub(crate) fn serve(task: &str) -> ExitCode {
@@ -44,25 +44,25 @@ pub(crate) fn serve(task: &str) -> ExitCode {
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::test("worker_responds_and_reaches_nothing", || {
-            wait_for(answers_and_reaches_nothing());
+            block_on(answers_and_reaches_nothing());
             Ok(())
         }),
         Trial::test("worker_ends_by_itself_by_its_limits_and_when_dropped", || {
-            wait_for(ends());
+            block_on(ends());
             Ok(())
         }),
     ]
 }
 
 /// Uses a separate sandbox: ready launchers belong to the runtime in which they were started.
-async fn start(task: &Task) -> Worker {
-    Sandbox::untried().start(task).await.expect("a worker")
+async fn start(task: &WorkerTask) -> SandboxWorker {
+    Sandbox::unprobed().start_worker(task).await.expect("a worker")
 }
 
-async fn ask(worker: &mut Worker, order: &str) -> String {
-    worker.orders.write_all(format!("{order}\n").as_bytes()).await.expect("an order");
+async fn ask(worker: &mut SandboxWorker, order: &str) -> String {
+    worker.requests.write_all(format!("{order}\n").as_bytes()).await.expect("an order");
     let mut line = String::new();
-    BufReader::new(&mut worker.answers).read_line(&mut line).await.expect("an answer");
+    BufReader::new(&mut worker.responses).read_line(&mut line).await.expect("an answer");
     line.trim_end().to_owned()
 }
 
@@ -92,19 +92,19 @@ async fn answers_and_reaches_nothing() {
 
 async fn ends() {
     let mut leaves = start(&TASK).await;
-    leaves.orders.write_all(b"leave\n").await.expect("an order");
-    assert_eq!(leaves.ended().await.expect("an end").0, End::Exited(7));
+    leaves.requests.write_all(b"leave\n").await.expect("an order");
+    assert_eq!(leaves.wait_until_ended().await.expect("an end").0, RunEnd::Exited(7));
 
     let mut hoards = start(&TASK).await;
-    hoards.orders.write_all(b"hoard\n").await.expect("an order");
-    assert_eq!(hoards.ended().await.expect("an end").0, End::OutOfMemory);
+    hoards.requests.write_all(b"hoard\n").await.expect("an order");
+    assert_eq!(hoards.wait_until_ended().await.expect("an end").0, RunEnd::OutOfMemory);
 
-    let brief = Task { lifetime: Duration::from_millis(200), ..TASK };
-    assert_eq!(start(&brief).await.ended().await.expect("an end").0, End::TimedOut);
+    let brief = WorkerTask { lifetime: Duration::from_millis(200), ..TASK };
+    assert_eq!(start(&brief).await.wait_until_ended().await.expect("an end").0, RunEnd::TimedOut);
 
     let mut dropped = start(&TASK).await;
-    dropped.orders.write_all(b"one\n").await.expect("an order");
-    let all_but_its_answers_dropped = |worker: Worker| worker.answers;
+    dropped.requests.write_all(b"one\n").await.expect("an order");
+    let all_but_its_answers_dropped = |worker: SandboxWorker| worker.responses;
     let mut answers = BufReader::new(all_but_its_answers_dropped(dropped));
     let mut rest = String::new();
     let closed = tokio::time::timeout(Duration::from_secs(10), answers.read_to_string(&mut rest)).await;

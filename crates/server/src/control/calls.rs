@@ -2,32 +2,40 @@
 
 use std::sync::Arc;
 
-use execution::{Cancelled, CuratedMap, Hearer};
+use execution::{CancelOutcome, CuratedMapCheck, ExplanationAudience};
 use serde_json::json;
-use tool::{CallId, Caller, Door};
+use tool::{CallId, Caller, CallerEndpoint};
 
-use super::Control;
+use super::ControlContext;
+use crate::connection_state::ConnectionState;
 use crate::methods::calls;
 use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
 /// Lists the calls that have not ended, with the state of each.
-pub(super) fn list(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn list(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     call.params.finish()?;
-    Ok(Answer::now(&json!({"calls": control.layer.calls()})))
+    Ok(MethodReply::now(&json!({"calls": control.layer.calls()})))
 }
 
 /// Ends a call at any stage, with every process it started.
-pub(super) fn cancel(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn cancel(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let id: CallId = call.params.only("call_id")?;
     let layer = Arc::clone(&control.layer);
-    Ok(Answer::later(async move {
+    Ok(MethodReply::deferred(async move {
         match layer.cancel(id).await {
-            Cancelled::Ended => rpc::answer(&json!({"call_id": id, "ended": true})),
-            Cancelled::Told => rpc::answer(&json!({"call_id": id, "ended": false})),
-            Cancelled::NotFound => {
-                Err(RpcError::not_found(format!("no call `{id}` is in progress")).with("call_id", id))
+            CancelOutcome::Ended => rpc::encode_result(&json!({"call_id": id, "ended": true})),
+            CancelOutcome::Requested => rpc::encode_result(&json!({"call_id": id, "ended": false})),
+            CancelOutcome::NotFound => {
+                Err(RpcError::not_found(format!("no call `{id}` is in progress")).with_data("call_id", id))
             }
         }
     }))
@@ -35,19 +43,27 @@ pub(super) fn cancel(control: &Control, _: &mut Session, call: Call) -> Result<A
 
 /// Runs a tool call by the operator, through the same pipeline as any other call. Only this method can skip the
 /// curated map, to replay a call unchanged. The schema check and the judge cannot be skipped.
-pub(super) fn execute(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    let (mut request, mut params) = calls::request(session, call)?;
-    if params.want("skip_guardrail")?.unwrap_or(false) {
-        request.curated_map = CuratedMap::LeftOut;
+pub(super) fn execute(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
+    let (mut request, mut params) = calls::parse_request(session, call)?;
+    if params.optional("skip_guardrail")?.unwrap_or(false) {
+        request.curated_map = CuratedMapCheck::Skipped;
     }
     params.finish()?;
-    request.caller = Caller { door: Door::Control, ..request.caller };
+    request.caller = Caller { door: CallerEndpoint::Control, ..request.caller };
     let layer = Arc::clone(&control.layer);
-    Ok(Answer::later(async move { rpc::answer(&layer.execute(request).await) }))
+    Ok(MethodReply::deferred(async move { rpc::encode_result(&layer.execute(request).await) }))
 }
 
 /// Explains to the operator how a call on the agent socket would be decided, in any mode and including facts about
 /// the files it names. Nothing runs, and nothing is recorded.
-pub(super) fn explain(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    calls::explain_to(&control.layer, session, call, Hearer::Operator)
+pub(super) fn explain(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
+    calls::explain_to(&control.layer, session, call, ExplanationAudience::Operator)
 }

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tool::CallId;
 
-use super::Control;
-use crate::rpc::{self, Parameter, Params, RpcError};
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use super::ControlContext;
+use crate::connection_state::ConnectionState;
+use crate::rpc::{self, ParameterValue, Params, RpcError};
+use crate::service::{MethodCall, MethodReply};
 
 /// Maximum number of records in one reply.
 const MAX_RECORDS: u64 = 1000;
@@ -19,10 +19,14 @@ const MAX_RECORDS: u64 = 1000;
 const DEFAULT_QUERY: u64 = 100;
 const DEFAULT_TAIL: u64 = 20;
 /// Upper bound for the text of one page of an export, in bytes.
-const LARGEST_PAGE: usize = 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 /// Returns the newest matching records, oldest first, one page per request.
-pub(super) fn query(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn query(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
     let filter = filter(&mut params)?;
     let limit = count(&mut params, "limit", DEFAULT_QUERY)?;
@@ -31,7 +35,11 @@ pub(super) fn query(control: &Control, _: &mut Session, call: Call) -> Result<An
 }
 
 /// Returns the newest records, oldest first.
-pub(super) fn tail(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn tail(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
     let count = count(&mut params, "count", DEFAULT_TAIL)?;
     params.finish()?;
@@ -39,10 +47,14 @@ pub(super) fn tail(control: &Control, _: &mut Session, call: Call) -> Result<Ans
 }
 
 /// Verifies the whole ledger and reports the position of every flaw.
-pub(super) fn verify(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn verify(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     call.params.finish()?;
     let layer = Arc::clone(&control.layer);
-    Ok(reading(move || {
+    Ok(reply_from_ledger(move || {
         let report = layer.ledger_verify()?;
         let mut reply = json!(report);
         if let Some(fields) = reply.as_object_mut() {
@@ -53,32 +65,36 @@ pub(super) fn verify(control: &Control, _: &mut Session, call: Call) -> Result<A
 }
 
 /// Returns matching records as NDJSON or CSV, one page per request, oldest first.
-pub(super) fn export(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn export(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
     let filter = filter(&mut params)?;
-    let format = match params.want::<String>("format")?.as_deref() {
+    let format = match params.optional::<String>("format")?.as_deref() {
         None | Some("ndjson") => ExportFormat::Ndjson,
         Some("csv") => ExportFormat::Csv,
         Some(_) => return Err(RpcError::invalid_params("format", "`format` must be ndjson or csv")),
     };
-    let limit: Option<u64> = params.want("limit")?;
+    let limit: Option<u64> = params.optional("limit")?;
     params.finish()?;
     let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let filter = LedgerFilter { limit, ..filter };
     // The page is sent as a JSON string; escaping its quotes at worst doubles its size.
-    let most = LARGEST_PAGE.min(control.limits.max_line_bytes / 4);
+    let most = MAX_PAGE_BYTES.min(control.limits.max_line_bytes / 4);
     let layer = Arc::clone(&control.layer);
-    Ok(reading(move || {
+    Ok(reply_from_ledger(move || {
         let page = layer.ledger_export(&filter, format, most)?;
         Ok(json!({"text": page.text, "records": page.records, "next_after_seq": page.next_after_seq}))
     }))
 }
 
 /// Runs a query on the blocking pool and replies with its result.
-fn reading(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -> Answer {
-    Answer::later(async move {
+fn reply_from_ledger(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -> MethodReply {
+    MethodReply::deferred(async move {
         match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(reply)) => rpc::answer(&reply),
+            Ok(Ok(reply)) => rpc::encode_result(&reply),
             Ok(Err(error)) => Err(RpcError::server("ledger_unavailable", error.to_string())),
             Err(_) => Err(RpcError::internal()),
         }
@@ -86,9 +102,9 @@ fn reading(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -
 }
 
 /// Replies with the newest `limit` matching records, as far as they fit into one message.
-fn newest(control: &Control, filter: LedgerFilter, limit: usize) -> Answer {
+fn newest(control: &ControlContext, filter: LedgerFilter, limit: usize) -> MethodReply {
     let (layer, most) = (Arc::clone(&control.layer), control.limits.max_line_bytes / 2);
-    reading(move || {
+    reply_from_ledger(move || {
         // One record more than requested shows whether there is a next page.
         let mut found = layer.ledger_query(&LedgerFilter { limit: Some(limit + 1), ..filter })?;
         let more = found.len() > limit;
@@ -119,26 +135,26 @@ fn page(found: &[LedgerRecord], most_bytes: usize) -> (Vec<Value>, Option<u64>) 
 /// Reads the filter; an absent field matches every record.
 fn filter(params: &mut Params) -> Result<LedgerFilter, RpcError> {
     Ok(LedgerFilter {
-        kind: params.want("kind")?,
-        tool: params.want("tool")?,
-        outcome: params.want("outcome")?,
-        mode: params.want("mode")?,
-        caller: params.want("caller")?,
-        session: params.want("session")?,
-        trace: params.want("trace")?,
-        call_id: params.want("call_id")?,
-        idempotency_key: params.want("idempotency_key")?,
-        since: params.want("since")?,
-        until: params.want("until")?,
-        before_seq: params.want("before_seq")?,
-        after_seq: params.want("after_seq")?,
+        kind: params.optional("kind")?,
+        tool: params.optional("tool")?,
+        outcome: params.optional("outcome")?,
+        mode: params.optional("mode")?,
+        caller: params.optional("caller")?,
+        session: params.optional("session")?,
+        trace: params.optional("trace")?,
+        call_id: params.optional("call_id")?,
+        idempotency_key: params.optional("idempotency_key")?,
+        since: params.optional("since")?,
+        until: params.optional("until")?,
+        before_seq: params.optional("before_seq")?,
+        after_seq: params.optional("after_seq")?,
         limit: None,
     })
 }
 
 /// Reads the number of records requested.
 fn count(params: &mut Params, field: &'static str, default: u64) -> Result<usize, RpcError> {
-    let count = params.want(field)?.unwrap_or(default);
+    let count = params.optional(field)?.unwrap_or(default);
     if !(1..=MAX_RECORDS).contains(&count) {
         let message = format!("`{field}` must be between 1 and {MAX_RECORDS}");
         return Err(RpcError::invalid_params(field, &message));
@@ -146,11 +162,11 @@ fn count(params: &mut Params, field: &'static str, default: u64) -> Result<usize
     Ok(usize::try_from(count).unwrap_or_default())
 }
 
-impl Parameter for Timestamp {
+impl ParameterValue for Timestamp {
     const EXPECTED: &'static str = "a time such as 2026-01-31T12:00:00Z";
 }
 
-impl Parameter for CallId {
+impl ParameterValue for CallId {
     const EXPECTED: &'static str = "a call id";
 
     fn read(value: Value) -> Option<Self> {

@@ -2,55 +2,63 @@
 
 use std::sync::Arc;
 
-use execution::{ModeError, ModeSet};
+use execution::{ModeChangeResult, ModeError};
 use serde_json::json;
-use tool::{Door, Mode};
+use tool::{CallerEndpoint, Mode};
 
-use super::{Control, pin_error};
+use super::{ControlContext, pin_error};
+use crate::connection_state::ConnectionState;
 use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
-const LONGEST_REASON: usize = 1000;
+const MAX_REASON_BYTES: usize = 1000;
 
 /// Returns the current operational mode, and the mode that a transition rule proposes.
-pub(super) fn get(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn get(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     call.params.finish()?;
     let mut reply = json!({"mode": control.layer.mode()});
     if let (Some(reply), Some(proposal)) = (reply.as_object_mut(), control.layer.status().proposal) {
         reply.insert("proposal".to_owned(), json!(proposal));
     }
-    Ok(Answer::now(&reply))
+    Ok(MethodReply::now(&reply))
 }
 
 /// Changes the operational mode and records the reason in the ledger.
-pub(super) fn set(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn set(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let (mode, reason): (Mode, String) = (params.need("mode")?, params.need("reason")?);
-    let pin: Option<String> = params.want("pin")?;
+    let (mode, reason): (Mode, String) = (params.required("mode")?, params.required("reason")?);
+    let pin: Option<String> = params.optional("pin")?;
     params.finish()?;
-    if reason.trim().is_empty() || reason.len() > LONGEST_REASON {
-        let message = format!("`reason` must not be blank and must have at most {LONGEST_REASON} bytes");
+    if reason.trim().is_empty() || reason.len() > MAX_REASON_BYTES {
+        let message = format!("`reason` must not be blank and must have at most {MAX_REASON_BYTES} bytes");
         return Err(RpcError::invalid_params("reason", &message));
     }
-    let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
-    Ok(Answer::later(async move {
+    let (layer, caller) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
+    Ok(MethodReply::deferred(async move {
         // A change to a stricter mode needs no PIN.
-        let proof = match ModeSet::needs_pin(layer.status().mode, mode) {
+        let proof = match ModeChangeResult::needs_pin(layer.status().mode, mode) {
             true => Some(layer.pin().verify(pin).await.map_err(|error| pin_error(&error))?),
             false => None,
         };
         match layer.set_mode(mode, &reason, &caller, proof).await {
-            Ok(ModeSet { previous, recorded: true }) => {
-                rpc::answer(&json!({"mode": mode, "previous": previous}))
+            Ok(ModeChangeResult { previous, recorded: true }) => {
+                rpc::encode_result(&json!({"mode": mode, "previous": previous}))
             }
-            Ok(ModeSet { previous, recorded: false }) => {
-                rpc::answer(&json!({"mode": mode, "previous": previous, "recorded": false}))
+            Ok(ModeChangeResult { previous, recorded: false }) => {
+                rpc::encode_result(&json!({"mode": mode, "previous": previous, "recorded": false}))
             }
             Err(error) => {
                 let word = match error {
-                    ModeError::Unproven => "pin_needed",
-                    ModeError::NoWay { .. } => "no_such_way",
+                    ModeError::PinRequired => "pin_needed",
+                    ModeError::NoTransition { .. } => "no_such_way",
                     ModeError::NotRecorded(_) => "mode_not_changed",
                 };
                 Err(RpcError::server(word, error.to_string()))
@@ -60,13 +68,17 @@ pub(super) fn set(control: &Control, session: &mut Session, call: Call) -> Resul
 }
 
 /// Sets or removes the operator's PIN. Requires the current PIN if there is one.
-pub(super) fn set_pin(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn set_pin(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let (given, new): (Option<String>, Option<String>) = (params.want("pin")?, params.want("new")?);
+    let (given, new): (Option<String>, Option<String>) = (params.optional("pin")?, params.optional("new")?);
     params.finish()?;
     let layer = Arc::clone(&control.layer);
-    Ok(Answer::later(async move {
+    Ok(MethodReply::deferred(async move {
         layer.pin().set(given, new).await.map_err(|error| pin_error(&error))?;
-        rpc::answer(&json!({"pin": layer.pin().is_set()}))
+        rpc::encode_result(&json!({"pin": layer.pin().is_set()}))
     }))
 }

@@ -2,22 +2,30 @@
 
 use serde_json::json;
 
-use super::Control;
+use super::ControlContext;
+use crate::connection_state::ConnectionState;
 use crate::rpc::RpcError;
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
 /// Lists the open worker sessions, with the opener and the remaining budgets of each.
-pub(super) fn list(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn list(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     call.params.finish()?;
-    Ok(Answer::now(&json!({"sessions": control.layer.worker_sessions()})))
+    Ok(MethodReply::now(&json!({"sessions": control.layer.worker_sessions()})))
 }
 
 /// Closes any worker session, with its socket and its running calls.
-pub(super) fn close(control: &Control, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(super) fn close(
+    control: &ControlContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let id: String = call.params.only("session_id")?;
-    if control.workers.end(&id) {
-        return Ok(Answer::now(&json!({"session_id": id, "closed": true})));
+    if control.worker_sockets.close_as_operator(&id) {
+        return Ok(MethodReply::now(&json!({"session_id": id, "closed": true})));
     }
-    Err(RpcError::not_found(format!("no session `{id}` is open")).with("session_id", id))
+    Err(RpcError::not_found(format!("no session `{id}` is open")).with_data("session_id", id))
 }

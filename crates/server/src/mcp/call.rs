@@ -3,61 +3,68 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use execution::{CuratedMap, Request};
+use execution::{CallRequest, CuratedMapCheck};
 use serde_json::{Map, Value, json};
-use telemetry::metrics::{self, Operation};
+use telemetry::metrics::{self, RequestOperation};
 use tool::{Progress, ToolName, ToolResult, TraceContext};
 
-use super::era::Era;
+use super::era::McpEra;
 use super::{progress, result};
-use crate::agent::Agent;
-use crate::methods::calls::{asking, idempotency_key, tool_name};
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
+use crate::methods::calls::{parse_approval_mode, parse_idempotency_key, parse_tool_name};
 use crate::rpc::RpcError;
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
 const METHOD: &str = "tools/call";
 
-pub(crate) fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let (era, mut meta) = Era::of(session, &mut params)?;
-    let key = idempotency_key(meta.remove("sinew/idempotency_key"))?;
-    let word = |key: &str| wish(&meta, key);
-    let request = Request {
-        tool_name: tool_name(&mut params, "name")?,
+    let (era, mut meta) = McpEra::from_request(session, &mut params)?;
+    let key = parse_idempotency_key(meta.remove("sinew/idempotency_key"))?;
+    let word = |key: &str| meta_string(&meta, key);
+    let request = CallRequest {
+        tool_name: parse_tool_name(&mut params, "name")?,
         arguments: params.take("arguments").unwrap_or_else(|| json!({})),
         caller: era.caller(session),
-        trace: trace(&meta),
+        trace: trace_context(&meta),
         deadline: None,
         cwd: None,
         progress: Progress::default(),
-        started: call.began,
-        curated_map: CuratedMap::Asked,
+        started: call.received_at,
+        curated_map: CuratedMapCheck::Applied,
         idempotency_key: key,
-        withdrawn: call.withdrawn,
-        asking: asking(word(APPROVAL)?.as_deref(), APPROVAL)?,
-        approval_id: word(APPROVAL_ID)?,
+        cancellation: call.cancellation,
+        approval_mode: parse_approval_mode(word(APPROVAL_KEY)?.as_deref(), APPROVAL_KEY)?,
+        approval_id: word(APPROVAL_ID_KEY)?,
     };
     let layer = Arc::clone(&agent.layer);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());
-    Ok(Answer::shared(async move {
+    Ok(MethodReply::deferred_unordered(async move {
         let ended = match listener {
             None => layer.execute(request).await,
             Some(listener) => {
-                progress::told(request, listener, |request| async move { layer.execute(request).await }).await
+                progress::execute_with_progress(request, listener, |request| async move {
+                    layer.execute(request).await
+                })
+                .await
             }
         };
-        measure(&ended, call.began);
-        result::reply(ended, era.seal())
+        record_duration(&ended, call.received_at);
+        result::reply(ended, era.result_fields())
     }))
 }
 
 /// `_meta` keys for the approval mode and for the id of a decided approval.
-const APPROVAL: &str = "sinew/approval";
-const APPROVAL_ID: &str = "sinew/approval_id";
+const APPROVAL_KEY: &str = "sinew/approval";
+const APPROVAL_ID_KEY: &str = "sinew/approval_id";
 
 /// Reads a string value of a `sinew/` key in `_meta`.
-fn wish(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError> {
+fn meta_string(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError> {
     match meta.get(key) {
         None => Ok(None),
         Some(Value::String(word)) => Ok(Some(word.clone())),
@@ -66,14 +73,15 @@ fn wish(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError
 }
 
 /// Records the operation duration metric of the OpenTelemetry conventions for MCP servers.
-fn measure(ended: &ToolResult, began: Instant) {
+fn record_duration(ended: &ToolResult, began: Instant) {
     let tool = ToolName::new(&ended.tool_name).ok().filter(|_| ended.metadata.definition_hash.is_some());
     let error_type = (!ended.success).then_some("tool_error");
-    let operation = Operation { method: METHOD, tool: tool.as_ref(), protocol_version: None, error_type };
-    metrics::operation(&operation, began.elapsed());
+    let operation =
+        RequestOperation { method: METHOD, tool: tool.as_ref(), protocol_version: None, error_type };
+    metrics::record_operation(&operation, began.elapsed());
 }
 
-fn trace(meta: &Map<String, Value>) -> TraceContext {
+fn trace_context(meta: &Map<String, Value>) -> TraceContext {
     let text = |key: &str| meta.get(key).and_then(Value::as_str);
     let trace = text("traceparent").map_or_else(TraceContext::root, TraceContext::from_traceparent);
     match text("tracestate") {
@@ -90,12 +98,12 @@ mod tests {
     fn malformed_values_of_known_meta_keys_are_refused() {
         let meta = |value: Value| value.as_object().unwrap().clone();
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let context = trace(&meta(json!({"traceparent": header, "progressToken": 1})));
+        let context = trace_context(&meta(json!({"traceparent": header, "progressToken": 1})));
         assert_eq!(context.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
-        let with_state = trace(&meta(json!({"traceparent": header, "tracestate": "vendor=1"})));
+        let with_state = trace_context(&meta(json!({"traceparent": header, "tracestate": "vendor=1"})));
         assert_eq!(with_state.trace_state.as_deref(), Some("vendor=1"));
-        assert_eq!(trace(&meta(json!({"traceparent": 5}))).parent_span_id, None);
-        assert!(wish(&meta(json!({"sinew/approval": 5})), APPROVAL).is_err());
-        assert!(wish(&meta(json!({"sinew/approval_id": {}})), APPROVAL_ID).is_err());
+        assert_eq!(trace_context(&meta(json!({"traceparent": 5}))).parent_span_id, None);
+        assert!(meta_string(&meta(json!({"sinew/approval": 5})), APPROVAL_KEY).is_err());
+        assert!(meta_string(&meta(json!({"sinew/approval_id": {}})), APPROVAL_ID_KEY).is_err());
     }
 }

@@ -3,20 +3,20 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tool::{Caller, Door};
+use tool::{Caller, CallerEndpoint};
 
-use super::{REVISIONS, STATELESS, displayable};
+use super::{HANDSHAKE_REVISIONS, STATELESS_REVISION, display_name};
+use crate::connection_state::ConnectionState;
 use crate::rpc::{Params, RpcError};
-use crate::session::Session;
 
-const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
+const CLIENT_CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// Era of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum McpEra {
     /// The handshake of the connection applies.
     Handshake,
     /// The request is stateless.
@@ -26,47 +26,52 @@ pub(crate) enum Era {
     },
 }
 
-impl Era {
+impl McpEra {
     /// Takes `_meta` out of the parameters and determines the era from it.
-    pub(crate) fn of(session: &Session, params: &mut Params) -> Result<(Era, Map<String, Value>), RpcError> {
-        let meta: Map<String, Value> = params.want("_meta")?.unwrap_or_default();
-        let era = match meta.get(REVISION) {
+    pub(crate) fn from_request(
+        session: &ConnectionState,
+        params: &mut Params,
+    ) -> Result<(McpEra, Map<String, Value>), RpcError> {
+        let meta: Map<String, Value> = params.optional("_meta")?.unwrap_or_default();
+        let era = match meta.get(REVISION_KEY) {
             Some(revision) => Self::stateless(revision, &meta)?,
-            None if session.handshake.is_some() => Era::Handshake,
-            None => return Err(neither()),
+            None if session.handshake.is_some() => McpEra::Handshake,
+            None => return Err(not_initialized()),
         };
         Ok((era, meta))
     }
 
-    fn stateless(revision: &Value, meta: &Map<String, Value>) -> Result<Era, RpcError> {
+    fn stateless(revision: &Value, meta: &Map<String, Value>) -> Result<McpEra, RpcError> {
         match revision.as_str() {
-            Some(STATELESS) => {}
-            Some(other) => return Err(RpcError::unsupported_revision(other, &[STATELESS])),
-            None => return Err(RpcError::wrong_type(REVISION, "a string", revision)),
+            Some(STATELESS_REVISION) => {}
+            Some(other) => return Err(RpcError::unsupported_revision(other, &[STATELESS_REVISION])),
+            None => return Err(RpcError::wrong_type(REVISION_KEY, "a string", revision)),
         }
-        match meta.get(CAPABILITIES) {
+        match meta.get(CLIENT_CAPABILITIES_KEY) {
             Some(Value::Object(_)) => {}
-            Some(other) => return Err(RpcError::wrong_type(CAPABILITIES, "an object", other)),
-            None => return Err(RpcError::missing(CAPABILITIES, "an object, empty if there are none")),
+            Some(other) => return Err(RpcError::wrong_type(CLIENT_CAPABILITIES_KEY, "an object", other)),
+            None => {
+                return Err(RpcError::missing(CLIENT_CAPABILITIES_KEY, "an object, empty if there are none"));
+            }
         }
-        let name = meta.get(CLIENT).and_then(|client| client.get("name")?.as_str());
-        Ok(Era::Stateless { client: name.and_then(displayable) })
+        let name = meta.get(CLIENT_INFO_KEY).and_then(|client| client.get("name")?.as_str());
+        Ok(McpEra::Stateless { client: name.and_then(display_name) })
     }
 
     /// Returns the caller on whose behalf a call of this request runs.
-    pub(crate) fn caller(&self, session: &Session) -> Caller {
-        let caller = session.caller(Door::Mcp);
+    pub(crate) fn caller(&self, session: &ConnectionState) -> Caller {
+        let caller = session.caller(CallerEndpoint::Mcp);
         match self {
-            Era::Handshake => caller,
-            Era::Stateless { client } => Caller { client: client.clone(), ..caller },
+            McpEra::Handshake => caller,
+            McpEra::Stateless { client } => Caller { client: client.clone(), ..caller },
         }
     }
 
     /// Returns the fields that this era adds to every result, if any.
-    pub(crate) fn seal(&self) -> Option<Seal> {
+    pub(crate) fn result_fields(&self) -> Option<StatelessResultFields> {
         match self {
-            Era::Handshake => None,
-            Era::Stateless { .. } => Some(Seal { result_type: "complete" }),
+            McpEra::Handshake => None,
+            McpEra::Stateless { .. } => Some(StatelessResultFields { result_type: "complete" }),
         }
     }
 }
@@ -74,40 +79,40 @@ impl Era {
 /// Fields of every result of the stateless era.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Seal {
+pub(crate) struct StatelessResultFields {
     result_type: &'static str,
 }
 
 /// Cache hints of a cacheable result of the stateless era.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Keeping {
+pub(crate) struct CacheHints {
     #[serde(flatten)]
-    seal: Seal,
+    seal: StatelessResultFields,
     ttl_ms: u64,
     cache_scope: &'static str,
 }
 
-impl Era {
+impl McpEra {
     /// Like `result_fields`, with cache hints. The time to live is short because a reload may change the
     /// result, and the scope is private because the visible tools depend on the user.
-    pub(crate) fn keeping(&self) -> Option<Keeping> {
-        self.seal().map(|seal| Keeping { seal, ttl_ms: 60_000, cache_scope: "private" })
+    pub(crate) fn cache_hints(&self) -> Option<CacheHints> {
+        self.result_fields().map(|seal| CacheHints { seal, ttl_ms: 60_000, cache_scope: "private" })
     }
 }
 
 /// Returns the `_meta` entry that identifies this server in the stateless era.
-pub(crate) fn signature() -> (String, Value) {
-    (SERVER.to_owned(), super::server_info())
+pub(crate) fn server_info_entry() -> (String, Value) {
+    (SERVER_INFO_KEY.to_owned(), super::server_info())
 }
 
-fn neither() -> RpcError {
-    let handshakes = REVISIONS.join(", ");
+fn not_initialized() -> RpcError {
+    let handshakes = HANDSHAKE_REVISIONS.join(", ");
     let message = format!(
-        "send `initialize` first (protocol versions {handshakes}), or put `{REVISION}`: \"{STATELESS}\" into the \
+        "send `initialize` first (protocol versions {handshakes}), or put `{REVISION_KEY}`: \"{STATELESS_REVISION}\" into the \
          request's `_meta`"
     );
-    RpcError::invalid_request(&message).with("code", "not_initialized")
+    RpcError::invalid_request(&message).with_data("code", "not_initialized")
 }
 
 #[cfg(test)]
@@ -115,34 +120,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::mcp::Handshake;
-    use crate::session::Peer;
+    use crate::connection_state::PeerCredentials;
+    use crate::mcp::McpHandshake;
 
-    fn era(handshake: bool, meta: &Value) -> Result<Era, RpcError> {
-        let mut session = Session::new(1, Peer { uid: 1, pid: None }, None);
+    fn era(handshake: bool, meta: &Value) -> Result<McpEra, RpcError> {
+        let mut session = ConnectionState::new(1, PeerCredentials { uid: 1, pid: None }, None);
         session.handshake =
-            handshake.then_some(Handshake { client: Some("old".to_owned()), revision: "2025-11-25" });
+            handshake.then_some(McpHandshake { client: Some("old".to_owned()), revision: "2025-11-25" });
         let mut params = Params::read(Some(json!({"_meta": meta}))).unwrap();
-        Era::of(&session, &mut params).map(|(era, _)| era)
+        McpEra::from_request(&session, &mut params).map(|(era, _)| era)
     }
 
     #[test]
     fn request_era_overrides_the_connection_handshake() {
-        let alone = |client: Option<&str>| Era::Stateless { client: client.map(str::to_owned) };
-        let stated = json!({REVISION: STATELESS, CAPABILITIES: {}, CLIENT: {"name": "c\u{202e}1"}});
+        let alone = |client: Option<&str>| McpEra::Stateless { client: client.map(str::to_owned) };
+        let stated = json!({REVISION_KEY: STATELESS_REVISION, CLIENT_CAPABILITIES_KEY: {}, CLIENT_INFO_KEY: {"name": "c\u{202e}1"}});
         for handshake in [false, true] {
             assert_eq!(
                 era(handshake, &stated).unwrap(),
                 alone(Some("c1 #82edfd4ff8757f91")),
                 "the request's own client name counts"
             );
-            let nameless = json!({REVISION: STATELESS, CAPABILITIES: {}});
+            let nameless = json!({REVISION_KEY: STATELESS_REVISION, CLIENT_CAPABILITIES_KEY: {}});
             assert_eq!(era(handshake, &nameless).unwrap(), alone(None));
         }
-        assert_eq!(era(true, &json!({})).unwrap(), Era::Handshake);
+        assert_eq!(era(true, &json!({})).unwrap(), McpEra::Handshake);
         let error = era(false, &json!({})).unwrap_err();
         assert!(
-            error.message.contains("initialize") && error.message.contains(STATELESS),
+            error.message.contains("initialize") && error.message.contains(STATELESS_REVISION),
             "{}",
             error.message
         );
@@ -157,11 +162,19 @@ mod tests {
                 assert!(error.data.to_string().contains(field), "{meta}: {}", error.data);
             }
         };
-        check(json!({REVISION: "2027-01-01", CAPABILITIES: {}}), -32022, "\"supported\":[\"2026-07-28\"]");
-        check(json!({REVISION: "2027-01-01"}), -32022, "\"requested\":\"2027-01-01\"");
-        check(json!({REVISION: "2025-11-25", CAPABILITIES: {}}), -32022, "supported");
-        check(json!({REVISION: 5, CAPABILITIES: {}}), -32602, REVISION);
-        check(json!({REVISION: STATELESS}), -32602, CAPABILITIES);
-        check(json!({REVISION: STATELESS, CAPABILITIES: []}), -32602, CAPABILITIES);
+        check(
+            json!({REVISION_KEY: "2027-01-01", CLIENT_CAPABILITIES_KEY: {}}),
+            -32022,
+            "\"supported\":[\"2026-07-28\"]",
+        );
+        check(json!({REVISION_KEY: "2027-01-01"}), -32022, "\"requested\":\"2027-01-01\"");
+        check(json!({REVISION_KEY: "2025-11-25", CLIENT_CAPABILITIES_KEY: {}}), -32022, "supported");
+        check(json!({REVISION_KEY: 5, CLIENT_CAPABILITIES_KEY: {}}), -32602, REVISION_KEY);
+        check(json!({REVISION_KEY: STATELESS_REVISION}), -32602, CLIENT_CAPABILITIES_KEY);
+        check(
+            json!({REVISION_KEY: STATELESS_REVISION, CLIENT_CAPABILITIES_KEY: []}),
+            -32602,
+            CLIENT_CAPABILITIES_KEY,
+        );
     }
 }

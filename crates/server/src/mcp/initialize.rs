@@ -5,83 +5,94 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::era::{self, Era, Keeping};
+use super::era::{self, CacheHints, McpEra};
 use super::{
-    Handshake, INSTRUCTIONS, LIST_CHANGED, REVISIONS, STATELESS, announced, capabilities, displayable,
-    server_info,
+    HANDSHAKE_REVISIONS, INSTRUCTIONS, LIST_CHANGED, McpHandshake, STATELESS_REVISION, capabilities,
+    display_name, limits_meta, server_info,
 };
 
-use crate::agent::Agent;
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
 const DISCOVER: &str = "server/discover";
 
 /// Performs the handshake of a connection.
-pub(crate) fn initialize(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn initialize(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
     }
-    let handshake = agree(call.params)?;
+    let handshake = negotiate(call.params)?;
     let reply = json!({
         "protocolVersion": handshake.revision,
         "capabilities": capabilities(),
         "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
-        "_meta": announced(&agent.limits),
+        "_meta": limits_meta(&agent.limits),
     });
     tracing::debug!(connection = session.connection, revision = handshake.revision, "mcp_initialized");
     session.handshake = Some(handshake);
     let changes = agent.layer.tool_changes();
-    Ok(Answer::Follow(rpc::answer(&reply), Box::new(|notifier| Box::pin(tell_changes(changes, notifier)))))
+    Ok(MethodReply::ThenNotify(
+        rpc::encode_result(&reply),
+        Box::new(|notifier| Box::pin(notify_changes(changes, notifier))),
+    ))
 }
 
-async fn tell_changes(mut changes: watch::Receiver<u64>, notifier: Notifier) {
+async fn notify_changes(mut changes: watch::Receiver<u64>, notifier: Notifier) {
     while changes.changed().await.is_ok() {
-        notifier.tell(LIST_CHANGED, &json!({})).await;
+        notifier.notify(LIST_CHANGED, &json!({})).await;
     }
 }
 
 /// Accepts the client's revision if it is supported, else offers the newest supported one; the client may
 /// then disconnect.
-fn agree(mut params: Params) -> Result<Handshake, RpcError> {
-    let wanted: String = params.need("protocolVersion")?;
-    let client: Option<Map<String, Value>> = params.want("clientInfo")?;
-    let [.., newest] = REVISIONS;
-    let revision = REVISIONS.into_iter().find(|known| *known == wanted).unwrap_or(newest);
+fn negotiate(mut params: Params) -> Result<McpHandshake, RpcError> {
+    let wanted: String = params.required("protocolVersion")?;
+    let client: Option<Map<String, Value>> = params.optional("clientInfo")?;
+    let [.., newest] = HANDSHAKE_REVISIONS;
+    let revision = HANDSHAKE_REVISIONS.into_iter().find(|known| *known == wanted).unwrap_or(newest);
     let name = client.as_ref().and_then(|client| client.get("name")?.as_str());
-    Ok(Handshake { client: name.and_then(displayable), revision })
+    Ok(McpHandshake { client: name.and_then(display_name), revision })
 }
 
 /// Result of `server/discover`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Discovered {
+struct DiscoverResult {
     supported_versions: [&'static str; 1],
     capabilities: Value,
     instructions: &'static str,
     #[serde(flatten)]
-    keeping: Keeping,
+    keeping: CacheHints,
     #[serde(rename = "_meta")]
     meta: Map<String, Value>,
 }
 
 /// Returns server information in the stateless era, in place of a handshake.
-pub(crate) fn discover(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
-    let (era, _) = Era::of(session, &mut call.params)?;
-    let Some(keeping) = era.keeping() else {
+pub(crate) fn discover(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    mut call: MethodCall,
+) -> Result<MethodReply, RpcError> {
+    let (era, _) = McpEra::from_request(session, &mut call.params)?;
+    let Some(keeping) = era.cache_hints() else {
         return Err(RpcError::unknown_method(DISCOVER, []));
     };
-    let discovered = Discovered {
-        supported_versions: [STATELESS],
+    let discovered = DiscoverResult {
+        supported_versions: [STATELESS_REVISION],
         capabilities: capabilities(),
         instructions: INSTRUCTIONS,
         keeping,
-        meta: announced(&agent.limits).into_iter().chain([era::signature()]).collect(),
+        meta: limits_meta(&agent.limits).into_iter().chain([era::server_info_entry()]).collect(),
     };
-    Ok(Answer::now(&discovered))
+    Ok(MethodReply::now(&discovered))
 }
 
 #[cfg(test)]
@@ -98,7 +109,7 @@ mod tests {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
         let sender = watch::Sender::new(0_u64);
-        let telling = tokio::spawn(tell_changes(sender.subscribe(), Notifier::new(outbox)));
+        let telling = tokio::spawn(notify_changes(sender.subscribe(), Notifier::new(outbox)));
         let mut lines = BufReader::new(client).lines();
         for change in 1..3 {
             sender.send_replace(change);
@@ -112,7 +123,7 @@ mod tests {
 
     #[test]
     fn handshake_negotiates_or_names_the_wrong_field() {
-        let agree = |params: Value| agree(Params::read(Some(params)).unwrap());
+        let agree = |params: Value| negotiate(Params::read(Some(params)).unwrap());
         let check = |version: &str, client: Value, revision: &str, name: Option<&str>| {
             let params =
                 json!({"protocolVersion": version, "clientInfo": client, "capabilities": {}, "more": 1});
@@ -123,7 +134,7 @@ mod tests {
                 "{version} {client}"
             );
         };
-        for revision in REVISIONS {
+        for revision in HANDSHAKE_REVISIONS {
             check(revision, json!({"name": "claude-code", "version": "2"}), revision, Some("claude-code"));
         }
         check("2026-07-28", json!({}), "2025-11-25", None);

@@ -5,63 +5,67 @@ use std::sync::Arc;
 use execution::ToolFilter;
 use serde::Serialize;
 use serde_json::Value;
-use tool::{Format, ToolDefinition};
+use tool::{ToolDefinition, ToolFormat};
 
-use super::era::{Era, Keeping};
-use crate::agent::Agent;
+use super::era::{CacheHints, McpEra};
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
 use crate::rpc::RpcError;
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
-pub(crate) fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn run(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let (era, _) = Era::of(session, &mut params)?;
-    let cursor: Option<String> = params.want("cursor")?;
-    let tools = agent.layer.tools_in(session.worker.as_deref(), &ToolFilter::default());
+    let (era, _) = McpEra::from_request(session, &mut params)?;
+    let cursor: Option<String> = params.optional("cursor")?;
+    let tools = agent.layer.tools_in(session.worker_session.as_deref(), &ToolFilter::default());
     let mut page = page(&tools, cursor.as_deref())?;
-    page.keeping = era.keeping();
-    Ok(Answer::now(&page))
+    page.keeping = era.cache_hints();
+    Ok(MethodReply::now(&page))
 }
 
 /// One page in MCP's format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Page {
+struct ToolPage {
     tools: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
     #[serde(flatten)]
-    keeping: Option<Keeping>,
+    keeping: Option<CacheHints>,
 }
 
 /// Returns the page that starts after the tool named by the cursor.
-fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<Page, RpcError> {
+fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<ToolPage, RpcError> {
     let start = match cursor {
         None => 0,
-        Some(cursor) => after(tools, cursor).ok_or_else(|| {
+        Some(cursor) => position_after(tools, cursor).ok_or_else(|| {
             RpcError::invalid_params("cursor", "`cursor` is unknown: request the list again without one")
         })?,
     };
     let rest = tools.get(start..).unwrap_or_default();
-    let shown = rest.get(..PAGE).unwrap_or(rest);
+    let shown = rest.get(..PAGE_SIZE).unwrap_or(rest);
     let last = shown.last().filter(|_| shown.len() < rest.len());
-    Ok(Page {
-        tools: shown.iter().map(|definition| Format::Mcp.export(definition)).collect(),
-        next_cursor: last.map(|definition| cursor_of(definition)),
+    Ok(ToolPage {
+        tools: shown.iter().map(|definition| ToolFormat::Mcp.export(definition)).collect(),
+        next_cursor: last.map(|definition| cursor_after(definition)),
         keeping: None,
     })
 }
 
 /// Encodes the last tool of a page as a cursor. A name, unlike an index, stays valid when other tools are
 /// added or removed.
-fn cursor_of(definition: &ToolDefinition) -> String {
+fn cursor_after(definition: &ToolDefinition) -> String {
     tool::canonical::hex(definition.name().as_str().as_bytes())
 }
 
-fn after(tools: &[Arc<ToolDefinition>], cursor: &str) -> Option<usize> {
-    tools.iter().position(|definition| cursor_of(definition) == cursor).map(|position| position + 1)
+fn position_after(tools: &[Arc<ToolDefinition>], cursor: &str) -> Option<usize> {
+    tools.iter().position(|definition| cursor_after(definition) == cursor).map(|position| position + 1)
 }
 
 #[cfg(test)]
@@ -78,7 +82,7 @@ mod tests {
 
     #[test]
     fn pages_cover_all_tools() {
-        for count in [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 50] {
+        for count in [0, 1, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE, 2 * PAGE_SIZE + 50] {
             let tools = tools(count);
             let (mut seen, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
             loop {
@@ -92,7 +96,7 @@ mod tests {
             }
             let names: Vec<Value> = tools.iter().map(|tool| json!(tool.name())).collect();
             assert_eq!(seen, names, "{count}");
-            assert_eq!(pages, count.div_ceil(PAGE).max(1), "{count}");
+            assert_eq!(pages, count.div_ceil(PAGE_SIZE).max(1), "{count}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! MCP progress notifications of a running call, for clients that sent a progress token. All are sent before
 //! the result.
 
-use execution::Request;
+use execution::CallRequest;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tool::{Progress, ProgressNote, ToolResult};
@@ -10,24 +10,24 @@ use crate::notify::Notifier;
 
 const METHOD: &str = "notifications/progress";
 /// Maximum number of queued progress notes. A client that reads slowly misses some of them.
-const WAITING: usize = 64;
+const MAX_QUEUED_NOTES: usize = 64;
 
 /// Runs a call and sends its progress to the client.
-pub(crate) async fn told<F>(
-    mut request: Request,
+pub(crate) async fn execute_with_progress<F>(
+    mut request: CallRequest,
     (token, notifier): (Value, Notifier),
-    execute: impl FnOnce(Request) -> F,
+    execute: impl FnOnce(CallRequest) -> F,
 ) -> ToolResult
 where
     F: Future<Output = ToolResult>,
 {
-    let (sender, mut notes) = mpsc::channel(WAITING);
-    request.progress = Progress::heard_by(move |note| drop(sender.try_send(note)));
+    let (sender, mut notes) = mpsc::channel(MAX_QUEUED_NOTES);
+    request.progress = Progress::with_listener(move |note| drop(sender.try_send(note)));
     let mut running = Box::pin(execute(request));
     let mut step = 0_u64;
     let mut say = async |note| {
         step += 1;
-        notifier.tell(METHOD, &worded(&token, step, note)).await;
+        notifier.notify(METHOD, &notification_params(&token, step, note)).await;
     };
     let ended = loop {
         tokio::select! {
@@ -44,9 +44,9 @@ where
 
 /// Builds the notification parameters. MCP requires a number that increases with every notification, so the
 /// share of the work is sent in `_meta`.
-fn worded(token: &Value, step: u64, note: ProgressNote) -> Value {
+fn notification_params(token: &Value, step: u64, note: ProgressNote) -> Value {
     let mut meta = Map::new();
-    let share = note.share.map(|(done, total)| json!({"done": done, "total": total}));
+    let share = note.done_of_total.map(|(done, total)| json!({"done": done, "total": total}));
     meta.extend(share.map(|share| ("sinew/share".to_owned(), share)));
     meta.extend(note.data.map(|data| ("sinew/data".to_owned(), data)));
     json!({"progressToken": token, "progress": step, "message": note.message, "_meta": meta})
@@ -57,16 +57,23 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use tokio::io::{AsyncBufReadExt, BufReader};
-    use tool::{CallId, Caller, Door, Failure, FailureKind, Metadata, Mode, TraceContext};
+    use tool::{CallId, Caller, CallerEndpoint, Failure, FailureKind, Mode, ResultMetadata, TraceContext};
 
     use super::*;
     use crate::outbox::Outbox;
 
-    fn request() -> Request {
-        Request {
+    fn request() -> CallRequest {
+        CallRequest {
             tool_name: "t".to_owned(),
             arguments: json!({}),
-            caller: Caller { uid: 1, pid: None, door: Door::Mcp, connection: 1, client: None, session: None },
+            caller: Caller {
+                uid: 1,
+                pid: None,
+                door: CallerEndpoint::Mcp,
+                connection: 1,
+                client: None,
+                session: None,
+            },
             trace: TraceContext::root(),
             deadline: None,
             cwd: None,
@@ -74,8 +81,8 @@ mod tests {
             started: Instant::now(),
             curated_map: Default::default(),
             idempotency_key: None,
-            withdrawn: Default::default(),
-            asking: Default::default(),
+            cancellation: Default::default(),
+            approval_mode: Default::default(),
             approval_id: None,
         }
     }
@@ -84,18 +91,19 @@ mod tests {
     async fn progress_precedes_the_result_in_increasing_order() {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
-        let ended = told(request(), (json!("tok"), Notifier::new(outbox)), |request| async move {
-            let note = ProgressNote {
-                share: Some((1, 2)),
-                data: Some(json!({"seq": 0})),
-                ..ProgressNote::saying("half")
-            };
-            request.progress.tell(note);
-            request.progress.tell(ProgressNote::saying("done"));
-            let metadata = Metadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "p");
-            ToolResult::failed("t", Failure::new(FailureKind::Cancelled, "x"), metadata, 0.0)
-        })
-        .await;
+        let ended =
+            execute_with_progress(request(), (json!("tok"), Notifier::new(outbox)), |request| async move {
+                let note = ProgressNote {
+                    done_of_total: Some((1, 2)),
+                    data: Some(json!({"seq": 0})),
+                    ..ProgressNote::with_message("half")
+                };
+                request.progress.report(note);
+                request.progress.report(ProgressNote::with_message("done"));
+                let metadata = ResultMetadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "p");
+                ToolResult::failed("t", Failure::new(FailureKind::Cancelled, "x"), metadata, 0.0)
+            })
+            .await;
         assert!(!ended.success);
         let mut lines = BufReader::new(client).lines();
         for (step, message) in [(1, "half"), (2, "done")] {

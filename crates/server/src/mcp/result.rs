@@ -3,44 +3,44 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tool::{FailureReport, Metadata, Refusal, RefusalCode, ToolResult};
+use tool::{FailureReport, Refusal, RefusalCode, ResultMetadata, ToolResult};
 
-use super::era::Seal;
-use crate::rpc::{self, Reply, RpcError};
+use super::era::StatelessResultFields;
+use crate::rpc::{self, RpcError, RpcReply};
 
 /// Builds the reply to `tools/call`.
-pub(crate) fn reply(result: ToolResult, seal: Option<Seal>) -> Reply {
+pub(crate) fn reply(result: ToolResult, seal: Option<StatelessResultFields>) -> RpcReply {
     if let Some(refusal) = result.metadata.refusal.as_ref().filter(|it| it.code == RefusalCode::UnknownTool) {
         return Err(RpcError::unknown_tool(&refusal_text(refusal), refusal));
     }
-    rpc::answer(&CallResult { seal, ..tell(result) })
+    rpc::encode_result(&McpCallResult { seal, ..to_call_result(result) })
 }
 
 /// Result of a call in MCP's format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CallResult {
+struct McpCallResult {
     #[serde(flatten)]
-    seal: Option<Seal>,
-    content: Vec<Block>,
+    seal: Option<StatelessResultFields>,
+    content: Vec<ContentBlock>,
     is_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     structured_content: Option<Value>,
     #[serde(rename = "_meta")]
-    meta: Meta,
+    meta: CallResultMeta,
 }
 
 #[derive(Serialize)]
-struct Block {
+struct ContentBlock {
     r#type: &'static str,
     text: String,
 }
 
 /// Fields that a native client gets beside the output, each sent once.
 #[derive(Serialize)]
-struct Meta {
+struct CallResultMeta {
     #[serde(rename = "sinew/metadata")]
-    metadata: Metadata,
+    metadata: ResultMetadata,
     #[serde(rename = "sinew/latency_ms")]
     latency_ms: f64,
     #[serde(rename = "sinew/refusal", skip_serializing_if = "Option::is_none")]
@@ -49,23 +49,23 @@ struct Meta {
     failure: Option<FailureReport>,
 }
 
-fn tell(result: ToolResult) -> CallResult {
-    let content = content(&result);
+fn to_call_result(result: ToolResult) -> McpCallResult {
+    let content = content_blocks(&result);
     let ToolResult { success, output: value, mut metadata, latency_ms, .. } = result;
     let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
-    CallResult {
+    McpCallResult {
         seal: None,
         content,
         is_error: !success,
         // A partial output may not match the output schema, which structured content must match; and in these
         // revisions structured content must be an object.
         structured_content: (success && value.is_object() && metadata.repeat.is_none()).then_some(value),
-        meta: Meta { metadata, latency_ms, refusal, failure },
+        meta: CallResultMeta { metadata, latency_ms, refusal, failure },
     }
 }
 
-fn content(result: &ToolResult) -> Vec<Block> {
-    let text = |text: String| Block { r#type: "text", text };
+fn content_blocks(result: &ToolResult) -> Vec<ContentBlock> {
+    let text = |text: String| ContentBlock { r#type: "text", text };
     // Tool output for a worker is wrapped in markers that the output cannot contain.
     let told = |content: String| match &result.metadata.session {
         Some(session) => text(session.untrusted.wrap(&content)),
@@ -132,12 +132,14 @@ fn failure_text(result: &ToolResult) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tool::{CallId, Failure, FailureKind, Mode, Output, Problem, Repair, RuleRef, TraceContext};
+    use tool::{
+        ArgumentProblem, CallId, Failure, FailureKind, Mode, Repair, RuleRef, ToolOutput, TraceContext,
+    };
 
     use super::*;
 
-    fn metadata() -> Metadata {
-        Metadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "policy")
+    fn metadata() -> ResultMetadata {
+        ResultMetadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "policy")
     }
 
     fn told(result: ToolResult) -> Value {
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn success_is_text_and_structure() {
-        let output = Output { value: json!({"content": "é\n"}), ..Output::default() };
+        let output = ToolOutput { value: json!({"content": "é\n"}), ..ToolOutput::default() };
         let told = told(ToolResult::done("read_file", output, metadata(), 1.5));
         assert_eq!(told["isError"], false);
         assert_eq!(told["structuredContent"], json!({"content": "é\n"}));
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_list_is_text_only() {
-        let output = Output { value: json!([1]), ..Output::default() };
+        let output = ToolOutput { value: json!([1]), ..ToolOutput::default() };
         let told = told(ToolResult::done("t", output, metadata(), 0.0));
         assert_eq!((&told["content"][0]["text"], told.get("structuredContent")), (&json!("[1]"), None));
     }
@@ -165,9 +167,9 @@ mod tests {
     #[test]
     fn refusal_text_lists_problems_hint_and_repair() {
         let mut refusal = Refusal::new("write_file", RefusalCode::InvalidArguments, "two things are wrong")
-            .hint("give both")
-            .rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "write_file.x".into() });
-        refusal.problems = vec![Problem {
+            .with_hint("give both")
+            .with_rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "write_file.x".into() });
+        refusal.problems = vec![ArgumentProblem {
             pointer: "/path".into(),
             expected: "string".into(),
             got: "number".into(),
@@ -192,8 +194,8 @@ mod tests {
     fn refusal_text_repeats_nothing() {
         let reason = "Invalid call. /path must be string. Example: {\"path\":\"a\"}";
         let mut refusal = Refusal::new("t", RefusalCode::InvalidArguments, reason)
-            .hint("`t.allowed` decides")
-            .rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "t.allowed".into() });
+            .with_hint("`t.allowed` decides")
+            .with_rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "t.allowed".into() });
         refusal.example = Some(json!({"path": "a"}));
         let text = format!("{reason}\nHint: `t.allowed` decides\nA corrected or later call can succeed.");
         assert_eq!(told(ToolResult::refused(refusal, metadata(), 0.0))["content"][0]["text"], text);
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn failure_keeps_the_partial_output() {
-        let mut failure = Failure::new(FailureKind::TimedOut, "Command timed out").hint("ask for less");
+        let mut failure = Failure::new(FailureKind::TimedOut, "Command timed out").with_hint("ask for less");
         failure.output = Some(json!({"stdout": "half"}));
         let told = told(ToolResult::failed("t", failure, metadata(), 0.0));
         assert_eq!(told["isError"], true);
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn unknown_tool_is_a_protocol_error_with_the_refusal() {
-        let refusal = Refusal::new("raed", RefusalCode::UnknownTool, "Tool raed not found").hint("read");
+        let refusal = Refusal::new("raed", RefusalCode::UnknownTool, "Tool raed not found").with_hint("read");
         let error = reply(ToolResult::refused(refusal, metadata(), 0.0), None).unwrap_err();
         assert_eq!((error.code, &error.data["code"]), (-32602, &json!("unknown_tool")));
         assert!(error.message.contains("Tool raed not found\nHint: read"), "{}", error.message);

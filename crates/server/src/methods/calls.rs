@@ -4,119 +4,132 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use execution::{Asking, CuratedMap, Hearer, Request, ToolExecutionLayer};
+use execution::{ApprovalMode, CallRequest, CuratedMapCheck, ExplanationAudience, ToolExecutionLayer};
 use serde_json::{Map, Value};
-use tool::{Door, Progress, TraceContext};
+use tool::{CallerEndpoint, Progress, TraceContext};
 
-use crate::agent::Agent;
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
 /// Longest tool name accepted. Real names are far shorter; a longer text is refused before it can reach the
 /// ledger.
-const LONGEST_NAME: usize = 256;
-const LONGEST_KEY: usize = 255;
+const MAX_NAME_BYTES: usize = 256;
+const MAX_KEY_BYTES: usize = 255;
 /// Longest deadline. No call may run longer, so a larger value is reduced to it.
-const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs a tool call.
-pub(crate) fn execute(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    let (request, params) = request(session, call)?;
+pub(crate) fn execute(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
+    let (request, params) = parse_request(session, call)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
-    Ok(Answer::shared(async move { rpc::answer(&layer.execute(request).await) }))
+    Ok(MethodReply::deferred_unordered(async move { rpc::encode_result(&layer.execute(request).await) }))
 }
 
 /// Explains how a call would be decided, and by which rules. Nothing runs. An explanation that reveals the content
 /// of files the call would change is recorded in the ledger.
-pub(crate) fn explain(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    explain_to(&agent.layer, session, call, Hearer::Caller)
+pub(crate) fn explain(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
+    explain_to(&agent.layer, session, call, ExplanationAudience::Caller)
 }
 
 /// Explains the call that a message describes, with the detail that `audience` may see.
 pub(crate) fn explain_to(
     layer: &Arc<ToolExecutionLayer>,
-    session: &Session,
-    call: Call,
-    audience: Hearer,
-) -> Result<Answer, RpcError> {
-    let (request, mut params) = request(session, call)?;
-    let mode = params.want("mode")?;
+    session: &ConnectionState,
+    call: MethodCall,
+    audience: ExplanationAudience,
+) -> Result<MethodReply, RpcError> {
+    let (request, mut params) = parse_request(session, call)?;
+    let mode = params.optional("mode")?;
     params.finish()?;
     let layer = Arc::clone(layer);
-    Ok(Answer::later(async move { rpc::answer(&layer.explain(request, mode, audience).await) }))
+    Ok(MethodReply::deferred(
+        async move { rpc::encode_result(&layer.explain(request, mode, audience).await) },
+    ))
 }
 
 /// Parses the call that a message describes; returns it with the parameters that remain.
-pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params), RpcError> {
+pub(crate) fn parse_request(
+    session: &ConnectionState,
+    call: MethodCall,
+) -> Result<(CallRequest, Params), RpcError> {
     let mut params = call.params;
-    let request = Request {
-        tool_name: tool_name(&mut params, "tool_name")?,
+    let request = CallRequest {
+        tool_name: parse_tool_name(&mut params, "tool_name")?,
         // Any type: arguments of the wrong type get a recorded refusal that shows the expected ones.
         arguments: params.take("arguments").ok_or_else(|| RpcError::missing("arguments", "an object"))?,
-        caller: session.caller(Door::Socket),
-        trace: trace(&mut params)?,
-        deadline: deadline(&mut params)?,
-        cwd: params.want("cwd")?,
+        caller: session.caller(CallerEndpoint::Socket),
+        trace: parse_trace(&mut params)?,
+        deadline: parse_deadline(&mut params)?,
+        cwd: params.optional("cwd")?,
         progress: Progress::default(),
-        started: call.began,
-        curated_map: CuratedMap::Asked,
-        idempotency_key: idempotency_key(params.take("idempotency_key"))?,
-        withdrawn: call.withdrawn,
-        asking: asking(params.want::<String>("approval")?.as_deref(), "approval")?,
-        approval_id: params.want("approval_id")?,
+        started: call.received_at,
+        curated_map: CuratedMapCheck::Applied,
+        idempotency_key: parse_idempotency_key(params.take("idempotency_key"))?,
+        cancellation: call.cancellation,
+        approval_mode: parse_approval_mode(params.optional::<String>("approval")?.as_deref(), "approval")?,
+        approval_id: params.optional("approval_id")?,
     };
-    params.not_yet("dry_run")?;
+    params.refuse_unsupported("dry_run")?;
     Ok((request, params))
 }
 
 /// Parses the approval mode: wait for a decision, or return at once with an approval id.
-pub(crate) fn asking(word: Option<&str>, field: &str) -> Result<Asking, RpcError> {
+pub(crate) fn parse_approval_mode(word: Option<&str>, field: &str) -> Result<ApprovalMode, RpcError> {
     match word {
-        None | Some("wait") => Ok(Asking::Wait),
-        Some("async") => Ok(Asking::Async),
+        None | Some("wait") => Ok(ApprovalMode::Wait),
+        Some("async") => Ok(ApprovalMode::Async),
         Some(_) => Err(RpcError::invalid_params(field, &format!("`{field}` must be `wait` or `async`"))),
     }
 }
 
 /// Parses the name of a tool, which need not exist.
-pub(crate) fn tool_name(params: &mut Params, field: &'static str) -> Result<String, RpcError> {
-    let name: String = params.need(field)?;
-    if name.len() <= LONGEST_NAME {
+pub(crate) fn parse_tool_name(params: &mut Params, field: &'static str) -> Result<String, RpcError> {
+    let name: String = params.required(field)?;
+    if name.len() <= MAX_NAME_BYTES {
         return Ok(name);
     }
-    let message = format!("`{field}` has {} bytes; it must be at most {LONGEST_NAME}", name.len());
+    let message = format!("`{field}` has {} bytes; it must be at most {MAX_NAME_BYTES}", name.len());
     Err(RpcError::invalid_params(field, &message))
 }
 
 /// Parses the idempotency key. A key that is empty or too long is an error.
-pub(crate) fn idempotency_key(given: Option<Value>) -> Result<Option<String>, RpcError> {
+pub(crate) fn parse_idempotency_key(given: Option<Value>) -> Result<Option<String>, RpcError> {
     match given {
         None => Ok(None),
-        Some(Value::String(key)) if (1..=LONGEST_KEY).contains(&key.len()) => Ok(Some(key)),
+        Some(Value::String(key)) if (1..=MAX_KEY_BYTES).contains(&key.len()) => Ok(Some(key)),
         Some(_) => {
-            let message = format!("`idempotency_key` must be a string of 1 to {LONGEST_KEY} bytes");
+            let message = format!("`idempotency_key` must be a string of 1 to {MAX_KEY_BYTES} bytes");
             Err(RpcError::invalid_params("idempotency_key", &message))
         }
     }
 }
 
 /// Parses the deadline of the call.
-pub(crate) fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
-    match params.want("deadline_ms")? {
+pub(crate) fn parse_deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
+    match params.optional("deadline_ms")? {
         Some(0) => Err(RpcError::invalid_params("deadline_ms", "`deadline_ms` must be at least 1")),
-        given => Ok(given.map(|ms| Duration::from_millis(ms).min(LONGEST_DEADLINE))),
+        given => Ok(given.map(|ms| Duration::from_millis(ms).min(MAX_DEADLINE))),
     }
 }
 
 /// Parses the trace context: a `traceparent` header, alone or in an object, or an object with `trace_id` and
 /// `span_id`. An object may also have a `tracestate`. Invalid ids start a new trace.
-fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
+fn parse_trace(params: &mut Params) -> Result<TraceContext, RpcError> {
     match params.take("trace_ctx") {
         None => Ok(TraceContext::root()),
         Some(Value::String(header)) => Ok(TraceContext::from_traceparent(&header)),
-        Some(Value::Object(ids)) => trace_of(ids),
+        Some(Value::Object(ids)) => trace_from_object(ids),
         Some(other) => {
             let expected =
                 "a traceparent string, or an object with `traceparent`, or `trace_id` and `span_id`";
@@ -125,13 +138,13 @@ fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
     }
 }
 
-fn trace_of(ids: Map<String, Value>) -> Result<TraceContext, RpcError> {
+fn trace_from_object(ids: Map<String, Value>) -> Result<TraceContext, RpcError> {
     let mut ids = Params::read(Some(Value::Object(ids)))?;
-    let state: Option<String> = ids.want("tracestate")?;
-    let header = match ids.want::<String>("traceparent")? {
+    let state: Option<String> = ids.optional("tracestate")?;
+    let header = match ids.optional::<String>("traceparent")? {
         Some(header) => header,
         None => {
-            let (trace, span): (String, String) = (ids.need("trace_id")?, ids.need("span_id")?);
+            let (trace, span): (String, String) = (ids.required("trace_id")?, ids.required("span_id")?);
             format!("00-{trace}-{span}-01")
         }
     };
@@ -155,10 +168,10 @@ mod tests {
 
     #[test]
     fn deadlines_are_bounded_on_both_sides() {
-        let read = |value: Value| deadline(&mut params(json!({"deadline_ms": value})));
+        let read = |value: Value| parse_deadline(&mut params(json!({"deadline_ms": value})));
         assert_eq!(read(json!(1)).unwrap(), Some(Duration::from_millis(1)));
-        assert_eq!(read(json!(u64::MAX)).unwrap(), Some(LONGEST_DEADLINE));
-        assert_eq!(deadline(&mut params(json!({}))).unwrap(), None);
+        assert_eq!(read(json!(u64::MAX)).unwrap(), Some(MAX_DEADLINE));
+        assert_eq!(parse_deadline(&mut params(json!({}))).unwrap(), None);
         for wrong in [json!(0), json!(-1), json!(1.5), json!("5"), json!(null)] {
             assert_eq!(read(wrong.clone()).unwrap_err().data["field"], "deadline_ms", "{wrong}");
         }
@@ -167,7 +180,7 @@ mod tests {
     #[test]
     fn trace_context_is_accepted_in_three_forms() {
         let (trace_id, span_id) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-        let read = |value: Value| trace(&mut params(json!({"trace_ctx": value})));
+        let read = |value: Value| parse_trace(&mut params(json!({"trace_ctx": value})));
         let header = format!("00-{trace_id}-{span_id}-01");
         let ids = json!({"trace_id": trace_id, "span_id": span_id});
         for good in [json!(header), json!({"traceparent": header}), ids] {
@@ -185,8 +198,9 @@ mod tests {
 
     #[test]
     fn tool_name_over_256_bytes_is_refused() {
-        let read =
-            |length: usize| tool_name(&mut params(json!({"tool_name": "x".repeat(length)})), "tool_name");
+        let read = |length: usize| {
+            parse_tool_name(&mut params(json!({"tool_name": "x".repeat(length)})), "tool_name")
+        };
         assert!(read(256).is_ok());
         assert!(read(257).unwrap_err().message.contains("257 bytes"));
     }

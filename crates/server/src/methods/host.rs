@@ -3,65 +3,76 @@
 
 use std::sync::Arc;
 
-use execution::{Asking, CuratedMap, HostCall, HostReview, Origin, Request, UnknownHost};
+use execution::{
+    ApprovalMode, CallRequest, CuratedMapCheck, HostCall, HostCallOrigin, HostCallOutcome, UnknownHost,
+};
 use serde_json::json;
-use tool::{Caller, Door, Progress, TraceContext};
+use tool::{Caller, CallerEndpoint, Progress, TraceContext};
 
-use super::calls::{deadline, tool_name};
-use crate::agent::Agent;
+use super::calls::{parse_deadline, parse_tool_name};
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{Answer, Call};
-use crate::session::Session;
+use crate::service::{MethodCall, MethodReply};
 
 /// Returns the verdict for a call of another host. A denial is recorded in the ledger.
-pub(crate) fn judge(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn judge(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let host = tool_name(&mut params, "host")?;
-    let request = Request {
-        tool_name: tool_name(&mut params, "tool_name")?,
+    let host = parse_tool_name(&mut params, "host")?;
+    let request = CallRequest {
+        tool_name: parse_tool_name(&mut params, "tool_name")?,
         arguments: params.take("tool_input").ok_or_else(|| RpcError::missing("tool_input", "an object"))?,
-        caller: Caller { client: Some(host.clone()), ..session.caller(Door::Hook) },
+        caller: Caller { client: Some(host.clone()), ..session.caller(CallerEndpoint::Hook) },
         trace: TraceContext::root(),
-        deadline: deadline(&mut params)?,
-        cwd: params.want("cwd")?,
+        deadline: parse_deadline(&mut params)?,
+        cwd: params.optional("cwd")?,
         progress: Progress::default(),
-        started: call.began,
-        curated_map: CuratedMap::Asked,
+        started: call.received_at,
+        curated_map: CuratedMapCheck::Applied,
         idempotency_key: None,
-        withdrawn: call.withdrawn,
-        asking: Asking::Never,
+        cancellation: call.cancellation,
+        approval_mode: ApprovalMode::Never,
         approval_id: None,
     };
-    let origin = origin(&mut params)?;
+    let origin = parse_origin(&mut params)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
-    Ok(Answer::later(async move {
-        match layer.judge_host(HostCall { host, request, origin }).await {
-            Ok(verdict) => rpc::answer(&verdict),
-            Err(unknown) => Err(unknown_host(&unknown)),
+    Ok(MethodReply::deferred(async move {
+        match layer.judge_host_call(HostCall { host, request, origin }).await {
+            Ok(verdict) => rpc::encode_result(&verdict),
+            Err(unknown) => Err(unknown_host_error(&unknown)),
         }
     }))
 }
 
 /// Returns advice on a call that another host has run. It blocks nothing.
-pub(crate) fn review(agent: &Agent, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn review(
+    agent: &AgentContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let host = tool_name(&mut params, "host")?;
+    let host = parse_tool_name(&mut params, "host")?;
     let review = read_review(&mut params)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
-    Ok(Answer::later(async move {
-        let advice = layer.review_host(&host, review).await.map_err(|error| unknown_host(&error))?;
-        rpc::answer(&json!({"advice": advice}))
+    Ok(MethodReply::deferred(async move {
+        let advice =
+            layer.review_host_call(&host, review).await.map_err(|error| unknown_host_error(&error))?;
+        rpc::encode_result(&json!({"advice": advice}))
     }))
 }
 
 /// Parses the outcome: a response or an error, not both.
-fn read_review(params: &mut Params) -> Result<HostReview, RpcError> {
-    let tool = tool_name(params, "tool_name")?;
-    match (params.want("error")?, params.take("tool_response")) {
-        (Some(error), None) => Ok(HostReview::Failed { tool, error }),
-        (None, Some(answer)) => Ok(HostReview::Answered(answer)),
+fn read_review(params: &mut Params) -> Result<HostCallOutcome, RpcError> {
+    let tool = parse_tool_name(params, "tool_name")?;
+    match (params.optional("error")?, params.take("tool_response")) {
+        (Some(error), None) => Ok(HostCallOutcome::Failed { tool, error }),
+        (None, Some(answer)) => Ok(HostCallOutcome::Succeeded(answer)),
         (Some(_), Some(_)) => {
             Err(RpcError::invalid_params("error", "a call has a `tool_response` or an `error`, not both"))
         }
@@ -69,15 +80,15 @@ fn read_review(params: &mut Params) -> Result<HostReview, RpcError> {
     }
 }
 
-fn unknown_host(unknown: &UnknownHost) -> RpcError {
+fn unknown_host_error(unknown: &UnknownHost) -> RpcError {
     RpcError::invalid_params("host", &unknown.to_string())
 }
 
-fn origin(params: &mut Params) -> Result<Origin, RpcError> {
-    Ok(Origin {
-        session_id: params.want("session_id")?,
-        tool_use_id: params.want("tool_use_id")?,
-        agent_id: params.want("agent_id")?,
-        prompt_id: params.want("prompt_id")?,
+fn parse_origin(params: &mut Params) -> Result<HostCallOrigin, RpcError> {
+    Ok(HostCallOrigin {
+        session_id: params.optional("session_id")?,
+        tool_use_id: params.optional("tool_use_id")?,
+        agent_id: params.optional("agent_id")?,
+        prompt_id: params.optional("prompt_id")?,
     })
 }

@@ -1,21 +1,21 @@
 //! `sinew/status` and `sinew/tools`: status of the daemon, limits for clients, and tool definitions.
 
-use execution::{Status, ToolFilter};
+use execution::{LayerStatus, ToolFilter};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::Format;
+use tool::ToolFormat;
 
-use crate::agent::Agent;
+use crate::agent::AgentContext;
+use crate::connection_state::ConnectionState;
 use crate::rpc::RpcError;
-use crate::service::{Answer, Call};
-use crate::session::Session;
-use crate::settings::Limits;
+use crate::service::{MethodCall, MethodReply};
+use crate::settings::ConnectionLimits;
 
 /// Status of the execution layer and the limits of this server.
 #[derive(Serialize)]
 pub(crate) struct StatusReply {
     #[serde(flatten)]
-    layer: Status,
+    layer: LayerStatus,
     limits: LimitsReply,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct LimitsReply {
 }
 
 impl StatusReply {
-    pub(crate) fn new(layer: Status, limits: &Limits) -> Self {
+    pub(crate) fn new(layer: LayerStatus, limits: &ConnectionLimits) -> Self {
         StatusReply { layer, limits: LimitsReply::new(limits) }
     }
 }
 
 impl LimitsReply {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &ConnectionLimits) -> Self {
         LimitsReply {
             max_line_bytes: limits.max_line_bytes,
             max_connections: limits.max_connections,
@@ -44,18 +44,26 @@ impl LimitsReply {
 }
 
 /// Returns the status of the daemon.
-pub(crate) fn status(agent: &Agent, _: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn status(
+    agent: &AgentContext,
+    _: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     call.params.finish()?;
-    Ok(Answer::now(&StatusReply::new(agent.layer.status(), &agent.limits)))
+    Ok(MethodReply::now(&StatusReply::new(agent.layer.status(), &agent.limits)))
 }
 
 /// Returns the tool definitions, in the format the client requests.
-pub(crate) fn tools(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+pub(crate) fn tools(
+    agent: &AgentContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
-    let filter = ToolFilter { mode: params.want("mode")?, category: params.want("category")? };
-    let format: Format = params.want("format")?.unwrap_or_default();
+    let filter = ToolFilter { mode: params.optional("mode")?, category: params.optional("category")? };
+    let format: ToolFormat = params.optional("format")?.unwrap_or_default();
     params.finish()?;
-    let tools = agent.layer.tools_in(session.worker.as_deref(), &filter);
+    let tools = agent.layer.tools_in(session.worker_session.as_deref(), &filter);
     let tools: Vec<Value> = tools.iter().map(|definition| format.export(definition)).collect();
-    Ok(Answer::now(&json!({"format": format, "tools": tools})))
+    Ok(MethodReply::now(&json!({"format": format, "tools": tools})))
 }

@@ -3,18 +3,18 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::nearest;
+use tool::nearest_word;
 use tool::strict_json::JsonError;
 
-const PARSE: i64 = -32700;
+const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
 const UNKNOWN_METHOD: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
-const INTERNAL: i64 = -32603;
-const SERVER: i64 = -32000;
+const INTERNAL_ERROR: i64 = -32603;
+const SERVER_ERROR: i64 = -32000;
 const UNSUPPORTED_REVISION: i64 = -32022;
 /// Maximum number of characters quoted of a name that the client sent.
-const LONGEST_SHOWN: usize = 64;
+const MAX_QUOTED_CHARS: usize = 64;
 
 /// Error object of a JSON-RPC reply.
 #[derive(Clone, Debug, Serialize)]
@@ -31,7 +31,7 @@ impl RpcError {
     }
 
     /// Adds an entry to `data`.
-    pub(crate) fn with(mut self, key: &str, fact: impl Serialize) -> Self {
+    pub(crate) fn with_data(mut self, key: &str, fact: impl Serialize) -> Self {
         if let Some(data) = self.data.as_object_mut() {
             data.insert(key.to_owned(), json!(fact));
         }
@@ -40,22 +40,22 @@ impl RpcError {
 
     /// Returns `data.code`.
     #[cfg(test)]
-    pub(crate) fn word(&self) -> Option<&str> {
+    pub(crate) fn data_code(&self) -> Option<&str> {
         self.data["code"].as_str()
     }
 
     pub(crate) fn parse(error: &JsonError) -> Self {
-        Self::new(PARSE, error.detail, error.to_string())
-            .with("line", error.line)
-            .with("column", error.column)
+        Self::new(PARSE_ERROR, error.detail, error.to_string())
+            .with_data("line", error.line)
+            .with_data("column", error.column)
     }
 
     pub(crate) fn too_many_values(limit: usize) -> Self {
-        Self::new(PARSE, "too_many_values", format!("the message holds more than {limit} values"))
+        Self::new(PARSE_ERROR, "too_many_values", format!("the message holds more than {limit} values"))
     }
 
     pub(crate) fn not_utf8() -> Self {
-        Self::new(PARSE, "not_utf8", "the line is not UTF-8")
+        Self::new(PARSE_ERROR, "not_utf8", "the line is not UTF-8")
     }
 
     pub(crate) fn invalid_request(message: &str) -> Self {
@@ -66,12 +66,12 @@ impl RpcError {
     pub(crate) fn unsupported_revision(requested: &str, supported: &[&str]) -> Self {
         let message = format!(
             "protocol version `{}` is not supported: use {}",
-            shorten(requested),
+            truncate_and_escape(requested),
             supported.join(" or ")
         );
         Self::new(UNSUPPORTED_REVISION, "unsupported_protocol_version", message)
-            .with("supported", supported)
-            .with("requested", shorten(requested))
+            .with_data("supported", supported)
+            .with_data("requested", truncate_and_escape(requested))
     }
 
     pub(crate) fn batch() -> Self {
@@ -80,29 +80,32 @@ impl RpcError {
     }
 
     pub(super) fn unknown_field<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let message =
-            format!("the message has an unknown field `{}`{}", shorten(field), suggest(field, known));
-        Self::invalid_request(&message).with("field", shorten(field))
+        let message = format!(
+            "the message has an unknown field `{}`{}",
+            truncate_and_escape(field),
+            did_you_mean(field, known)
+        );
+        Self::invalid_request(&message).with_data("field", truncate_and_escape(field))
     }
 
     pub(crate) fn unknown_method<'a>(method: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let nearest = nearest(method, known);
+        let nearest = nearest_word(method, known);
         let did_you_mean = nearest.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
-        let message = format!("unknown method `{}`{did_you_mean}", shorten(method));
+        let message = format!("unknown method `{}`{did_you_mean}", truncate_and_escape(method));
         let error = Self::new(UNKNOWN_METHOD, "unknown_method", message);
         match nearest {
-            Some(name) => error.with("did_you_mean", name),
+            Some(name) => error.with_data("did_you_mean", name),
             None => error,
         }
     }
 
-    pub(crate) fn method_elsewhere(method: &str, here: &str, there: &str) -> Self {
+    pub(crate) fn wrong_socket(method: &str, here: &str, there: &str) -> Self {
         let message = format!("`{method}` is not a method of {here}: it is on {there}");
-        Self::new(UNKNOWN_METHOD, "wrong_socket", message).with("socket", there)
+        Self::new(UNKNOWN_METHOD, "wrong_socket", message).with_data("socket", there)
     }
 
     pub(crate) fn invalid_params(field: &str, message: &str) -> Self {
-        Self::new(INVALID_PARAMS, "invalid_params", message).with("field", field)
+        Self::new(INVALID_PARAMS, "invalid_params", message).with_data("field", field)
     }
 
     pub(crate) fn missing(field: &str, expected: &str) -> Self {
@@ -110,10 +113,10 @@ impl RpcError {
     }
 
     pub(crate) fn wrong_type(field: &str, expected: &str, got: &Value) -> Self {
-        Self::not_of_type(field, expected, type_of(got))
+        Self::unexpected_type(field, expected, type_of(got))
     }
 
-    pub(super) fn not_of_type(field: &str, expected: &str, got: &str) -> Self {
+    pub(super) fn unexpected_type(field: &str, expected: &str, got: &str) -> Self {
         Self::invalid_params(field, &format!("`{field}` must be {expected}; got {got}"))
     }
 
@@ -122,11 +125,11 @@ impl RpcError {
     }
 
     pub(crate) fn unknown_parameter(field: &str, known: &[&'static str]) -> Self {
-        let suggestion = match suggest(field, known.iter().copied()) {
+        let suggestion = match did_you_mean(field, known.iter().copied()) {
             none if none.is_empty() && !known.is_empty() => format!("; known: {}", known.join(", ")),
             found => found,
         };
-        let field = shorten(field);
+        let field = truncate_and_escape(field);
         Self::invalid_params(&field, &format!("unknown parameter `{field}`{suggestion}"))
     }
 
@@ -137,14 +140,14 @@ impl RpcError {
 
     pub(crate) fn internal() -> Self {
         Self::new(
-            INTERNAL,
+            INTERNAL_ERROR,
             "internal",
             "the request could not be handled because of an internal error: see Sinew's log",
         )
     }
 
     pub(crate) fn server(word: &str, message: impl Into<String>) -> Self {
-        Self::new(SERVER, word, message)
+        Self::new(SERVER_ERROR, word, message)
     }
 
     pub(crate) fn not_found(message: String) -> Self {
@@ -156,17 +159,19 @@ impl RpcError {
             "the reply has {bytes} bytes, but the limit is {limit}: the call has run and is recorded; \
              request less at a time, or raise limits.max_line_bytes"
         );
-        Self::server("reply_too_large", message).with("reply_bytes", bytes).with("limit_bytes", limit)
+        Self::server("reply_too_large", message)
+            .with_data("reply_bytes", bytes)
+            .with_data("limit_bytes", limit)
     }
 }
 
-fn suggest<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(field, known).map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
+fn did_you_mean<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest_word(field, known).map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
 }
 
 /// Truncates and escapes a name from a client for use in a message.
-fn shorten(word: &str) -> String {
-    word.chars().take(LONGEST_SHOWN).flat_map(char::escape_debug).collect()
+fn truncate_and_escape(word: &str) -> String {
+    word.chars().take(MAX_QUOTED_CHARS).flat_map(char::escape_debug).collect()
 }
 
 pub(super) fn type_of(value: &Value) -> &'static str {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tool::{Category, Format, Mode};
+use tool::{Category, Mode, ToolFormat};
 
 use super::RpcError;
 use super::error::type_of;
@@ -17,7 +17,7 @@ pub(crate) struct Params {
 }
 
 /// Type of a parameter.
-pub(crate) trait Parameter: DeserializeOwned {
+pub(crate) trait ParameterValue: DeserializeOwned {
     /// Description of valid values, for the error message.
     const EXPECTED: &'static str;
 
@@ -37,16 +37,16 @@ impl Params {
     }
 
     /// Reads a required parameter.
-    pub(crate) fn need<T: Parameter>(&mut self, field: &'static str) -> Result<T, RpcError> {
-        self.want(field)?.ok_or_else(|| RpcError::missing(field, T::EXPECTED))
+    pub(crate) fn required<T: ParameterValue>(&mut self, field: &'static str) -> Result<T, RpcError> {
+        self.optional(field)?.ok_or_else(|| RpcError::missing(field, T::EXPECTED))
     }
 
     /// Reads an optional parameter. Null does not count as absent; it is a value of the wrong type.
-    pub(crate) fn want<T: Parameter>(&mut self, field: &'static str) -> Result<Option<T>, RpcError> {
+    pub(crate) fn optional<T: ParameterValue>(&mut self, field: &'static str) -> Result<Option<T>, RpcError> {
         let Some(value) = self.take(field) else { return Ok(None) };
         // The type is determined before the value is moved; the value itself never appears in an error.
         let got = type_of(&value);
-        T::read(value).map(Some).ok_or_else(|| RpcError::not_of_type(field, T::EXPECTED, got))
+        T::read(value).map(Some).ok_or_else(|| RpcError::unexpected_type(field, T::EXPECTED, got))
     }
 
     /// Reads an optional parameter of any type.
@@ -57,7 +57,7 @@ impl Params {
 
     /// Refuses a parameter of the protocol that this version does not support. Ignoring it would suggest
     /// support.
-    pub(crate) fn not_yet(&mut self, field: &'static str) -> Result<(), RpcError> {
+    pub(crate) fn refuse_unsupported(&mut self, field: &'static str) -> Result<(), RpcError> {
         match self.given.remove(field) {
             Some(_) => Err(RpcError::not_supported_yet(field)),
             None => Ok(()),
@@ -65,8 +65,8 @@ impl Params {
     }
 
     /// Reads the only parameter of a method.
-    pub(crate) fn only<T: Parameter>(mut self, field: &'static str) -> Result<T, RpcError> {
-        let value = self.need(field)?;
+    pub(crate) fn only<T: ParameterValue>(mut self, field: &'static str) -> Result<T, RpcError> {
+        let value = self.required(field)?;
         self.finish()?;
         Ok(value)
     }
@@ -80,31 +80,31 @@ impl Params {
     }
 }
 
-impl Parameter for String {
+impl ParameterValue for String {
     const EXPECTED: &'static str = "a string";
 }
 
-impl Parameter for bool {
+impl ParameterValue for bool {
     const EXPECTED: &'static str = "true or false";
 }
 
-impl Parameter for u64 {
+impl ParameterValue for u64 {
     const EXPECTED: &'static str = "a non-negative integer";
 }
 
-impl Parameter for u32 {
+impl ParameterValue for u32 {
     const EXPECTED: &'static str = u64::EXPECTED;
 }
 
-impl Parameter for f64 {
+impl ParameterValue for f64 {
     const EXPECTED: &'static str = "a number";
 }
 
-impl Parameter for Vec<String> {
+impl ParameterValue for Vec<String> {
     const EXPECTED: &'static str = "a list of strings";
 }
 
-impl Parameter for Map<String, Value> {
+impl ParameterValue for Map<String, Value> {
     const EXPECTED: &'static str = "an object";
 
     // Deserialising would build the whole tree again.
@@ -113,7 +113,7 @@ impl Parameter for Map<String, Value> {
     }
 }
 
-impl Parameter for PathBuf {
+impl ParameterValue for PathBuf {
     const EXPECTED: &'static str = "an absolute path";
 
     fn read(value: Value) -> Option<Self> {
@@ -121,15 +121,15 @@ impl Parameter for PathBuf {
     }
 }
 
-impl Parameter for Mode {
+impl ParameterValue for Mode {
     const EXPECTED: &'static str = "NORMAL, ALERT, DEGRADED, LOCKDOWN or RECOVERY";
 }
 
-impl Parameter for Category {
+impl ParameterValue for Category {
     const EXPECTED: &'static str = "a category name, such as read_only";
 }
 
-impl Parameter for Format {
+impl ParameterValue for ToolFormat {
     const EXPECTED: &'static str = "native, mcp, openai or anthropic";
 }
 
@@ -141,8 +141,8 @@ mod tests {
 
     fn read(params: Value) -> Result<(String, Option<u64>, Option<Mode>), RpcError> {
         let mut params = Params::read(Some(params))?;
-        let read = (params.need("name")?, params.want("count")?, params.want("mode")?);
-        params.not_yet("later")?;
+        let read = (params.required("name")?, params.optional("count")?, params.optional("mode")?);
+        params.refuse_unsupported("later")?;
         params.finish()?;
         Ok(read)
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use strict_yaml::{Document, DocumentError, Located};
 use url::Host;
 
-use super::web::whole_path;
+use super::web::expand_path;
 
 /// API key: its host and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub(crate) struct KeyFile {
 }
 
 /// Other sections in which a user may have written a key.
-const OTHERS: [&str; 2] = ["web", "otlp"];
+const OTHER_SECTIONS_WITH_KEYS: [&str; 2] = ["web", "otlp"];
 /// Words that an error about the `keys` section may quote.
-const WORDS: [&str; 7] = ["keys", "host", "key", "key_file", "key_variable", "name", "url"];
+const QUOTABLE_WORDS: [&str; 7] = ["keys", "host", "key", "key_file", "key_variable", "name", "url"];
 
 /// Removes the quoted source from an error if it may contain a key. Works on the text, because a file with a
 /// syntax error has no parsed tree.
-pub(super) fn without_keys(document: &Document, error: DocumentError) -> DocumentError {
+pub(super) fn redact_keys(document: &Document, error: DocumentError) -> DocumentError {
     let lines = usize::try_from(error.line).unwrap_or(usize::MAX);
     let is_key = |line: &&str| !line.starts_with([' ', '\t', '#', '-', '}', ']']) && !line.trim().is_empty();
     let section = document.text().lines().take(lines).filter(is_key).last().unwrap_or_default();
@@ -52,9 +52,9 @@ pub(super) fn without_keys(document: &Document, error: DocumentError) -> Documen
         |name: &str| section.strip_prefix(name).is_some_and(|rest| rest.starts_with(['"', '\'', ':', ' ']));
     // In a flow mapping, every line may belong to `keys`.
     if begins("keys") || section.starts_with('{') {
-        return error.without_source(&WORDS);
+        return error.without_source(&QUOTABLE_WORDS);
     }
-    match OTHERS.iter().any(|name| begins(name)) {
+    match OTHER_SECTIONS_WITH_KEYS.iter().any(|name| begins(name)) {
         true => DocumentError { excerpt: String::new(), ..error },
         false => error,
     }
@@ -70,11 +70,12 @@ pub(super) fn check(
             document.error_at(entry.line, entry.column, &format!("a key below `keys`: {reason}"))
         };
         let host = Host::parse(&entry.host).map_err(|_| {
-            refuse("its host is not a host name").suggest("a host name alone, such as mcp.example.com")
+            refuse("its host is not a host name")
+                .with_suggestion("a host name alone, such as mcp.example.com")
         })?;
         let key_file = entry.key_file.as_deref().map(|path| {
             // The path is not quoted, because it may be the key itself.
-            whole_path(path, user_home).map_err(|reason| refuse(&format!("its key file {reason}")))
+            expand_path(path, user_home).map_err(|reason| refuse(&format!("its key file {reason}")))
         });
         let (key_file, key_variable) = (key_file.transpose()?, entry.key_variable.clone());
         Ok((name.clone(), KeySetting { host: host.to_string(), key_file, key_variable }))

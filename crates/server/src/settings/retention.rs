@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use strict_yaml::{Document, DocumentError, Located};
 
-use super::bounded;
+use super::check_bounds;
 
 const MIB: u64 = 1024 * 1024;
 const DAY: u64 = 24 * 60 * 60;
@@ -21,9 +21,9 @@ pub struct LedgerSettings {
     /// Hard limit of all records together.
     pub max_bytes: u64,
     /// Age after which records are deleted.
-    pub keep_for: Option<Duration>,
+    pub max_age: Option<Duration>,
     /// Policy for read-only calls while the ledger cannot be written.
-    pub when_unavailable: WhenUnavailable,
+    pub when_unavailable: LedgerUnavailablePolicy,
 }
 
 impl Default for LedgerSettings {
@@ -32,8 +32,8 @@ impl Default for LedgerSettings {
             keep_bytes: 1024 * MIB,
             keep_at_least: Duration::from_secs(30 * DAY),
             max_bytes: 8 * 1024 * MIB,
-            keep_for: None,
-            when_unavailable: WhenUnavailable::default(),
+            max_age: None,
+            when_unavailable: LedgerUnavailablePolicy::default(),
         }
     }
 }
@@ -41,7 +41,7 @@ impl Default for LedgerSettings {
 /// Policy for read-only calls while the ledger cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum WhenUnavailable {
+pub enum LedgerUnavailablePolicy {
     /// Read-only calls are refused, like every other call.
     #[default]
     Refuse,
@@ -68,22 +68,22 @@ pub(crate) struct LedgerFile {
     /// changes. Default 8589934592 (8 GiB), or `keep_bytes` where that is more.
     pub(crate) max_bytes: Option<Located<u64>>,
     /// Policy for read-only calls while the ledger cannot be written. All other calls are refused.
-    pub(crate) when_unavailable: WhenUnavailable,
+    pub(crate) when_unavailable: LedgerUnavailablePolicy,
 }
 
 pub(super) fn check_ledger(document: &Document, file: &LedgerFile) -> Result<LedgerSettings, DocumentError> {
     let usual = LedgerSettings::default();
-    let keep_bytes = bounded(document, "keep_bytes", &file.keep_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
+    let keep_bytes = check_bounds(document, "keep_bytes", &file.keep_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
     let keep_bytes = keep_bytes.unwrap_or(usual.keep_bytes);
-    let keep_days = bounded(document, "keep_days", &file.keep_days, 1, 36_500)?;
+    let keep_days = check_bounds(document, "keep_days", &file.keep_days, 1, 36_500)?;
     let keep_for = keep_days.map(|days| Duration::from_secs(days * DAY));
     let longest = keep_days.unwrap_or(36_500);
-    let at_least = bounded(document, "keep_at_least_days", &file.keep_at_least_days, 0, longest)?;
+    let at_least = check_bounds(document, "keep_at_least_days", &file.keep_at_least_days, 0, longest)?;
     let at_least = at_least.map(|days| Duration::from_secs(days * DAY));
-    let max_bytes = bounded(document, "max_bytes", &file.max_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
+    let max_bytes = check_bounds(document, "max_bytes", &file.max_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
     Ok(LedgerSettings {
         keep_bytes,
-        keep_for,
+        max_age: keep_for,
         keep_at_least: at_least
             .unwrap_or(keep_for.map_or(usual.keep_at_least, |keep| keep.min(usual.keep_at_least))),
         max_bytes: max_bytes.unwrap_or(usual.max_bytes.max(keep_bytes)),
@@ -98,12 +98,12 @@ pub struct UndoSettings {
     /// stores nothing.
     pub keep_bytes: u64,
     /// Age after which states are deleted.
-    pub keep_for: Duration,
+    pub max_age: Duration,
 }
 
 impl Default for UndoSettings {
     fn default() -> Self {
-        UndoSettings { keep_bytes: 1 << 30, keep_for: Duration::from_secs(30 * DAY) }
+        UndoSettings { keep_bytes: 1 << 30, max_age: Duration::from_secs(30 * DAY) }
     }
 }
 
@@ -120,10 +120,10 @@ pub(crate) struct UndoFile {
 
 pub(super) fn check_undo(document: &Document, file: &UndoFile) -> Result<UndoSettings, DocumentError> {
     let usual = UndoSettings::default();
-    let keep_bytes = bounded(document, "keep_bytes", &file.keep_bytes, 0, 1 << 40)?;
-    let keep_days = bounded(document, "keep_days", &file.keep_days, 1, 36_500)?;
+    let keep_bytes = check_bounds(document, "keep_bytes", &file.keep_bytes, 0, 1 << 40)?;
+    let keep_days = check_bounds(document, "keep_days", &file.keep_days, 1, 36_500)?;
     Ok(UndoSettings {
         keep_bytes: keep_bytes.unwrap_or(usual.keep_bytes),
-        keep_for: keep_days.map_or(usual.keep_for, |days| Duration::from_secs(days * DAY)),
+        max_age: keep_days.map_or(usual.max_age, |days| Duration::from_secs(days * DAY)),
     })
 }

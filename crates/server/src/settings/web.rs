@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use strict_yaml::{Document, DocumentError, Located};
 use url::{Host, Url};
 
-use super::bounded;
+use super::check_bounds;
 
 /// Settings of the web tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct WebSettings {
     /// Search providers, in the order they are tried.
     pub providers: Vec<ProviderSetting>,
     /// Time for which the result of a search is cached.
-    pub cache_for: Duration,
+    pub cache_duration: Duration,
 }
 
 impl Default for WebSettings {
@@ -39,7 +39,7 @@ impl Default for WebSettings {
             providers: [SearchProvider::DuckduckgoHtml, SearchProvider::DuckduckgoLite]
                 .map(provider)
                 .to_vec(),
-            cache_for: Duration::from_secs(300),
+            cache_duration: Duration::from_secs(300),
         }
     }
 }
@@ -97,7 +97,7 @@ impl SearchProvider {
     }
 
     /// Returns true if the provider needs a key.
-    pub fn wants_key(self) -> bool {
+    pub fn needs_key(self) -> bool {
         matches!(self, SearchProvider::Brave | SearchProvider::Tavily)
     }
 }
@@ -156,13 +156,13 @@ pub(crate) struct ProviderFile {
 // Written by hand, because an untagged derive reports every error as "did not match any variant".
 impl<'de> Deserialize<'de> for ProviderEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(EntryVisitor)
+        deserializer.deserialize_any(ProviderEntryVisitor)
     }
 }
 
-struct EntryVisitor;
+struct ProviderEntryVisitor;
 
-impl<'de> Visitor<'de> for EntryVisitor {
+impl<'de> Visitor<'de> for ProviderEntryVisitor {
     type Value = ProviderEntry;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,23 +191,23 @@ pub(super) fn check(
             .collect::<Result<_, _>>()?,
         None => usual.providers,
     };
-    let cache_for = bounded(document, "cache_seconds", &file.search.cache_seconds, 0, 86_400)?;
+    let cache_for = check_bounds(document, "cache_seconds", &file.search.cache_seconds, 0, 86_400)?;
     let ca_file = file.ca_file.as_ref().map(|path| {
         let refuse = |reason: &str| {
             document.error_at(path.line, path.column, &format!("the file `{}` {reason}", path.value))
         };
-        whole_path(&path.value, user_home).map_err(refuse)
+        expand_path(&path.value, user_home).map_err(refuse)
     });
     Ok(WebSettings {
-        user_agent: file.user_agent.as_ref().map(|text| check_agent(document, text)).transpose()?,
+        user_agent: file.user_agent.as_ref().map(|text| check_user_agent(document, text)).transpose()?,
         robots: file.robots,
         ca_file: ca_file.transpose()?,
         providers,
-        cache_for: cache_for.map_or(usual.cache_for, Duration::from_secs),
+        cache_duration: cache_for.map_or(usual.cache_duration, Duration::from_secs),
     })
 }
 
-fn check_agent(document: &Document, text: &Located<String>) -> Result<String, DocumentError> {
+fn check_user_agent(document: &Document, text: &Located<String>) -> Result<String, DocumentError> {
     let is_header = !text.value.is_empty() && text.value.chars().all(|c| c.is_ascii_graphic() || c == ' ');
     match is_header {
         true => Ok(text.value.clone()),
@@ -229,15 +229,15 @@ fn check_provider(
     };
     match &file.url {
         Some(url) => check_url(url, file.name)
-            .map_err(|reason| refuse(&format!("the url `{}` {reason}", quoted(url))))?,
+            .map_err(|reason| refuse(&format!("the url `{}` {reason}", without_credentials(url))))?,
         None if file.name == SearchProvider::Searxng => {
             let problem = refuse("searxng needs a `url`: the address of your instance");
-            return Err(problem.suggest("{name: searxng, url: \"http://localhost:8888\"}"));
+            return Err(problem.with_suggestion("{name: searxng, url: \"http://localhost:8888\"}"));
         }
         None => {}
     }
     let key_file = file.key_file.as_deref().map(|path| {
-        whole_path(path, user_home).map_err(|reason| refuse(&format!("the key file `{path}` {reason}")))
+        expand_path(path, user_home).map_err(|reason| refuse(&format!("the key file `{path}` {reason}")))
     });
     Ok(ProviderSetting {
         name: file.name,
@@ -248,7 +248,7 @@ fn check_provider(
 }
 
 /// Strips the parts of a URL that may contain a credential.
-fn quoted(url: &str) -> &str {
+fn without_credentials(url: &str) -> &str {
     let end = url.split(['?', '#']).next().unwrap_or_default();
     end.rsplit_once('@').map_or(end, |(_, rest)| rest)
 }
@@ -265,13 +265,13 @@ fn check_url(text: &str, name: SearchProvider) -> Result<(), &'static str> {
         return Err("must have no query: Sinew adds one for each search");
     }
     let has_key = matches!(name, SearchProvider::Brave | SearchProvider::Tavily);
-    match has_key && url.scheme() == "http" && !is_this_machine(&url) {
+    match has_key && url.scheme() == "http" && !is_loopback(&url) {
         true => Err("is not https, and the key would be sent unencrypted"),
         false => Ok(()),
     }
 }
 
-fn is_this_machine(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
@@ -280,7 +280,7 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-pub(super) fn whole_path(text: &str, user_home: Option<&Path>) -> Result<PathBuf, &'static str> {
+pub(super) fn expand_path(text: &str, user_home: Option<&Path>) -> Result<PathBuf, &'static str> {
     let path = match (text.strip_prefix("~/"), user_home) {
         (Some(rest), Some(home)) => home.join(rest),
         (Some(_), None) => return Err("cannot be expanded"),

@@ -10,226 +10,248 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::listener::{Door, Hall, Listener};
+use crate::connection_state::ConnectionState;
+use crate::listener::{ConnectionListener, ListenerLimits, SharedListenerState};
 use crate::rpc::{self, RpcError};
-use crate::service::{Answer, Call, Method, Service};
-use crate::session::Session;
-use crate::settings::Limits;
+use crate::service::{MethodCall, MethodReply, RpcMethod, SocketService};
+use crate::settings::ConnectionLimits;
 
 /// Shared context of the test methods.
 #[derive(Clone, Default)]
-pub(crate) struct Desk {
+pub(crate) struct TestServiceContext {
     /// Number of `wait` and `mark` calls that have started.
-    begun: Arc<AtomicUsize>,
+    started: Arc<AtomicUsize>,
     /// Permits for `wait` calls to complete.
-    gate: Arc<Gate>,
+    permits: Arc<PermitGate>,
     /// Number of `meet` calls that have started, with a condition variable for changes.
-    meeting: Arc<(Mutex<usize>, Condvar)>,
+    meet_calls: Arc<(Mutex<usize>, Condvar)>,
     /// Number of `mark` calls received.
-    pub(crate) asked: Arc<AtomicUsize>,
+    pub(crate) received: Arc<AtomicUsize>,
     /// Events of `in_turn` calls, in order.
-    pub(crate) notes: Arc<Mutex<Vec<&'static str>>>,
+    pub(crate) events: Arc<Mutex<Vec<&'static str>>>,
 }
 
 /// Time a `meet` call waits for another: less than the read timeout of a client.
-const PATIENCE: Duration = Duration::from_secs(4);
+const MEET_TIMEOUT: Duration = Duration::from_secs(4);
 
-struct Gate(Semaphore);
+struct PermitGate(Semaphore);
 
-impl Default for Gate {
+impl Default for PermitGate {
     fn default() -> Self {
-        Gate(Semaphore::new(0))
+        PermitGate(Semaphore::new(0))
     }
 }
 
-type Answered = Result<Answer, RpcError>;
+type MethodResult = Result<MethodReply, RpcError>;
 
-const METHODS: &[Method<Desk>] = &[
-    Method { name: "echo", run: echo },
-    Method { name: "wait", run: wait },
-    Method { name: "meet", run: meet },
-    Method { name: "large", run: large },
-    Method { name: "in_turn", run: in_turn },
-    Method { name: "mark", run: mark },
-    Method { name: "follow", run: follow },
-    Method { name: "panic_now", run: |_, _, _| panic!("on purpose") },
-    Method { name: "panic_later", run: |_, _, _| Ok(Answer::later(async { panic!("on purpose") })) },
+const METHODS: &[RpcMethod<TestServiceContext>] = &[
+    RpcMethod { name: "echo", run: echo },
+    RpcMethod { name: "wait", run: wait },
+    RpcMethod { name: "meet", run: meet },
+    RpcMethod { name: "large", run: large },
+    RpcMethod { name: "in_turn", run: in_turn },
+    RpcMethod { name: "mark", run: mark },
+    RpcMethod { name: "follow", run: follow },
+    RpcMethod { name: "panic_now", run: |_, _, _| panic!("on purpose") },
+    RpcMethod {
+        name: "panic_later",
+        run: |_, _, _| Ok(MethodReply::deferred(async { panic!("on purpose") })),
+    },
 ];
 
-fn echo(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
+fn echo(_: &TestServiceContext, _: &mut ConnectionState, mut call: MethodCall) -> MethodResult {
     let said = call.params.take("say");
     call.params.finish()?;
-    Ok(Answer::Now(rpc::answer(&said)))
+    Ok(MethodReply::Immediate(rpc::encode_result(&said)))
 }
 
-fn follow(_: &Desk, _: &mut Session, _: Call) -> Answered {
-    Ok(Answer::Follow(rpc::answer(&json!({})), Box::new(|_| Box::pin(std::future::pending()))))
+fn follow(_: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
+    Ok(MethodReply::ThenNotify(
+        rpc::encode_result(&json!({})),
+        Box::new(|_| Box::pin(std::future::pending())),
+    ))
 }
 
-fn wait(desk: &Desk, session: &mut Session, _: Call) -> Answered {
+fn wait(desk: &TestServiceContext, session: &mut ConnectionState, _: MethodCall) -> MethodResult {
     let (desk, connection) = (desk.clone(), session.connection);
-    desk.begun.fetch_add(1, Ordering::SeqCst);
-    Ok(Answer::later(async move {
-        if let Ok(permit) = desk.gate.0.acquire().await {
+    desk.started.fetch_add(1, Ordering::SeqCst);
+    Ok(MethodReply::deferred(async move {
+        if let Ok(permit) = desk.permits.0.acquire().await {
             permit.forget();
         }
-        rpc::answer(&json!({"connection": connection}))
+        rpc::encode_result(&json!({"connection": connection}))
     }))
 }
 
 /// Blocks its worker thread until another `meet` call has started on another thread, and returns true if one
 /// has.
-fn meet(desk: &Desk, _: &mut Session, _: Call) -> Answered {
-    let meeting = Arc::clone(&desk.meeting);
-    Ok(Answer::shared(async move {
+fn meet(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
+    let meeting = Arc::clone(&desk.meet_calls);
+    Ok(MethodReply::deferred_unordered(async move {
         let (begun, changed) = &*meeting;
         *begun.lock().unwrap() += 1;
         changed.notify_all();
         let alone = |begun: &mut usize| *begun < 2;
-        let (begun, _) = changed.wait_timeout_while(begun.lock().unwrap(), PATIENCE, alone).unwrap();
-        rpc::answer(&(*begun >= 2))
+        let (begun, _) = changed.wait_timeout_while(begun.lock().unwrap(), MEET_TIMEOUT, alone).unwrap();
+        rpc::encode_result(&(*begun >= 2))
     }))
 }
 
 /// Records its arrival and its start.
-fn in_turn(desk: &Desk, _: &mut Session, _: Call) -> Answered {
-    let notes = Arc::clone(&desk.notes);
+fn in_turn(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
+    let notes = Arc::clone(&desk.events);
     notes.lock().unwrap().push("asked");
-    Ok(Answer::later(async move {
+    Ok(MethodReply::deferred(async move {
         notes.lock().unwrap().push("begun");
-        rpc::answer(&json!({}))
+        rpc::encode_result(&json!({}))
     }))
 }
 
 /// Counts its arrival and its start.
-fn mark(desk: &Desk, _: &mut Session, _: Call) -> Answered {
+fn mark(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
     let desk = desk.clone();
-    desk.asked.fetch_add(1, Ordering::SeqCst);
-    Ok(Answer::shared(async move {
-        desk.begun.fetch_add(1, Ordering::SeqCst);
-        rpc::answer(&json!({}))
+    desk.received.fetch_add(1, Ordering::SeqCst);
+    Ok(MethodReply::deferred_unordered(async move {
+        desk.started.fetch_add(1, Ordering::SeqCst);
+        rpc::encode_result(&json!({}))
     }))
 }
 
-fn large(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
-    let bytes: u64 = call.params.need("bytes")?;
-    Ok(Answer::later(async move { rpc::answer(&"x".repeat(usize::try_from(bytes).unwrap())) }))
+fn large(_: &TestServiceContext, _: &mut ConnectionState, mut call: MethodCall) -> MethodResult {
+    let bytes: u64 = call.params.required("bytes")?;
+    Ok(MethodReply::deferred(async move { rpc::encode_result(&"x".repeat(usize::try_from(bytes).unwrap())) }))
 }
 
 /// Listening socket with the test service.
-pub(crate) struct Daemon {
-    pub(crate) desk: Desk,
-    pub(crate) hall: Hall,
+pub(crate) struct TestSocketDaemon {
+    pub(crate) context: TestServiceContext,
+    pub(crate) shared: SharedListenerState,
     pub(crate) path: PathBuf,
     _folder: Option<tempfile::TempDir>,
     _runtime: tokio::runtime::Runtime,
 }
 
-pub(crate) fn limits() -> Limits {
-    Limits { max_line_bytes: 128 * 1024, write_stall: Duration::from_millis(500), ..Limits::default() }
+pub(crate) fn limits() -> ConnectionLimits {
+    ConnectionLimits {
+        max_line_bytes: 128 * 1024,
+        write_stall_timeout: Duration::from_millis(500),
+        ..ConnectionLimits::default()
+    }
 }
 
-pub(crate) fn daemon(limits: Limits) -> Daemon {
-    daemon_in(Hall::new(limits))
+pub(crate) fn daemon(limits: ConnectionLimits) -> TestSocketDaemon {
+    daemon_with_state(SharedListenerState::new(limits))
 }
 
-pub(crate) fn daemon_in(hall: Hall) -> Daemon {
+pub(crate) fn daemon_with_state(hall: SharedListenerState) -> TestSocketDaemon {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.sock");
-    Daemon { _folder: Some(folder), ..daemon_at(hall, path) }
+    TestSocketDaemon { _folder: Some(folder), ..daemon_at(hall, path) }
 }
 
 /// Starts a daemon on the given socket path.
-pub(crate) fn daemon_at(hall: Hall, path: PathBuf) -> Daemon {
+pub(crate) fn daemon_at(hall: SharedListenerState, path: PathBuf) -> TestSocketDaemon {
     let max_connections = hall.limits.max_connections;
-    daemon_behind(Door { max_connections, max_followers: max_connections, idle: None }, hall, path)
+    daemon_with_limits(
+        ListenerLimits { max_connections, max_followers: max_connections, idle_timeout: None },
+        hall,
+        path,
+    )
 }
 
 /// Starts a daemon with the given listener limits.
-pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
+pub(crate) fn daemon_with_limits(
+    door: ListenerLimits,
+    hall: SharedListenerState,
+    path: PathBuf,
+) -> TestSocketDaemon {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let desk = Desk::default();
+    let desk = TestServiceContext::default();
     let listener = listener(door, hall.clone(), desk.clone());
     let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
     runtime.spawn(async move { listener.run(&socket).await });
-    Daemon { desk, hall, path, _folder: None, _runtime: runtime }
+    TestSocketDaemon { context: desk, shared: hall, path, _folder: None, _runtime: runtime }
 }
 
 /// Creates a listener for the test service.
-pub(crate) fn listener(door: Door, hall: Hall, desk: Desk) -> Listener<Desk> {
+pub(crate) fn listener(
+    door: ListenerLimits,
+    hall: SharedListenerState,
+    desk: TestServiceContext,
+) -> ConnectionListener<TestServiceContext> {
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
-    let notices = crate::mcp::NOTICES;
-    let service = Service {
+    let notices = crate::mcp::NOTIFICATIONS;
+    let service = SocketService {
         socket: "test.sock",
         methods: METHODS,
-        notices,
-        elsewhere,
-        worker: None,
-        malformed: |_, _, error| error,
+        notifications: notices,
+        other_socket: elsewhere,
+        worker_session: None,
+        on_malformed: |_, _, error| error,
         admit: |_, _, _| Ok(()),
         context: desk,
     };
-    Listener::new(service, hall, door)
+    ConnectionListener::new(service, hall, door)
 }
 
-impl Daemon {
-    pub(crate) fn client(&self) -> Peer {
+impl TestSocketDaemon {
+    pub(crate) fn client(&self) -> TestSocketClient {
         let stream = UnixStream::connect(&self.path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        Peer { lines: BufReader::new(stream.try_clone().unwrap()), stream }
+        TestSocketClient { lines: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 
     /// Returns a client with an acknowledged subscription.
-    pub(crate) fn following(&self) -> Peer {
+    pub(crate) fn subscribed_client(&self) -> TestSocketClient {
         let mut client = self.client();
-        client.ask(1, "follow", &json!({}));
-        assert!(client.hear()["result"].is_object());
+        client.send_request(1, "follow", &json!({}));
+        assert!(client.receive()["result"].is_object());
         client
     }
 
     /// Polls until the condition holds; fails after ten seconds.
-    pub(crate) fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
+    pub(crate) fn wait_until(&self, condition_text: &str, condition: impl Fn(&Self) -> bool) {
         let started = Instant::now();
-        while !so(self) {
-            assert!(started.elapsed() < Duration::from_secs(10), "timed out waiting until {what}");
+        while !condition(self) {
+            assert!(started.elapsed() < Duration::from_secs(10), "timed out waiting until {condition_text}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    pub(crate) fn begun(&self) -> usize {
-        self.desk.begun.load(Ordering::SeqCst)
+    pub(crate) fn started_calls(&self) -> usize {
+        self.context.started.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn open_gate(&self, calls: usize) {
-        self.desk.gate.0.add_permits(calls);
+    pub(crate) fn release_calls(&self, calls: usize) {
+        self.context.permits.0.add_permits(calls);
     }
 }
 
 /// Client that can send arbitrary bytes.
-pub(crate) struct Peer {
+pub(crate) struct TestSocketClient {
     pub(crate) stream: UnixStream,
     lines: BufReader<UnixStream>,
 }
 
-impl Peer {
+impl TestSocketClient {
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    pub(crate) fn ask(&mut self, id: impl Into<Value>, method: &str, params: &Value) {
+    pub(crate) fn send_request(&mut self, id: impl Into<Value>, method: &str, params: &Value) {
         let request = json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params});
         self.send(format!("{request}\n"));
     }
 
-    pub(crate) fn hear(&mut self) -> Value {
+    pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
     /// Receives an error and returns its `data.code`.
-    pub(crate) fn hear_error(&mut self) -> String {
-        self.hear()["error"]["data"]["code"].as_str().unwrap().to_owned()
+    pub(crate) fn receive_error_code(&mut self) -> String {
+        self.receive()["error"]["data"]["code"].as_str().unwrap().to_owned()
     }
 
     /// Asserts that nothing more arrives and that the daemon has closed the connection.
@@ -243,8 +265,8 @@ impl Peer {
     }
 
     pub(crate) fn expect_alive(&mut self) {
-        self.ask("alive", "echo", &json!({"say": "yes"}));
-        let reply = self.hear();
+        self.send_request("alive", "echo", &json!({"say": "yes"}));
+        let reply = self.receive();
         assert_eq!((&reply["id"], &reply["result"]), (&json!("alive"), &json!("yes")));
     }
 }

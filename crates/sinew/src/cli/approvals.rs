@@ -49,8 +49,8 @@ pub(crate) struct ApproveArgs {
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
     /// Also permit similar calls without asking, for `session` (this connection) or a time such as `10m`.
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
-    pub(crate) span: Option<Span>,
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_grant_duration)]
+    pub(crate) span: Option<GrantDuration>,
     /// Widen the grant beyond this path or command: `path=/home/me/project/**`, or `command=ls` for a
     /// read-only program.
     #[arg(long, value_name = "ARGUMENT=PATTERN", requires = "span")]
@@ -107,16 +107,16 @@ pub(crate) enum SessionsCommand {
 
 /// Duration of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum GrantDuration {
     /// Until the connection closes.
     Session,
     /// Fixed time.
-    Lasting(Duration),
+    Fixed(Duration),
 }
 
-fn span(text: &str) -> Result<Span, String> {
+fn parse_grant_duration(text: &str) -> Result<GrantDuration, String> {
     if text == "session" {
-        return Ok(Span::Session);
+        return Ok(GrantDuration::Session);
     }
     let wrong = || "write `session`, or a time such as 90s, 10m, 2h".to_owned();
     let unit = match text.chars().last() {
@@ -127,7 +127,7 @@ fn span(text: &str) -> Result<Span, String> {
     };
     let number: u64 = text.get(..text.len() - 1).and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
     match number.checked_mul(unit) {
-        Some(seconds @ 1..=86_400) => Ok(Span::Lasting(Duration::from_secs(seconds))),
+        Some(seconds @ 1..=86_400) => Ok(GrantDuration::Fixed(Duration::from_secs(seconds))),
         _ => Err("a grant lasts at least one second and at most 24h".to_owned()),
     }
 }
@@ -138,12 +138,14 @@ mod tests {
 
     #[test]
     fn a_span_has_a_unit_and_an_end() {
-        let lasting = |seconds| Ok(Span::Lasting(Duration::from_secs(seconds)));
-        for (text, expect) in [("session", Ok(Span::Session)), ("90s", lasting(90)), ("10m", lasting(600))] {
-            assert_eq!(span(text), expect, "{text}");
+        let lasting = |seconds| Ok(GrantDuration::Fixed(Duration::from_secs(seconds)));
+        for (text, expect) in
+            [("session", Ok(GrantDuration::Session)), ("90s", lasting(90)), ("10m", lasting(600))]
+        {
+            assert_eq!(parse_grant_duration(text), expect, "{text}");
         }
         for wrong in ["", "10", "m", "0s", "25h", "1d", "-5m", "18446744073709551615h", "10 m", "é"] {
-            assert!(span(wrong).is_err(), "{wrong}");
+            assert!(parse_grant_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

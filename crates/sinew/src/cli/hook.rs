@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::JsonArgs;
-use crate::service::Manager;
+use crate::service::ServiceManagerKind;
 
 #[derive(Subcommand)]
 pub(crate) enum HookCommand {
@@ -13,8 +13,8 @@ pub(crate) enum HookCommand {
     /// output.
     PreToolUse {
         /// Behaviour if the call cannot be judged.
-        #[arg(long, value_enum, default_value_t = Fail::Closed, value_name = "HOW")]
-        fail: Fail,
+        #[arg(long, value_enum, default_value_t = FailMode::Closed, value_name = "HOW")]
+        fail: FailMode,
         #[command(flatten)]
         args: HookArgs,
     },
@@ -38,7 +38,7 @@ pub(crate) struct HookArgs {
 
 /// Behaviour if a call cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Fail {
+pub(crate) enum FailMode {
     /// Block the call.
     Closed,
     /// Leave the decision to the host's own rules and warn its user.
@@ -50,8 +50,8 @@ pub(crate) struct InstallArgs {
     /// Host program.
     pub(crate) host: HostName,
     /// Settings file to change.
-    #[arg(long, value_enum, default_value_t = Scope::User)]
-    pub(crate) scope: Scope,
+    #[arg(long, value_enum, default_value_t = HostSettingsScope::User)]
+    pub(crate) scope: HostSettingsScope,
     /// Print the new settings without writing them.
     #[arg(long)]
     pub(crate) print: bool,
@@ -62,8 +62,8 @@ pub(crate) struct UninstallArgs {
     /// Host program.
     pub(crate) host: HostName,
     /// Settings file to change.
-    #[arg(long, value_enum, default_value_t = Scope::User)]
-    pub(crate) scope: Scope,
+    #[arg(long, value_enum, default_value_t = HostSettingsScope::User)]
+    pub(crate) scope: HostSettingsScope,
 }
 
 /// Supported host programs.
@@ -75,7 +75,7 @@ pub(crate) enum HostName {
 
 /// Settings file of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scope {
+pub(crate) enum HostSettingsScope {
     /// The user's settings, for all projects.
     User,
     /// The project's settings, shared with its other users.
@@ -104,7 +104,7 @@ pub(crate) enum ServiceCommand {
 pub(crate) struct ServiceInstallArgs {
     /// Service manager; default is the one of this system.
     #[arg(long, value_enum)]
-    pub(crate) platform: Option<Manager>,
+    pub(crate) platform: Option<ServiceManagerKind>,
     /// Print the files without writing them, on any system.
     #[arg(long)]
     pub(crate) print: bool,

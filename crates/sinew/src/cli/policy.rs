@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tool::Mode;
 
 use super::record::moment;
-use super::{JsonArgs, mode};
+use super::{JsonArgs, mode_parser};
 
 #[derive(Args)]
 pub(crate) struct AllowArgs {
@@ -32,7 +32,7 @@ pub(crate) enum PolicyCommand {
     /// List everything that can run without approval.
     Reach {
         /// Only in this mode.
-        #[arg(long, value_parser = mode())]
+        #[arg(long, value_parser = mode_parser())]
         mode: Option<Mode>,
         #[command(flatten)]
         output: JsonArgs,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
-use ledger::Filter;
+use ledger::RecordFilter;
 use tool::Mode;
 
 use super::JsonArgs;
@@ -47,7 +47,7 @@ pub(crate) enum LedgerCommand {
         filter: FilterArgs,
         /// Output format.
         #[arg(long, value_enum, default_value = "ndjson")]
-        format: ExportForm,
+        format: LedgerExportFormat,
         /// Write to this file instead of standard output; it must not exist.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(crate) enum LedgerCommand {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum ExportForm {
+pub(crate) enum LedgerExportFormat {
     Ndjson,
     Csv,
 }
@@ -73,7 +73,7 @@ pub(crate) struct FilterArgs {
     #[arg(long)]
     outcome: Option<String>,
     /// Mode in which the call was judged.
-    #[arg(long, value_parser = super::mode())]
+    #[arg(long, value_parser = super::mode_parser())]
     mode: Option<Mode>,
     /// Client name, or `uid N`.
     #[arg(long)]
@@ -92,10 +92,21 @@ pub(crate) struct FilterArgs {
     until: Option<Timestamp>,
 }
 
-impl From<FilterArgs> for Filter {
-    fn from(args: FilterArgs) -> Filter {
+impl From<FilterArgs> for RecordFilter {
+    fn from(args: FilterArgs) -> RecordFilter {
         let FilterArgs { kind, tool, outcome, mode, caller, session, trace, since, until } = args;
-        Filter { kind, tool, outcome, mode, caller, session, trace, since, until, ..Filter::default() }
+        RecordFilter {
+            kind,
+            tool,
+            outcome,
+            mode,
+            caller,
+            session,
+            trace,
+            since,
+            until,
+            ..RecordFilter::default()
+        }
     }
 }
 
@@ -125,7 +136,7 @@ pub(crate) struct LogsArgs {
 
 /// Parses `30s`, `10m`, `2h`, `7d` or `2w` (ago), or an RFC 3339 time.
 pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    match ago(text) {
+    match parse_ago(text) {
         Some(duration) => {
             Timestamp::now().checked_sub(duration).map_err(|_| format!("`{text}` is too long ago"))
         }
@@ -135,7 +146,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     }
 }
 
-fn ago(text: &str) -> Option<SignedDuration> {
+fn parse_ago(text: &str) -> Option<SignedDuration> {
     let unit = text.chars().last()?;
     let seconds = match unit {
         's' => 1,
@@ -158,7 +169,7 @@ mod tests {
         for (text, seconds) in
             [("0s", 0), ("90s", 90), ("10m", 600), ("2h", 7200), ("7d", 604_800), ("1w", 604_800)]
         {
-            assert_eq!(ago(text), Some(SignedDuration::from_secs(seconds)), "{text}");
+            assert_eq!(parse_ago(text), Some(SignedDuration::from_secs(seconds)), "{text}");
         }
         for wrong in ["", "m", "-1m", "1.5h", "10", "ten m", "10 m", "4294967296s", "yesterday"] {
             assert!(moment(wrong).is_err(), "{wrong}");

@@ -6,28 +6,31 @@
 
 use std::collections::BTreeSet;
 
-use execution::World;
-use governance::files::Expectation;
-use governance::{Change, Edit, Policy, PolicyFile, Rehearsal, Surroundings};
-use ledger::{Entry, Reader, Record};
+use execution::ConfigSnapshot;
+use governance::files::VerdictKind;
+use governance::{DryRunResult, Policy, PolicyEdit, PolicyEnvironment, PolicyFile, SuggestedChange};
+use ledger::{LedgerEntry, LedgerReader, LedgerRecord};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use tool::{CallId, RuleRef, ToolDefinition};
 
 use crate::cli::AllowArgs;
 use crate::command::init;
-use crate::command::ledger::unreadable;
-use crate::compose::{self, Folders};
-use crate::exit::{Exit, Problem};
+use crate::command::ledger::read_error;
+use crate::command_context::CommandContext;
+use crate::compose::{self, WorkspaceSelection};
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, QUIET, agrees, is_attended, paint, say, tell, visible, visible_line};
+use crate::terminal::{
+    DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible, escape_invisible_line,
+    is_interactive, paint, print_message, print_result_line,
+};
 
 /// Upper bound on the rules lifted for one call. More than a few in a row are rare.
-const MOST_CHANGES: usize = 8;
+const MAX_CHANGES: usize = 8;
 
 /// Refused call, read from its ledger record.
-struct Refused {
+struct RefusedCallRecord {
     id: CallId,
     tool: String,
     host: Option<String>,
@@ -36,260 +39,304 @@ struct Refused {
 }
 
 /// Policy change for which a replay of the call has succeeded.
-struct Proposal {
+struct PolicyProposal {
     policy: Policy,
     rules: Vec<RuleRef>,
-    becomes: Rehearsal,
+    replay_result: DryRunResult,
 }
 
-pub(crate) fn run(args: &AllowArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let refused = Refused::find(&setting, &args.call_id)?;
-    let snapshot = compose::world(&setting, &setting.settings()?, Folders::Configured)?;
-    let around = compose::surroundings(&setting);
-    let found = refused.judge(&snapshot, &snapshot.policy)?;
-    if found.verdict == Expectation::Allow {
-        say(if args.output.json {
+pub(crate) fn run(args: &AllowArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let refused = RefusedCallRecord::find(&setting, &args.call_id)?;
+    let snapshot = compose::config_snapshot(&setting, &setting.settings()?, WorkspaceSelection::Configured)?;
+    let around = compose::policy_environment(&setting);
+    let found = refused.replay(&snapshot, &snapshot.policy)?;
+    if found.verdict == VerdictKind::Allow {
+        print_result_line(if args.output.json {
             json!({"schema_version": 1, "call_id": refused.id, "becomes": "allow", "written": false, "diff": ""})
                 .to_string()
         } else {
-            paint(GOOD, "the policy already permits this call")
+            paint(SUCCESS_STYLE, "the policy already permits this call")
         })?;
-        return Ok(Exit::Done);
+        return Ok(ExitKind::Done);
     }
     let proposal = refused.propose(&snapshot, &around, found)?;
     let diff = proposal.diff(&setting, &snapshot.policy)?;
     if !args.output.json {
-        show(&refused, &proposal, &diff)?;
+        show_proposal(&refused, &proposal, &diff)?;
     }
-    let written = confirmed(args);
+    let written = is_confirmed(args);
     if written {
         proposal.write(&setting, &snapshot.policy)?;
     }
     if args.output.json {
-        say(json!({"schema_version": 1, "call_id": refused.id, "becomes": proposal.becomes.verdict,
-            "rules": proposal.rules, "diff": diff, "written": written}))?;
+        print_result_line(
+            json!({"schema_version": 1, "call_id": refused.id, "becomes": proposal.replay_result.verdict,
+            "rules": proposal.rules, "diff": diff, "written": written}),
+        )?;
     } else if written {
-        say(paint(GOOD, "written"))?;
-        remind(&setting);
+        print_result_line(paint(SUCCESS_STYLE, "written"))?;
+        remind_to_reload(&setting);
     } else {
-        tell("nothing was written");
+        print_message("nothing was written");
     }
-    Ok(if written { Exit::Done } else { Exit::Approval })
+    Ok(if written { ExitKind::Done } else { ExitKind::Approval })
 }
 
-fn remind(setting: &Setting) {
-    if setting.daemon_answers() {
-        tell(paint(
-            NOTE,
+fn remind_to_reload(setting: &CommandContext) {
+    if setting.is_daemon_ready() {
+        print_message(paint(
+            WARNING_STYLE,
             "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
         ));
     }
 }
 
-fn show(refused: &Refused, proposal: &Proposal, diff: &str) -> Result<(), Problem> {
-    say(format!("{} {}", paint(BAD, visible_line(&refused.tool)), visible_line(&refused.reason)))?;
+fn show_proposal(
+    refused: &RefusedCallRecord,
+    proposal: &PolicyProposal,
+    diff: &str,
+) -> Result<(), CommandError> {
+    print_result_line(format!(
+        "{} {}",
+        paint(ERROR_STYLE, escape_invisible_line(&refused.tool)),
+        escape_invisible_line(&refused.reason)
+    ))?;
     for rule in &proposal.rules {
-        say(paint(QUIET, format!("refused by {}", visible_line(&render::rule(rule)))))?;
+        print_result_line(paint(
+            DIM_STYLE,
+            format!("refused by {}", escape_invisible_line(&render::format_rule(rule))),
+        ))?;
     }
-    say(painted(&visible(diff)))?;
-    let (names_alone, asked) = (refused.by_names_alone(), &proposal.becomes.asked_by);
+    print_result_line(painted(&escape_invisible(diff)))?;
+    let (names_alone, asked) = (refused.was_refused_before_open(), &proposal.replay_result.approval_rules);
     if names_alone {
-        say(paint(
-            NOTE,
+        print_result_line(paint(
+            WARNING_STYLE,
             "the call was refused before its paths were opened: they are resolved and judged when it is repeated",
         ))?;
     }
-    say(match asked.first() {
+    print_result_line(match asked.first() {
         None => "with this change the call runs".to_owned(),
         Some(rule) => {
-            format!("with this change the call needs approval, by {}", visible_line(&render::rule(rule)))
+            format!(
+                "with this change the call needs approval, by {}",
+                escape_invisible_line(&render::format_rule(rule))
+            )
         }
     })
 }
 
 /// Returns true if the operator confirms the change, by `--yes` or on the terminal. Without either, nothing
 /// is written.
-fn confirmed(args: &AllowArgs) -> bool {
+fn is_confirmed(args: &AllowArgs) -> bool {
     if args.yes {
         return true;
     }
-    if args.output.json || !is_attended() {
-        tell("run the command again with `--yes` to write the change");
+    if args.output.json || !is_interactive() {
+        print_message("run the command again with `--yes` to write the change");
         return false;
     }
-    agrees("write this change?")
+    confirm("write this change?")
 }
 
-impl Refused {
-    fn find(setting: &Setting, id: &str) -> Result<Refused, Problem> {
+impl RefusedCallRecord {
+    fn find(setting: &CommandContext, id: &str) -> Result<RefusedCallRecord, CommandError> {
         let id: CallId = id.parse().map_err(|_| {
-            let problem = Problem::usage(format!("`{}` is not a call id", visible_line(id)));
-            problem.hint(
+            let problem = CommandError::usage(format!("`{}` is not a call id", escape_invisible_line(id)));
+            problem.with_hint(
                 "take `metadata.call_id` of the result, or list refused calls: `sinew ledger query --kind refusal`",
             )
         })?;
-        let folder = compose::ledger_folder(setting);
-        let records = Reader::new(&folder).call(id).map_err(unreadable(&folder))?;
-        match records.iter().find_map(|record| Self::read(id, record)) {
+        let folder = compose::ledger_dir(setting);
+        let records = LedgerReader::new(&folder).call(id).map_err(read_error(&folder))?;
+        match records.iter().find_map(|record| Self::from_record(id, record)) {
             Some(refused) => Ok(refused),
-            None if records.is_empty() => Err(Problem::usage(format!("no record of call `{id}`"))
-                .hint("list the refused calls with `sinew ledger query --kind refusal`")),
-            None => Err(Problem::usage(format!("call `{id}` was not refused"))
-                .hint(format!("see its outcome with `sinew ledger show {id}`"))),
+            None if records.is_empty() => Err(CommandError::usage(format!("no record of call `{id}`"))
+                .with_hint("list the refused calls with `sinew ledger query --kind refusal`")),
+            None => Err(CommandError::usage(format!("call `{id}` was not refused"))
+                .with_hint(format!("see its outcome with `sinew ledger show {id}`"))),
         }
     }
 
-    fn read(id: CallId, record: &Record) -> Option<Refused> {
-        let Entry::Refusal(refusal) = &record.entry else { return None };
+    fn from_record(id: CallId, record: &LedgerRecord) -> Option<RefusedCallRecord> {
+        let LedgerEntry::Refusal(refusal) = &record.entry else { return None };
         let facts = refusal.facts.clone();
         let host = facts.pointer("/host/name").and_then(Value::as_str).map(str::to_owned);
-        Some(Refused { id, tool: refusal.call.tool.clone(), host, reason: refusal.reason.clone(), facts })
+        Some(RefusedCallRecord {
+            id,
+            tool: refusal.call.tool.clone(),
+            host,
+            reason: refusal.reason.clone(),
+            facts,
+        })
     }
 
     /// Returns true if the call was refused before its paths were opened.
-    fn by_names_alone(&self) -> bool {
+    fn was_refused_before_open(&self) -> bool {
         let paths = self.facts.get("paths").and_then(Value::as_array);
         paths.into_iter().flatten().any(|path| path.get("kind") == Some(&json!("unopened")))
     }
 
-    fn definition<'w>(&self, snapshot: &'w World, policy: &Policy) -> Result<&'w ToolDefinition, Problem> {
-        snapshot
-            .judged_as(&self.tool, self.host.as_deref(), policy)
-            .ok_or_else(|| self.hopeless("the tool does not exist", "list the tools with `sinew tools list`"))
+    fn definition<'w>(
+        &self,
+        snapshot: &'w ConfigSnapshot,
+        policy: &Policy,
+    ) -> Result<&'w ToolDefinition, CommandError> {
+        snapshot.definition_judged_as(&self.tool, self.host.as_deref(), policy).ok_or_else(|| {
+            self.no_proposal_error("the tool does not exist", "list the tools with `sinew tools list`")
+        })
     }
 
-    fn judge(&self, snapshot: &World, policy: &Policy) -> Result<Rehearsal, Problem> {
+    fn replay(&self, snapshot: &ConfigSnapshot, policy: &Policy) -> Result<DryRunResult, CommandError> {
         let definition = self.definition(snapshot, policy)?;
         let found = policy.replay(definition, &self.facts, &snapshot.workspaces);
         found.ok_or_else(|| {
             let hint =
                 "it was refused before any rule was evaluated, or its record is incomplete: see the reason";
-            self.hopeless("the ledger record lacks the facts that the rules need", hint)
+            self.no_proposal_error("the ledger record lacks the facts that the rules need", hint)
         })
     }
 
-    fn hopeless(&self, why: &str, instead: &str) -> Problem {
-        let reason = visible_line(&self.reason);
-        Problem::new(Exit::Refused, format!("no policy change can be proposed: {why} ({reason})"))
-            .hint(instead)
+    fn no_proposal_error(&self, why: &str, instead: &str) -> CommandError {
+        let reason = escape_invisible_line(&self.reason);
+        CommandError::new(ExitKind::Refused, format!("no policy change can be proposed: {why} ({reason})"))
+            .with_hint(instead)
     }
 
     /// Lifts one rule after another until the call is permitted or needs approval. A call that needed
     /// approval before any edit must end up permitted.
     fn propose(
         &self,
-        snapshot: &World,
-        around: &Surroundings,
-        found: Rehearsal,
-    ) -> Result<Proposal, Problem> {
-        let asked_before = found.verdict == Expectation::Ask;
+        snapshot: &ConfigSnapshot,
+        around: &PolicyEnvironment,
+        found: DryRunResult,
+    ) -> Result<PolicyProposal, CommandError> {
+        let asked_before = found.verdict == VerdictKind::Ask;
         let (mut found, mut rules) = (found, Vec::new());
         let mut changed: Option<Policy> = None;
-        for _ in 0..MOST_CHANGES {
+        for _ in 0..MAX_CHANGES {
             let policy = changed.as_ref().unwrap_or(&snapshot.policy);
-            let (edits, blamed) = self.edits(snapshot, policy, &found)?;
+            let (edits, blamed) = self.next_edits(snapshot, policy, &found)?;
             rules.extend(blamed);
             for edit in &edits {
-                changed = Some(self.amended(changed.as_ref().unwrap_or(&snapshot.policy), edit, around)?);
+                changed =
+                    Some(self.apply_edit(changed.as_ref().unwrap_or(&snapshot.policy), edit, around)?);
             }
             let Some(policy) = &changed else { break };
-            let again = self.judge(snapshot, policy)?;
-            let same = again.refusal == found.refusal && again.asked_by == found.asked_by;
+            let again = self.replay(snapshot, policy)?;
+            let same = again.refusal == found.refusal && again.approval_rules == found.approval_rules;
             found = again;
-            if found.verdict == Expectation::Allow || (found.verdict == Expectation::Ask && !asked_before) {
-                self.check(snapshot, policy)?;
+            if found.verdict == VerdictKind::Allow || (found.verdict == VerdictKind::Ask && !asked_before) {
+                self.check_loads(snapshot, policy)?;
                 return changed.map_or_else(
-                    || Err(self.unproven()),
-                    |policy| Ok(Proposal { policy, rules, becomes: found }),
+                    || Err(self.no_change_found_error()),
+                    |policy| Ok(PolicyProposal { policy, rules, replay_result: found }),
                 );
             }
-            if same || found.verdict == Expectation::Ask {
+            if same || found.verdict == VerdictKind::Ask {
                 break;
             }
         }
-        Err(self.still_asked(&found).unwrap_or_else(|| self.unproven()))
+        Err(self.approval_rule_error(&found).unwrap_or_else(|| self.no_change_found_error()))
     }
 
     /// Returns the next edits and the rules that they lift.
-    fn edits(
+    fn next_edits(
         &self,
-        snapshot: &World,
+        snapshot: &ConfigSnapshot,
         policy: &Policy,
-        found: &Rehearsal,
-    ) -> Result<(Vec<Edit>, Vec<RuleRef>), Problem> {
-        if found.verdict == Expectation::Ask {
-            let edits = policy.unattended(self.definition(snapshot, policy)?, &self.facts);
+        found: &DryRunResult,
+    ) -> Result<(Vec<PolicyEdit>, Vec<RuleRef>), CommandError> {
+        if found.verdict == VerdictKind::Ask {
+            let edits = policy.unattended_edits(self.definition(snapshot, policy)?, &self.facts);
             return match edits.is_empty() {
-                true => Err(self.still_asked(found).unwrap_or_else(|| self.unproven())),
-                false => Ok((edits, found.asked_by.clone())),
+                true => Err(self.approval_rule_error(found).unwrap_or_else(|| self.no_change_found_error())),
+                false => Ok((edits, found.approval_rules.clone())),
             };
         }
-        let change = found.trail.changes().first().ok_or_else(|| self.floor(found))?;
-        let edit = change.edit.clone().ok_or_else(|| self.by_hand(change))?;
+        let change = found.trace.changes().first().ok_or_else(|| self.built_in_denial_error(found))?;
+        let edit = change.edit.clone().ok_or_else(|| self.manual_change_error(change))?;
         Ok((vec![edit], vec![change.rule.clone()]))
     }
 
-    fn floor(&self, found: &Rehearsal) -> Problem {
+    fn built_in_denial_error(&self, found: &DryRunResult) -> CommandError {
         let refusal = found.refusal.as_deref();
         let hint = refusal.and_then(|refusal| refusal.hint.clone());
-        self.hopeless("a built-in denial refuses it, and no file can change that", &hint.unwrap_or_default())
-    }
-
-    fn by_hand(&self, change: &Change) -> Problem {
-        let write = change.write.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
-        let place = visible_line(&render::rule(&change.rule));
-        self.hopeless(
-            &format!("{place} has to be changed by hand"),
-            &format!("{}{}", change.how, visible_line(&write)),
+        self.no_proposal_error(
+            "a built-in denial refuses it, and no file can change that",
+            &hint.unwrap_or_default(),
         )
     }
 
-    fn still_asked(&self, found: &Rehearsal) -> Option<Problem> {
-        let rules: Vec<String> = found.asked_by.iter().map(render::rule).collect();
+    fn manual_change_error(&self, change: &SuggestedChange) -> CommandError {
+        let write = change.write.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+        let place = escape_invisible_line(&render::format_rule(&change.rule));
+        self.no_proposal_error(
+            &format!("{place} has to be changed by hand"),
+            &format!("{}{}", change.how, escape_invisible_line(&write)),
+        )
+    }
+
+    fn approval_rule_error(&self, found: &DryRunResult) -> Option<CommandError> {
+        let rules: Vec<String> = found.approval_rules.iter().map(render::format_rule).collect();
         if rules.is_empty() {
             return None;
         }
         let hint = "approve the call when it is pending; such a rule can only be removed by hand";
-        Some(self.hopeless(&format!("approval is required by {}", visible_line(&rules.join(", "))), hint))
+        Some(self.no_proposal_error(
+            &format!("approval is required by {}", escape_invisible_line(&rules.join(", "))),
+            hint,
+        ))
     }
 
-    fn unproven(&self) -> Problem {
-        self.hopeless("no small change permits the call", "see every rule that applies with `sinew explain`")
+    fn no_change_found_error(&self) -> CommandError {
+        self.no_proposal_error(
+            "no small change permits the call",
+            "see every rule that applies with `sinew explain`",
+        )
     }
 
-    fn amended(&self, policy: &Policy, edit: &Edit, around: &Surroundings) -> Result<Policy, Problem> {
-        let changed =
-            policy_tools::amended(policy, edit, around).map_err(|error| self.broken(&error.to_string()))?;
+    fn apply_edit(
+        &self,
+        policy: &Policy,
+        edit: &PolicyEdit,
+        around: &PolicyEnvironment,
+    ) -> Result<Policy, CommandError> {
+        let changed = policy_tools::amended(policy, edit, around)
+            .map_err(|error| self.load_error(&error.to_string()))?;
         changed.ok_or_else(|| {
             let (file, keys) = (edit.file.name(), edit.keys.join("."));
             let problem =
-                Problem::configuration(format!("this command cannot edit {file} in its current form"));
-            problem.hint(format!("change `{keys}` in that file by hand"))
+                CommandError::configuration(format!("this command cannot edit {file} in its current form"));
+            problem.with_hint(format!("change `{keys}` in that file by hand"))
         })
     }
 
     /// Checks that the changed policy would load: its own examples may require that this call is refused.
-    fn check(&self, snapshot: &World, policy: &Policy) -> Result<(), Problem> {
+    fn check_loads(&self, snapshot: &ConfigSnapshot, policy: &Policy) -> Result<(), CommandError> {
         let judged = snapshot.hosts.iter().flat_map(execution::Host::definitions);
         let definitions = snapshot.registry.definitions().chain(judged).map(AsRef::as_ref);
-        policy.check_tools(definitions).map(drop).map_err(|error| self.broken(&error.to_string()))
+        policy.check_tools(definitions).map(drop).map_err(|error| self.load_error(&error.to_string()))
     }
 
-    fn broken(&self, error: &str) -> Problem {
-        let problem =
-            Problem::new(Exit::Refused, format!("the changed policy would not load:\n{}", visible(error)));
-        problem.hint("the change contradicts another part of the policy; change both by hand, or neither")
+    fn load_error(&self, error: &str) -> CommandError {
+        let problem = CommandError::new(
+            ExitKind::Refused,
+            format!("the changed policy would not load:\n{}", escape_invisible(error)),
+        );
+        problem
+            .with_hint("the change contradicts another part of the policy; change both by hand, or neither")
     }
 }
 
-impl Proposal {
+impl PolicyProposal {
     fn changed_files<'a>(&'a self, old: &'a Policy) -> impl Iterator<Item = PolicyFile> + 'a {
         PolicyFile::ALL.into_iter().filter(|file| old.text(*file) != self.policy.text(*file))
     }
 
-    fn diff(&self, setting: &Setting, old: &Policy) -> Result<String, Problem> {
-        let folder = setting.home().config().join("governance");
+    fn diff(&self, setting: &CommandContext, old: &Policy) -> Result<String, CommandError> {
+        let folder = setting.home().config_dir().join("governance");
         let mut text = String::new();
         let files: BTreeSet<PolicyFile> = self.changed_files(old).collect();
         for file in files {
@@ -301,22 +348,24 @@ impl Proposal {
 
     /// Replaces each changed file atomically. A file that was edited since the policy was loaded is not
     /// overwritten.
-    fn write(&self, setting: &Setting, old: &Policy) -> Result<(), Problem> {
-        if init::missing(setting) {
-            init::write(setting, init::Existing::Keep)?;
+    fn write(&self, setting: &CommandContext, old: &Policy) -> Result<(), CommandError> {
+        if init::is_uninitialised(setting) {
+            init::write_configuration(setting, init::ExistingFile::Keep)?;
         }
-        let folder = setting.home().config().join("governance");
+        let folder = setting.home().config_dir().join("governance");
         for file in self.changed_files(old) {
             let path = folder.join(file.name());
             let current = std::fs::read_to_string(&path).map_err(|error| {
-                Problem::configuration(format!("{} cannot be read: {error}", path.display()))
+                CommandError::configuration(format!("{} cannot be read: {error}", path.display()))
             })?;
             if current != old.text(file) {
-                let problem =
-                    Problem::configuration(format!("{} was changed while this command ran", path.display()));
-                return Err(problem.hint("run the command again"));
+                let problem = CommandError::configuration(format!(
+                    "{} was changed while this command ran",
+                    path.display()
+                ));
+                return Err(problem.with_hint("run the command again"));
             }
-            init::replace(&path, self.policy.text(file))?;
+            init::replace_atomically(&path, self.policy.text(file))?;
         }
         Ok(())
     }
@@ -330,9 +379,9 @@ fn unified(name: &str, old: &str, new: &str) -> String {
 /// Colours the lines of a diff for a terminal.
 fn painted(diff: &str) -> String {
     let line = |line: &str| match line.chars().next() {
-        Some('+') => paint(GOOD, line),
-        Some('-') => paint(BAD, line),
-        Some('@') => paint(QUIET, line),
+        Some('+') => paint(SUCCESS_STYLE, line),
+        Some('-') => paint(ERROR_STYLE, line),
+        Some('@') => paint(DIM_STYLE, line),
         _ => line.to_owned(),
     };
     diff.lines().map(line).collect::<Vec<_>>().join("\n")

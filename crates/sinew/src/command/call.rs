@@ -4,46 +4,47 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use execution::{Asking, Request, ToolFilter};
+use execution::{ApprovalMode, CallRequest, ToolFilter};
 use serde_json::{Value, json};
 use server::StateLock;
-use tool::{Arguments, Caller, Door, Progress, ToolDefinition, ToolResult, TraceContext};
+use tool::{Arguments, Caller, CallerEndpoint, Progress, ToolDefinition, ToolResult, TraceContext};
 
-use crate::arguments::Spoken;
+use crate::arguments::CallInput;
 use crate::cli::CallArgs;
 use crate::command::{approvals, tools};
+use crate::command_context::{CommandBackend, CommandContext};
 use crate::compose;
-use crate::exit::{Exit, Problem};
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::{Reach, Setting};
-use crate::terminal::{QUIET, paint, say, tell};
+use crate::terminal::{DIM_STYLE, paint, print_message, print_result_line};
 
-pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
+pub(crate) fn run(args: CallArgs) -> Result<ExitKind, CommandError> {
     let CallArgs { words, json, deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail } = args;
-    let options = Wishes { deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail };
-    let typed_call = Spoken::new(words, json.as_deref())?;
-    let setting = Setting::find()?;
-    let (result, wants_json) = match setting.reach_or_state()? {
-        Reach::Daemon => through_daemon(&setting, typed_call, &options)?,
-        Reach::Nobody(_) if options.skip_guardrail => {
-            let problem = Problem::new(Exit::Unreachable, "`--skip-guardrail` needs a running daemon");
-            return Err(problem.hint("start one with `sinew serve`"));
+    let options = CallOptions { deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail };
+    let typed_call = CallInput::new(words, json.as_deref())?;
+    let setting = CommandContext::from_environment()?;
+    let (result, wants_json) = match setting.daemon_or_state_lock()? {
+        CommandBackend::Daemon => through_daemon(&setting, typed_call, &options)?,
+        CommandBackend::Local(_) if options.skip_guardrail => {
+            let problem =
+                CommandError::new(ExitKind::Unreachable, "`--skip-guardrail` needs a running daemon");
+            return Err(problem.with_hint("start one with `sinew serve`"));
         }
-        Reach::Nobody(state) => in_this_process(&setting, &state, typed_call, &options)?,
+        CommandBackend::Local(state) => in_this_process(&setting, &state, typed_call, &options)?,
     };
     let shown = match wants_json {
-        true => say(render::versioned(serde_json::to_value(&result).unwrap_or_default())),
-        false => render::result(&result),
+        true => print_result_line(render::versioned_json(serde_json::to_value(&result).unwrap_or_default())),
+        false => render::print_result(&result),
     };
     match shown {
         // A closed output pipe (`Exit::Done`) must not hide the exit code of the call.
-        Err(problem) if problem.exit != Exit::Done => Err(problem),
-        _ => Ok(Exit::of(&result)),
+        Err(problem) if problem.exit != ExitKind::Done => Err(problem),
+        _ => Ok(ExitKind::from_result(&result)),
     }
 }
 
 /// Options of the call besides the tool and its arguments.
-struct Wishes {
+struct CallOptions {
     deadline_ms: Option<u64>,
     no_wait: bool,
     approval_id: Option<String>,
@@ -52,13 +53,13 @@ struct Wishes {
 }
 
 fn through_daemon(
-    setting: &Setting,
-    typed_call: Spoken,
-    options: &Wishes,
-) -> Result<(ToolResult, bool), Problem> {
+    setting: &CommandContext,
+    typed_call: CallInput,
+    options: &CallOptions,
+) -> Result<(ToolResult, bool), CommandError> {
     let definitions = setting.definitions(&ToolFilter::default())?;
     let (tool, wants_json) = (typed_call.tool.clone(), typed_call.wants_json);
-    let arguments = typed_call.arguments(tools::find(&definitions, &tool))?;
+    let arguments = typed_call.into_arguments(tools::find_tool(&definitions, &tool))?;
     let mut params = Arguments::new();
     params.insert("tool_name".to_owned(), json!(tool));
     params.insert("arguments".to_owned(), arguments);
@@ -69,23 +70,23 @@ fn through_daemon(
     params.extend(options.idempotency_key.as_ref().map(|key| ("idempotency_key".to_owned(), json!(key))));
     let reply = if options.skip_guardrail {
         params.insert("skip_guardrail".to_owned(), json!(true));
-        setting.ask_control("control/execute", Value::Object(params))?
+        setting.request_control("control/execute", Value::Object(params))?
     } else {
-        setting.ask_agent("sinew/execute", Value::Object(params))?
+        setting.request_agent("sinew/execute", Value::Object(params))?
     };
     let result = serde_json::from_value(reply)
-        .map_err(|error| Problem::failed(format!("the daemon's answer cannot be read: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("the daemon's answer cannot be read: {error}")))?;
     Ok((result, wants_json))
 }
 
 fn in_this_process(
-    setting: &Setting,
+    setting: &CommandContext,
     _state: &StateLock,
-    typed_call: Spoken,
-    options: &Wishes,
-) -> Result<(ToolResult, bool), Problem> {
-    tell(paint(
-        QUIET,
+    typed_call: CallInput,
+    options: &CallOptions,
+) -> Result<(ToolResult, bool), CommandError> {
+    print_message(paint(
+        DIM_STYLE,
         "note: no daemon is running; this call is made in this process (`sinew serve` starts one)",
     ));
     let runtime = setting.runtime()?;
@@ -93,24 +94,29 @@ fn in_this_process(
     let (tool, wants_json) = (typed_call.tool.clone(), typed_call.wants_json);
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
-    let arguments: Value = typed_call.arguments(tools::find(&definitions, &tool))?;
+    let arguments: Value = typed_call.into_arguments(tools::find_tool(&definitions, &tool))?;
     let deadline = options.deadline_ms.map(Duration::from_millis);
     // Without a terminal there is no operator to ask.
     let asking = match (options.no_wait, std::io::stdin().is_terminal()) {
-        (true, _) => Asking::Async,
-        (false, true) => Asking::Wait,
-        (false, false) => Asking::Never,
+        (true, _) => ApprovalMode::Async,
+        (false, true) => ApprovalMode::Wait,
+        (false, false) => ApprovalMode::Never,
     };
     let (approval_id, idempotency_key) = (options.approval_id.clone(), options.idempotency_key.clone());
-    let request =
-        Request { deadline, asking, approval_id, idempotency_key, ..request(setting, tool, arguments) };
+    let request = CallRequest {
+        deadline,
+        approval_mode: asking,
+        approval_id,
+        idempotency_key,
+        ..embedded_request(setting, tool, arguments)
+    };
     let result = runtime.block_on(async {
         // Requests left open by earlier calls are not decided here: only this call's request is.
-        let others = approvals::open_besides(&layer, options.approval_id.as_deref()).await;
+        let others = approvals::open_approvals_except(&layer, options.approval_id.as_deref()).await;
         tokio::select! {
             biased;
             result = layer.execute(request) => result,
-            never = approvals::ask_here(&layer, others), if asking == Asking::Wait => match never {},
+            never = approvals::decide_on_terminal(&layer, others), if asking == ApprovalMode::Wait => match never {},
         }
     });
     // Do not wait for threads: one blocked in a dead network mount would keep the command from exiting.
@@ -119,8 +125,8 @@ fn in_this_process(
 }
 
 /// Builds the request for a call made in this process.
-pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) -> Request {
-    Request {
+pub(crate) fn embedded_request(setting: &CommandContext, tool_name: String, arguments: Value) -> CallRequest {
+    CallRequest {
         tool_name,
         arguments,
         caller: caller("sinew call"),
@@ -131,8 +137,8 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         started: Instant::now(),
         curated_map: Default::default(),
         idempotency_key: None,
-        withdrawn: Default::default(),
-        asking: Asking::Wait,
+        cancellation: Default::default(),
+        approval_mode: ApprovalMode::Wait,
         approval_id: None,
     }
 }
@@ -142,7 +148,7 @@ pub(crate) fn caller(client: &str) -> Caller {
     Caller {
         uid: nix::unistd::getuid().as_raw(),
         pid: i32::try_from(std::process::id()).ok(),
-        door: Door::Embedded,
+        door: CallerEndpoint::Embedded,
         connection: 0,
         client: Some(client.to_owned()),
         session: None,

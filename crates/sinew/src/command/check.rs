@@ -1,9 +1,9 @@
 //! `sinew check`: reads all configuration as the daemon does and reports every error and warning.
 
-use ::manifest::{Diagnostic, Loaded, Severity};
+use ::manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use execution::Host;
 use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
-use guardrail::{Curated, Known};
+use guardrail::{CuratedGuardrails, KnownTool};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -14,100 +14,109 @@ use toolbox::Internals;
 
 use super::manifest;
 use crate::cli::JsonArgs;
+use crate::command_context::CommandContext;
 use crate::compose;
-use crate::exit::{Exit, Problem};
+use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
-use crate::own_folders;
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
+use crate::reserved_folders;
+use crate::terminal::{
+    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
+};
 
 /// Errors and warnings of a configuration. The daemon rejects a configuration with errors and applies one
 /// with warnings.
 #[derive(Default)]
-pub(crate) struct Report {
+pub(crate) struct CheckReport {
     pub(crate) errors: Vec<DocumentError>,
     pub(crate) warnings: Vec<DocumentError>,
     /// Errors in manifests. A broken manifest disables only itself.
-    manifests: Vec<DocumentError>,
+    manifest_errors: Vec<DocumentError>,
 }
 
-pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let folder = setting.home().tools();
-    let loaded = if folder.is_dir() { manifest::load(&[folder.to_owned()])? } else { Loaded::default() };
+pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let folder = setting.home().tools_dir();
+    let loaded =
+        if folder.is_dir() { manifest::load(&[folder.to_owned()])? } else { ManifestLoadResult::default() };
     let tools = loaded.manifests.iter().flat_map(|one| one.tools()).map(|(_, tool)| tool);
     let mut report = look_with(&setting, &tools.collect::<Vec<_>>())?;
-    report.manifests(loaded.diagnostics);
+    report.check_manifests(loaded.diagnostics);
     report.show(output)
 }
 
 /// Checks all configuration except manifests.
-pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
+pub(crate) fn check_configuration(setting: &CommandContext) -> Result<CheckReport, CommandError> {
     look_with(setting, &[])
 }
 
 /// Like `look`, and compares what these tools reach with what others may not.
-fn look_with(setting: &Setting, from_manifests: &[&ToolDefinition]) -> Result<Report, Problem> {
+fn look_with(
+    setting: &CommandContext,
+    from_manifests: &[&ToolDefinition],
+) -> Result<CheckReport, CommandError> {
     let mut registry = ToolRegistry::new();
-    let mut report = Report::default();
-    let settings = report.settings(setting).unwrap_or_default();
-    let web = match report.take("config/sinew.yaml", compose::web(&settings)) {
+    let mut report = CheckReport::default();
+    let settings = report.check_settings(setting).unwrap_or_default();
+    let web = match report.take_or_record("config/sinew.yaml", compose::shared_web(&settings)) {
         Some(web) => web,
-        None => compose::web(&Settings::default())?,
+        None => compose::shared_web(&Settings::default())?,
     };
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
-    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo(setting, &settings))
-        .map_err(Problem::failed)?;
-    let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
-    let hosts = report.take("config/hosts", hosts).unwrap_or_default();
-    let folder = compose::written_out(setting)?;
-    let around = compose::surroundings(setting);
+    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo_store(setting, &settings))
+        .map_err(CommandError::failed)?;
+    let hosts = host_table::load(&setting.home().config_dir().join("hosts"), setting.home().user_home());
+    let hosts = report.take_or_record("config/hosts", hosts).unwrap_or_default();
+    let folder = compose::governance_dir(setting)?;
+    let around = compose::policy_environment(setting);
     let loaded = match &folder {
         Some(folder) => Policy::load(folder, &around),
         None => Policy::embedded(&around),
     };
     match loaded {
         Ok(policy) => {
-            let policy = policy.on_machine_with(compose::isolation());
-            let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
-            let workspaces = workspaces(&settings);
-            report.policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
-            report.program_folders(&policy, &workspaces);
+            let policy = policy.with_isolation(compose::detect_isolation());
+            let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+            let workspaces = existing_workspaces(&settings);
+            report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
+            report.check_program_folders(&policy, &workspaces);
         }
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }
-    report.curated(folder.as_deref(), &registry);
+    report.check_curated_map(folder.as_deref(), &registry);
     Ok(report)
 }
 
 /// Returns the workspaces that exist. `CheckReport::check_settings` has already reported the missing ones.
-fn workspaces(settings: &Settings) -> Workspaces {
+fn existing_workspaces(settings: &Settings) -> Workspaces {
     let folders = settings.workspaces.iter();
     Workspaces::new(
-        folders.filter_map(|one| Workspace::at(&one.path, compose::access(one.access)).ok()).collect(),
+        folders
+            .filter_map(|one| Workspace::open(&one.path, compose::to_policy_access(one.access)).ok())
+            .collect(),
     )
 }
 
-impl Report {
-    fn settings(&mut self, setting: &Setting) -> Option<Settings> {
+impl CheckReport {
+    fn check_settings(&mut self, setting: &CommandContext) -> Option<Settings> {
         let file = setting.home().settings_file().display().to_string();
-        let settings = self.take(&file, setting.settings())?;
+        let settings = self.take_or_record(&file, setting.settings())?;
         for workspace in &settings.workspaces {
-            let found = Workspace::at(&workspace.path, WorkspaceAccess::ReadOnly);
-            let apart =
-                |found: Workspace| own_folders::refuse(setting.home(), found.root(), workspace.access);
+            let found = Workspace::open(&workspace.path, WorkspaceAccess::ReadOnly);
+            let apart = |found: Workspace| {
+                reserved_folders::check_workspace(setting.home(), found.root(), workspace.access)
+            };
             if let Err(error) = found.map_err(|error| error.to_string()).and_then(apart) {
                 let path = workspace.path.display();
                 let message = format!("the workspace `{path}` cannot be used: {error}");
                 let fix = format!("sinew workspace remove '{path}'");
-                let unplaced = DocumentError::unplaced(&file, &message);
-                self.errors.push(DocumentError { line: workspace.line, ..unplaced }.suggest(fix));
+                let unplaced = DocumentError::for_file(&file, &message);
+                self.errors.push(DocumentError { line: workspace.line, ..unplaced }.with_suggestion(fix));
             }
         }
         Some(settings)
     }
 
-    fn policy(
+    fn check_policy(
         &mut self,
         policy: &Policy,
         registry: &ToolRegistry,
@@ -127,76 +136,83 @@ impl Report {
         self.warnings.extend(policy_tools::lint_between(policy, all, workspaces));
     }
 
-    fn program_folders(&mut self, policy: &Policy, workspaces: &Workspaces) {
+    fn check_program_folders(&mut self, policy: &Policy, workspaces: &Workspaces) {
         if let Err(error) = policy.check_program_folders(workspaces) {
             self.errors.extend_from_slice(error.problems());
         }
     }
 
-    fn curated(&mut self, folder: Option<&std::path::Path>, registry: &ToolRegistry) {
+    fn check_curated_map(&mut self, folder: Option<&std::path::Path>, registry: &ToolRegistry) {
         let loaded = match folder {
-            Some(folder) => Curated::load(folder),
-            None => Curated::embedded(),
+            Some(folder) => CuratedGuardrails::load(folder),
+            None => CuratedGuardrails::embedded(),
         };
         let tools = registry.definitions().filter_map(|definition| registry.get(definition.name().as_str()));
-        let known = tools.map(|tool| Known { definition: tool.definition(), schema: tool.schema() });
+        let known = tools.map(|tool| KnownTool { definition: tool.definition(), schema: tool.schema() });
         match loaded.and_then(|curated| curated.check_tools(known)) {
             Ok(warnings) => self.warnings.extend(warnings),
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
     }
 
-    fn manifests(&mut self, diagnostics: Vec<Diagnostic>) {
+    fn check_manifests(&mut self, diagnostics: Vec<Diagnostic>) {
         for found in diagnostics {
             let severity = found.severity();
-            let message = format!("{}: {}", found.code.as_str(), found.place.message);
-            let place = DocumentError { message, ..found.place };
+            let message = format!("{}: {}", found.code.as_str(), found.error.message);
+            let place = DocumentError { message, ..found.error };
             match severity {
-                Severity::Error => self.manifests.push(place),
-                Severity::Warning => self.warnings.push(place),
+                DiagnosticSeverity::Error => self.manifest_errors.push(place),
+                DiagnosticSeverity::Warning => self.warnings.push(place),
             }
         }
     }
 
     /// Returns the loaded value, or records its error and returns `None`.
-    fn take<T>(&mut self, file: &str, loaded: Result<T, Problem>) -> Option<T> {
+    fn take_or_record<T>(&mut self, file: &str, loaded: Result<T, CommandError>) -> Option<T> {
         loaded
             .map_err(|problem| {
-                let error = DocumentError::unplaced(file, &problem.message);
+                let error = DocumentError::for_file(file, &problem.message);
                 self.errors.push(DocumentError { suggestion: problem.hint, ..error });
             })
             .ok()
     }
 
-    fn show(self, output: JsonArgs) -> Result<Exit, Problem> {
-        let errors: Vec<DocumentError> = self.errors.iter().chain(&self.manifests).cloned().collect();
-        let exit = if errors.is_empty() { Exit::Done } else { Exit::BadConfiguration };
+    fn show(self, output: JsonArgs) -> Result<ExitKind, CommandError> {
+        let errors: Vec<DocumentError> = self.errors.iter().chain(&self.manifest_errors).cloned().collect();
+        let exit = if errors.is_empty() { ExitKind::Done } else { ExitKind::BadConfiguration };
         if output.json {
-            let list = |found: &[DocumentError]| found.iter().map(told).collect::<Vec<Value>>();
-            say(json!({"schema_version": 1, "ok": exit == Exit::Done,
+            let list = |found: &[DocumentError]| found.iter().map(error_json).collect::<Vec<Value>>();
+            print_result_line(json!({"schema_version": 1, "ok": exit == ExitKind::Done,
                 "errors": list(&errors), "warnings": list(&self.warnings)}))?;
             return Ok(exit);
         }
-        for (style, word, found) in [(BAD, "error", &errors), (NOTE, "warning", &self.warnings)] {
+        for (style, word, found) in
+            [(ERROR_STYLE, "error", &errors), (WARNING_STYLE, "warning", &self.warnings)]
+        {
             for one in found {
-                say(format!("{} {}\n", paint(style, format!("{word}:")), visible(&one.to_string())))?;
+                print_result_line(format!(
+                    "{} {}\n",
+                    paint(style, format!("{word}:")),
+                    escape_invisible(&one.to_string())
+                ))?;
             }
         }
         let count =
             |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
         let counts = format!("{}, {}", count(errors.len(), "error"), count(self.warnings.len(), "warning"));
-        say(match (self.errors.is_empty(), self.manifests.is_empty()) {
-            (true, true) => paint(GOOD, format!("the configuration can be used: {counts}")),
-            (true, false) => {
-                paint(BAD, format!("the configuration can be used, but some manifests cannot: {counts}"))
-            }
-            (false, _) => paint(BAD, format!("the configuration cannot be used: {counts}")),
+        print_result_line(match (self.errors.is_empty(), self.manifest_errors.is_empty()) {
+            (true, true) => paint(SUCCESS_STYLE, format!("the configuration can be used: {counts}")),
+            (true, false) => paint(
+                ERROR_STYLE,
+                format!("the configuration can be used, but some manifests cannot: {counts}"),
+            ),
+            (false, _) => paint(ERROR_STYLE, format!("the configuration cannot be used: {counts}")),
         })?;
         Ok(exit)
     }
 }
 
-fn told(found: &DocumentError) -> Value {
+fn error_json(found: &DocumentError) -> Value {
     json!({"file": found.file, "line": found.line, "column": found.column, "message": found.message,
         "suggestion": found.suggestion})
 }

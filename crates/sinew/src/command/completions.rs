@@ -10,33 +10,34 @@ use clap_complete::engine::{CompletionCandidate, ValueCompleter};
 use clap_complete::env::Shells;
 
 use crate::cli::{Cli, CompletionsArgs};
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
-use crate::terminal::show_foreign;
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::print_external_text;
 
 /// Environment variable that the completion script sets to the name of its shell.
-const VARIABLE: &str = "SINEW_COMPLETE";
+const COMPLETE_VARIABLE: &str = "SINEW_COMPLETE";
 const PROGRAM: &str = "sinew";
 
-pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, Problem> {
+pub(crate) fn run(args: &CompletionsArgs) -> Result<ExitKind, CommandError> {
     let failed = |error: &dyn std::fmt::Display| {
-        Problem::failed(format!("there is no script for this shell: {error}"))
+        CommandError::failed(format!("there is no script for this shell: {error}"))
     };
     let shells = Shells::builtins();
     let shell = shells.completer(&args.shell.to_string()).ok_or_else(|| failed(&args.shell))?;
     let mut script = Vec::new();
     shell
-        .write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
+        .write_registration(COMPLETE_VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
         .map_err(|error| failed(&error))?;
-    show_foreign(&String::from_utf8_lossy(&script))?;
-    Ok(Exit::Done)
+    print_external_text(&String::from_utf8_lossy(&script))?;
+    Ok(ExitKind::Done)
 }
 
 /// Answers a completion request of a shell and returns true if there was one. The first argument must be the
 /// `--` of the script, so that a variable set for another reason changes no command, in particular no hook.
-pub(crate) fn answered() -> bool {
+pub(crate) fn handle_completion_request() -> bool {
     let mut words: Vec<_> = std::env::args_os().skip(1).collect();
-    let Some(shell) = std::env::var_os(VARIABLE).filter(|_| words.first().is_some_and(|word| word == "--"))
+    let Some(shell) =
+        std::env::var_os(COMPLETE_VARIABLE).filter(|_| words.first().is_some_and(|word| word == "--"))
     else {
         return false;
     };
@@ -56,19 +57,21 @@ pub(crate) fn answered() -> bool {
 
 /// Completer for tool names.
 #[derive(Clone, Copy)]
-pub(crate) enum ToolNames {
+pub(crate) enum ToolNameCompleter {
     /// The argument is only a tool name.
-    Alone,
+    NameOnly,
     /// The argument list starts with a tool name, followed by the arguments of the call.
-    First,
+    NameThenArguments,
 }
 
-impl ValueCompleter for ToolNames {
+impl ValueCompleter for ToolNameCompleter {
     fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
-        if matches!(self, ToolNames::First) && is_named(std::env::args_os()) {
+        if matches!(self, ToolNameCompleter::NameThenArguments) && has_tool_name(std::env::args_os()) {
             return Vec::new();
         }
-        let tools = Setting::find().and_then(|setting| setting.definitions_at_hand()).unwrap_or_default();
+        let tools = CommandContext::from_environment()
+            .and_then(|setting| setting.definitions_without_waiting())
+            .unwrap_or_default();
         let begins = |name: &str| current.to_str().is_some_and(|typed| name.starts_with(typed));
         let fitting = tools.iter().filter(|tool| begins(tool.name().as_str()));
         fitting
@@ -82,7 +85,7 @@ impl ValueCompleter for ToolNames {
 
 /// Returns true if a tool name precedes the word being typed. The words are: this program, `--`, `sinew`, the
 /// command, then the arguments.
-fn is_named(words: impl IntoIterator<Item = OsString>) -> bool {
+fn has_tool_name(words: impl IntoIterator<Item = OsString>) -> bool {
     let mut between: Vec<OsString> = words.into_iter().skip(4).collect();
     between.pop();
     between.iter().any(|word| !word.to_string_lossy().starts_with('-'))
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn tool_name_is_completed_only_once() {
         let check = |line: &str, expect: bool| {
-            assert_eq!(is_named(line.split(' ').map(OsString::from)), expect, "{line}");
+            assert_eq!(has_tool_name(line.split(' ').map(OsString::from)), expect, "{line}");
         };
         check("sinew -- sinew call re", false);
         check("sinew -- sinew call --json re", false);

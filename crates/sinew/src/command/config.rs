@@ -4,38 +4,43 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use strict_yaml::{Document, Node};
+use strict_yaml::{Document, YamlNode};
 
 use crate::cli::{ConfigCommand, ConfigShowArgs};
-use crate::exit::{Exit, Problem};
-use crate::origin::{self, Origin, Row};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{say, visible_line};
+use crate::setting_sources::{self, SettingOrigin, SettingRow};
+use crate::terminal::{escape_invisible_line, print_result_line};
 
-pub(crate) fn run(command: &ConfigCommand) -> Result<Exit, Problem> {
+pub(crate) fn run(command: &ConfigCommand) -> Result<ExitKind, CommandError> {
     match command {
         ConfigCommand::Show(args) => show(args),
     }
 }
 
-fn show(args: &ConfigShowArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+fn show(args: &ConfigShowArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     // Reject invalid settings as the daemon would, instead of showing values that have no effect.
     setting.settings()?;
     let file = setting.home().settings_file();
-    let rows = rows(&file)?;
-    let policy = policy(setting.home().config());
+    let rows = setting_rows(&file)?;
+    let policy = policy_files(setting.home().config_dir());
     if args.output.json {
         let settings: Vec<Value> = rows.iter().map(as_json).collect();
         let policy: Vec<Value> =
             policy.iter().map(|(name, from)| json!({"name": name, "file": from})).collect();
-        say(render::versioned(json!({"file": file, "settings": settings, "policy": policy})))?;
-        return Ok(Exit::Done);
+        print_result_line(render::versioned_json(
+            json!({"file": file, "settings": settings, "policy": policy}),
+        ))?;
+        return Ok(ExitKind::Done);
     }
     let mut table = render::plain_table();
     for row in &rows {
-        let value = row.value.as_ref().map_or("not set".to_owned(), |value| visible_line(&text(value)));
+        let value = row
+            .value
+            .as_ref()
+            .map_or("not set".to_owned(), |value| escape_invisible_line(&value_text(value)));
         match args.origin {
             true => table.add_row([row.key.clone(), value, origin_text(row, &file)]),
             false => table.add_row([row.key.clone(), value]),
@@ -43,56 +48,59 @@ fn show(args: &ConfigShowArgs) -> Result<Exit, Problem> {
     }
     for (name, from) in &policy {
         let from = from.as_deref().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
-        table.add_row([format!("governance/{name}"), visible_line(&from)]);
+        table.add_row([format!("governance/{name}"), escape_invisible_line(&from)]);
     }
-    say(table)?;
-    Ok(Exit::Done)
+    print_result_line(table)?;
+    Ok(ExitKind::Done)
 }
 
-fn rows(file: &Path) -> Result<Vec<Row>, Problem> {
-    let tree =
-        |document: Document| -> Result<Node, Problem> { document.tree().map_err(Problem::configuration) };
-    let built_in =
-        tree(Document::from_text("built in", server::SETTINGS_TEMPLATE).map_err(Problem::configuration)?)?;
+fn setting_rows(file: &Path) -> Result<Vec<SettingRow>, CommandError> {
+    let tree = |document: Document| -> Result<YamlNode, CommandError> {
+        document.tree().map_err(CommandError::configuration)
+    };
+    let built_in = tree(
+        Document::from_text("built in", server::SETTINGS_TEMPLATE).map_err(CommandError::configuration)?,
+    )?;
     let written = match std::fs::symlink_metadata(file) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
-        _ => Some(tree(Document::read_trusted(file).map_err(Problem::configuration)?)?),
+        _ => Some(tree(Document::read_trusted(file).map_err(CommandError::configuration)?)?),
     };
-    let schema = schemars::schema_for!(server::SettingsFile).to_value();
+    let schema = schemars::schema_for!(server::DaemonSettingsFile).to_value();
     let variable = |name: &str| std::env::var(name).ok();
-    Ok(origin::rows(&schema, &built_in, written.as_ref(), variable))
+    Ok(setting_sources::setting_rows(&schema, &built_in, written.as_ref(), variable))
 }
 
 /// Returns the names of the policy files, each with its path if it exists; otherwise the built-in version is
 /// used.
-fn policy(config: &Path) -> Vec<(&'static str, Option<std::path::PathBuf>)> {
+fn policy_files(config: &Path) -> Vec<(&'static str, Option<std::path::PathBuf>)> {
     let folder = config.join("governance");
-    let names = governance::EMBEDDED.into_iter().chain([guardrail::EMBEDDED]).map(|(name, _)| name);
+    let names =
+        governance::EMBEDDED_FILES.into_iter().chain([guardrail::EMBEDDED_FILE]).map(|(name, _)| name);
     names.map(|name| (name, Some(folder.join(name)).filter(|path| path.exists()))).collect()
 }
 
-fn as_json(row: &Row) -> Value {
+fn as_json(row: &SettingRow) -> Value {
     let origin = match &row.origin {
-        Origin::Default => json!({"from": "default"}),
-        Origin::File { line, as_built_in } => {
+        SettingOrigin::Default => json!({"from": "default"}),
+        SettingOrigin::File { line, is_default: as_built_in } => {
             json!({"from": "file", "line": line, "is_default": as_built_in})
         }
-        Origin::Variable(name) => json!({"from": "environment", "variable": name}),
+        SettingOrigin::Variable(name) => json!({"from": "environment", "variable": name}),
     };
     json!({"key": row.key, "value": row.value, "origin": origin})
 }
 
-fn origin_text(row: &Row, file: &Path) -> String {
+fn origin_text(row: &SettingRow, file: &Path) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     match &row.origin {
-        Origin::Default => "default".to_owned(),
-        Origin::File { line, as_built_in: true } => format!("{name}:{line}, same as default"),
-        Origin::File { line, as_built_in: false } => format!("{name}:{line}"),
-        Origin::Variable(name) => format!("{name} (environment)"),
+        SettingOrigin::Default => "default".to_owned(),
+        SettingOrigin::File { line, is_default: true } => format!("{name}:{line}, same as default"),
+        SettingOrigin::File { line, is_default: false } => format!("{name}:{line}"),
+        SettingOrigin::Variable(name) => format!("{name} (environment)"),
     }
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -8,32 +8,36 @@ mod network;
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible_line};
+use crate::terminal::{
+    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint, print_result_line,
+};
 
-pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     let settings = setting.settings().unwrap_or_default();
     let mut rows = machine::sandbox(&setting)?;
     rows.extend(machine::folders(&setting));
     rows.extend(daemon::sockets(&setting));
-    let usable = daemon::manifests(&setting);
+    let usable = daemon::load_manifests(&setting);
     rows.extend(daemon::configuration(&setting, &usable));
     rows.extend(machine::programs());
     rows.extend(network::services(&settings));
     rows.extend(network::keys(&settings, usable.as_ref().map_or(&[], |(_, usable)| usable)));
     let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
     match output.json {
-        true => say(render::versioned(json!({"ok": is_sound, "checks": told(&rows)})))?,
+        true => {
+            print_result_line(render::versioned_json(json!({"ok": is_sound, "checks": rows_json(&rows)})))?
+        }
         false => show(&rows)?,
     }
-    Ok(if is_sound { Exit::Done } else { Exit::Failed })
+    Ok(if is_sound { ExitKind::Done } else { ExitKind::Failed })
 }
 
 /// Returns the rows as JSON with secrets masked, because this output is meant to be shared.
-fn told(rows: &[Row]) -> Vec<Value> {
+fn rows_json(rows: &[Row]) -> Vec<Value> {
     let redactor = telemetry::redact::shared();
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let row = |row: &Row| {
@@ -43,27 +47,32 @@ fn told(rows: &[Row]) -> Vec<Value> {
     rows.iter().map(row).collect()
 }
 
-fn show(rows: &[Row]) -> Result<(), Problem> {
+fn show(rows: &[Row]) -> Result<(), CommandError> {
     let mut area = "";
     for row in rows {
         let title = if row.area == area { "" } else { row.area };
         area = row.area;
         let (colour, mark) = match row.standing {
-            Standing::Good => (GOOD, "✓"),
-            Standing::Note => (NOTE, "–"),
-            Standing::Bad => (BAD, "✗"),
+            Standing::Good => (SUCCESS_STYLE, "✓"),
+            Standing::Note => (WARNING_STYLE, "–"),
+            Standing::Bad => (ERROR_STYLE, "✗"),
         };
-        let found = visible_line(&row.found);
-        say(format!("{title:<14}{} {:<46} {found}", paint(colour, mark), row.what))?;
+        let found = escape_invisible_line(&row.found);
+        print_result_line(format!("{title:<14}{} {:<46} {found}", paint(colour, mark), row.what))?;
         if let Some(remedy) = &row.remedy {
-            say(format!("{:<16}{} {}", "", paint(GOOD, "try:"), visible_line(remedy)))?;
+            print_result_line(format!(
+                "{:<16}{} {}",
+                "",
+                paint(SUCCESS_STYLE, "try:"),
+                escape_invisible_line(remedy)
+            ))?;
         }
     }
     let bad = rows.iter().filter(|row| row.standing == Standing::Bad).count();
-    say(match bad {
-        0 => paint(GOOD, "no problems found"),
-        1 => paint(BAD, "1 problem found"),
-        more => paint(BAD, format!("{more} problems found")),
+    print_result_line(match bad {
+        0 => paint(SUCCESS_STYLE, "no problems found"),
+        1 => paint(ERROR_STYLE, "1 problem found"),
+        more => paint(ERROR_STYLE, format!("{more} problems found")),
     })
 }
 

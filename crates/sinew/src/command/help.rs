@@ -4,12 +4,12 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use tool::nearest;
+use tool::nearest_word;
 
 use crate::cli::{Cli, HelpArgs, ManualArgs};
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
-use crate::terminal::{say, visible_line};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{escape_invisible_line, print_result_line};
 
 const TOPICS: [&str; 3] = ["environment", "exit-codes", "files"];
 
@@ -37,61 +37,64 @@ BRAVE_API_KEY, TAVILY_API_KEY
 
 A variable that is set and not empty overrides sinew.yaml. `sinew config show --origin` shows which ones do:";
 
-pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Problem> {
+pub(crate) fn run(args: &HelpArgs) -> Result<ExitKind, CommandError> {
     match args.words.as_slice() {
-        [] => help_of(&[]),
-        [topic] if topic == "exit-codes" => say(EXIT_CODES),
-        [topic] if topic == "environment" => say(format!("{ENVIRONMENT}\n\n{}", variables())),
-        [topic] if topic == "files" => say(files(&Setting::find()?)),
-        words => help_of(words),
+        [] => print_command_help(&[]),
+        [topic] if topic == "exit-codes" => print_result_line(EXIT_CODES),
+        [topic] if topic == "environment" => {
+            print_result_line(format!("{ENVIRONMENT}\n\n{}", telemetry_variables()))
+        }
+        [topic] if topic == "files" => print_result_line(file_overview(&CommandContext::from_environment()?)),
+        words => print_command_help(words),
     }
-    .map(|()| Exit::Done)
+    .map(|()| ExitKind::Done)
 }
 
 /// Prints the help of a command, as `--help` does.
-fn help_of(words: &[String]) -> Result<(), Problem> {
+fn print_command_help(words: &[String]) -> Result<(), CommandError> {
     let typed = ["sinew"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
     match Cli::command().try_get_matches_from(typed) {
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp => {
-            say(shown.render().ansi().to_string().trim_end())
+            print_result_line(shown.render().ansi().to_string().trim_end())
         }
-        _ => Err(unknown(words)),
+        _ => Err(unknown_topic(words)),
     }
 }
 
-fn unknown(words: &[String]) -> Problem {
+fn unknown_topic(words: &[String]) -> CommandError {
     let command = Cli::command();
     let known = command.get_subcommands().map(|below| below.get_name());
     let topics = TOPICS.iter().copied();
-    let near = words.first().and_then(|word| nearest(word, known.chain(topics)));
+    let near = words.first().and_then(|word| nearest_word(word, known.chain(topics)));
     let hint = near.map_or("`sinew help` lists them".to_owned(), |near| format!("sinew help {near}"));
-    Problem::usage(format!("there is no command or topic `{}`", words.join(" "))).hint(hint)
+    CommandError::usage(format!("there is no command or topic `{}`", words.join(" "))).with_hint(hint)
 }
 
 /// Lists the telemetry variables, each with the setting that it overrides.
-fn variables() -> String {
-    let lines = telemetry::VARIABLES.iter().map(|known| match known.part {
+fn telemetry_variables() -> String {
+    let lines = telemetry::VARIABLES.iter().map(|known| match known.signal {
         None => format!("{:<38} {}", known.name, known.key),
         Some(part) => format!("{:<38} {}, for {part} only", known.name, known.key),
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn files(setting: &Setting) -> String {
+fn file_overview(setting: &CommandContext) -> String {
     let home = setting.home();
-    let (config, agent, control) = (home.config(), home.agent_socket(), home.control_socket());
+    let (config, agent, control) = (home.config_dir(), home.agent_socket(), home.control_socket());
     let rows = [
         (config.join("sinew.yaml"), "settings: workspaces, limits, log, OpenTelemetry"),
         (config.join("governance"), "the policy: tools.yaml, modes.yaml, safety.yaml, guardrails.yaml"),
         (config.join("hosts"), "how the tools of other agent programs are judged"),
-        (home.tools().to_owned(), "manifests: tools of your own"),
-        (home.state().join("ledger"), "the ledger: every call, sealed line by line"),
-        (home.state().to_owned(), "state: the ledger, undo data and approvals"),
-        (home.log().to_owned(), "the daemon's own log, rotated"),
+        (home.tools_dir().to_owned(), "manifests: tools of your own"),
+        (home.state_dir().join("ledger"), "the ledger: every call, sealed line by line"),
+        (home.state_dir().to_owned(), "state: the ledger, undo data and approvals"),
+        (home.log_dir().to_owned(), "the daemon's own log, rotated"),
         (agent, "the agent socket"),
         (control, "the control socket: approvals, mode, reload"),
     ];
-    let lines = rows.map(|(path, what)| format!("{}\n    {what}", visible_line(&path.to_string_lossy())));
+    let lines =
+        rows.map(|(path, what)| format!("{}\n    {what}", escape_invisible_line(&path.to_string_lossy())));
     format!(
         "{}\n\nDefaults for missing configuration are built in; `sinew init` writes them out for editing.",
         lines.join("\n")
@@ -99,14 +102,14 @@ fn files(setting: &Setting) -> String {
 }
 
 /// Writes manual pages generated from the command-line help.
-pub(crate) fn write_manual(args: &ManualArgs) -> Result<Exit, Problem> {
+pub(crate) fn write_manual(args: &ManualArgs) -> Result<ExitKind, CommandError> {
     write_pages(&args.dir).map_err(|error| {
-        Problem::failed(format!("cannot write pages into `{}`: {error}", args.dir.display()))
-            .hint("choose a folder that you can write to")
+        CommandError::failed(format!("cannot write pages into `{}`: {error}", args.dir.display()))
+            .with_hint("choose a folder that you can write to")
     })?;
-    let shown = visible_line(&args.dir.display().to_string());
-    say(format!("read the first page with `man -l {shown}/sinew.1`"))?;
-    Ok(Exit::Done)
+    let shown = escape_invisible_line(&args.dir.display().to_string());
+    print_result_line(format!("read the first page with `man -l {shown}/sinew.1`"))?;
+    Ok(ExitKind::Done)
 }
 
 fn write_pages(dir: &Path) -> std::io::Result<()> {

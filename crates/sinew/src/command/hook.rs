@@ -4,36 +4,40 @@
 //! every case, exit code 0 with a decision, 2 to block. Panics, hangs and malformed input also end in one of
 //! the two.
 
-mod answer;
-mod event;
+mod host_event;
+mod host_reply;
 mod install;
-mod json_text;
-mod post;
-mod pre;
+mod json_edit;
+mod post_tool_use;
+mod pre_tool_use;
 mod settings_file;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use server::{Environment, Home};
+use server::{ProcessEnvironment, SinewHome};
 
-use self::answer::Answer;
-use crate::cli::{Fail, HookArgs, HookCommand};
-use crate::exit::{Exit, Problem};
-use crate::setting::explain;
+use self::host_reply::HostReply;
+use crate::cli::{FailMode, HookArgs, HookCommand};
+use crate::command_context::serve_error;
+use crate::exit::{CommandError, ExitKind};
 
 /// Deadline of a hook, including reading its input. The host waits longer: see `install.rs`.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
 
-pub(crate) fn run(command: HookCommand) -> Result<Exit, Problem> {
+pub(crate) fn run(command: HookCommand) -> Result<ExitKind, CommandError> {
     Ok(match command {
         HookCommand::PreToolUse { fail, args } => {
-            let limit = limit(&args);
-            in_time(limit, move || pre::run(&args, limit)).unwrap_or_else(Answer::CannotJudge).give(fail)
+            let limit = effective_deadline(&args);
+            run_with_deadline(limit, move || pre_tool_use::run(&args, limit))
+                .unwrap_or_else(HostReply::CannotJudge)
+                .send(fail)
         }
         HookCommand::PostToolUse(args) => {
-            let limit = limit(&args);
-            in_time(limit, move || post::run(&args)).unwrap_or_else(Answer::CannotReview).give(Fail::Open)
+            let limit = effective_deadline(&args);
+            run_with_deadline(limit, move || post_tool_use::run(&args))
+                .unwrap_or_else(HostReply::CannotReview)
+                .send(FailMode::Open)
         }
         HookCommand::Install(args) => return install::install(&args),
         HookCommand::Uninstall(args) => return install::uninstall(&args),
@@ -41,20 +45,20 @@ pub(crate) fn run(command: HookCommand) -> Result<Exit, Problem> {
 }
 
 /// Returns the deadline for this run. `--deadline-ms` can only shorten it.
-fn limit(args: &HookArgs) -> Duration {
+fn effective_deadline(args: &HookArgs) -> Duration {
     args.deadline_ms.map_or(DEADLINE, |wish| Duration::from_millis(wish).min(DEADLINE))
 }
 
 /// Runs `work` on its own thread, so that a hang or panic cannot prevent the reply to the host. The error
 /// says why there is no verdict.
-fn in_time(
+fn run_with_deadline(
     limit: Duration,
-    work: impl FnOnce() -> Result<Answer, String> + Send + 'static,
-) -> Result<Answer, String> {
+    work: impl FnOnce() -> Result<HostReply, String> + Send + 'static,
+) -> Result<HostReply, String> {
     // A panic message may contain data that the host sent, so only its location is printed.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
-            crate::terminal::tell(format!("sinew hook: internal fault at {place}"));
+            crate::terminal::print_message(format!("sinew hook: internal fault at {place}"));
         }
     }));
     let (sender, receiver) = mpsc::sync_channel(1);
@@ -70,22 +74,22 @@ fn in_time(
 }
 
 /// Returns the home that the hook was installed for, else the home of the environment.
-fn home(args: &HookArgs) -> Result<Home, String> {
-    let environment: Environment = std::env::vars_os().collect();
+fn home(args: &HookArgs) -> Result<SinewHome, String> {
+    let environment: ProcessEnvironment = std::env::vars_os().collect();
     let located = match &args.home {
         // Keep HOME, which determines the meaning of `~`.
         Some(home) => {
             let mut environment = environment;
             environment.insert("SINEW_HOME".into(), home.into());
-            Home::locate(&environment)
+            SinewHome::locate(&environment)
         }
-        None => Home::locate(&environment),
+        None => SinewHome::locate(&environment),
     };
-    located.map_err(|error| in_a_line(&explain(&error)))
+    located.map_err(|error| to_reason(&serve_error(&error)))
 }
 
 /// Formats a problem and its hint as one reason.
-fn in_a_line(problem: &Problem) -> String {
+fn to_reason(problem: &CommandError) -> String {
     match &problem.hint {
         Some(hint) => format!("{}; try: {hint}", problem.message),
         None => problem.message.clone(),
@@ -98,10 +102,11 @@ mod tests {
 
     #[test]
     fn panic_and_hang_still_produce_a_reply() {
-        let answered = |work: fn() -> Result<Answer, String>| in_time(Duration::from_secs(20), work);
-        assert_eq!(answered(|| Ok(Answer::NoDecision)), Ok(Answer::NoDecision));
+        let answered =
+            |work: fn() -> Result<HostReply, String>| run_with_deadline(Duration::from_secs(20), work);
+        assert_eq!(answered(|| Ok(HostReply::NoDecision)), Ok(HostReply::NoDecision));
         assert!(answered(|| panic!("with a secret inside")).unwrap_err().contains("a fault"));
-        let hangs = in_time(Duration::from_millis(200), || {
+        let hangs = run_with_deadline(Duration::from_millis(200), || {
             loop {
                 std::thread::park();
             }
@@ -112,7 +117,7 @@ mod tests {
 
     #[test]
     fn requested_deadline_only_shortens() {
-        let wish = |deadline_ms| limit(&HookArgs { deadline_ms, home: None });
+        let wish = |deadline_ms| effective_deadline(&HookArgs { deadline_ms, home: None });
         assert_eq!(wish(None), DEADLINE);
         assert_eq!(wish(Some(5)), Duration::from_millis(5));
         assert_eq!(wish(Some(u64::MAX)), DEADLINE);

@@ -5,52 +5,52 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use server::WorkspaceAccess;
+use server::WorkspaceAccessSetting;
 
 use crate::cli::InitArgs;
 use crate::command::{pin, schema, workspace};
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
-use crate::setting::Setting;
-use crate::terminal::{NOTE, paint, say, tell};
+use crate::terminal::{WARNING_STYLE, paint, print_message, print_result_line};
 
 /// Treatment of an existing file that differs from the built-in one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existing {
+pub(crate) enum ExistingFile {
     /// Keep the file.
     Keep,
     /// Replace the file and keep the old one beside it.
     Replace,
 }
 
-pub(crate) fn run(args: &InitArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    write(&setting, if args.force { Existing::Replace } else { Existing::Keep })?;
+pub(crate) fn run(args: &InitArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    write_configuration(&setting, if args.force { ExistingFile::Replace } else { ExistingFile::Keep })?;
     match args.pin {
         true => pin::set(&setting, args.pin_source).map(drop)?,
         false => warn_without_pin(&setting),
     }
     match &args.workspace {
-        Some(dir) => workspace::add(&setting, dir, WorkspaceAccess::ReadWrite)?,
-        None => tell("next: run `sinew workspace add DIR` to let callers work in a folder"),
+        Some(dir) => workspace::add(&setting, dir, WorkspaceAccessSetting::ReadWrite)?,
+        None => print_message("next: run `sinew workspace add DIR` to let callers work in a folder"),
     }
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
 /// Warns if there is no operator PIN: without one, any process of this user can approve its own calls. It asks
 /// nothing, because a prompt would take the next line that a person has already typed.
-fn warn_without_pin(setting: &Setting) {
+fn warn_without_pin(setting: &CommandContext) {
     if !pin::is_set(setting) {
-        tell(paint(
-            NOTE,
+        print_message(paint(
+            WARNING_STYLE,
             "no operator PIN is set: any process that runs as you, including an agent's shell, can approve calls",
         ));
-        tell("run `sinew pin set` to set one");
+        print_message("run `sinew pin set` to set one");
     }
 }
 
 /// Returns true if the configuration has not been written out yet.
-pub(crate) fn missing(setting: &Setting) -> bool {
+pub(crate) fn is_uninitialised(setting: &CommandContext) -> bool {
     is_absent(&setting.home().settings_file())
 }
 
@@ -61,17 +61,20 @@ fn is_absent(path: &Path) -> bool {
 }
 
 /// Writes every missing file, and the JSON Schemas that editors use.
-pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem> {
-    let governance = setting.home().config().join("governance");
-    private_folder(&governance)?;
-    put(&setting.home().settings_file(), server::SETTINGS_TEMPLATE, existing)?;
+pub(crate) fn write_configuration(
+    setting: &CommandContext,
+    existing: ExistingFile,
+) -> Result<(), CommandError> {
+    let governance = setting.home().config_dir().join("governance");
+    create_private_folder(&governance)?;
+    write_file(&setting.home().settings_file(), server::SETTINGS_TEMPLATE, existing)?;
     for (name, text) in policy_files() {
-        put(&governance.join(name), text, existing)?;
+        write_file(&governance.join(name), text, existing)?;
     }
-    let hosts = setting.home().config().join("hosts");
-    private_folder(&hosts)?;
+    let hosts = setting.home().config_dir().join("hosts");
+    create_private_folder(&hosts)?;
     for (name, text) in host_table::EMBEDDED {
-        put(&hosts.join(format!("{name}.yaml")), text, existing)?;
+        write_file(&hosts.join(format!("{name}.yaml")), text, existing)?;
     }
     let names: Vec<&str> = policy_files().map(|(name, _)| name.trim_end_matches(".yaml")).collect();
     write_schemas(&governance.join("schema"), &names)?;
@@ -80,42 +83,42 @@ pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem
 
 /// Returns the names and texts of the built-in policy files.
 fn policy_files() -> impl Iterator<Item = (&'static str, &'static str)> {
-    governance::EMBEDDED.into_iter().chain([guardrail::EMBEDDED])
+    governance::EMBEDDED_FILES.into_iter().chain([guardrail::EMBEDDED_FILE])
 }
 
-fn put(file: &Path, text: &str, existing: Existing) -> Result<(), Problem> {
+fn write_file(file: &Path, text: &str, existing: ExistingFile) -> Result<(), CommandError> {
     let shown = file.display();
     if is_absent(file) {
-        replace(file, text)?;
-        return say(format!("wrote     {shown}"));
+        replace_atomically(file, text)?;
+        return print_result_line(format!("wrote     {shown}"));
     }
     match (fs::read(file), existing) {
-        (Ok(current), _) if current == text.as_bytes() => say(format!("unchanged {shown}")),
-        (Ok(_), Existing::Keep) => say(format!("kept      {shown} (edited)")),
-        (Err(error), Existing::Keep) => {
-            let problem = Problem::configuration(format!("{shown} exists, but cannot be read: {error}"));
-            Err(problem.hint("fix it, or run `sinew init --force` to move it aside and write a new one"))
+        (Ok(current), _) if current == text.as_bytes() => print_result_line(format!("unchanged {shown}")),
+        (Ok(_), ExistingFile::Keep) => print_result_line(format!("kept      {shown} (edited)")),
+        (Err(error), ExistingFile::Keep) => {
+            let problem = CommandError::configuration(format!("{shown} exists, but cannot be read: {error}"));
+            Err(problem.with_hint("fix it, or run `sinew init --force` to move it aside and write a new one"))
         }
-        (_, Existing::Replace) => {
-            keep_beside(file)?;
-            replace(file, text)?;
-            say(format!("replaced  {shown} (the old file is kept beside it)"))
+        (_, ExistingFile::Replace) => {
+            move_aside(file)?;
+            replace_atomically(file, text)?;
+            print_result_line(format!("replaced  {shown} (the old file is kept beside it)"))
         }
     }
 }
 
 /// Writes the schemas to the folder that the first line of each file refers to. They are not meant to be
 /// edited, so they are overwritten each time.
-fn write_schemas(folder: &Path, names: &[&str]) -> Result<(), Problem> {
-    private_folder(folder)?;
-    for (name, text) in names.iter().filter_map(|name| Some((name, schema::text(name)?))) {
-        replace(&folder.join(format!("{name}.json")), &(text + "\n"))?;
+fn write_schemas(folder: &Path, names: &[&str]) -> Result<(), CommandError> {
+    create_private_folder(folder)?;
+    for (name, text) in names.iter().filter_map(|name| Some((name, schema::schema_text(name)?))) {
+        replace_atomically(&folder.join(format!("{name}.json")), &(text + "\n"))?;
     }
-    say(format!("schemas   {} ({})", folder.display(), names.join(", ")))
+    print_result_line(format!("schemas   {} ({})", folder.display(), names.join(", ")))
 }
 
 /// Renames a file to a free name beside it.
-fn keep_beside(file: &Path) -> Result<(), Problem> {
+fn move_aside(file: &Path) -> Result<(), CommandError> {
     let free = (1..1000).map(|number| {
         let mut name = file.as_os_str().to_owned();
         name.push(format!(".{number}.old"));
@@ -126,19 +129,19 @@ fn keep_beside(file: &Path) -> Result<(), Problem> {
             return fs::rename(file, &name).map_err(|error| cannot_write(file, &error));
         }
     }
-    Err(Problem::configuration(format!("too many old copies of {}", file.display())))
+    Err(CommandError::configuration(format!("too many old copies of {}", file.display())))
 }
 
-fn private_folder(folder: &Path) -> Result<(), Problem> {
+fn create_private_folder(folder: &Path) -> Result<(), CommandError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| cannot_write(folder, &error))
 }
 
 /// Replaces a private file atomically.
-pub(crate) fn replace(file: &Path, text: &str) -> Result<(), Problem> {
-    strict_yaml::replace_private(file, text.as_bytes()).map_err(|error| cannot_write(file, &error))
+pub(crate) fn replace_atomically(file: &Path, text: &str) -> Result<(), CommandError> {
+    strict_yaml::replace_private_file(file, text.as_bytes()).map_err(|error| cannot_write(file, &error))
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {
-    Problem::configuration(format!("{} cannot be written: {error}", path.display()))
+fn cannot_write(path: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::configuration(format!("{} cannot be written: {error}", path.display()))
 }

@@ -4,33 +4,35 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use telemetry::TelemetryError;
-use telemetry::logs::{Colour, Line, Query, Reader};
+use telemetry::log_reader::{ColourMode, LogLine, LogLineFilter, LogReader};
 
 use crate::cli::LogsArgs;
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
-use crate::terminal::{linger, say};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{print_result_line, wait_for_more};
 
 /// Polling interval of `--follow`.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(args: &LogsArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let query = Query { since: args.since, level: args.level };
-    let mut reader = Reader::open(setting.home().log(), query).map_err(|error| unreadable(&error))?;
-    let paint = if std::io::stdout().is_terminal() { Colour::Ansi } else { Colour::Never };
-    let show = |line: &Line| say(if args.json { line.json().to_owned() } else { line.human(paint) });
+pub(crate) fn run(args: &LogsArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let query = LogLineFilter { since: args.since, level: args.level };
+    let mut reader = LogReader::open(setting.home().log_dir(), query).map_err(|error| read_error(&error))?;
+    let paint = if std::io::stdout().is_terminal() { ColourMode::Ansi } else { ColourMode::Never };
+    let show = |line: &LogLine| {
+        print_result_line(if args.json { line.as_json().to_owned() } else { line.format(paint) })
+    };
     loop {
         for line in reader.by_ref() {
-            show(&line.map_err(|error| unreadable(&error))?)?;
+            show(&line.map_err(|error| read_error(&error))?)?;
         }
         if !args.follow {
-            return Ok(Exit::Done);
+            return Ok(ExitKind::Done);
         }
-        linger(BETWEEN_LOOKS)?;
+        wait_for_more(POLL_INTERVAL)?;
     }
 }
 
-fn unreadable(error: &TelemetryError) -> Problem {
-    Problem::failed(error)
+fn read_error(error: &TelemetryError) -> CommandError {
+    CommandError::failed(error)
 }

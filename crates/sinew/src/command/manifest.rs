@@ -4,7 +4,7 @@ mod examples;
 
 use std::path::PathBuf;
 
-use manifest::{Diagnostic, Loaded, Severity};
+use manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -12,52 +12,54 @@ use server::Settings;
 use strict_yaml::Document;
 
 use crate::cli::{JsonArgs, ManifestCommand};
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
-use crate::{compose, functions, manifests};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{
+    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
+};
+use crate::{compose, function_workers, manifests};
 
-pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
+pub(crate) fn run(command: &ManifestCommand) -> Result<ExitKind, CommandError> {
     match command {
-        ManifestCommand::Check { paths, output } => show(&load(paths)?, *output),
+        ManifestCommand::Check { paths, output } => show_diagnostics(&load(paths)?, *output),
         ManifestCommand::Test { paths, output } => {
             let loaded = load(paths)?;
-            match loaded.diagnostics.iter().any(|one| one.severity() == Severity::Error) {
-                true => show(&loaded, *output),
-                false => examples::run(&Setting::find()?, &loaded.manifests, *output),
+            match loaded.diagnostics.iter().any(|one| one.severity() == DiagnosticSeverity::Error) {
+                true => show_diagnostics(&loaded, *output),
+                false => examples::run(&CommandContext::from_environment()?, &loaded.manifests, *output),
             }
         }
     }
 }
 
 /// Loads the manifests of these files and folders, with all diagnostics.
-pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
-    let failed = |error: &dyn std::fmt::Display| Problem::failed(error);
+pub(super) fn load(paths: &[PathBuf]) -> Result<ManifestLoadResult, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
     let mut registry = ToolRegistry::new();
-    let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
+    let (sandbox, web) = (Sandbox::of_this_process(), compose::shared_web(&Settings::default())?);
     // Only the names of the built-in tools are used, so default settings are enough.
-    let undo = compose::undo(&Setting::find()?, &Settings::default());
+    let undo = compose::undo_store(&CommandContext::from_environment()?, &Settings::default());
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
     let mut files = Vec::new();
     for path in paths {
-        files.extend(manifests::files_of(path)?);
+        files.extend(manifests::manifest_files(path)?);
     }
     let known = |name: &str| registry.get(name).is_some();
     let mut loaded =
-        functions::with_parser(|syntax| manifest::load_all(&files, &Document::read, syntax, &known))
+        function_workers::with_parser(|syntax| manifest::load_all(&files, &Document::read, syntax, &known))
             .map_err(|error| failed(&error))?;
-    let dropped = connectors::left_out(&loaded.manifests).into_iter();
+    let dropped = connectors::find_unregistrable(&loaded.manifests).into_iter();
     let dropped: Vec<Diagnostic> =
-        dropped.map(|(of, skipped)| of.unusable(&skipped.name, &skipped.why)).collect();
+        dropped.map(|(of, skipped)| of.unusable_command(&skipped.name, &skipped.why)).collect();
     loaded.diagnostics.extend(dropped);
     Ok(loaded)
 }
 
-fn show(loaded: &Loaded, output: JsonArgs) -> Result<Exit, Problem> {
-    let is_error = |one: &&Diagnostic| one.severity() == Severity::Error;
+fn show_diagnostics(loaded: &ManifestLoadResult, output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let is_error = |one: &&Diagnostic| one.severity() == DiagnosticSeverity::Error;
     let errors = loaded.diagnostics.iter().filter(is_error).count();
-    let exit = if errors == 0 { Exit::Done } else { Exit::BadConfiguration };
+    let exit = if errors == 0 { ExitKind::Done } else { ExitKind::BadConfiguration };
     if output.json {
         let diagnostics: Vec<Value> = loaded.diagnostics.iter().map(Diagnostic::to_json).collect();
         let manifests: Vec<Value> = loaded
@@ -69,14 +71,14 @@ fn show(loaded: &Loaded, output: JsonArgs) -> Result<Exit, Problem> {
                     "schema_version": one.schema_version().as_str(), "tools": tools})
             })
             .collect();
-        say(json!({"schema_version": 1, "ok": exit == Exit::Done, "manifests": manifests,
+        print_result_line(json!({"schema_version": 1, "ok": exit == ExitKind::Done, "manifests": manifests,
             "diagnostics": diagnostics}))?;
         return Ok(exit);
     }
     for one in &loaded.diagnostics {
-        let style = if one.severity() == Severity::Error { BAD } else { NOTE };
+        let style = if one.severity() == DiagnosticSeverity::Error { ERROR_STYLE } else { WARNING_STYLE };
         let word = format!("{}[{}]:", one.severity().as_str(), one.code.as_str());
-        say(format!("{} {}\n", paint(style, word), visible(&one.place.to_string())))?;
+        print_result_line(format!("{} {}\n", paint(style, word), escape_invisible(&one.error.to_string())))?;
     }
     let counted = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let counts = format!(
@@ -85,6 +87,6 @@ fn show(loaded: &Loaded, output: JsonArgs) -> Result<Exit, Problem> {
         counted(errors, "error"),
         counted(loaded.diagnostics.len() - errors, "warning")
     );
-    say(paint(if errors == 0 { GOOD } else { BAD }, counts))?;
+    print_result_line(paint(if errors == 0 { SUCCESS_STYLE } else { ERROR_STYLE }, counts))?;
     Ok(exit)
 }

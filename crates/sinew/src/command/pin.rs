@@ -11,76 +11,76 @@ use serde_json::{Value, json};
 use server::ClientError;
 
 use crate::cli::{PinArgs, PinCommand};
-use crate::exit::{Exit, Problem};
-use crate::setting::{Reach, Setting};
-use crate::terminal::{NOTE, paint, tell};
+use crate::command_context::{CommandBackend, CommandContext};
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{WARNING_STYLE, paint, print_message};
 
 const STANDARD_INPUT: &str = "standard input";
 
 /// Source of the PIN. It is read only if the daemon requires it.
-pub(crate) enum Source {
+pub(crate) enum PinSource {
     /// Typed on the terminal.
     Terminal,
     /// Read from standard input.
-    Input,
+    Stdin,
     /// Already read.
     Known(String),
     /// None: the request needs no PIN.
-    Nobody,
+    NotNeeded,
 }
 
-impl Source {
-    pub(crate) fn of(args: PinArgs) -> Source {
-        if args.pin_stdin { Source::Input } else { Source::Terminal }
+impl PinSource {
+    pub(crate) fn from_args(args: PinArgs) -> PinSource {
+        if args.pin_stdin { PinSource::Stdin } else { PinSource::Terminal }
     }
 
     /// Returns the PIN if it was already read.
     pub(crate) fn known(&self) -> Option<&str> {
         match self {
-            Source::Known(pin) => Some(pin),
-            Source::Terminal | Source::Input | Source::Nobody => None,
+            PinSource::Known(pin) => Some(pin),
+            PinSource::Terminal | PinSource::Stdin | PinSource::NotNeeded => None,
         }
     }
 
     /// Reads the PIN. Fails if it was already read, or if this source supplies none.
-    pub(crate) fn ask(&mut self) -> Result<(), Problem> {
+    pub(crate) fn read_pin(&mut self) -> Result<(), CommandError> {
         let pin = match self {
-            Source::Terminal => read("operator PIN")?,
-            Source::Input => first_line()?,
-            Source::Known(_) | Source::Nobody => {
-                return Err(Problem::new(Exit::Refused, "the operator PIN is needed"));
+            PinSource::Terminal => read_hidden("operator PIN")?,
+            PinSource::Stdin => read_stdin_line()?,
+            PinSource::Known(_) | PinSource::NotNeeded => {
+                return Err(CommandError::new(ExitKind::Refused, "the operator PIN is needed"));
             }
         };
-        *self = Source::Known(pin);
+        *self = PinSource::Known(pin);
         Ok(())
     }
 }
 
-impl Source {
+impl PinSource {
     /// Sends a request to the control socket, and repeats it with the PIN if the daemon requires one.
-    pub(crate) fn ask_control(
+    pub(crate) fn request_control(
         mut self,
-        setting: &Setting,
+        setting: &CommandContext,
         method: &str,
         mut params: Value,
-    ) -> Result<Value, Problem> {
+    ) -> Result<Value, CommandError> {
         loop {
-            match setting.try_control(method, &params)? {
+            match setting.try_request_control(method, &params)? {
                 Ok(reply) => return Ok(reply),
-                Err(ClientError::Answered { data, .. }) if data.get("code") == Some(&json!("pin_needed")) => {
-                    self.ask()?;
+                Err(ClientError::Rpc { data, .. }) if data.get("code") == Some(&json!("pin_needed")) => {
+                    self.read_pin()?;
                     if let Some(params) = params.as_object_mut() {
                         params.extend(self.known().map(|pin| ("pin".to_owned(), json!(pin))));
                     }
                 }
-                Err(error) => return Err(setting.unanswered(&error)),
+                Err(error) => return Err(setting.client_error(&error)),
             }
         }
     }
 }
 
-pub(crate) fn run(command: &PinCommand) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+pub(crate) fn run(command: &PinCommand) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     match command {
         PinCommand::Set(args) => set(&setting, *args),
         PinCommand::Clear(args) => clear(&setting, *args),
@@ -88,87 +88,99 @@ pub(crate) fn run(command: &PinCommand) -> Result<Exit, Problem> {
 }
 
 /// Sets the PIN. An existing PIN has to be entered first.
-pub(crate) fn set(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
-    let mut input = Input::of(args);
-    let given = if is_set(setting) { Some(input.next("current operator PIN")?) } else { None };
-    let new = input.next("new operator PIN")?;
-    if !args.pin_stdin && input.next("new operator PIN again")? != new {
-        return Err(Problem::usage("the two PINs differ"));
+pub(crate) fn set(setting: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandError> {
+    let mut input = PinReader::from_args(args);
+    let given = if is_set(setting) { Some(input.read_next("current operator PIN")?) } else { None };
+    let new = input.read_next("new operator PIN")?;
+    if !args.pin_stdin && input.read_next("new operator PIN again")? != new {
+        return Err(CommandError::usage("the two PINs differ"));
     }
     change(setting, given, Some(new))?;
-    tell("the operator PIN is set: approving, undoing, loosening the mode and accepting a reload require it");
-    Ok(Exit::Done)
+    print_message(
+        "the operator PIN is set: approving, undoing, loosening the mode and accepting a reload require it",
+    );
+    Ok(ExitKind::Done)
 }
 
-fn clear(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
-    let given = if is_set(setting) { Some(Input::of(args).next("operator PIN")?) } else { None };
+fn clear(setting: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandError> {
+    let given =
+        if is_set(setting) { Some(PinReader::from_args(args).read_next("operator PIN")?) } else { None };
     change(setting, given, None)?;
-    tell(paint(NOTE, "no operator PIN is set: any process that runs as you can approve calls"));
-    Ok(Exit::Done)
+    print_message(paint(
+        WARNING_STYLE,
+        "no operator PIN is set: any process that runs as you can approve calls",
+    ));
+    Ok(ExitKind::Done)
 }
 
-pub(crate) fn is_set(setting: &Setting) -> bool {
-    Pin::at(setting.home().state()).is_set()
+pub(crate) fn is_set(setting: &CommandContext) -> bool {
+    Pin::at(setting.home().state_dir()).is_set()
 }
 
-fn change(setting: &Setting, given: Option<String>, new: Option<String>) -> Result<(), Problem> {
-    match setting.reach_or_state()? {
-        Reach::Daemon => setting.ask_control("control/pin.set", json_of(given, new)).map(drop),
-        Reach::Nobody(_state) => {
-            let pin = Pin::at(setting.home().state());
+fn change(setting: &CommandContext, given: Option<String>, new: Option<String>) -> Result<(), CommandError> {
+    match setting.daemon_or_state_lock()? {
+        CommandBackend::Daemon => {
+            setting.request_control("control/pin.set", pin_params(given, new)).map(drop)
+        }
+        CommandBackend::Local(_state) => {
+            let pin = Pin::at(setting.home().state_dir());
             let changed = setting.runtime()?.block_on(pin.set(given, new));
-            changed.map_err(|error| Problem::new(Exit::Refused, error.to_string()))
+            changed.map_err(|error| CommandError::new(ExitKind::Refused, error.to_string()))
         }
     }
 }
 
-fn json_of(given: Option<String>, new: Option<String>) -> serde_json::Value {
+fn pin_params(given: Option<String>, new: Option<String>) -> serde_json::Value {
     let fields = [("pin", given), ("new", new)];
     let fields = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value?))));
     serde_json::Value::Object(fields.collect())
 }
 
 /// Input for several PINs in a row.
-enum Input {
+enum PinReader {
     Terminal,
     Lines(Box<dyn BufRead>),
 }
 
-impl Input {
-    fn of(args: PinArgs) -> Input {
-        if args.pin_stdin { Input::Lines(Box::new(BufReader::new(io::stdin()))) } else { Input::Terminal }
+impl PinReader {
+    fn from_args(args: PinArgs) -> PinReader {
+        if args.pin_stdin {
+            PinReader::Lines(Box::new(BufReader::new(io::stdin())))
+        } else {
+            PinReader::Terminal
+        }
     }
 
-    fn next(&mut self, what: &str) -> Result<String, Problem> {
+    fn read_next(&mut self, what: &str) -> Result<String, CommandError> {
         match self {
-            Input::Terminal => read(what),
-            Input::Lines(lines) => line_of(lines, STANDARD_INPUT),
+            PinReader::Terminal => read_hidden(what),
+            PinReader::Lines(lines) => read_pin_line(lines, STANDARD_INPUT),
         }
     }
 }
 
-fn first_line() -> Result<String, Problem> {
-    line_of(&mut io::stdin().lock(), STANDARD_INPUT)
+fn read_stdin_line() -> Result<String, CommandError> {
+    read_pin_line(&mut io::stdin().lock(), STANDARD_INPUT)
 }
 
-fn line_of(lines: &mut dyn BufRead, place: &str) -> Result<String, Problem> {
+fn read_pin_line(lines: &mut dyn BufRead, place: &str) -> Result<String, CommandError> {
     let mut line = String::new();
     let read = lines.read_line(&mut line);
     let line = line.trim_end_matches(['\n', '\r']).to_owned();
     match read {
         Ok(_) if !line.is_empty() => Ok(line),
-        Ok(_) => Err(Problem::usage(format!("no PIN was given on {place}"))),
-        Err(error) => Err(Problem::usage(format!("{place} cannot be read: {error}"))),
+        Ok(_) => Err(CommandError::usage(format!("no PIN was given on {place}"))),
+        Err(error) => Err(CommandError::usage(format!("{place} cannot be read: {error}"))),
     }
 }
 
 /// Reads a PIN from the controlling terminal without echo, even if standard input is redirected.
-pub(crate) fn read(what: &str) -> Result<String, Problem> {
+pub(crate) fn read_hidden(what: &str) -> Result<String, CommandError> {
     let nobody = |_| {
-        Problem::usage("the operator PIN is needed, but there is no terminal to type it on")
-            .hint("pass it on standard input with `--pin-stdin`")
+        CommandError::usage("the operator PIN is needed, but there is no terminal to type it on")
+            .with_hint("pass it on standard input with `--pin-stdin`")
     };
-    let mut terminal = terminal().map_err(nobody)?;
+    let mut terminal = open_terminal().map_err(nobody)?;
     let before = tcgetattr(&terminal).map_err(|error| nobody(error.into()))?;
     let mut silent = before.clone();
     silent.local_flags.remove(LocalFlags::ECHO);
@@ -176,14 +188,14 @@ pub(crate) fn read(what: &str) -> Result<String, Problem> {
     // flushed.
     tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| nobody(error.into()))?;
     let _ = write!(terminal, "{what}: ");
-    let line = line_of(&mut BufReader::new(&terminal), "the terminal");
+    let line = read_pin_line(&mut BufReader::new(&terminal), "the terminal");
     let _ = tcsetattr(&terminal, SetArg::TCSAFLUSH, &before);
     let _ = writeln!(terminal);
     line
 }
 
 /// Opens the controlling terminal, else the terminal on standard input.
-fn terminal() -> io::Result<File> {
+fn open_terminal() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/tty").or_else(|error| match io::stdin().is_terminal() {
         true => Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)),
         false => Err(error),

@@ -7,66 +7,83 @@ use std::path::Path;
 use std::sync::Arc;
 
 use governance::{Workspace, WorkspaceAccess};
-use policy_tools::{Reach, Trials};
+use policy_tools::{PolicyTests, ToolReach};
 use serde_json::json;
 use tool::{Mode, ToolDefinition};
 
 use crate::cli::{JsonArgs, PolicyCommand};
-use crate::compose::{self, Folders};
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::compose::{self, WorkspaceSelection};
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, QUIET, paint, say, visible_line};
+use crate::terminal::{
+    DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line,
+};
 
-pub(crate) fn run(command: PolicyCommand) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+pub(crate) fn run(command: PolicyCommand) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     match command {
-        PolicyCommand::Test { file, output } => test(&setting, &file, output),
-        PolicyCommand::Reach { mode, output } => reach(&setting, mode, output),
+        PolicyCommand::Test { file, output } => run_tests(&setting, &file, output),
+        PolicyCommand::Reach { mode, output } => show_reach(&setting, mode, output),
         PolicyCommand::Replay { against, since, output } => replay::run(&setting, &against, since, output),
     }
 }
 
-fn test(setting: &Setting, file: &Path, output: JsonArgs) -> Result<Exit, Problem> {
-    let snapshot = compose::world(setting, &setting.settings()?, Folders::Configured)?;
+fn run_tests(setting: &CommandContext, file: &Path, output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let snapshot = compose::config_snapshot(setting, &setting.settings()?, WorkspaceSelection::Configured)?;
     let definitions: Vec<Arc<ToolDefinition>> = snapshot.registry.definitions().cloned().collect();
-    let variables = compose::surroundings(setting).variables;
-    let trials = Trials::read(file, &variables).map_err(Problem::configuration)?;
-    let tried = trials.run(&snapshot.policy, &definitions).map_err(Problem::configuration)?;
-    let failed = tried.iter().filter(|one| !one.holds).count();
+    let variables = compose::policy_environment(setting).variables;
+    let trials = PolicyTests::read(file, &variables).map_err(CommandError::configuration)?;
+    let tried = trials.run(&snapshot.policy, &definitions).map_err(CommandError::configuration)?;
+    let failed = tried.iter().filter(|one| !one.passed).count();
     if output.json {
         let cases = tried.iter().map(|one| {
-            json!({"line": one.line, "call": one.call, "expect": one.expect, "found": one.found, "holds": one.holds})
+            json!({"line": one.line, "call": one.call, "expect": one.expect, "found": one.actual, "holds": one.passed})
         });
-        say(json!({"schema_version": 1, "passed": tried.len() - failed, "failed": failed,
+        print_result_line(json!({"schema_version": 1, "passed": tried.len() - failed, "failed": failed,
             "policy_hash": snapshot.policy.hash(), "cases": cases.collect::<Vec<_>>()}))?;
     } else {
         for one in &tried {
-            let mark = if one.holds { paint(GOOD, "passed") } else { paint(BAD, "failed") };
-            say(format!("{mark} {}:{} {}", file.display(), one.line, visible_line(&one.call)))?;
-            if !one.holds {
-                say(format!("       expected {}, found {}", one.expect, visible_line(&one.found)))?;
+            let mark = if one.passed { paint(SUCCESS_STYLE, "passed") } else { paint(ERROR_STYLE, "failed") };
+            print_result_line(format!(
+                "{mark} {}:{} {}",
+                file.display(),
+                one.line,
+                escape_invisible_line(&one.call)
+            ))?;
+            if !one.passed {
+                print_result_line(format!(
+                    "       expected {}, found {}",
+                    one.expect,
+                    escape_invisible_line(&one.actual)
+                ))?;
             }
         }
-        say(format!("{} of {} passed", tried.len() - failed, tried.len()))?;
+        print_result_line(format!("{} of {} passed", tried.len() - failed, tried.len()))?;
     }
-    Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
+    Ok(if failed == 0 { ExitKind::Done } else { ExitKind::Failed })
 }
 
-fn reach(setting: &Setting, mode: Option<Mode>, output: JsonArgs) -> Result<Exit, Problem> {
-    let snapshot = compose::world(setting, &setting.settings()?, Folders::Configured)?;
+fn show_reach(
+    setting: &CommandContext,
+    mode: Option<Mode>,
+    output: JsonArgs,
+) -> Result<ExitKind, CommandError> {
+    let snapshot = compose::config_snapshot(setting, &setting.settings()?, WorkspaceSelection::Configured)?;
     let definitions: Vec<&ToolDefinition> = snapshot.registry.definitions().map(AsRef::as_ref).collect();
     let modes = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
-    let found: Vec<Reach> = modes
+    let found: Vec<ToolReach> = modes
         .iter()
         .flat_map(|mode| policy_tools::reach(&snapshot.policy, definitions.iter().copied(), *mode))
         .collect();
     let workspaces = || snapshot.workspaces.iter();
     if output.json {
         let roots: Vec<String> = workspaces().map(|folder| folder.root().display().to_string()).collect();
-        say(json!({"schema_version": 1, "policy_hash": snapshot.policy.hash(), "workspaces": roots,
-            "reach": found}))?;
-        return Ok(Exit::Done);
+        print_result_line(
+            json!({"schema_version": 1, "policy_hash": snapshot.policy.hash(), "workspaces": roots,
+            "reach": found}),
+        )?;
+        return Ok(ExitKind::Done);
     }
     let mut table = render::plain_table();
     table.set_header(["MODE", "TOOL", "ACCESS", "TARGETS", "PER HOUR"]);
@@ -75,22 +92,22 @@ fn reach(setting: &Setting, mode: Option<Mode>, output: JsonArgs) -> Result<Exit
             one.mode.as_str(),
             &one.tool,
             if one.writes { "write" } else { "read" },
-            &visible_line(&places(one)),
+            &escape_invisible_line(&reach_targets(one)),
             &one.per_hour.map_or("any".to_owned(), |most| most.to_string()),
         ]);
     }
-    say(table)?;
-    let named: Vec<String> = workspaces().map(workspace).collect();
+    print_result_line(table)?;
+    let named: Vec<String> = workspaces().map(workspace_text).collect();
     let listed = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
-    say(paint(
-        QUIET,
-        format!("workspaces: {}; the built-in denials apply everywhere", visible_line(&listed)),
+    print_result_line(paint(
+        DIM_STYLE,
+        format!("workspaces: {}; the built-in denials apply everywhere", escape_invisible_line(&listed)),
     ))?;
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
 /// Returns what a tool can reach: paths, programs and hosts, each with the number of exceptions.
-fn places(one: &Reach) -> String {
+fn reach_targets(one: &ToolReach) -> String {
     let within = match one.within.as_slice() {
         [] => String::new(),
         list => format!(" within {}", list.join(", ")),
@@ -107,7 +124,7 @@ fn places(one: &Reach) -> String {
     shown.collect::<Vec<_>>().join("; ")
 }
 
-fn workspace(folder: &Workspace) -> String {
+fn workspace_text(folder: &Workspace) -> String {
     let access = match folder.access() {
         WorkspaceAccess::ReadOnly => " (read-only)",
         WorkspaceAccess::ReadWrite => "",

@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 
 use crate::cli::{CancelArgs, JsonArgs};
 use crate::command::each;
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{NOTE, paint, say, tell, visible_line};
+use crate::terminal::{WARNING_STYLE, escape_invisible_line, paint, print_message, print_result_line};
 
-pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
-    let reply = Setting::find()?.ask_control("control/calls.list", json!({}))?;
+pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let reply = CommandContext::from_environment()?.request_control("control/calls.list", json!({}))?;
     render::reply(output, reply, |reply| show(render::items(reply, "calls")))
 }
 
-fn show(calls: &[Value]) -> Result<(), Problem> {
+fn show(calls: &[Value]) -> Result<(), CommandError> {
     if calls.is_empty() {
-        tell("no call is in progress");
+        print_message("no call is in progress");
         return Ok(());
     }
     let mut table = render::plain_table();
@@ -24,56 +24,57 @@ fn show(calls: &[Value]) -> Result<(), Problem> {
     for call in calls {
         let caller = &call["caller"];
         table.add_row([
-            text(call, "call_id"),
-            state(call),
-            age_of(call["age_ms"].as_u64().unwrap_or_default()),
-            text(call, "tool"),
-            name_of(caller),
-            text(caller, "session"),
+            text_field(call, "call_id"),
+            state_text(call),
+            age_text(call["age_ms"].as_u64().unwrap_or_default()),
+            text_field(call, "tool"),
+            caller_name(caller),
+            text_field(caller, "session"),
         ]);
     }
-    say(table)
+    print_result_line(table)
 }
 
-pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     each(&args.ids, "calls", args.output.json, |id| {
-        let reply = setting.ask_control("control/calls.cancel", json!({"call_id": id}))?;
+        let reply = setting.request_control("control/calls.cancel", json!({"call_id": id}))?;
         match reply.get("ended") == Some(&json!(true)) {
             _ if args.output.json => {}
-            true => say(format!("{id} ended"))?,
-            false => {
-                tell(paint(NOTE, format!("{id} was cancelled, but has not ended yet: `sinew ps` shows it")))
-            }
+            true => print_result_line(format!("{id} ended"))?,
+            false => print_message(paint(
+                WARNING_STYLE,
+                format!("{id} was cancelled, but has not ended yet: `sinew ps` shows it"),
+            )),
         }
         Ok(reply)
     })
 }
 
 /// Returns the state of a call in a few words.
-fn state(call: &Value) -> String {
-    let state = text(call, "state");
-    match (call["cancelled"] == true, text(call, "approval_id")) {
+fn state_text(call: &Value) -> String {
+    let state = text_field(call, "state");
+    match (call["cancelled"] == true, text_field(call, "approval_id")) {
         (true, _) => format!("{state}, ending"),
         (false, approval) if approval.is_empty() => state,
         (false, approval) => format!("{state} ({approval})"),
     }
 }
 
-fn name_of(caller: &Value) -> String {
+fn caller_name(caller: &Value) -> String {
     match caller["client"].as_str() {
-        Some(client) => visible_line(client),
+        Some(client) => escape_invisible_line(client),
         None => caller["uid"].as_u64().map(|uid| format!("uid {uid}")).unwrap_or_default(),
     }
 }
 
 /// Returns a string field of a reply, with control characters made visible.
-pub(super) fn text(value: &Value, key: &str) -> String {
-    value[key].as_str().map(visible_line).unwrap_or_default()
+pub(super) fn text_field(value: &Value, key: &str) -> String {
+    value[key].as_str().map(escape_invisible_line).unwrap_or_default()
 }
 
 /// Formats an age in its most natural unit.
-fn age_of(milliseconds: u64) -> String {
+fn age_text(milliseconds: u64) -> String {
     match milliseconds / 1000 {
         0 => format!("{milliseconds} ms"),
         seconds @ 1..120 => format!("{seconds} s"),
@@ -96,7 +97,7 @@ mod tests {
             (120_000, "2 min"),
             (7_200_000, "2 h"),
         ] {
-            assert_eq!(age_of(milliseconds), expect);
+            assert_eq!(age_text(milliseconds), expect);
         }
     }
 }

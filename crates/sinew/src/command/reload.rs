@@ -5,86 +5,92 @@ use serde_json::{Value, json};
 
 use crate::cli::ReloadArgs;
 use crate::command::pin;
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, paint, say, tell, visible, visible_line};
+use crate::terminal::{
+    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
+    print_result_line,
+};
 
-pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let mut report = setting.ask_control("control/reload", json!({}))?;
-    if args.accept && result(&report) == Some("waiting") {
+pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let mut report = setting.request_control("control/reload", json!({}))?;
+    if args.accept && result_of(&report) == Some("waiting") {
         // Accept by the digest of the shown candidate, so that an edit made in between is not accepted with
         // it.
         if !args.output.json {
             show_changes(&report)?;
         }
         let seen = json!({"accept": report.get("candidate")});
-        report = pin::Source::of(args.pin).ask_control(&setting, "control/reload", seen)?;
-        if !args.output.json && result(&report) == Some("applied") {
-            say("applied")?;
-            return Ok(Exit::Done);
+        report = pin::PinSource::from_args(args.pin).request_control(&setting, "control/reload", seen)?;
+        if !args.output.json && result_of(&report) == Some("applied") {
+            print_result_line("applied")?;
+            return Ok(ExitKind::Done);
         }
     }
     if args.output.json {
-        say(render::versioned(report.clone()))?;
-        return Ok(exit(&report));
+        print_result_line(render::versioned_json(report.clone()))?;
+        return Ok(exit_of(&report));
     }
     show(&report)?;
-    Ok(exit(&report))
+    Ok(exit_of(&report))
 }
 
 /// Returns the result of the reload.
-fn result(report: &Value) -> Option<&str> {
+fn result_of(report: &Value) -> Option<&str> {
     report["result"].as_str()
 }
 
-fn exit(report: &Value) -> Exit {
-    match result(report) {
-        Some("applied" | "unchanged") => Exit::Done,
-        Some("waiting") => Exit::Approval,
-        _ => Exit::BadConfiguration,
+fn exit_of(report: &Value) -> ExitKind {
+    match result_of(report) {
+        Some("applied" | "unchanged") => ExitKind::Done,
+        Some("waiting") => ExitKind::Approval,
+        _ => ExitKind::BadConfiguration,
     }
 }
 
-fn show(report: &Value) -> Result<(), Problem> {
+fn show(report: &Value) -> Result<(), CommandError> {
     show_changes(report)?;
-    match result(report) {
-        Some("unchanged") => say("nothing has changed"),
-        Some("applied") => say("applied"),
+    match result_of(report) {
+        Some("unchanged") => print_result_line("nothing has changed"),
+        Some("applied") => print_result_line("applied"),
         Some("waiting") => {
-            tell(paint(
-                NOTE,
+            print_message(paint(
+                WARNING_STYLE,
                 "the change loosens the configuration and is not applied yet: run `sinew reload --accept` to apply it",
             ));
             Ok(())
         }
         _ => {
-            tell(format!(
+            print_message(format!(
                 "{} {}",
-                paint(BAD, "rejected:"),
-                visible(report["error"].as_str().unwrap_or_default())
+                paint(ERROR_STYLE, "rejected:"),
+                escape_invisible(report["error"].as_str().unwrap_or_default())
             ));
-            tell("the last valid configuration stays in effect");
+            print_message("the last valid configuration stays in effect");
             Ok(())
         }
     }
 }
 
 /// Prints one line per change: whether it tightens or loosens, and where it is.
-pub(crate) fn show_changes(report: &Value) -> Result<(), Problem> {
+pub(crate) fn show_changes(report: &Value) -> Result<(), CommandError> {
     for change in report["changes"].as_array().into_iter().flatten() {
         let sign = match change["effect"].as_str() {
-            Some("tightens") => paint(GOOD, "tightens"),
-            Some("loosens") => paint(BAD, "loosens "),
-            _ => paint(NOTE, "neutral "),
+            Some("tightens") => paint(SUCCESS_STYLE, "tightens"),
+            Some("loosens") => paint(ERROR_STYLE, "loosens "),
+            _ => paint(WARNING_STYLE, "neutral "),
         };
         let file = change.pointer("/rule/file").and_then(Value::as_str);
         let place = match (file, change.pointer("/rule/line").and_then(Value::as_u64)) {
-            (Some(file), Some(line)) => format!(" ({} line {line})", visible_line(file)),
+            (Some(file), Some(line)) => format!(" ({} line {line})", escape_invisible_line(file)),
             _ => String::new(),
         };
-        say(format!("{sign} {}{place}", visible_line(change["what"].as_str().unwrap_or_default())))?;
+        print_result_line(format!(
+            "{sign} {}{place}",
+            escape_invisible_line(change["what"].as_str().unwrap_or_default())
+        ))?;
     }
     Ok(())
 }

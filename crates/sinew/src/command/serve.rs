@@ -7,63 +7,68 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::geteuid;
 use sandbox::Sandbox;
-use server::Stop;
+use server::StopHandle;
 use telemetry::LogTarget;
 
-use crate::bridge::{self, Daemons};
+use crate::bridge::{self, DaemonStartup};
 use crate::cli::{McpArgs, ServeArgs};
-use crate::daemon::{self, Daemon};
-use crate::exit::{Exit, Problem};
-use crate::setting::{Setting, explain};
+use crate::command_context::{CommandContext, serve_error};
+use crate::daemon::{self, PreparedDaemon};
+use crate::exit::{CommandError, ExitKind};
 
 /// Timeout for writing the last log lines.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for the post-run cleanup at shutdown. The next daemon completes what is left.
-const SETTLE: Duration = Duration::from_secs(15);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
-pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitKind, CommandError> {
     if geteuid().is_root() && !args.allow_root {
-        let problem = Problem::usage("Sinew does not run as root: its tools would have root privileges");
-        return Err(problem.hint("run it as your own user, or pass `--allow-root` to run it as root anyway"));
+        let problem = CommandError::usage("Sinew does not run as root: its tools would have root privileges");
+        return Err(
+            problem.with_hint("run it as your own user, or pass `--allow-root` to run it as root anyway")
+        );
     }
     if !args.debuggable {
         let failed = |error| {
-            Problem::failed(format!("cannot protect the daemon's memory from other processes: {error}"))
+            CommandError::failed(format!("cannot protect the daemon's memory from other processes: {error}"))
         };
         protect_memory().map_err(failed)?;
     }
-    server::share_heaps();
-    let setting = Setting::find()?;
+    server::limit_malloc_arenas();
+    let setting = CommandContext::from_environment()?;
     let settings = setting.settings()?;
-    let lock = setting.take_state()?;
-    let telemetry =
-        telemetry::init(&settings.telemetry, &LogTarget::DirectoryAndStderr(setting.home().log().to_owned()))
-            .map_err(Problem::configuration)?;
+    let lock = setting.lock_state()?;
+    let telemetry = telemetry::init(
+        &settings.telemetry,
+        &LogTarget::DirectoryAndStderr(setting.home().log_dir().to_owned()),
+    )
+    .map_err(CommandError::configuration)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::failed(format!("cannot start: {error}")))?;
-    let Daemon { layer, settings, following } = daemon::prepare(&setting)?;
+    let runtime = runtime.map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
+    let PreparedDaemon { layer, settings, reload_inputs: following } = daemon::prepare(&setting)?;
     let served = runtime.block_on(async {
         let layer = Arc::clone(&layer);
-        let served = server::serve(layer, setting.home(), &settings, &lock, following, Stop::default()).await;
-        if !matches!(served, Ok(server::Exit::Forced)) {
-            let _ = tokio::time::timeout(SETTLE, Sandbox::of_this_process().close()).await;
+        let served =
+            server::serve(layer, setting.home(), &settings, &lock, following, StopHandle::default()).await;
+        if !matches!(served, Ok(server::ServeExit::Forced)) {
+            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, Sandbox::of_this_process().close()).await;
         }
         served
     });
     layer.close(match &served {
-        Ok(server::Exit::Drained) => "stop requested",
-        Ok(server::Exit::CutShort { .. }) => {
+        Ok(server::ServeExit::Drained) => "stop requested",
+        Ok(server::ServeExit::CutShort { .. }) => {
             "stop requested; calls were still running when the drain timeout expired"
         }
-        Ok(server::Exit::Forced) => "immediate stop requested",
+        Ok(server::ServeExit::Forced) => "immediate stop requested",
         Err(_) => "serving failed",
     });
     drop(lock);
     // Do not wait for threads: one blocked in a dead network mount would keep the daemon from exiting.
     runtime.shutdown_background();
-    let _ = telemetry.shutdown(FLUSH);
-    served.map_err(|error| explain(&error))?;
-    Ok(Exit::Done)
+    let _ = telemetry.shutdown(FLUSH_TIMEOUT);
+    served.map_err(|error| serve_error(&error))?;
+    Ok(ExitKind::Done)
 }
 
 /// Stops debuggers of the same user from attaching, and disables core files. A process that could read or change
@@ -78,8 +83,8 @@ fn protect_memory() -> nix::Result<()> {
 }
 
 /// Serves MCP on standard input and output, for hosts that start a command.
-pub(crate) fn serve_mcp(args: &McpArgs) -> Result<Exit, Problem> {
-    let daemons = if args.no_start { Daemons::Awaited } else { Daemons::Started };
-    bridge::run(Setting::find()?, daemons)?;
-    Ok(Exit::Done)
+pub(crate) fn serve_mcp(args: &McpArgs) -> Result<ExitKind, CommandError> {
+    let daemons = if args.no_start { DaemonStartup::WaitForDaemon } else { DaemonStartup::StartIfMissing };
+    bridge::run(CommandContext::from_environment()?, daemons)?;
+    Ok(ExitKind::Done)
 }

@@ -1,167 +1,187 @@
 //! `sinew service`: installs and controls the daemon as a service of launchd or systemd.
 
 use serde_json::json;
-use server::{Holder, StateLock};
+use server::{LockHolder, StateLock};
 
 use crate::cli::{ServiceCommand, ServiceInstallArgs};
-use crate::exit::{Exit, Problem};
+use crate::command_context::{CommandContext, serve_error};
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::service::{self, Action, Facts, Manager, ServiceFile};
-use crate::setting::{Setting, explain};
-use crate::terminal::{GOOD, NOTE, paint, say, tell, visible};
+use crate::service::{self, ServiceAction, ServiceFacts, ServiceFile, ServiceManagerKind};
+use crate::terminal::{
+    SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_message, print_result_line,
+};
 
-pub(crate) fn run(command: ServiceCommand) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let facts = Facts::gather(&setting)?;
+pub(crate) fn run(command: ServiceCommand) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let facts = ServiceFacts::collect(&setting)?;
     match command {
-        ServiceCommand::Install(args) if args.print => print(args.platform, &facts),
+        ServiceCommand::Install(args) if args.print => print_files(args.platform, &facts),
         ServiceCommand::Install(args) => install(&args, &setting, &facts),
         ServiceCommand::Uninstall => uninstall(&facts),
-        ServiceCommand::Start => manage(Action::Start, &setting, &facts, "started"),
-        ServiceCommand::Stop => manage(Action::Stop, &setting, &facts, "stopped"),
-        ServiceCommand::Restart => manage(Action::Restart, &setting, &facts, "restarted"),
-        ServiceCommand::Status(output) => status(&setting, &facts, output.json),
+        ServiceCommand::Start => control_service(ServiceAction::Start, &setting, &facts, "started"),
+        ServiceCommand::Stop => control_service(ServiceAction::Stop, &setting, &facts, "stopped"),
+        ServiceCommand::Restart => control_service(ServiceAction::Restart, &setting, &facts, "restarted"),
+        ServiceCommand::Status(output) => show_status(&setting, &facts, output.json),
     }
 }
 
-fn print(platform: Option<Manager>, facts: &Facts) -> Result<Exit, Problem> {
-    for file in platform.unwrap_or(Manager::CURRENT).files(facts)? {
-        tell(paint(NOTE, format!("{}:", file.path.display())));
-        say(file.text.trim_end())?;
+fn print_files(platform: Option<ServiceManagerKind>, facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
+    for file in platform.unwrap_or(ServiceManagerKind::CURRENT).files(facts)? {
+        print_message(paint(WARNING_STYLE, format!("{}:", file.path.display())));
+        print_result_line(file.text.trim_end())?;
     }
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
-fn install(args: &ServiceInstallArgs, setting: &Setting, facts: &Facts) -> Result<Exit, Problem> {
+fn install(
+    args: &ServiceInstallArgs,
+    setting: &CommandContext,
+    facts: &ServiceFacts,
+) -> Result<ExitKind, CommandError> {
     refuse_root(facts)?;
-    if args.platform.is_some_and(|platform| platform != Manager::CURRENT) {
-        let problem = Problem::usage("this system does not use that service manager");
-        return Err(problem.hint("add `--print` to see its files"));
+    if args.platform.is_some_and(|platform| platform != ServiceManagerKind::CURRENT) {
+        let problem = CommandError::usage("this system does not use that service manager");
+        return Err(problem.with_hint("add `--print` to see its files"));
     }
-    refuse_beside_another(setting)?;
+    refuse_if_daemon_runs(setting)?;
     // The service manager creates the sockets, so their folder must exist and be private.
-    setting.home().prepare().map_err(|error| explain(&error))?;
-    let files = Manager::CURRENT.files(facts)?;
+    setting.home().prepare().map_err(|error| serve_error(&error))?;
+    let files = ServiceManagerKind::CURRENT.files(facts)?;
     for file in &files {
-        let word = match (file.path.exists(), file.is_in_place()) {
+        let word = match (file.path.exists(), file.is_current()) {
             (_, true) => "unchanged",
             (true, false) => "updated",
             (false, false) => "written",
         };
-        if !file.is_in_place() {
+        if !file.is_current() {
             file.write()?;
         }
-        say(format!("{word}: {}", file.path.display()))?;
+        print_result_line(format!("{word}: {}", file.path.display()))?;
     }
-    service::carry_out(&Manager::CURRENT.steps(Action::Install, facts))?;
-    say(format!("{} check it with `sinew status`", paint(GOOD, "installed and started:")))?;
-    Ok(Exit::Done)
+    service::run_commands(&ServiceManagerKind::CURRENT.commands(ServiceAction::Install, facts))?;
+    print_result_line(format!(
+        "{} check it with `sinew status`",
+        paint(SUCCESS_STYLE, "installed and started:")
+    ))?;
+    Ok(ExitKind::Done)
 }
 
-fn uninstall(facts: &Facts) -> Result<Exit, Problem> {
+fn uninstall(facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
     refuse_root(facts)?;
-    let files = Manager::CURRENT.files(facts)?;
+    let files = ServiceManagerKind::CURRENT.files(facts)?;
     if !files.iter().any(|file| file.path.exists()) {
-        say("not installed: there is nothing to remove")?;
-        return Ok(Exit::Done);
+        print_result_line("not installed: there is nothing to remove")?;
+        return Ok(ExitKind::Done);
     }
-    service::carry_out(&Manager::CURRENT.steps(Action::Uninstall, facts))?;
+    service::run_commands(&ServiceManagerKind::CURRENT.commands(ServiceAction::Uninstall, facts))?;
     for ServiceFile { path, .. } in files {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 let message = format!("`{}` cannot be removed: {error}", path.display());
-                return Err(Problem::failed(message));
+                return Err(CommandError::failed(message));
             }
-            _ => say(format!("removed: {}", path.display()))?,
+            _ => print_result_line(format!("removed: {}", path.display()))?,
         }
     }
-    say("configuration, state and ledger are left as they are")?;
-    Ok(Exit::Done)
+    print_result_line("configuration, state and ledger are left as they are")?;
+    Ok(ExitKind::Done)
 }
 
-fn manage(action: Action, setting: &Setting, facts: &Facts, done: &str) -> Result<Exit, Problem> {
+fn control_service(
+    action: ServiceAction,
+    setting: &CommandContext,
+    facts: &ServiceFacts,
+    done: &str,
+) -> Result<ExitKind, CommandError> {
     if !service::is_installed(setting.home()) {
-        let problem = Problem::failed("the service is not installed");
-        return Err(
-            problem.hint("install it with `sinew service install`, or run `sinew serve` without a service")
-        );
+        let problem = CommandError::failed("the service is not installed");
+        return Err(problem
+            .with_hint("install it with `sinew service install`, or run `sinew serve` without a service"));
     }
-    if action != Action::Stop {
-        refuse_beside_a_strangers(setting, facts)?;
+    if action != ServiceAction::Stop {
+        refuse_if_foreign_daemon_runs(setting, facts)?;
     }
-    service::carry_out(&Manager::CURRENT.steps(action, facts))?;
-    say(done)?;
-    Ok(Exit::Done)
+    service::run_commands(&ServiceManagerKind::CURRENT.commands(action, facts))?;
+    print_result_line(done)?;
+    Ok(ExitKind::Done)
 }
 
-fn status(setting: &Setting, facts: &Facts, as_json: bool) -> Result<Exit, Problem> {
-    let files = Manager::CURRENT.files(facts)?;
+fn show_status(
+    setting: &CommandContext,
+    facts: &ServiceFacts,
+    as_json: bool,
+) -> Result<ExitKind, CommandError> {
+    let files = ServiceManagerKind::CURRENT.files(facts)?;
     let installed = service::is_installed(setting.home());
-    let current = files.iter().all(ServiceFile::is_in_place);
-    let answers = setting.daemon_answers();
-    let manager_output =
-        if installed { service::ask(&Manager::CURRENT.inquiry(facts))?.1 } else { String::new() };
+    let current = files.iter().all(ServiceFile::is_current);
+    let answers = setting.is_daemon_ready();
+    let manager_output = if installed {
+        service::run_command(&ServiceManagerKind::CURRENT.status_command(facts))?.1
+    } else {
+        String::new()
+    };
     if as_json {
         let state = json!({"installed": installed, "up_to_date": current, "daemon_answers": answers, "manager": manager_output});
-        say(render::versioned(state))?;
+        print_result_line(render::versioned_json(state))?;
     } else {
         let files = match (installed, current) {
             (false, _) => "not installed; run `sinew service install` to install it",
             (true, false) => "installed by another version; run `sinew service install` to update it",
             (true, true) => "installed",
         };
-        say(format!("service: {files}"))?;
-        say(format!("daemon:  {}", if answers { "answers" } else { "does not answer" }))?;
+        print_result_line(format!("service: {files}"))?;
+        print_result_line(format!("daemon:  {}", if answers { "answers" } else { "does not answer" }))?;
         if !manager_output.is_empty() {
-            say(visible(manager_output.trim_end()))?;
+            print_result_line(escape_invisible(manager_output.trim_end()))?;
         }
     }
-    Ok(if answers { Exit::Done } else { Exit::Unreachable })
+    Ok(if answers { ExitKind::Done } else { ExitKind::Unreachable })
 }
 
 /// Refuses to install the service while a manually started daemon runs: the service manager would take over
 /// its sockets, and the new daemon would find the state lock held.
-fn refuse_beside_another(setting: &Setting) -> Result<(), Problem> {
-    if service::is_installed(setting.home()) || !setting.daemon_answers() {
+fn refuse_if_daemon_runs(setting: &CommandContext) -> Result<(), CommandError> {
+    if service::is_installed(setting.home()) || !setting.is_daemon_ready() {
         return Ok(());
     }
-    Err(strangers(running(setting)))
+    Err(foreign_daemon(lock_holder_pid(setting)))
 }
 
 /// Refuses to control an installed service while a daemon runs that the service manager did not start. The
 /// daemon belongs to the manager if the manager reports its process id.
-fn refuse_beside_a_strangers(setting: &Setting, facts: &Facts) -> Result<(), Problem> {
-    if !setting.daemon_answers() {
+fn refuse_if_foreign_daemon_runs(setting: &CommandContext, facts: &ServiceFacts) -> Result<(), CommandError> {
+    if !setting.is_daemon_ready() {
         return Ok(());
     }
-    let running = running(setting);
-    let manager_output = service::ask(&Manager::CURRENT.whom(facts))?.1;
-    let is_its_own = running.is_some() && Manager::CURRENT.named(&manager_output) == running;
-    if is_its_own { Ok(()) } else { Err(strangers(running)) }
+    let running = lock_holder_pid(setting);
+    let manager_output = service::run_command(&ServiceManagerKind::CURRENT.pid_command(facts))?.1;
+    let is_its_own = running.is_some() && ServiceManagerKind::CURRENT.parse_pid(&manager_output) == running;
+    if is_its_own { Ok(()) } else { Err(foreign_daemon(running)) }
 }
 
 /// Returns the process that holds the state lock of this home.
-fn running(setting: &Setting) -> Option<i32> {
+fn lock_holder_pid(setting: &CommandContext) -> Option<i32> {
     match StateLock::holder(setting.home()) {
-        Holder::Process { pid } => pid,
-        Holder::Nobody => None,
+        LockHolder::Process { pid } => pid,
+        LockHolder::NoProcess => None,
     }
 }
 
-fn strangers(pid: Option<i32>) -> Problem {
+fn foreign_daemon(pid: Option<i32>) -> CommandError {
     let end = match pid {
         Some(pid) => format!("stop it with `kill {pid}`, then try again"),
         None => "stop it, then try again".to_owned(),
     };
-    Problem::failed("a daemon is running that the service manager did not start").hint(end)
+    CommandError::failed("a daemon is running that the service manager did not start").with_hint(end)
 }
 
 /// Refuses to run as root: the service would run in root's session, and files in the user's home would belong
 /// to root.
-fn refuse_root(facts: &Facts) -> Result<(), Problem> {
+fn refuse_root(facts: &ServiceFacts) -> Result<(), CommandError> {
     if facts.uid != 0 {
         return Ok(());
     }
-    let problem = Problem::usage("this would install a service for root");
-    Err(problem.hint("run it as your own user, without sudo; `--print` shows the files"))
+    let problem = CommandError::usage("this would install a service for root");
+    Err(problem.with_hint("run it as your own user, without sudo; `--print` shows the files"))
 }

@@ -6,37 +6,40 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::cli::{JsonArgs, WaitArgs};
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::{BAD, NOTE, paint, say, tell, visible, visible_line};
+use crate::terminal::{
+    ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
+    print_result_line,
+};
 
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let status = setting.ask_running("control/status", json!({}))?;
-    warn_of_skew(&status);
+pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let status = setting.request_running_daemon("control/status", json!({}))?;
+    warn_of_version_skew(&status);
     render::reply(output, status, |status| show(status, &setting.home().agent_socket()))
 }
 
 /// Waits until the daemon answers.
-pub(crate) fn wait(args: &WaitArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+pub(crate) fn wait(args: &WaitArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
-    while !setting.daemon_answers() {
+    while !setting.is_daemon_ready() {
         if Instant::now() >= deadline {
             // One last request returns the specific error: no daemon, a foreign process, or one that is still
             // starting.
-            setting.ask_running("control/status", json!({}))?;
+            setting.request_running_daemon("control/status", json!({}))?;
             break;
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        std::thread::sleep(POLL_INTERVAL);
     }
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
-fn show(status: &Value, agent_socket: &Path) -> Result<(), Problem> {
+fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     let text = |pointer: &str| match status.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -52,27 +55,27 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), Problem> {
         folders.join("\n")
     };
     let mut table = render::plain_table();
-    table.add_row(["mode", &render::mode(&text("/mode"))]);
+    table.add_row(["mode", &render::format_mode(&text("/mode"))]);
     table.add_row(["version", &text("/version")]);
-    table.add_row(["uptime", &up(status["uptime_seconds"].as_u64().unwrap_or_default())]);
-    table.add_row(["agent socket", &visible_line(&agent_socket.to_string_lossy())]);
+    table.add_row(["uptime", &uptime_text(status["uptime_seconds"].as_u64().unwrap_or_default())]);
+    table.add_row(["agent socket", &escape_invisible_line(&agent_socket.to_string_lossy())]);
     table.add_row(["calls", &calls]);
-    table.add_row(["approvals", &approvals(&text)]);
+    table.add_row(["approvals", &approvals_text(&text)]);
     table.add_row(["tools", &text("/tools")]);
-    table.add_row(["ledger", &ledger(&text)]);
+    table.add_row(["ledger", &ledger_text(&text)]);
     table.add_row(["workspaces", &folders]);
     if status["proposal"].is_object() {
-        let (to, reason) = (text("/proposal/to"), visible_line(&text("/proposal/reason")));
+        let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
         table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
     }
-    if let Some(line) = reload(&text) {
+    if let Some(line) = reload_text(&text) {
         table.add_row(["reload", &line]);
     }
-    say(table)
+    print_result_line(table)
 }
 
 /// Formats the uptime in its two largest units.
-fn up(seconds: u64) -> String {
+fn uptime_text(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),
@@ -83,29 +86,29 @@ fn up(seconds: u64) -> String {
 }
 
 /// Returns the number of pending approvals and whether a PIN is set.
-fn approvals(text: &impl Fn(&str) -> String) -> String {
+fn approvals_text(text: &impl Fn(&str) -> String) -> String {
     let pin = if text("/approvals/pin") == "true" { "with a PIN" } else { "without a PIN" };
     match text("/approvals/pending").as_str() {
         "0" => format!("none pending, {pin}"),
-        pending => paint(NOTE, format!("{pending} pending (`sinew approvals watch`), {pin}")),
+        pending => paint(WARNING_STYLE, format!("{pending} pending (`sinew approvals watch`), {pin}")),
     }
 }
 
 /// Returns the result of the last reload if the operator has to act on it.
-fn reload(text: &impl Fn(&str) -> String) -> Option<String> {
+fn reload_text(text: &impl Fn(&str) -> String) -> Option<String> {
     match text("/reload/result").as_str() {
         "waiting" => {
             Some("not applied yet: it loosens the configuration\nrun `sinew reload --accept` to review and apply it".to_owned())
         }
         "rejected" => {
-            Some(format!("rejected; the last valid configuration stays in effect\n{}", visible(&text("/reload/error"))))
+            Some(format!("rejected; the last valid configuration stays in effect\n{}", escape_invisible(&text("/reload/error"))))
         }
         _ => None,
     }
 }
 
 /// Returns the state of the ledger, the number of deferred records, and the reason if it takes no records.
-fn ledger(text: &impl Fn(&str) -> String) -> String {
+fn ledger_text(text: &impl Fn(&str) -> String) -> String {
     let mut line = format!("{}, {} records", text("/ledger/state"), text("/ledger/records"));
     if text("/ledger/owed") != "0" {
         line += &format!(", {} deferred", text("/ledger/owed"));
@@ -116,23 +119,23 @@ fn ledger(text: &impl Fn(&str) -> String) -> String {
             "{removed} files with young records were removed because ledger.max_bytes was exceeded, last at {}",
             text("/ledger/last_removed_under_pressure")
         );
-        line = line + "\n" + &paint(BAD, alarm);
+        line = line + "\n" + &paint(ERROR_STYLE, alarm);
     }
     if text("/ledger/reads_refused") == "true" {
         line = line
             + "\n"
-            + &paint(BAD, "reads are refused: the rest of ledger.max_bytes is reserved for changes");
+            + &paint(ERROR_STYLE, "reads are refused: the rest of ledger.max_bytes is reserved for changes");
     }
     let reason = text("/ledger/reason");
-    if reason.is_empty() { line } else { line + "\n" + &visible_line(&reason) }
+    if reason.is_empty() { line } else { line + "\n" + &escape_invisible_line(&reason) }
 }
 
-fn warn_of_skew(status: &Value) {
+fn warn_of_version_skew(status: &Value) {
     let (ours, theirs) = (env!("CARGO_PKG_VERSION"), status["version"].as_str().unwrap_or("unknown"));
     if ours != theirs {
         let warning =
             format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
-        tell(paint(NOTE, warning));
+        print_message(paint(WARNING_STYLE, warning));
     }
 }
 
@@ -150,7 +153,7 @@ mod tests {
             (86_399, "23 h 59 min"),
             (90 * 86_400 + 7_200, "90 d 2 h"),
         ] {
-            assert_eq!(up(seconds), expect, "{seconds}");
+            assert_eq!(uptime_text(seconds), expect, "{seconds}");
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use execution::ToolFilter;
 use serde_json::json;
-use tool::{Format, ToolDefinition, nearest};
+use tool::{ToolDefinition, ToolFormat, nearest_word};
 
 use crate::cli::{JsonArgs, ToolsCommand};
-use crate::exit::{Exit, Problem};
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::setting::Setting;
-use crate::terminal::say;
+use crate::terminal::print_result_line;
 
-pub(crate) fn run(command: ToolsCommand) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+pub(crate) fn run(command: ToolsCommand) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
     match command {
         ToolsCommand::List { mode, category, output } => {
             list(&setting.definitions(&ToolFilter { mode, category })?, output)
@@ -20,33 +20,34 @@ pub(crate) fn run(command: ToolsCommand) -> Result<Exit, Problem> {
             show(&setting.definitions(&ToolFilter::default())?, &name, output)
         }
     }
-    .map(|()| Exit::Done)
+    .map(|()| ExitKind::Done)
 }
 
 /// Returns the tool with this name, alias, or `name@major`.
-pub(crate) fn find<'a>(definitions: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
-    definitions.iter().find(|definition| definition.answers_to(name))
+pub(crate) fn find_tool<'a>(definitions: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
+    definitions.iter().find(|definition| definition.matches_name(name))
 }
 
-fn list(definitions: &[ToolDefinition], output: JsonArgs) -> Result<(), Problem> {
+fn list(definitions: &[ToolDefinition], output: JsonArgs) -> Result<(), CommandError> {
     if output.json {
-        let tools: Vec<_> = definitions.iter().map(|definition| Format::Native.export(definition)).collect();
-        say(json!({"schema_version": 1, "tools": tools}))
+        let tools: Vec<_> =
+            definitions.iter().map(|definition| ToolFormat::Native.export(definition)).collect();
+        print_result_line(json!({"schema_version": 1, "tools": tools}))
     } else {
-        say(render::tool_table(definitions))
+        print_result_line(render::tool_table(definitions))
     }
 }
 
-fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<(), Problem> {
-    let Some(definition) = find(definitions, name) else {
-        let near = nearest(name, definitions.iter().map(|definition| definition.name().as_str()));
+fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<(), CommandError> {
+    let Some(definition) = find_tool(definitions, name) else {
+        let near = nearest_word(name, definitions.iter().map(|definition| definition.name().as_str()));
         let hint = near
             .map_or("list the tools with `sinew tools list`".to_owned(), |n| format!("sinew tools show {n}"));
-        return Err(Problem::usage(format!("there is no tool `{name}`")).hint(hint));
+        return Err(CommandError::usage(format!("there is no tool `{name}`")).with_hint(hint));
     };
     if output.json {
-        say(json!({"schema_version": 1, "tool": Format::Native.export(definition)}))
+        print_result_line(json!({"schema_version": 1, "tool": ToolFormat::Native.export(definition)}))
     } else {
-        render::tool_page(definition)
+        render::print_tool(definition)
     }
 }

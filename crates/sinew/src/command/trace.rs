@@ -2,84 +2,86 @@
 
 use std::path::Path;
 
-use ledger::{Filter, Reader, Record};
+use ledger::{LedgerReader, LedgerRecord, RecordFilter};
 use serde_json::{Value, json};
 use tool::CallId;
 
 use crate::cli::TraceArgs;
-use crate::command::ledger::unreadable;
+use crate::command::ledger::read_error;
+use crate::command_context::CommandContext;
 use crate::compose;
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, QUIET, STRONG, paint, say, visible_line};
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{
+    DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line,
+};
 
 const WIDTH: usize = 40;
 
-pub(crate) fn run(args: &TraceArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
-    let records = records_of(&compose::ledger_folder(&setting), &args.id)?;
+pub(crate) fn run(args: &TraceArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let records = trace_records(&compose::ledger_dir(&setting), &args.id)?;
     if args.output.json {
-        let records: Vec<Value> = records.iter().map(Record::json).collect();
-        say(json!({"schema_version": 1, "records": records}))?;
-        return Ok(Exit::Done);
+        let records: Vec<Value> = records.iter().map(LedgerRecord::json).collect();
+        print_result_line(json!({"schema_version": 1, "records": records}))?;
+        return Ok(ExitKind::Done);
     }
     let calls = calls(&records);
-    let trace = records.first().map(|record| text(&record.json(), "/trace/trace_id")).unwrap_or_default();
-    say(format!("{} {}", paint(STRONG, "trace"), visible_line(&trace)))?;
-    for call in calls.iter().filter(|call| !calls.iter().any(|other| call.is_below(other))) {
-        draw(call, &calls, 0)?;
+    let trace = records.first().map(|record| text_at(&record.json(), "/trace/trace_id")).unwrap_or_default();
+    print_result_line(format!("{} {}", paint(HEADING_STYLE, "trace"), escape_invisible_line(&trace)))?;
+    for call in calls.iter().filter(|call| !calls.iter().any(|other| call.is_child_of(other))) {
+        draw_call(call, &calls, 0)?;
     }
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
 /// Returns all records of a trace, oldest first. A call id selects the trace that the call belongs to.
-fn records_of(folder: &Path, id: &str) -> Result<Vec<Record>, Problem> {
-    let reader = Reader::new(folder);
+fn trace_records(folder: &Path, id: &str) -> Result<Vec<LedgerRecord>, CommandError> {
+    let reader = LedgerReader::new(folder);
     let unknown = || {
-        let problem = Problem::failed(format!("no record of trace or call `{id}`"));
-        problem.hint("take `metadata.trace_id` or `metadata.call_id` of a result")
+        let problem = CommandError::failed(format!("no record of trace or call `{id}`"));
+        problem.with_hint("take `metadata.trace_id` or `metadata.call_id` of a result")
     };
     // A trace id has 32 hexadecimal digits; only a call id contains hyphens.
     let trace = match id.parse::<CallId>().ok().filter(|_| id.contains('-')) {
         Some(call) => {
-            let records = reader.call(call).map_err(unreadable(folder))?;
-            text(&records.first().ok_or_else(unknown)?.json(), "/trace/trace_id")
+            let records = reader.call(call).map_err(read_error(folder))?;
+            text_at(&records.first().ok_or_else(unknown)?.json(), "/trace/trace_id")
         }
         None => id.to_ascii_lowercase(),
     };
-    let filter = Filter { trace: Some(trace), ..Filter::default() };
-    let mut records = reader.query(&filter).map_err(unreadable(folder))?;
+    let filter = RecordFilter { trace: Some(trace), ..RecordFilter::default() };
+    let mut records = reader.query(&filter).map_err(read_error(folder))?;
     records.reverse();
     if records.is_empty() { Err(unknown()) } else { Ok(records) }
 }
 
 /// Call of a trace, read from its last record.
-struct Call {
+struct TraceCall {
     id: String,
     tool: String,
-    end: String,
+    outcome: String,
     span: String,
     parent: String,
     latency_us: u64,
     stages: Vec<Bar>,
 }
 
-impl Call {
-    fn is_below(&self, other: &Call) -> bool {
+impl TraceCall {
+    fn is_child_of(&self, other: &TraceCall) -> bool {
         !self.parent.is_empty() && self.parent == other.span
     }
 }
 
-fn calls(records: &[Record]) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
+fn calls(records: &[LedgerRecord]) -> Vec<TraceCall> {
+    let mut calls: Vec<TraceCall> = Vec::new();
     for record in records {
         let body = record.json();
-        let id = text(&body, "/call_id");
-        let call = Call {
-            tool: text(&body, "/tool"),
-            end: [text(&body, "/outcome"), text(&body, "/code")].concat(),
-            span: text(&body, "/trace/span_id"),
-            parent: text(&body, "/trace/parent_span_id"),
+        let id = text_at(&body, "/call_id");
+        let call = TraceCall {
+            tool: text_at(&body, "/tool"),
+            outcome: [text_at(&body, "/outcome"), text_at(&body, "/code")].concat(),
+            span: text_at(&body, "/trace/span_id"),
+            parent: text_at(&body, "/trace/parent_span_id"),
             latency_us: body.get("latency_us").and_then(Value::as_u64).unwrap_or(0),
             stages: stages(&body),
             id,
@@ -96,7 +98,7 @@ fn stages(body: &Value) -> Vec<Bar> {
     let listed = body.pointer("/facts/stages").and_then(Value::as_array).into_iter().flatten();
     let number = |stage: &Value, key: &str| stage[key].as_u64().unwrap_or(0);
     let bar = |stage: &Value| Bar {
-        name: visible_line(&text(stage, "/stage")),
+        name: escape_invisible_line(&text_at(stage, "/stage")),
         start_us: number(stage, "start_us"),
         duration_us: number(stage, "duration_us"),
     };
@@ -105,28 +107,29 @@ fn stages(body: &Value) -> Vec<Bar> {
     bars
 }
 
-fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
+fn draw_call(call: &TraceCall, all: &[TraceCall], depth: usize) -> Result<(), CommandError> {
     let indent = "  ".repeat(depth);
-    let style = if call.end == "done" { GOOD } else { BAD };
-    let end = if call.end.is_empty() { "in progress".to_owned() } else { visible_line(&call.end) };
+    let style = if call.outcome == "done" { SUCCESS_STYLE } else { ERROR_STYLE };
+    let end =
+        if call.outcome.is_empty() { "in progress".to_owned() } else { escape_invisible_line(&call.outcome) };
     let time = duration(call.latency_us);
-    let name = paint(STRONG, visible_line(&call.tool));
-    say(format!(
+    let name = paint(HEADING_STYLE, escape_invisible_line(&call.tool));
+    print_result_line(format!(
         "{indent}└ {name} {} {time} {}",
         paint(style, end),
-        paint(QUIET, format!("call {}", visible_line(&call.id)))
+        paint(DIM_STYLE, format!("call {}", escape_invisible_line(&call.id)))
     ))?;
     for line in draw_bars(&call.stages, call.latency_us, WIDTH) {
-        say(format!("{indent}  {line}"))?;
+        print_result_line(format!("{indent}  {line}"))?;
     }
     // The depth limit exceeds any real trace and stops the recursion if a span is its own ancestor.
-    for child in all.iter().filter(|other| depth < 16 && other.is_below(call)) {
-        draw(child, all, depth + 1)?;
+    for child in all.iter().filter(|other| depth < 16 && other.is_child_of(call)) {
+        draw_call(child, all, depth + 1)?;
     }
     Ok(())
 }
 
-fn text(body: &Value, pointer: &str) -> String {
+fn text_at(body: &Value, pointer: &str) -> String {
     body.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 

@@ -3,35 +3,35 @@
 use std::sync::OnceLock;
 
 use server::{ProviderSetting, RobotsSetting, SearchProvider, Settings, WebSettings};
-use toolbox::{Provider, Robots, Web, WebOptions};
-use web_content::Engine;
+use toolbox::{ProviderOptions, RobotsPolicy, WebAccess, WebOptions};
+use web_content::SearchEngine;
 
-use crate::exit::Problem;
+use crate::exit::CommandError;
 
 /// Returns the web client of the web tools. There is one per process: its page cache and provider state
 /// survive a reload, so a change of its settings takes effect at the next start.
-pub(crate) fn web(settings: &Settings) -> Result<&'static Web, Problem> {
-    static SHARED: OnceLock<Web> = OnceLock::new();
+pub(crate) fn shared_web(settings: &Settings) -> Result<&'static WebAccess, CommandError> {
+    static SHARED: OnceLock<WebAccess> = OnceLock::new();
     match SHARED.get() {
         Some(web) => Ok(web),
         None => {
-            let web = Web::new(options(&settings.web)).map_err(Problem::configuration)?;
+            let web = WebAccess::new(web_options(&settings.web)).map_err(CommandError::configuration)?;
             Ok(SHARED.get_or_init(|| web))
         }
     }
 }
 
-fn options(settings: &WebSettings) -> WebOptions {
+fn web_options(settings: &WebSettings) -> WebOptions {
     let usual = WebOptions::default();
     let provider = |setting: &ProviderSetting| {
-        let provider = Provider::of(match setting.name {
-            SearchProvider::DuckduckgoHtml => Engine::DuckduckgoHtml,
-            SearchProvider::DuckduckgoLite => Engine::DuckduckgoLite,
-            SearchProvider::Searxng => Engine::Searxng,
-            SearchProvider::Brave => Engine::Brave,
-            SearchProvider::Tavily => Engine::Tavily,
+        let provider = ProviderOptions::default_for(match setting.name {
+            SearchProvider::DuckduckgoHtml => SearchEngine::DuckduckgoHtml,
+            SearchProvider::DuckduckgoLite => SearchEngine::DuckduckgoLite,
+            SearchProvider::Searxng => SearchEngine::Searxng,
+            SearchProvider::Brave => SearchEngine::Brave,
+            SearchProvider::Tavily => SearchEngine::Tavily,
         });
-        Provider {
+        ProviderOptions {
             url: setting.url.clone().unwrap_or(provider.url),
             key_file: setting.key_file.clone(),
             key_variable: setting.key_variable.clone().or(provider.key_variable),
@@ -41,11 +41,11 @@ fn options(settings: &WebSettings) -> WebOptions {
     WebOptions {
         user_agent: settings.user_agent.clone().unwrap_or(usual.user_agent),
         robots: match settings.robots {
-            RobotsSetting::Ignore => Robots::Ignore,
-            RobotsSetting::Respect => Robots::Respect,
+            RobotsSetting::Ignore => RobotsPolicy::Ignore,
+            RobotsSetting::Respect => RobotsPolicy::Respect,
         },
         ca_file: settings.ca_file.clone(),
         providers: settings.providers.iter().map(provider).collect(),
-        cache_for: settings.cache_for,
+        cache_for: settings.cache_duration,
     }
 }

@@ -4,7 +4,7 @@ use execution::OnPermit;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use strict_yaml::{Located, Table};
+use strict_yaml::{Located, LocatedMap};
 use tool::RiskLevel;
 
 /// Mapping of a host's tools to the policy.
@@ -16,13 +16,13 @@ pub(crate) struct HostFile {
     #[serde(default)]
     pub(crate) on_permit: OnPermit,
     /// Tools by the names that the host gives them.
-    pub(crate) tools: Table<ToolRow>,
+    pub(crate) tools: LocatedMap<HostToolRow>,
 }
 
 /// One tool, or all tools with a name prefix.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ToolRow {
+pub(crate) struct HostToolRow {
     /// Component that decides about the tool, if not this table.
     #[serde(default)]
     pub(crate) decided_by: Option<DecidedBy>,
@@ -40,7 +40,7 @@ pub(crate) struct ToolRow {
     pub(crate) asks: bool,
     /// Meaning of the arguments.
     #[serde(default)]
-    pub(crate) arguments: Table<ArgumentRow>,
+    pub(crate) arguments: LocatedMap<HostArgumentRow>,
     /// True if the tool shows names or contents below the folders it is given. Then nothing below them may be
     /// forbidden.
     #[serde(default)]
@@ -65,12 +65,12 @@ pub(crate) enum DecidedBy {
 /// Meaning of an argument.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ArgumentRow {
+pub(crate) struct HostArgumentRow {
     /// Kind of argument.
-    pub(crate) is: ArgumentKind,
+    pub(crate) is: HostArgumentKind,
     /// Access of the tool to the path. Default: `write`, the more dangerous one.
     #[serde(default)]
-    pub(crate) access: Access,
+    pub(crate) access: HostPathAccess,
     /// Value that the tool uses if the argument is absent. Without a default, a call without the argument is
     /// refused.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub(crate) struct ArgumentRow {
 /// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ArgumentKind {
+pub(crate) enum HostArgumentKind {
     /// Path of a file or folder.
     Path,
     /// Glob. The folder before its first wildcard is searched.
@@ -97,7 +97,7 @@ pub(crate) enum ArgumentKind {
 /// Access of a tool to a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Access {
+pub(crate) enum HostPathAccess {
     /// Read a file or list a folder.
     Read,
     /// Create, replace or change a file.
@@ -105,19 +105,19 @@ pub(crate) enum Access {
     Write,
 }
 
-impl Access {
+impl HostPathAccess {
     /// Returns the keyword used in a schema.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Access::Read => "read",
-            Access::Write => "write",
+            HostPathAccess::Read => "read",
+            HostPathAccess::Write => "write",
         }
     }
 }
 
-impl ToolRow {
+impl HostToolRow {
     /// Returns true if a key other than `decided_by` is set.
-    pub(crate) fn says_more(&self) -> bool {
+    pub(crate) fn has_other_keys(&self) -> bool {
         let stated = self.rules_of.is_some() || self.category.is_some() || self.risk_level.is_some();
         let of_folders = self.shows_below || self.narrowed_by.is_some();
         stated || self.asks || of_folders || !self.arguments.is_empty() || self.example.is_some()
@@ -125,6 +125,6 @@ impl ToolRow {
 
     /// Returns true if the argument of this name is a path.
     pub(crate) fn is_path(&self, name: &str) -> bool {
-        self.arguments.iter().any(|(key, row)| key.value == name && row.is == ArgumentKind::Path)
+        self.arguments.iter().any(|(key, row)| key.value == name && row.is == HostArgumentKind::Path)
     }
 }

@@ -6,14 +6,14 @@ use tool::{Mode, PathAccess};
 
 use super::*;
 
-fn built_in() -> Host {
+fn built_in_host() -> Host {
     let [(name, text)] = EMBEDDED;
-    check(name, &Document::from_text("claude-code.yaml", text).unwrap(), Scrutiny::Whole).unwrap()
+    check_table(name, &Document::from_text("claude-code.yaml", text).unwrap(), TableCheckLevel::Full).unwrap()
 }
 
 #[test]
 fn built_in_table_is_valid_and_restrictive() {
-    let host = built_in();
+    let host = built_in_host();
     assert_eq!(host.on_permit, OnPermit::Allow, "a permitted call needs no second prompt");
     let judged = |name: &str| match host.tool(name) {
         Some(HostTool::Judged(tool)) => tool.definition().clone(),
@@ -33,7 +33,10 @@ fn built_in_table_is_valid_and_restrictive() {
     assert!(judged("Bash").requires_approval() && judged("Bash").category().as_str() == "execution");
     assert!(judged("Bash").allowed_modes().contains(&Mode::Normal));
     assert_eq!(judged("mcp__github__create_issue").name().as_str(), "mcp");
-    assert!(matches!(host.tool("mcp__sinew__read_file"), Some(HostTool::Ours)), "the longest prefix wins");
+    assert!(
+        matches!(host.tool("mcp__sinew__read_file"), Some(HostTool::SinewTool)),
+        "the longest prefix wins"
+    );
     for others in ["mcp__sinew__x__y", "mcp__sinew___y", "mcp__sinew____y", "mcp__sinew__", "mcp__sinew2__y"]
     {
         assert!(
@@ -49,7 +52,8 @@ fn built_in_table_is_valid_and_restrictive() {
 #[test]
 fn errors_have_a_location_and_a_reason() {
     let errors = |text: &str| {
-        let errors = check("h", &Document::from_text("h.yaml", text).unwrap(), Scrutiny::Whole).unwrap_err();
+        let errors = check_table("h", &Document::from_text("h.yaml", text).unwrap(), TableCheckLevel::Full)
+            .unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     let check = |text: &str, place: &str, says: &str| {
@@ -77,14 +81,14 @@ fn documentation_matches_the_built_in_table() {
     let file: HostFile = Document::from_text("f", EMBEDDED[0].1).unwrap().parse().unwrap();
     let page = include_str!("../../../../docs/hooks.md");
     for (key, row) in file.tools.iter() {
-        let line = page_row(key, row);
+        let line = documentation_row(key, row);
         assert!(page.lines().any(|known| known == line), "docs/hooks.md lacks this line:\n{line}");
     }
     let rows = page.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(rows, file.tools.iter().count(), "docs/hooks.md has a row too many");
 }
 
-fn page_row(key: &Located<String>, row: &ToolRow) -> String {
+fn documentation_row(key: &Located<String>, row: &HostToolRow) -> String {
     if row.decided_by.is_some() {
         return format!("| `{}` | – | – | – | no decision: the daemon judges it |", key.value);
     }
@@ -94,10 +98,10 @@ fn page_row(key: &Located<String>, row: &ToolRow) -> String {
         .arguments
         .iter()
         .map(|(key, argument)| match argument.is {
-            ArgumentKind::Path => format!("`{}`: path, {}", key.value, argument.access.as_str()),
-            ArgumentKind::Pattern => format!("`{}`: pattern, {}", key.value, argument.access.as_str()),
-            ArgumentKind::Url => format!("`{}`: URL", key.value),
-            ArgumentKind::Command => format!("`{}`: command", key.value),
+            HostArgumentKind::Path => format!("`{}`: path, {}", key.value, argument.access.as_str()),
+            HostArgumentKind::Pattern => format!("`{}`: pattern, {}", key.value, argument.access.as_str()),
+            HostArgumentKind::Url => format!("`{}`: URL", key.value),
+            HostArgumentKind::Command => format!("`{}`: command", key.value),
         })
         .collect();
     let arguments = if arguments.is_empty() { "–".to_owned() } else { arguments.join("; ") };

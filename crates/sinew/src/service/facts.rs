@@ -2,18 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use server::Home;
+use server::SinewHome;
 
-use crate::exit::Problem;
-use crate::setting::Setting;
+use crate::command_context::CommandContext;
+use crate::exit::CommandError;
 
 /// Program folders for the PATH of the service. They are written into the service files, because a service
 /// manager starts services with a minimal PATH and reads no shell start-up file.
-const PROGRAMS: [&str; 6] = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+const PROGRAM_DIRS: [&str; 6] =
+    ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
 /// Facts about one user's daemon.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ServiceFacts {
     pub(crate) uid: u32,
     /// Home folder of the user.
     pub(crate) user_home: PathBuf,
@@ -27,41 +28,41 @@ pub(crate) struct Facts {
     pub(crate) log: PathBuf,
 }
 
-impl Facts {
+impl ServiceFacts {
     /// Collects the facts for this user and program.
-    pub(crate) fn gather(setting: &Setting) -> Result<Facts, Problem> {
-        let home: &Home = setting.home();
-        let cannot = |what: &str| Problem::failed(format!("{what} cannot be found"));
+    pub(crate) fn collect(setting: &CommandContext) -> Result<ServiceFacts, CommandError> {
+        let home: &SinewHome = setting.home();
+        let cannot = |what: &str| CommandError::failed(format!("{what} cannot be found"));
         let user_home = home.user_home().ok_or_else(|| cannot("the home folder of this user"))?;
         let program = std::env::current_exe().map_err(|_| cannot("the path of this program"))?;
-        Ok(Facts {
+        Ok(ServiceFacts {
             uid: nix::unistd::getuid().as_raw(),
             user_home: user_home.to_owned(),
             program,
             folders: home.variables().to_vec(),
             agent_socket: home.agent_socket(),
             control_socket: home.control_socket(),
-            state: home.state().to_owned(),
-            log: home.log().to_owned(),
+            state: home.state_dir().to_owned(),
+            log: home.log_dir().to_owned(),
         })
     }
 
     /// Returns the PATH of the service.
     pub(crate) fn path(&self) -> String {
         let own = self.user_home.join(".local/bin");
-        let all = [shown(&own)].into_iter().chain(PROGRAMS.map(str::to_owned));
+        let all = [path_text(&own)].into_iter().chain(PROGRAM_DIRS.map(str::to_owned));
         all.collect::<Vec<_>>().join(":")
     }
 
     /// Returns the environment variables of the service.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let folders = self.folders.iter().map(|(name, folder)| (*name, shown(folder)));
+        let folders = self.folders.iter().map(|(name, folder)| (*name, path_text(folder)));
         [("PATH", self.path())].into_iter().chain(folders).collect()
     }
 }
 
 /// Converts a path to text for a service file.
-pub(super) fn shown(path: &Path) -> String {
+pub(super) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -70,9 +71,9 @@ pub(super) mod tests {
     use super::*;
 
     /// Facts with characters that need escaping in every format.
-    pub(in crate::service) fn awkward() -> Facts {
+    pub(in crate::service) fn facts_with_special_characters() -> ServiceFacts {
         let user_home = PathBuf::from("/home/a \"b\" & <c> 100% $d");
-        Facts {
+        ServiceFacts {
             uid: 501,
             program: user_home.join("bin/sinew"),
             folders: vec![("SINEW_HOME", user_home.join("s"))],
@@ -86,7 +87,7 @@ pub(super) mod tests {
 
     #[test]
     fn user_programs_come_first() {
-        let path = awkward().path();
+        let path = facts_with_special_characters().path();
         assert!(path.starts_with("/home/a \"b\" & <c> 100% $d/.local/bin:/opt/homebrew/bin:"), "{path}");
     }
 }

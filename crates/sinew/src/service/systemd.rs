@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::facts::shown;
-use super::{Action, Facts, ServiceFile, Step};
+use super::facts::path_text;
+use super::{ManagerCommand, ServiceAction, ServiceFacts, ServiceFile};
 
 const SERVICE: &str = "sinew.service";
 const SOCKET: &str = "sinew.socket";
 
-pub(super) fn files(facts: &Facts) -> Vec<ServiceFile> {
-    let texts = [service(facts), socket(facts)];
+pub(super) fn files(facts: &ServiceFacts) -> Vec<ServiceFile> {
+    let texts = [service_unit(facts), socket_unit(facts)];
     paths(&facts.user_home).into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect()
 }
 
@@ -18,11 +18,11 @@ pub(super) fn paths(user_home: &Path) -> [PathBuf; 2] {
     [SERVICE, SOCKET].map(|name| user_home.join(".config/systemd/user").join(name))
 }
 
-fn service(facts: &Facts) -> String {
+fn service_unit(facts: &ServiceFacts) -> String {
     let variables: Vec<String> = facts
         .variables()
         .iter()
-        .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
+        .map(|(name, value)| format!("Environment={}\n", quote_word(&format!("{name}={value}"))))
         .collect();
     format!(
         "# Written by `sinew service install`. Run it again to update this file.\n\
@@ -48,13 +48,13 @@ fn service(facts: &Facts) -> String {
          \n\
          [Install]\n\
          WantedBy=default.target\n",
-        program = quoted(&shown(&facts.program)),
+        program = quote_word(&path_text(&facts.program)),
         variables = variables.concat(),
-        state = literal(&shown(&facts.state)),
+        state = escape_percent(&path_text(&facts.state)),
     )
 }
 
-fn socket(facts: &Facts) -> String {
+fn socket_unit(facts: &ServiceFacts) -> String {
     format!(
         "# Written by `sinew service install`. Run it again to update this file.\n\
          [Unit]\n\
@@ -69,68 +69,68 @@ fn socket(facts: &Facts) -> String {
          \n\
          [Install]\n\
          WantedBy=sockets.target\n",
-        agent = literal(&shown(&facts.agent_socket)),
-        control = literal(&shown(&facts.control_socket)),
+        agent = escape_percent(&path_text(&facts.agent_socket)),
+        control = escape_percent(&path_text(&facts.control_socket)),
     )
 }
 
 /// Quotes one word. `$` has no special meaning in the program path or in a variable's value.
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", literal(&escaped))
+    format!("\"{}\"", escape_percent(&escaped))
 }
 
 /// Escapes the value of a whole line, in which only `%` has a special meaning.
-fn literal(value: &str) -> String {
+fn escape_percent(value: &str) -> String {
     value.replace('%', "%%")
 }
 
-pub(super) fn steps(action: Action) -> Vec<Step> {
+pub(super) fn commands(action: ServiceAction) -> Vec<ManagerCommand> {
     let tell = |words: &[&str]| {
         let words = ["systemctl", "--user"].iter().chain(words);
-        Step::Must(words.map(|word| (*word).to_owned()).collect())
+        ManagerCommand::Required(words.map(|word| (*word).to_owned()).collect())
     };
     match action {
-        Action::Install => vec![
+        ServiceAction::Install => vec![
             tell(&["daemon-reload"]),
             tell(&["enable", SOCKET, SERVICE]),
             tell(&["restart", SOCKET, SERVICE]),
         ],
-        Action::Uninstall => vec![tell(&["disable", "--now", SERVICE, SOCKET])],
-        Action::Start => vec![tell(&["start", SOCKET, SERVICE])],
-        Action::Stop => vec![tell(&["stop", SERVICE, SOCKET])],
-        Action::Restart => vec![tell(&["restart", SERVICE])],
+        ServiceAction::Uninstall => vec![tell(&["disable", "--now", SERVICE, SOCKET])],
+        ServiceAction::Start => vec![tell(&["start", SOCKET, SERVICE])],
+        ServiceAction::Stop => vec![tell(&["stop", SERVICE, SOCKET])],
+        ServiceAction::Restart => vec![tell(&["restart", SERVICE])],
     }
 }
 
-pub(super) fn whom() -> Vec<String> {
+pub(super) fn pid_command() -> Vec<String> {
     ["systemctl", "--user", "show", "-p", "MainPID", "--value", SERVICE].map(str::to_owned).into()
 }
 
-pub(super) fn inquiry() -> Vec<String> {
+pub(super) fn status_command() -> Vec<String> {
     ["systemctl", "--user", "--no-pager", "status", SERVICE, SOCKET].map(str::to_owned).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::facts::tests::awkward;
+    use crate::service::facts::tests::facts_with_special_characters;
 
     #[test]
     fn special_characters_are_escaped() {
-        let [service, socket] = &files(&awkward())[..] else { panic!("two files") };
+        let [service, socket] = &files(&facts_with_special_characters())[..] else { panic!("two files") };
         let line = r#"ExecStart="/home/a \"b\" & <c> 100%% $d/bin/sinew" serve"#;
         assert!(service.text.lines().any(|there| there == line), "{}", service.text);
         let home = r#"Environment="SINEW_HOME=/home/a \"b\" & <c> 100%% $d/s""#;
         assert!(service.text.lines().any(|there| there == home), "{}", service.text);
         let listen = r#"ListenStream=/home/a "b" & <c> 100%% $d/s/run/agent.sock"#;
         assert!(socket.text.lines().any(|there| there == listen), "{}", socket.text);
-        assert_eq!(quoted(r"a\$b"), r#""a\\$b""#);
+        assert_eq!(quote_word(r"a\$b"), r#""a\\$b""#);
     }
 
     #[test]
     fn runs_get_their_own_cgroups() {
-        let [service, _] = &files(&awkward())[..] else { panic!("two files") };
+        let [service, _] = &files(&facts_with_special_characters())[..] else { panic!("two files") };
         for line in ["Delegate=memory pids", "OOMPolicy=continue"] {
             assert!(service.text.lines().any(|there| there == line), "{}", service.text);
         }

@@ -3,61 +3,63 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Reading;
-use crate::disks::{self, Mount};
-use crate::network::{self, Counters};
+use super::MetricResult;
+use crate::disks::{self, MountEntry};
+use crate::network::{self, InterfaceCounters};
 use crate::pressure;
 use crate::snapshot::{Gpu, Temperature};
 
-pub(crate) fn mounts() -> Reading<Vec<Mount>> {
-    Ok(disks::linux_mounts(&text("/proc/self/mounts")?))
+pub(crate) fn mounts() -> MetricResult<Vec<MountEntry>> {
+    Ok(disks::parse_linux_mounts(&read_text("/proc/self/mounts")?))
 }
 
-pub(crate) fn counters() -> Reading<Counters> {
-    Ok(network::linux_counters(&text("/proc/net/dev")?))
+pub(crate) fn counters() -> MetricResult<InterfaceCounters> {
+    Ok(network::parse_linux_counters(&read_text("/proc/net/dev")?))
 }
 
 /// Returns the pressure stall information of `memory`, `cpu` or `io`.
-pub(crate) fn stalls(what: &str) -> Option<String> {
+pub(crate) fn pressure_stalls(what: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/pressure/{what}")).ok()
 }
 
 pub(crate) fn memory_level() -> Option<f64> {
-    pressure::of_stalls(&stalls("memory")?)
+    pressure::level_from_psi(&pressure_stalls("memory")?)
 }
 
-fn text(path: &str) -> Reading<String> {
+fn read_text(path: &str) -> MetricResult<String> {
     fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
 }
 
-pub(crate) fn temperatures() -> Reading<Vec<Temperature>> {
+pub(crate) fn temperatures() -> MetricResult<Vec<Temperature>> {
     temperatures_below(Path::new("/sys/class"))
 }
 
-pub(crate) fn gpus() -> Reading<Vec<Gpu>> {
+pub(crate) fn gpus() -> MetricResult<Vec<Gpu>> {
     gpus_below(Path::new("/sys/class/drm"))
 }
 
 /// Reads the sensors of hardware monitoring chips, or of the firmware's thermal zones if there are none.
-fn temperatures_below(class: &Path) -> Reading<Vec<Temperature>> {
+fn temperatures_below(class: &Path) -> MetricResult<Vec<Temperature>> {
     let mut found = Vec::new();
-    for chip in entries(&class.join("hwmon")) {
-        let chip_name = line(&chip.join("name")).unwrap_or_else(|| "sensor".to_owned());
-        for input in entries(&chip) {
+    for chip in sorted_entries(&class.join("hwmon")) {
+        let chip_name = read_line(&chip.join("name")).unwrap_or_else(|| "sensor".to_owned());
+        for input in sorted_entries(&chip) {
             let name = input.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some(number) = name.strip_prefix("temp").and_then(|name| name.strip_suffix("_input")) else {
                 continue;
             };
-            let label = line(&chip.join(format!("temp{number}_label"))).unwrap_or_else(|| number.to_owned());
+            let label =
+                read_line(&chip.join(format!("temp{number}_label"))).unwrap_or_else(|| number.to_owned());
             found.extend(
-                celsius(&input).map(|celsius| Temperature { name: format!("{chip_name} {label}"), celsius }),
+                read_celsius(&input)
+                    .map(|celsius| Temperature { name: format!("{chip_name} {label}"), celsius }),
             );
         }
     }
     if found.is_empty() {
-        for zone in entries(&class.join("thermal")) {
-            let name = line(&zone.join("type")).unwrap_or_else(|| "zone".to_owned());
-            found.extend(celsius(&zone.join("temp")).map(|celsius| Temperature { name, celsius }));
+        for zone in sorted_entries(&class.join("thermal")) {
+            let name = read_line(&zone.join("type")).unwrap_or_else(|| "zone".to_owned());
+            found.extend(read_celsius(&zone.join("temp")).map(|celsius| Temperature { name, celsius }));
         }
     }
     match found.is_empty() {
@@ -68,21 +70,22 @@ fn temperatures_below(class: &Path) -> Reading<Vec<Temperature>> {
 }
 
 /// Reads the graphics processors whose drivers publish their load to all users.
-fn gpus_below(class: &Path) -> Reading<Vec<Gpu>> {
+fn gpus_below(class: &Path) -> MetricResult<Vec<Gpu>> {
     let is_card = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.strip_prefix("card").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let mut found = Vec::new();
     let mut silent = Vec::new();
-    for card in entries(class).into_iter().filter(is_card) {
+    for card in sorted_entries(class).into_iter().filter(is_card) {
         let device = card.join("device");
         let driver = fs::read_link(device.join("driver")).ok();
         let driver =
             driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let name = format!("{} ({})", driver.as_deref().unwrap_or("unknown driver"), file_name(&card));
-        let busy_percent = line(&device.join("gpu_busy_percent")).and_then(|text| text.parse::<f64>().ok());
-        let number = |file: &str| line(&device.join(file)).and_then(|text| text.parse().ok());
+        let busy_percent =
+            read_line(&device.join("gpu_busy_percent")).and_then(|text| text.parse::<f64>().ok());
+        let number = |file: &str| read_line(&device.join(file)).and_then(|text| text.parse().ok());
         let (memory_used_bytes, memory_total_bytes) =
             (number("mem_info_vram_used"), number("mem_info_vram_total"));
         match busy_percent.is_some() || memory_used_bytes.is_some() {
@@ -99,7 +102,7 @@ fn gpus_below(class: &Path) -> Reading<Vec<Gpu>> {
     }
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     found.sort();
@@ -110,13 +113,13 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn line(path: &Path) -> Option<String> {
+fn read_line(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Reads a temperature, which the kernel reports in thousandths of a degree.
-fn celsius(path: &Path) -> Option<f64> {
-    line(path)?.parse::<f64>().ok().map(|thousandths| thousandths / 1000.0)
+fn read_celsius(path: &Path) -> Option<f64> {
+    read_line(path)?.parse::<f64>().ok().map(|thousandths| thousandths / 1000.0)
 }
 
 #[cfg(test)]

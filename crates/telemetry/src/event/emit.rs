@@ -1,17 +1,17 @@
 //! Emission of events: each with its name, level and fields.
 
 use serde_json::{Value, json};
-use tool::{Fault, RuleRef};
+use tool::{FaultParty, RuleRef};
 use tracing::Level;
 
-use super::{Event, TARGET, captures_content};
+use super::{EVENT_TARGET, TelemetryEvent, is_content_captured};
 use crate::redact;
 
 /// Emits a `tracing` event with the fields common to all events of a call.
-macro_rules! about_call {
+macro_rules! emit_call_event {
     ($level:expr, $name:literal, $call:expr, $($field:tt)+) => {
         tracing::event!(
-            name: $name, target: TARGET, $level,
+            name: $name, target: EVENT_TARGET, $level,
             trace_id = $call.trace.trace_id.as_str(), span_id = $call.trace.span_id.as_str(),
             call_id = %$call.call_id, tool = $call.tool, mode = $call.mode.as_str(), session = $call.session,
             $($field)+
@@ -20,87 +20,96 @@ macro_rules! about_call {
 }
 
 /// Writes an event to every configured output: the log, standard error, OTLP.
-pub fn emit(event: Event<'_>) {
+pub fn emit(event: TelemetryEvent<'_>) {
     match event {
-        Event::ToolCallStarted { call, arguments_digest, arguments } => {
-            let captured = arguments.and_then(captured);
+        TelemetryEvent::ToolCallStarted { call, arguments_digest, arguments } => {
+            let captured = arguments.and_then(captured_arguments);
             let arguments = captured.as_deref();
-            about_call!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
+            emit_call_event!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
         }
-        Event::ToolCallCompleted { call, latency_ms, output_bytes } => {
-            about_call!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes);
+        TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes } => {
+            emit_call_event!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes);
         }
-        Event::ToolCallFailed { call, kind, error, latency_ms } => {
-            let (kind, fault, retryable) = (kind.as_str(), fault_word(kind.fault()), kind.retryable());
-            about_call!(Level::WARN, "tool_call_failed", call, kind, fault, retryable, error, latency_ms);
+        TelemetryEvent::ToolCallFailed { call, kind, error, latency_ms } => {
+            let (kind, fault, retryable) = (kind.as_str(), fault_name(kind.fault()), kind.is_retryable());
+            emit_call_event!(
+                Level::WARN,
+                "tool_call_failed",
+                call,
+                kind,
+                fault,
+                retryable,
+                error,
+                latency_ms
+            );
         }
-        Event::ToolCallBlocked { call, code, reason, rule, latency_ms } => {
-            let (code, place) = (code.as_str(), rule.map(rule_place));
+        TelemetryEvent::ToolCallBlocked { call, code, reason, rule, latency_ms } => {
+            let (code, place) = (code.as_str(), rule.map(rule_location));
             let rule = place.as_deref();
-            about_call!(Level::WARN, "tool_call_blocked", call, code, reason, rule, latency_ms);
+            emit_call_event!(Level::WARN, "tool_call_blocked", call, code, reason, rule, latency_ms);
         }
-        Event::WorkerInnerCall { call, hop, hop_budget } => {
-            about_call!(Level::INFO, "worker_inner_call", call, hop, hop_budget);
+        TelemetryEvent::WorkerInnerCall { call, hop, hop_budget } => {
+            emit_call_event!(Level::INFO, "worker_inner_call", call, hop, hop_budget);
         }
-        Event::ToolValidationFailed { call, code, missing, reason } => {
+        TelemetryEvent::ToolValidationFailed { call, code, missing, reason } => {
             let (code, missing) = (code.as_str(), json!(missing).to_string());
-            about_call!(Level::WARN, "tool_validation_failed", call, code, missing, reason);
+            emit_call_event!(Level::WARN, "tool_validation_failed", call, code, missing, reason);
         }
-        Event::GuardrailSkipped { call, by } => {
-            about_call!(Level::WARN, "guardrail_skipped", call, by);
+        TelemetryEvent::GuardrailSkipped { call, by } => {
+            emit_call_event!(Level::WARN, "guardrail_skipped", call, by);
         }
-        Event::ToolValidationNudge { call, error } => {
-            let error = opening(error);
-            about_call!(Level::INFO, "tool_validation_nudge", call, error);
+        TelemetryEvent::ToolValidationNudge { call, error } => {
+            let error = redacted_prefix(error);
+            emit_call_event!(Level::INFO, "tool_validation_nudge", call, error);
         }
-        Event::WorkerInnerValidationFail { call, code, missing, reason } => {
+        TelemetryEvent::WorkerInnerValidationFail { call, code, missing, reason } => {
             let (code, missing) = (code.as_str(), json!(missing).to_string());
-            about_call!(Level::WARN, "worker_inner_validation_fail", call, code, missing, reason);
+            emit_call_event!(Level::WARN, "worker_inner_validation_fail", call, code, missing, reason);
         }
-        Event::WorkerToolCostWarning { call, cost, cap } => {
-            about_call!(Level::WARN, "worker_tool_cost_warning", call, cost, cap);
+        TelemetryEvent::WorkerToolCostWarning { call, cost, cap } => {
+            emit_call_event!(Level::WARN, "worker_tool_cost_warning", call, cost, cap);
         }
-        Event::ModeTransition { from, to, reason, by, sensors } => {
+        TelemetryEvent::ModeTransition { from, to, reason, by, sensors } => {
             let (from, to, sensors) = (from.as_str(), to.as_str(), sensors.map(Value::to_string));
             let sensors = sensors.as_deref();
-            tracing::event!(name: "mode_transition", target: TARGET, Level::WARN, from, to, reason, by, sensors);
+            tracing::event!(name: "mode_transition", target: EVENT_TARGET, Level::WARN, from, to, reason, by, sensors);
         }
-        Event::LedgerPressure { removed_segments, reads_refused, bytes, max_bytes } => {
+        TelemetryEvent::LedgerPressure { removed_segments, reads_refused, bytes, max_bytes } => {
             tracing::event!(
-                name: "ledger_pressure", target: TARGET, Level::ERROR,
+                name: "ledger_pressure", target: EVENT_TARGET, Level::ERROR,
                 removed_segments, reads_refused, bytes, max_bytes
             );
         }
-        Event::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
+        TelemetryEvent::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
             let risk = risk.as_str();
-            about_call!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);
+            emit_call_event!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);
         }
-        Event::ApprovalDecided { call, approval_id, decision, by, wait_ms } => {
+        TelemetryEvent::ApprovalDecided { call, approval_id, decision, by, wait_ms } => {
             let decision = decision.as_str();
-            about_call!(Level::INFO, "approval_decided", call, approval_id, decision, by, wait_ms);
+            emit_call_event!(Level::INFO, "approval_decided", call, approval_id, decision, by, wait_ms);
         }
     }
 }
 
-fn captured(arguments: &Value) -> Option<String> {
-    captures_content().then(|| redact::shared().redact_value(arguments).to_string())
+fn captured_arguments(arguments: &Value) -> Option<String> {
+    is_content_captured().then(|| redact::shared().redact_value(arguments).to_string())
 }
 
 /// Returns the first 200 characters. Redacts before cutting, because a detector does not recognize half a
 /// secret.
-fn opening(error: &str) -> String {
+fn redacted_prefix(error: &str) -> String {
     redact::shared().redact_text(error).chars().take(200).collect()
 }
 
-fn fault_word(fault: Fault) -> &'static str {
+fn fault_name(fault: FaultParty) -> &'static str {
     match fault {
-        Fault::Caller => "caller",
-        Fault::Tool => "tool",
-        Fault::Machine => "machine",
-        Fault::Operator => "operator",
+        FaultParty::Caller => "caller",
+        FaultParty::Tool => "tool",
+        FaultParty::Machine => "machine",
+        FaultParty::Operator => "operator",
     }
 }
 
-pub(crate) fn rule_place(rule: &RuleRef) -> String {
+pub(crate) fn rule_location(rule: &RuleRef) -> String {
     if rule.line == 0 { rule.id.to_string() } else { format!("{}:{} {}", rule.file, rule.line, rule.id) }
 }

@@ -9,14 +9,15 @@ use tool::{CallId, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceCont
 use tracing::Dispatch;
 
 use super::*;
-use crate::{ApprovalDecision, Event, Subject, emit};
+use crate::{ApprovalDecision, CallContext, TelemetryEvent, emit};
 
 /// Runs `work` with a log in `directory` and returns the parsed lines, after checking their bytes.
-fn logged(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dispatch)) -> Vec<Value> {
-    let (subscriber, guard) = assemble(settings, &LogTarget::Directory(directory.to_owned()), None).unwrap();
+fn log_lines(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dispatch)) -> Vec<Value> {
+    let (subscriber, guard) =
+        build_subscriber(settings, &LogTarget::Directory(directory.to_owned()), None).unwrap();
     let dispatch = Dispatch::new(subscriber);
     tracing::dispatcher::with_default(&dispatch, || work(&dispatch));
-    assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), FlushOutcome::Complete);
     let bytes = fs::read(directory.join("sinew.log")).unwrap();
     assert!(bytes.iter().all(|b| *b == b'\n' || (0x20..0x7f).contains(b) || *b >= 0x80), "control bytes");
     let text = String::from_utf8(bytes).unwrap();
@@ -26,7 +27,7 @@ fn logged(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dis
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn at(level: &str) -> TelemetrySettings {
+fn settings_with_level(level: &str) -> TelemetrySettings {
     let log = LogSettings { level: level.to_owned(), ..LogSettings::default() };
     TelemetrySettings { log, ..TelemetrySettings::default() }
 }
@@ -46,7 +47,7 @@ const HOSTILE: [&str; 9] = [
 #[test]
 fn hostile_event_is_still_one_line() {
     let home = tempfile::tempdir().unwrap();
-    let lines = logged(home.path(), &at("trace"), |_| {
+    let lines = log_lines(home.path(), &settings_with_level("trace"), |_| {
         for text in HOSTILE {
             tracing::warn!(target: "x", path = text, "{text}");
             tracing::info!(path = ?text, time = text, level = "fake", target = 5, event = "fake");
@@ -67,7 +68,7 @@ fn hostile_event_is_still_one_line() {
 #[test]
 fn concurrent_writers_do_not_mix_lines() {
     let home = tempfile::tempdir().unwrap();
-    let lines = logged(home.path(), &at("info"), |dispatch| {
+    let lines = log_lines(home.path(), &settings_with_level("info"), |dispatch| {
         std::thread::scope(|scope| {
             for thread in 0..8_u64 {
                 scope.spawn(move || {
@@ -100,7 +101,7 @@ fn no_secret_reaches_the_file() {
     let home = tempfile::tempdir().unwrap();
     let key = format!("ghp_{}", "a1".repeat(18));
     let pem = "-----BEGIN PRIVATE KEY-----\nAAAA";
-    let lines = logged(home.path(), &at("trace"), |_| {
+    let lines = log_lines(home.path(), &settings_with_level("trace"), |_| {
         tracing::trace!(password = "hunter2", url = "https://u:hunter2@h/", "token is {key}");
         tracing::error!(
             error = &std::io::Error::other(format!("no access with {key}")) as &dyn std::error::Error
@@ -133,19 +134,21 @@ fn no_secret_reaches_the_file() {
     assert!(longer.len() < 17 * 1024 && longer.ends_with("bytes in total]"), "{}", longer.len());
 }
 
-type Case<'a> = (Event<'a>, &'a str, Value);
+type EventCase<'a> = (TelemetryEvent<'a>, &'a str, Value);
 
 /// Emits the events and compares each line with its level and exact set of fields.
-fn check_events(call: Subject<'_>, cases: &[Case<'_>]) {
+fn check_events(call: CallContext<'_>, cases: &[EventCase<'_>]) {
     let home = tempfile::tempdir().unwrap();
-    let lines = logged(home.path(), &at("info"), |_| cases.iter().for_each(|(event, _, _)| emit(*event)));
+    let lines = log_lines(home.path(), &settings_with_level("info"), |_| {
+        cases.iter().for_each(|(event, _, _)| emit(*event))
+    });
     assert_eq!(lines.len(), cases.len());
     for ((event, level, fields), line) in cases.iter().zip(&lines) {
         assert_eq!((&line["event"], &line["level"]), (&json!(event.name()), &json!(level)));
         let mut expected =
             json!({"time": line["time"], "level": level, "event": event.name(), "target": "sinew::event"});
         let members = expected.as_object_mut().unwrap();
-        if !matches!(event, Event::ModeTransition { .. }) {
+        if !matches!(event, TelemetryEvent::ModeTransition { .. }) {
             members.insert("trace_id".to_owned(), json!(call.trace.trace_id));
             members.insert("span_id".to_owned(), json!(call.trace.span_id));
             members.insert("call_id".to_owned(), json!(call.call_id));
@@ -161,7 +164,7 @@ fn check_events(call: Subject<'_>, cases: &[Case<'_>]) {
 #[test]
 fn call_events_have_their_fields_and_no_arguments() {
     let trace = TraceContext::root();
-    let call = Subject {
+    let call = CallContext {
         tool: "write",
         call_id: CallId::fresh(),
         trace: &trace,
@@ -175,33 +178,43 @@ fn call_events_have_their_fields_and_no_arguments() {
         call,
         &[
             (
-                Event::ToolCallStarted { call, arguments_digest: "abc", arguments: Some(&arguments) },
+                TelemetryEvent::ToolCallStarted {
+                    call,
+                    arguments_digest: "abc",
+                    arguments: Some(&arguments),
+                },
                 "INFO",
                 json!({"arguments_digest": "abc"}),
             ),
             (
-                Event::ToolCallCompleted { call, latency_ms: 1.5, output_bytes: 7 },
+                TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.5, output_bytes: 7 },
                 "INFO",
                 json!({"latency_ms": 1.5, "output_bytes": 7}),
             ),
             (
-                Event::ToolCallFailed { call, kind, error: "late", latency_ms: 2.0 },
+                TelemetryEvent::ToolCallFailed { call, kind, error: "late", latency_ms: 2.0 },
                 "WARN",
                 json!({"kind": "timed_out", "fault": "tool", "retryable": true, "error": "late", "latency_ms": 2.0}),
             ),
             (
-                Event::ToolCallBlocked { call, code, reason: "no", rule: Some(&rule), latency_ms: 0.5 },
+                TelemetryEvent::ToolCallBlocked {
+                    call,
+                    code,
+                    reason: "no",
+                    rule: Some(&rule),
+                    latency_ms: 0.5,
+                },
                 "WARN",
                 json!({"code": "path_not_allowed", "reason": "no", "rule": "tools.yaml:12 write.allowed_paths",
                        "latency_ms": 0.5}),
             ),
             (
-                Event::WorkerInnerCall { call, hop: 1, hop_budget: 2 },
+                TelemetryEvent::WorkerInnerCall { call, hop: 1, hop_budget: 2 },
                 "INFO",
                 json!({"hop": 1, "hop_budget": 2}),
             ),
             (
-                Event::WorkerToolCostWarning { call, cost: 2.5, cap: 2.0 },
+                TelemetryEvent::WorkerToolCostWarning { call, cost: 2.5, cap: 2.0 },
                 "WARN",
                 json!({"cost": 2.5, "cap": 2.0}),
             ),
@@ -212,7 +225,7 @@ fn call_events_have_their_fields_and_no_arguments() {
 #[test]
 fn advice_and_decision_events_have_their_fields() {
     let trace = TraceContext::root();
-    let call = Subject {
+    let call = CallContext {
         tool: "write",
         call_id: CallId::fresh(),
         trace: &trace,
@@ -226,28 +239,49 @@ fn advice_and_decision_events_have_their_fields() {
         call,
         &[
             (
-                Event::ToolValidationFailed { call, code, missing: &missing, reason: "r" },
+                TelemetryEvent::ToolValidationFailed { call, code, missing: &missing, reason: "r" },
                 "WARN",
                 json!({"code": "invalid_arguments", "missing": ["content", "path\n"], "reason": "r"}),
             ),
             (
-                Event::WorkerInnerValidationFail { call, code, missing: &missing[..1], reason: "r" },
+                TelemetryEvent::WorkerInnerValidationFail { call, code, missing: &missing[..1], reason: "r" },
                 "WARN",
                 json!({"code": "invalid_arguments", "missing": ["content"], "reason": "r"}),
             ),
-            (Event::ToolValidationNudge { call, error: &long }, "INFO", json!({"error": "e".repeat(200)})),
             (
-                Event::ModeTransition { from, to, reason: "cpu", by: "sensor", sensors: Some(&sensors) },
+                TelemetryEvent::ToolValidationNudge { call, error: &long },
+                "INFO",
+                json!({"error": "e".repeat(200)}),
+            ),
+            (
+                TelemetryEvent::ModeTransition {
+                    from,
+                    to,
+                    reason: "cpu",
+                    by: "sensor",
+                    sensors: Some(&sensors),
+                },
                 "WARN",
                 json!({"from": "NORMAL", "to": "ALERT", "reason": "cpu", "by": "sensor", "sensors": {"cpu": 93.5}}),
             ),
             (
-                Event::ApprovalRequested { call, approval_id: "a1", risk: RiskLevel::High, timeout_ms: 300 },
+                TelemetryEvent::ApprovalRequested {
+                    call,
+                    approval_id: "a1",
+                    risk: RiskLevel::High,
+                    timeout_ms: 300,
+                },
                 "INFO",
                 json!({"approval_id": "a1", "risk": "high", "timeout_ms": 300}),
             ),
             (
-                Event::ApprovalDecided { call, approval_id: "a1", decision, by: "nobody", wait_ms: 9 },
+                TelemetryEvent::ApprovalDecided {
+                    call,
+                    approval_id: "a1",
+                    decision,
+                    by: "nobody",
+                    wait_ms: 9,
+                },
                 "INFO",
                 json!({"approval_id": "a1", "decision": "timed_out", "by": "nobody", "wait_ms": 9}),
             ),
@@ -260,8 +294,8 @@ fn event_inside_a_call_carries_its_ids() {
     let home = tempfile::tempdir().unwrap();
     let trace = TraceContext::root();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let lines = logged(home.path(), &at("info"), |_| {
-        runtime.block_on(crate::within_call(&trace, async {
+    let lines = log_lines(home.path(), &settings_with_level("info"), |_| {
+        runtime.block_on(crate::with_call_ids(&trace, async {
             tracing::info_span!("inner", other = 1).in_scope(|| tracing::info!("inside"));
         }));
         tracing::info!("outside");
@@ -278,22 +312,26 @@ fn event_inside_a_call_carries_its_ids() {
 #[test]
 fn level_comes_from_settings_and_can_be_reloaded() {
     let home = tempfile::tempdir().unwrap();
-    let (subscriber, guard) =
-        assemble(&at("warn,quiet=error"), &LogTarget::Directory(home.path().to_owned()), None).unwrap();
+    let (subscriber, guard) = build_subscriber(
+        &settings_with_level("warn,quiet=error"),
+        &LogTarget::Directory(home.path().to_owned()),
+        None,
+    )
+    .unwrap();
     tracing::subscriber::with_default(subscriber, || {
         tracing::info!("one");
         tracing::warn!("two");
         tracing::warn!(target: "quiet", "three");
-        let mut changed = at("info");
+        let mut changed = settings_with_level("info");
         assert_eq!(guard.reload(&changed).unwrap(), [] as [&str; 0]);
         tracing::info!("four");
         changed.log.files = 7;
         changed.otlp.endpoint = Some("http://localhost:4318".to_owned());
         assert_eq!(guard.reload(&changed).unwrap(), ["log.files", "otlp"], "from the next start");
-        assert!(guard.reload(&at("no such level")).is_err());
+        assert!(guard.reload(&settings_with_level("no such level")).is_err());
         tracing::info!("five");
     });
-    assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), FlushOutcome::Complete);
     let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
     let messages: Vec<Value> =
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].clone()).collect();
@@ -303,8 +341,12 @@ fn level_comes_from_settings_and_can_be_reloaded() {
 #[test]
 fn wire_traffic_is_not_logged_at_any_level() {
     let home = tempfile::tempdir().unwrap();
-    let (subscriber, guard) =
-        assemble(&at("trace,hyper_util=trace"), &LogTarget::Directory(home.path().to_owned()), None).unwrap();
+    let (subscriber, guard) = build_subscriber(
+        &settings_with_level("trace,hyper_util=trace"),
+        &LogTarget::Directory(home.path().to_owned()),
+        None,
+    )
+    .unwrap();
     tracing::subscriber::with_default(subscriber, || {
         tracing::trace!(target: "hyper_util::client::legacy", "authorization: hunter2");
         tracing::debug!(target: "reqwest::connect", "x-key: hunter2");
@@ -312,7 +354,7 @@ fn wire_traffic_is_not_logged_at_any_level() {
         tracing::trace!(target: "hyperion", "another library");
         tracing::trace!("ours");
     });
-    assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), FlushOutcome::Complete);
     let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
     let messages: Vec<Value> =
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].clone()).collect();
@@ -327,8 +369,9 @@ fn invalid_settings_are_refused_with_the_reason() {
     let check = |change: fn(&mut LogSettings), directory: &Path, expected: &str| {
         let mut settings = TelemetrySettings::default();
         change(&mut settings.log);
-        let refused =
-            assemble(&settings, &LogTarget::Directory(directory.to_owned()), None).map(|_| ()).unwrap_err();
+        let refused = build_subscriber(&settings, &LogTarget::Directory(directory.to_owned()), None)
+            .map(|_| ())
+            .unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     };
     check(
@@ -351,9 +394,9 @@ fn invalid_settings_are_refused_with_the_reason() {
 fn full_file_is_rotated_and_all_files_are_private() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("log");
-    let mut settings = at("info");
+    let mut settings = settings_with_level("info");
     settings.log = LogSettings { max_bytes: 4096, files: 3, ..settings.log };
-    logged(&directory, &settings, |_| {
+    log_lines(&directory, &settings, |_| {
         for number in 0..400_u64 {
             tracing::info!(number);
         }
@@ -367,7 +410,8 @@ fn full_file_is_rotated_and_all_files_are_private() {
         assert_eq!(mode(path), 0o600);
         assert!(fs::metadata(path).unwrap().len() <= 4096);
     }
-    let reader = crate::logs::Reader::open(&directory, crate::logs::Query::default()).unwrap();
+    let reader =
+        crate::log_reader::LogReader::open(&directory, crate::log_reader::LogLineFilter::default()).unwrap();
     let numbers: Vec<u64> = reader.map(|line| line.unwrap().record()["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers.last(), Some(&399));
     assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "no gap within what is kept");

@@ -8,7 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 use tracing::Level;
 
-use super::heard::{Heard, Said};
+use super::captured_event::{CapturedEvent, FieldValue};
 use crate::event;
 use crate::redact::Redactor;
 
@@ -20,10 +20,10 @@ pub(super) const SCAN_LIMIT: usize = 4 * TEXT_LIMIT;
 const RECORD_LIMIT: usize = 4 * TEXT_LIMIT;
 
 /// Standard keys of a line; a field of the same name is written as `field.NAME`.
-const RESERVED: [&str; 7] = ["time", "level", "event", "message", "target", "trace_id", "span_id"];
+const RESERVED_KEYS: [&str; 7] = ["time", "level", "event", "message", "target", "trace_id", "span_id"];
 
 #[derive(Debug, Clone)]
-pub(crate) struct Record {
+pub(crate) struct LogEntry {
     pub(crate) time: Timestamp,
     pub(crate) level: Level,
     pub(crate) target: &'static str,
@@ -35,11 +35,11 @@ pub(crate) struct Record {
     pub(crate) fields: Vec<(Cow<'static, str>, Value)>,
 }
 
-impl Record {
+impl LogEntry {
     /// Builds the bounded and redacted record of a captured event.
-    pub(super) fn of(heard: Heard) -> Self {
+    pub(super) fn from_event(heard: CapturedEvent) -> Self {
         let ours = heard.is_ours();
-        let record = Record {
+        let record = LogEntry {
             time: heard.time,
             level: *heard.metadata.level(),
             target: heard.metadata.target(),
@@ -47,17 +47,18 @@ impl Record {
             message: None,
             trace_id: None,
             span_id: None,
-            fields: Vec::with_capacity(heard.said.len()),
+            fields: Vec::with_capacity(heard.fields.len()),
         };
-        let mut clerk = Clerk { redactor: &heard.redactor, ours, left: RECORD_LIMIT, record };
-        for (name, said) in heard.said {
+        let mut clerk =
+            RecordBuilder { redactor: &heard.redactor, is_own_event: ours, bytes_left: RECORD_LIMIT, record };
+        for (name, said) in heard.fields {
             match said {
-                Said::Text { start, bytes } => clerk.text(name, &start, bytes),
-                Said::Plain(value) => clerk.put(name, value),
+                FieldValue::Text { start, full_length: bytes } => clerk.push_text(name, &start, bytes),
+                FieldValue::Scalar(value) => clerk.push_field(name, value),
             }
         }
         let mut record = clerk.record;
-        if let (None, Some(ids)) = (&record.trace_id, heard.within) {
+        if let (None, Some(ids)) = (&record.trace_id, heard.call_ids) {
             record.trace_id = Some(ids.trace_id.to_string());
             record.span_id = Some(ids.span_id.to_string());
         }
@@ -65,8 +66,8 @@ impl Record {
     }
 
     /// Builds an error record in place of one that could not be built.
-    pub(super) fn saying(text: &str) -> Self {
-        Record {
+    pub(super) fn from_message(text: &str) -> Self {
+        LogEntry {
             time: Timestamp::now(),
             level: Level::ERROR,
             target: "sinew",
@@ -79,7 +80,7 @@ impl Record {
     }
 
     /// Returns the standard members of a line, in the order they are written.
-    fn head(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+    fn standard_members(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let members = [
             ("time", Some(Cow::Owned(format!("{:.3}", self.time)))),
             ("level", Some(Cow::Borrowed(self.level.as_str()))),
@@ -93,17 +94,18 @@ impl Record {
     }
 
     /// Converts the record into a JSON object.
-    pub(crate) fn as_map(&self) -> Map<String, Value> {
-        let head = self.head().map(|(key, value)| (key.to_owned(), Value::String(value.into_owned())));
+    pub(crate) fn to_map(&self) -> Map<String, Value> {
+        let head =
+            self.standard_members().map(|(key, value)| (key.to_owned(), Value::String(value.into_owned())));
         let fields = self.fields.iter().map(|(key, value)| (key.clone().into_owned(), value.clone()));
         head.chain(fields).collect()
     }
 }
 
-impl Serialize for Record {
+impl Serialize for LogEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (key, value) in self.head() {
+        for (key, value) in self.standard_members() {
             map.serialize_entry(key, &value)?;
         }
         for (key, value) in &self.fields {
@@ -114,53 +116,56 @@ impl Serialize for Record {
 }
 
 /// Builder of a record, text by text.
-struct Clerk<'a> {
+struct RecordBuilder<'a> {
     redactor: &'a Redactor,
-    ours: bool,
-    left: usize,
-    record: Record,
+    is_own_event: bool,
+    bytes_left: usize,
+    record: LogEntry,
 }
 
-impl Clerk<'_> {
-    fn put(&mut self, name: &'static str, value: Value) {
-        let name =
-            if RESERVED.contains(&name) { Cow::Owned(format!("field.{name}")) } else { Cow::Borrowed(name) };
+impl RecordBuilder<'_> {
+    fn push_field(&mut self, name: &'static str, value: Value) {
+        let name = if RESERVED_KEYS.contains(&name) {
+            Cow::Owned(format!("field.{name}"))
+        } else {
+            Cow::Borrowed(name)
+        };
         self.record.fields.push((name, value));
     }
 
     /// Adds a text, given its scanned part and its full length.
-    fn text(&mut self, name: &'static str, scanned: &str, bytes: usize) {
-        let text = self.bounded(name, scanned, bytes);
+    fn push_text(&mut self, name: &'static str, scanned: &str, bytes: usize) {
+        let text = self.redact_and_clip(name, scanned, bytes);
         match name {
             "message" => self.record.message = Some(text),
             // These keys only hold valid ids, even if another crate uses the names.
             "trace_id" if is_hex(&text, 32) => self.record.trace_id = Some(text),
             "span_id" if is_hex(&text, 16) => self.record.span_id = Some(text),
             _ => {
-                let parsed = (self.ours && event::STRUCTURED.contains(&name))
+                let parsed = (self.is_own_event && event::JSON_FIELDS.contains(&name))
                     .then(|| serde_json::from_str::<Value>(&text).ok())
                     .flatten();
-                self.put(name, parsed.unwrap_or(Value::String(text)));
+                self.push_field(name, parsed.unwrap_or(Value::String(text)));
             }
         }
     }
 
     /// Redacts a text, then cuts it to the limit. Redaction comes first, because a detector does not
     /// recognize half a secret.
-    fn bounded(&mut self, name: &str, scanned: &str, bytes: usize) -> String {
+    fn redact_and_clip(&mut self, name: &str, scanned: &str, bytes: usize) -> String {
         let mut clean = self.redactor.redact_field(name, scanned).unwrap_or_else(|| scanned.to_owned());
         if scanned.len() < bytes {
             // The last word may be the first half of a secret.
             let end = clean.rfind(char::is_whitespace).unwrap_or(0);
             clean.truncate(end);
         }
-        let limit = TEXT_LIMIT.min(self.left);
+        let limit = TEXT_LIMIT.min(self.bytes_left);
         if clean.len() > limit || scanned.len() < bytes {
             let kept = clip(&clean, limit).len();
             clean.truncate(kept);
             let _ = write!(clean, "… [{bytes} bytes in total]");
         }
-        self.left = self.left.saturating_sub(clean.len());
+        self.bytes_left = self.bytes_left.saturating_sub(clean.len());
         clean
     }
 }

@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tool::escaped_json;
 
-use super::record::Record;
+use super::record::LogEntry;
 use super::writer::LineSink;
 use crate::TelemetryError;
 
 /// Interval at which the path is compared with the open file, and a failed open is retried.
-const RECHECK: Duration = Duration::from_secs(1);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of one write in bytes.
-const MOST_AT_ONCE: usize = 64 * 1024;
+const MAX_WRITE_BYTES: usize = 64 * 1024;
 
 /// Limits of the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct RotationLimits {
     /// Size in bytes at which a file is rotated.
     pub(crate) max_bytes: u64,
     /// Number of files to keep, including the open one.
@@ -36,18 +36,18 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct RotatingFile {
     directory: PathBuf,
-    limits: Limits,
-    open: Option<Open>,
+    limits: RotationLimits,
+    open: Option<OpenLogFile>,
     checked: Instant,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenLogFile {
     file: File,
     size: u64,
     identity: (u64, u64),
     /// True if the file ends in a partial line that could not be removed.
-    torn: bool,
+    has_partial_line: bool,
 }
 
 /// Returns the path of the log file that has `newer` newer files.
@@ -61,20 +61,20 @@ pub(crate) fn path(directory: &Path, newer: u32) -> PathBuf {
 impl RotatingFile {
     /// Creates the directory if needed and opens the file, so that a log that cannot be written fails at
     /// startup.
-    pub(crate) fn open(directory: &Path, limits: Limits) -> Result<Self, TelemetryError> {
+    pub(crate) fn open(directory: &Path, limits: RotationLimits) -> Result<Self, TelemetryError> {
         let failed = |cause| TelemetryError::LogDirectory { path: directory.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-        let open = Some(Open::at(&path(directory, 0)).map_err(failed)?);
+        let open = Some(OpenLogFile::open(&path(directory, 0)).map_err(failed)?);
         Ok(RotatingFile { directory: directory.to_owned(), limits, open, checked: Instant::now() })
     }
 
-    fn current(&mut self, room: u64) -> io::Result<&mut Open> {
+    fn file_with_space(&mut self, room: u64) -> io::Result<&mut OpenLogFile> {
         let newest = path(&self.directory, 0);
-        if self.checked.elapsed() >= RECHECK {
+        if self.checked.elapsed() >= RECHECK_INTERVAL {
             self.checked = Instant::now();
             if self.open.as_ref().is_none_or(|open| !open.is_at(&newest)) {
                 self.open = None;
-                self.open = Some(Open::at(&newest)?);
+                self.open = Some(OpenLogFile::open(&newest)?);
             }
         }
         let full =
@@ -82,7 +82,7 @@ impl RotatingFile {
         if full {
             self.open = None;
             self.rotate()?;
-            self.open = Some(Open::at(&newest)?);
+            self.open = Some(OpenLogFile::open(&newest)?);
         }
         self.open.as_mut().ok_or_else(|| io::Error::other("the log file is not open"))
     }
@@ -104,17 +104,17 @@ impl RotatingFile {
 }
 
 impl LineSink for RotatingFile {
-    fn line(&self, record: &Record) -> Vec<u8> {
+    fn format_line(&self, record: &LogEntry) -> Vec<u8> {
         json_line(record)
     }
 
     /// A small fraction of the file size, which bounds the unused rest of a full file.
-    fn most_at_once(&self) -> usize {
-        usize::try_from(self.limits.max_bytes / 64).unwrap_or(usize::MAX).min(MOST_AT_ONCE)
+    fn max_write_bytes(&self) -> usize {
+        usize::try_from(self.limits.max_bytes / 64).unwrap_or(usize::MAX).min(MAX_WRITE_BYTES)
     }
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        self.current(lines.len() as u64)?.append(lines)
+        self.file_with_space(lines.len() as u64)?.append(lines)
     }
 
     fn loss_notice(&self, lost: u64) -> Vec<u8> {
@@ -134,8 +134,8 @@ fn json_line(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-impl Open {
-    fn at(path: &Path) -> io::Result<Self> {
+impl OpenLogFile {
+    fn open(path: &Path) -> io::Result<Self> {
         // Does not follow a symbolic link, and does not block on a FIFO without a reader.
         let file = OpenOptions::new()
             .append(true)
@@ -150,7 +150,12 @@ impl Open {
         if found.mode() & 0o077 != 0 {
             file.set_permissions(Permissions::from_mode(0o600))?;
         }
-        Ok(Open { file, size: found.size(), identity: (found.dev(), found.ino()), torn: false })
+        Ok(OpenLogFile {
+            file,
+            size: found.size(),
+            identity: (found.dev(), found.ino()),
+            has_partial_line: false,
+        })
     }
 
     fn is_at(&self, path: &Path) -> bool {
@@ -159,28 +164,28 @@ impl Open {
 
     /// Appends the lines in one write. If the disk accepted only a part of them, the part is removed again.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.torn {
+        if self.has_partial_line {
             self.file.write_all(b"\n")?;
             self.size += 1;
-            self.torn = false;
+            self.has_partial_line = false;
         }
         let mut written = 0;
         while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
             match self.file.write(rest) {
-                Ok(0) => return Err(self.give_up(written, io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(self.remove_partial_write(written, io::ErrorKind::WriteZero.into())),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.give_up(written, error)),
+                Err(error) => return Err(self.remove_partial_write(written, error)),
             }
         }
         self.size += written as u64;
         Ok(())
     }
 
-    fn give_up(&mut self, written: usize, error: io::Error) -> io::Error {
+    fn remove_partial_write(&mut self, written: usize, error: io::Error) -> io::Error {
         if written > 0 && self.file.set_len(self.size).is_err() {
             self.size += written as u64;
-            self.torn = true;
+            self.has_partial_line = true;
         }
         error
     }
@@ -192,11 +197,11 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { max_bytes: 100, files: 2 };
+    const LIMITS: RotationLimits = RotationLimits { max_bytes: 100, files: 2 };
 
     /// Pretends that the last check of the path was long ago.
-    fn later(file: &mut RotatingFile) {
-        file.checked = Instant::now().checked_sub(RECHECK * 2).unwrap();
+    fn expire_check(file: &mut RotatingFile) {
+        file.checked = Instant::now().checked_sub(RECHECK_INTERVAL * 2).unwrap();
     }
 
     #[test]
@@ -205,7 +210,7 @@ mod tests {
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
         file.write(b"one\n").unwrap();
         fs::remove_file(path(home.path(), 0)).unwrap();
-        later(&mut file);
+        expire_check(&mut file);
         file.write(b"two\n").unwrap();
         assert_eq!(fs::read(path(home.path(), 0)).unwrap(), b"two\n");
     }
@@ -218,12 +223,12 @@ mod tests {
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
         fs::remove_file(&name).unwrap();
         std::os::unix::fs::symlink(&victim, &name).unwrap();
-        later(&mut file);
+        expire_check(&mut file);
         assert!(file.write(b"one\n").is_err());
         assert!(file.write(b"two\n").is_err(), "still refused until the next check");
         assert_eq!(fs::read(&victim).unwrap(), b"");
         fs::remove_file(&name).unwrap();
-        later(&mut file);
+        expire_check(&mut file);
         file.write(b"three\n").unwrap();
         assert_eq!(fs::read(&name).unwrap(), b"three\n");
     }
@@ -255,7 +260,7 @@ mod tests {
     #[test]
     fn single_file_is_replaced_on_rotation() {
         let home = tempfile::tempdir().unwrap();
-        let mut file = RotatingFile::open(home.path(), Limits { max_bytes: 10, files: 1 }).unwrap();
+        let mut file = RotatingFile::open(home.path(), RotationLimits { max_bytes: 10, files: 1 }).unwrap();
         file.write(b"first line\n").unwrap();
         file.write(b"second\n").unwrap();
         assert_eq!(fs::read(path(home.path(), 0)).unwrap(), b"second\n");

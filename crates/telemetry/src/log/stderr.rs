@@ -5,35 +5,35 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use super::human::{self, Colour};
-use super::record::Record;
+use super::human::{self, ColourMode};
+use super::record::LogEntry;
 use super::writer::LineSink;
 
 /// Standard error of this process, for a person.
-pub(crate) struct Stderr(pub(crate) Colour);
+pub(crate) struct StderrSink(pub(crate) ColourMode);
 
-impl Stderr {
+impl StderrSink {
     /// Returns standard error, unless it is `/dev/null`: then lines need not be formatted.
-    pub(crate) fn if_kept(colour: Colour) -> Option<Self> {
+    pub(crate) fn unless_discarded(colour: ColourMode) -> Option<Self> {
         let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
-        let is_lost = stderr.is_ok_and(|stderr| is_thrown_away(&stderr));
-        (!is_lost).then_some(Stderr(colour))
+        let is_lost = stderr.is_ok_and(|stderr| is_null_device(&stderr));
+        (!is_lost).then_some(StderrSink(colour))
     }
 }
 
 /// Returns true if the file is the null device. If the system gives no metadata, output is assumed to be
 /// read.
-fn is_thrown_away(place: &File) -> bool {
+fn is_null_device(place: &File) -> bool {
     let facts = place.metadata().ok().zip(fs::metadata("/dev/null").ok());
     facts.is_some_and(|(place, null)| place.file_type().is_char_device() && place.rdev() == null.rdev())
 }
 
-impl LineSink for Stderr {
-    fn line(&self, record: &Record) -> Vec<u8> {
-        human::line(&record.as_map(), self.0).into_bytes()
+impl LineSink for StderrSink {
+    fn format_line(&self, record: &LogEntry) -> Vec<u8> {
+        human::format_line(&record.to_map(), self.0).into_bytes()
     }
 
-    fn most_at_once(&self) -> usize {
+    fn max_write_bytes(&self) -> usize {
         16 * 1024
     }
 
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn only_the_null_device_discards_output() {
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
-        assert!(is_thrown_away(&null));
+        assert!(is_null_device(&null));
         let (pipe, _other_end) = io::pipe().map(|(read, write)| (write, read)).unwrap();
         let kept = [
             File::open("/dev/zero").unwrap(),
@@ -61,7 +61,7 @@ mod tests {
             File::from(std::os::fd::OwnedFd::from(pipe)),
         ];
         for (n, place) in kept.iter().enumerate() {
-            assert!(!is_thrown_away(place), "{n}");
+            assert!(!is_null_device(place), "{n}");
         }
     }
 }

@@ -8,17 +8,17 @@ use opentelemetry_otlp::{
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 
-use super::configuration::{Configuration, Destination};
+use super::configuration::{Destination, ExportConfiguration};
 use crate::TelemetryError;
-use crate::settings::{Compression, Signal};
+use crate::settings::{Compression, TelemetrySignal};
 
 /// Configures and builds an exporter. A macro, because the three builders share these steps but no public
 /// trait.
-macro_rules! configured {
+macro_rules! build_exporter {
     ($builder:expr, $signal:expr, $destination:expr, $configuration:expr) => {{
         let builder = $builder
             .with_http()
-            .with_http_client(client($signal, $destination)?)
+            .with_http_client(http_client($signal, $destination)?)
             .with_endpoint(&$destination.url)
             .with_timeout($destination.timeout)
             .with_protocol(Protocol::HttpBinary)
@@ -27,29 +27,35 @@ macro_rules! configured {
             Compression::None => builder,
             Compression::Gzip => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
         };
-        builder.build().map_err(|cause| failed($signal, $destination, cause.to_string()))
+        builder.build().map_err(|cause| exporter_error($signal, $destination, cause.to_string()))
     }};
 }
 
-pub(super) fn spans(to: &Destination, configuration: &Configuration) -> Result<SpanExporter, TelemetryError> {
-    configured!(SpanExporter::builder(), Signal::Traces, to, configuration)
-}
-
-pub(super) fn metrics(
+pub(super) fn span_exporter(
     to: &Destination,
-    configuration: &Configuration,
+    configuration: &ExportConfiguration,
+) -> Result<SpanExporter, TelemetryError> {
+    build_exporter!(SpanExporter::builder(), TelemetrySignal::Traces, to, configuration)
+}
+
+pub(super) fn metric_exporter(
+    to: &Destination,
+    configuration: &ExportConfiguration,
 ) -> Result<MetricExporter, TelemetryError> {
-    configured!(MetricExporter::builder(), Signal::Metrics, to, configuration)
+    build_exporter!(MetricExporter::builder(), TelemetrySignal::Metrics, to, configuration)
 }
 
-pub(super) fn logs(to: &Destination, configuration: &Configuration) -> Result<LogExporter, TelemetryError> {
-    configured!(LogExporter::builder(), Signal::Logs, to, configuration)
+pub(super) fn log_exporter(
+    to: &Destination,
+    configuration: &ExportConfiguration,
+) -> Result<LogExporter, TelemetryError> {
+    build_exporter!(LogExporter::builder(), TelemetrySignal::Logs, to, configuration)
 }
 
-fn client(signal: Signal, to: &Destination) -> Result<Client, TelemetryError> {
+fn http_client(signal: TelemetrySignal, to: &Destination) -> Result<Client, TelemetryError> {
     // No redirects, so that the headers, which may hold credentials, only go to the configured host.
     let mut builder = Client::builder().timeout(to.timeout).redirect(Policy::none());
-    let url = reqwest::Url::parse(&to.url).map_err(|cause| failed(signal, to, cause.to_string()))?;
+    let url = reqwest::Url::parse(&to.url).map_err(|cause| exporter_error(signal, to, cause.to_string()))?;
     if is_loopback(&url) {
         // A proxy cannot reach the loopback interface of this machine.
         builder = builder.no_proxy();
@@ -62,12 +68,12 @@ fn client(signal: Signal, to: &Destination) -> Result<Client, TelemetryError> {
         // Without TLS there is nothing to verify, so a machine without root certificates can export too.
         let plain = rustls::ClientConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
-            .map_err(|cause| failed(signal, to, cause.to_string()))?
+            .map_err(|cause| exporter_error(signal, to, cause.to_string()))?
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
         builder = builder.tls_backend_preconfigured(plain);
     }
-    builder.build().map_err(|cause| failed(signal, to, cause.to_string()))
+    builder.build().map_err(|cause| exporter_error(signal, to, cause.to_string()))
 }
 
 fn is_loopback(url: &reqwest::Url) -> bool {
@@ -77,11 +83,11 @@ fn is_loopback(url: &reqwest::Url) -> bool {
 
 /// Escapes `%` in header values, because the exporter percent-decodes them as it does for the environment
 /// variable, while a setting is literal.
-fn headers(configuration: &Configuration) -> HashMap<String, String> {
+fn headers(configuration: &ExportConfiguration) -> HashMap<String, String> {
     configuration.headers.iter().map(|(name, value)| (name.clone(), value.replace('%', "%25"))).collect()
 }
 
-fn failed(signal: Signal, to: &Destination, cause: String) -> TelemetryError {
+fn exporter_error(signal: TelemetrySignal, to: &Destination, cause: String) -> TelemetryError {
     let endpoint = crate::redact::shared().redact_text(&to.url).into_owned();
     TelemetryError::Exporter { signal: signal.as_str(), endpoint, cause }
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use crate::TelemetryError;
 use crate::redact;
-use crate::settings::{Compression, OtlpSettings, Sampler, Signal};
+use crate::settings::{Compression, OtlpSettings, Sampler, TelemetrySignal};
 
 /// Lookup of environment variables.
-pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Checked export configuration.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Configuration {
-    pub(crate) signals: Vec<(Signal, Destination)>,
+pub(crate) struct ExportConfiguration {
+    pub(crate) signals: Vec<(TelemetrySignal, Destination)>,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) resource: BTreeMap<String, String>,
     pub(crate) sampler: (Sampler, f64),
@@ -33,13 +33,13 @@ pub(crate) struct Destination {
     pub(crate) compression: Compression,
 }
 
-impl Signal {
+impl TelemetrySignal {
     /// Returns the name used in messages and URL paths.
     pub fn as_str(self) -> &'static str {
         match self {
-            Signal::Traces => "traces",
-            Signal::Metrics => "metrics",
-            Signal::Logs => "logs",
+            TelemetrySignal::Traces => "traces",
+            TelemetrySignal::Metrics => "metrics",
+            TelemetrySignal::Logs => "logs",
         }
     }
 }
@@ -47,9 +47,9 @@ impl Signal {
 /// Resolves the configuration; `None` if nothing is to be exported.
 pub(crate) fn resolve(
     settings: &OtlpSettings,
-    environment: Environment<'_>,
-) -> Result<Option<Configuration>, TelemetryError> {
-    check(settings)?;
+    environment: VariableLookup<'_>,
+) -> Result<Option<ExportConfiguration>, TelemetryError> {
+    check_settings(settings)?;
     let variable = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
     let disabled = match variable("OTEL_SDK_DISABLED") {
         Some(value) => value.eq_ignore_ascii_case("true"),
@@ -60,7 +60,7 @@ pub(crate) fn resolve(
     }
     let mut warnings = Vec::new();
     let mut signals = Vec::new();
-    for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
+    for signal in [TelemetrySignal::Traces, TelemetrySignal::Metrics, TelemetrySignal::Logs] {
         match destination(signal, settings, &variable) {
             Ok(Some(destination)) => signals.push((signal, destination)),
             Ok(None) => {}
@@ -74,21 +74,22 @@ pub(crate) fn resolve(
         warnings.push(warning);
         (settings.traces_sampler, settings.traces_sampler_arg)
     });
-    let interval = number(&variable, "OTEL_METRIC_EXPORT_INTERVAL").unwrap_or_else(|warning| {
-        warnings.push(warning);
-        None
-    });
-    Ok(Some(Configuration {
+    let interval =
+        variable_milliseconds(&variable, "OTEL_METRIC_EXPORT_INTERVAL").unwrap_or_else(|warning| {
+            warnings.push(warning);
+            None
+        });
+    Ok(Some(ExportConfiguration {
         signals,
         headers: settings.headers.clone(),
-        resource: resource(settings, &variable),
+        resource: resource_attributes(settings, &variable),
         sampler,
         metric_interval: Duration::from_millis(interval.unwrap_or(settings.metric_export_interval_ms)),
         warnings,
     }))
 }
 
-fn check(settings: &OtlpSettings) -> Result<(), TelemetryError> {
+fn check_settings(settings: &OtlpSettings) -> Result<(), TelemetryError> {
     let refused =
         |key, value: String, cause: &str| TelemetryError::Setting { key, value, cause: cause.to_owned() };
     if let Some(endpoint) = &settings.endpoint {
@@ -130,9 +131,9 @@ fn check_url(text: &str) -> Result<(), String> {
 
 /// Returns the destination of a signal; `None` if it is not enabled or has no endpoint.
 fn destination(
-    signal: Signal,
+    signal: TelemetrySignal,
     settings: &OtlpSettings,
-    variable: Environment<'_>,
+    variable: VariableLookup<'_>,
 ) -> Result<Option<Destination>, String> {
     let upper = signal.as_str().to_ascii_uppercase();
     let of_signal = |what: &str| {
@@ -172,21 +173,21 @@ fn destination(
     };
     let timeout = match of_signal("TIMEOUT") {
         None => settings.timeout_ms,
-        Some((name, value)) => positive(&name, &value)?,
+        Some((name, value)) => parse_milliseconds(&name, &value)?,
     };
     Ok(Some(Destination { url, timeout: Duration::from_millis(timeout), compression }))
 }
 
-fn positive(name: &str, value: &str) -> Result<u64, String> {
+fn parse_milliseconds(name: &str, value: &str) -> Result<u64, String> {
     let parsed = value.trim().parse().ok().filter(|number| *number > 0);
     parsed.ok_or_else(|| format!("{name} is `{value}`, not a number of milliseconds above 0"))
 }
 
-fn number(variable: Environment<'_>, name: &str) -> Result<Option<u64>, String> {
-    variable(name).map(|value| positive(name, &value)).transpose()
+fn variable_milliseconds(variable: VariableLookup<'_>, name: &str) -> Result<Option<u64>, String> {
+    variable(name).map(|value| parse_milliseconds(name, &value)).transpose()
 }
 
-fn sampler(settings: &OtlpSettings, variable: Environment<'_>) -> Result<(Sampler, f64), String> {
+fn sampler(settings: &OtlpSettings, variable: VariableLookup<'_>) -> Result<(Sampler, f64), String> {
     let name = match variable("OTEL_TRACES_SAMPLER") {
         None => settings.traces_sampler,
         Some(text) => serde_json::from_value(serde_json::Value::String(text.trim().to_owned()))
@@ -206,17 +207,17 @@ fn sampler(settings: &OtlpSettings, variable: Environment<'_>) -> Result<(Sample
 
 /// Returns the resource attributes. In rising precedence: service name and attributes of the settings,
 /// `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`.
-fn resource(settings: &OtlpSettings, variable: Environment<'_>) -> BTreeMap<String, String> {
+fn resource_attributes(settings: &OtlpSettings, variable: VariableLookup<'_>) -> BTreeMap<String, String> {
     let mut resource = BTreeMap::from([("service.name".to_owned(), settings.service_name.clone())]);
     resource.extend(settings.resource_attributes.clone());
     let listed = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let pairs = listed.split(',').filter_map(|pair| pair.split_once('='));
-    resource.extend(pairs.map(|(key, value)| (key.trim().to_owned(), percent_decoded(value.trim()))));
+    resource.extend(pairs.map(|(key, value)| (key.trim().to_owned(), percent_decode(value.trim()))));
     resource.extend(variable("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
     resource
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = text.bytes();
     let mut out = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {

@@ -16,46 +16,46 @@ use opentelemetry_sdk::logs::{
 use serde_json::Value;
 use tracing::Level;
 
-use super::watch::{Watch, Watched};
-use crate::log::Record;
+use super::export_monitor::{ExportMonitor, MonitoredExporter};
+use crate::log::LogEntry;
 
 /// Maximum number of records that wait for the collector.
-pub(super) const QUEUE: usize = 4096;
-const BATCH: usize = 512;
+pub(super) const QUEUE_CAPACITY: usize = 4096;
+const BATCH_SIZE: usize = 512;
 
 /// Targets of the export's own log records. Exporting them would cause an endless loop.
-const OWN_TRAFFIC: [&str; 8] =
+const EXPORT_TARGETS: [&str; 8] =
     ["sinew::otlp", "hyper", "reqwest", "h2", "rustls", "tower", "opentelemetry", "mio"];
 
 #[derive(Debug, Clone)]
-pub(crate) struct Logs {
+pub(crate) struct LogsPipeline {
     provider: SdkLoggerProvider,
     logger: SdkLogger,
-    pub(super) watch: Arc<Watch>,
+    pub(super) monitor: Arc<ExportMonitor>,
 }
 
-impl Logs {
+impl LogsPipeline {
     pub(super) fn new(
         exporter: impl LogExporter + 'static,
-        watch: Arc<Watch>,
+        watch: Arc<ExportMonitor>,
         resource: Resource,
         scope: InstrumentationScope,
     ) -> Self {
         let config = BatchConfigBuilder::default()
-            .with_max_queue_size(QUEUE + BATCH)
-            .with_max_export_batch_size(BATCH)
+            .with_max_queue_size(QUEUE_CAPACITY + BATCH_SIZE)
+            .with_max_export_batch_size(BATCH_SIZE)
             .build();
-        let exporter = Watched { exporter, watch: Arc::clone(&watch) };
+        let exporter = MonitoredExporter { exporter, monitor: Arc::clone(&watch) };
         let batches = BatchLogProcessor::builder(exporter).with_batch_config(config).build();
-        let bounded = Bounded { batches, watch: Arc::clone(&watch) };
+        let bounded = BoundedLogProcessor { batches, monitor: Arc::clone(&watch) };
         let provider =
             SdkLoggerProvider::builder().with_log_processor(bounded).with_resource(resource).build();
-        Logs { logger: provider.logger_with_scope(scope), provider, watch }
+        LogsPipeline { logger: provider.logger_with_scope(scope), provider, monitor: watch }
     }
 
     /// Queues a record. Never waits.
-    pub(crate) fn write(&self, record: &Record) {
-        let own = OWN_TRAFFIC.iter().filter_map(|name| record.target.strip_prefix(name));
+    pub(crate) fn write(&self, record: &LogEntry) {
+        let own = EXPORT_TARGETS.iter().filter_map(|name| record.target.strip_prefix(name));
         if own.into_iter().any(|rest| rest.is_empty() || rest.starts_with("::")) {
             return;
         }
@@ -76,7 +76,9 @@ impl Logs {
         {
             out.set_trace_context(trace, span, Some(TraceFlags::SAMPLED));
         }
-        out.add_attributes(record.fields.iter().map(|(key, value)| (key_of(key.clone()), any(value))));
+        out.add_attributes(
+            record.fields.iter().map(|(key, value)| (to_key(key.clone()), to_any_value(value))),
+        );
         self.logger.emit(out);
     }
 
@@ -87,14 +89,14 @@ impl Logs {
 
 /// Processor that refuses records when the queue is full and counts them; the SDK would drop them silently.
 #[derive(Debug)]
-struct Bounded {
+struct BoundedLogProcessor {
     batches: BatchLogProcessor,
-    watch: Arc<Watch>,
+    monitor: Arc<ExportMonitor>,
 }
 
-impl LogProcessor for Bounded {
+impl LogProcessor for BoundedLogProcessor {
     fn emit(&self, record: &mut SdkLogRecord, scope: &InstrumentationScope) {
-        if self.watch.admit() {
+        if self.monitor.try_reserve() {
             self.batches.emit(record, scope);
         }
     }
@@ -122,14 +124,14 @@ fn severity(level: Level) -> (Severity, &'static str) {
     }
 }
 
-fn key_of(name: Cow<'static, str>) -> Key {
+fn to_key(name: Cow<'static, str>) -> Key {
     match name {
         Cow::Borrowed(name) => Key::from(name),
         Cow::Owned(name) => Key::from(name),
     }
 }
 
-fn any(value: &Value) -> AnyValue {
+fn to_any_value(value: &Value) -> AnyValue {
     match value {
         Value::Null => AnyValue::from("null"),
         Value::Bool(flag) => AnyValue::from(*flag),
@@ -138,7 +140,9 @@ fn any(value: &Value) -> AnyValue {
             None => AnyValue::from(number.as_f64().unwrap_or_default()),
         },
         Value::String(text) => AnyValue::from(text.clone()),
-        Value::Array(items) => items.iter().map(any).collect(),
-        Value::Object(map) => map.iter().map(|(key, item)| (Key::from(key.clone()), any(item))).collect(),
+        Value::Array(items) => items.iter().map(to_any_value).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, item)| (Key::from(key.clone()), to_any_value(item))).collect()
+        }
     }
 }

@@ -10,37 +10,40 @@ use opentelemetry_proto::tonic::common::v1::{KeyValue as Pair, any_value::Value 
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
-use tool::{CallId, CutUnit, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext, Truncation};
+use tool::{
+    CallId, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext, Truncation, TruncationUnit,
+};
 
 use super::*;
 use crate::event::set_content_capture;
-use crate::init::assemble;
+use crate::init::build_subscriber;
 use crate::settings::{OtlpSettings, Sampler, TelemetrySettings};
 use crate::{
-    ApprovalDecision, CallSpan, Event, Guard, LogTarget, Note, Outcome, Stage, Subject, emit, metrics,
+    ApprovalDecision, CallContext, CallOutcome, CallSpan, LogTarget, SpanNote, Stage, TelemetryEvent,
+    TelemetryGuard, emit, metrics,
 };
-use receiver::{Manner, Receiver, Taken};
+use receiver::{CollectorBehaviour, ReceivedExports, TestCollector};
 
 /// The pipelines are global to the process, so these tests run one at a time even if they share a process.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_exclusive() -> MutexGuard<'static, ()> {
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `work` with all signals exported.
-fn exporting(otlp: OtlpSettings, work: impl FnOnce(&Guard)) -> Guard {
+fn run_exporting(otlp: OtlpSettings, work: impl FnOnce(&TelemetryGuard)) -> TelemetryGuard {
     let settings = TelemetrySettings { otlp, ..TelemetrySettings::default() };
     let home = tempfile::tempdir().unwrap();
     let configuration = resolve(&settings.otlp, &|_| None).unwrap().unwrap();
     let target = LogTarget::Directory(home.path().to_owned());
-    let (subscriber, guard) = assemble(&settings, &target, Some(&configuration)).unwrap();
+    let (subscriber, guard) = build_subscriber(&settings, &target, Some(&configuration)).unwrap();
     guard.install_exports();
     tracing::subscriber::with_default(subscriber, || work(&guard));
     guard
 }
 
-fn to(receiver: &Receiver) -> OtlpSettings {
+fn settings_for(receiver: &TestCollector) -> OtlpSettings {
     OtlpSettings { endpoint: Some(receiver.endpoint.clone()), ..OtlpSettings::default() }
 }
 
@@ -60,12 +63,12 @@ fn hex(bytes: &[u8]) -> String {
     tool::canonical::hex(bytes)
 }
 
-fn spans(taken: &Taken) -> Vec<Span> {
+fn spans(taken: &ReceivedExports) -> Vec<Span> {
     let resources = taken.traces.iter().flat_map(|request| &request.resource_spans);
     resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
 }
 
-fn metric<'a>(taken: &'a Taken, name: &str) -> &'a Metric {
+fn metric<'a>(taken: &'a ReceivedExports, name: &str) -> &'a Metric {
     let resources = taken.metrics.iter().flat_map(|request| &request.resource_metrics);
     let mut all = resources.flat_map(|resource| &resource.scope_metrics).flat_map(|scope| &scope.metrics);
     all.find(|metric| metric.name == name).unwrap_or_else(|| panic!("no metric {name}"))
@@ -101,22 +104,22 @@ const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 #[test]
 fn call_is_exported_as_a_span_with_its_stages() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Kind);
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
     let trace = TraceContext::from_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     let session = format!("s {SECRET}");
-    let call = Subject {
+    let call = CallContext {
         tool: "write_file",
         call_id: CallId::fresh(),
         trace: &trace,
         mode: Mode::Normal,
         session: Some(&session),
     };
-    let mut otlp = to(&receiver);
+    let mut otlp = settings_for(&receiver);
     otlp.headers.insert("x-api-key".to_owned(), "a%20b".to_owned());
     otlp.resource_attributes.insert("team".to_owned(), "tools".to_owned());
     let mut timings = Vec::new();
-    let guard = exporting(otlp, |_| {
+    let guard = run_exporting(otlp, |_| {
         let span = CallSpan::start(&call);
         drop(span.stage(Stage::Check));
         drop(span.stage(Stage::Judge));
@@ -124,16 +127,16 @@ fn call_is_exported_as_a_span_with_its_stages() {
             let _run = span.stage(Stage::Run);
             drop(span.stage(Stage::Confine));
         }
-        span.note(Note::Mode(Mode::Alert));
-        span.note(Note::Decision("permit"));
-        span.note(Note::Rule(&RuleRef { file: "tools.yaml".into(), line: 3, id: "w".into() }));
-        span.note(Note::Arguments(&json!({"content": "the content"})));
-        timings = span.end(Outcome::Failed(FailureKind::TimedOut));
+        span.add_note(SpanNote::Mode(Mode::Alert));
+        span.add_note(SpanNote::Decision("permit"));
+        span.add_note(SpanNote::Rule(&RuleRef { file: "tools.yaml".into(), line: 3, id: "w".into() }));
+        span.add_note(SpanNote::Arguments(&json!({"content": "the content"})));
+        timings = span.end(CallOutcome::Failed(FailureKind::TimedOut));
     });
-    assert_eq!(guard.exports().len(), 3);
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    assert_eq!(guard.export_health().len(), 3);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
 
-    let taken = receiver.taken.lock().unwrap();
+    let taken = receiver.received.lock().unwrap();
     let spans = spans(&taken);
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["check", "judge", "confine", "run", "execute_tool write_file"]);
@@ -182,37 +185,45 @@ fn call_is_exported_as_a_span_with_its_stages() {
 
 #[test]
 fn metrics_are_exported_under_their_names() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Kind);
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
     let trace = TraceContext::root();
-    let call =
-        |tool| Subject { tool, call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let call = |tool| CallContext {
+        tool,
+        call_id: CallId::fresh(),
+        trace: &trace,
+        mode: Mode::Normal,
+        session: None,
+    };
     let tool = ToolName::new("read_file").unwrap();
-    let guard = exporting(to(&receiver), |_| {
-        CallSpan::start(&call("read_file")).end(Outcome::Done);
-        CallSpan::start(&call("read_file")).end(Outcome::Done);
-        CallSpan::start(&call("any name / at all")).end(Outcome::Refused(RefusalCode::UnknownTool));
+    let guard = run_exporting(settings_for(&receiver), |_| {
+        CallSpan::start(&call("read_file")).end(CallOutcome::Done);
+        CallSpan::start(&call("read_file")).end(CallOutcome::Done);
+        CallSpan::start(&call("any name / at all")).end(CallOutcome::Refused(RefusalCode::UnknownTool));
         drop(CallSpan::start(&call("read_file")));
-        metrics::decision(Mode::Lockdown, "deny");
-        metrics::approval(ApprovalDecision::TimedOut, Duration::from_secs(300));
-        for (unit, total) in [(CutUnit::Bytes, 1024), (CutUnit::Entries, 515), (CutUnit::Bytes, 600)] {
+        metrics::record_decision(Mode::Lockdown, "deny");
+        metrics::record_approval(ApprovalDecision::TimedOut, Duration::from_secs(300));
+        for (unit, total) in
+            [(TruncationUnit::Bytes, 1024), (TruncationUnit::Entries, 515), (TruncationUnit::Bytes, 600)]
+        {
             let cut = Truncation { unit, total, returned: 512, how_to_continue: String::new() };
-            metrics::truncated(&tool, &cut);
+            metrics::record_truncation(&tool, &cut);
         }
-        let operation = metrics::Operation {
+        let operation = metrics::RequestOperation {
             method: "tools/call",
             tool: Some(&tool),
             protocol_version: Some("2026-07-28"),
             error_type: Some("tool_error"),
         };
-        metrics::operation(&operation, Duration::from_millis(15));
+        metrics::record_operation(&operation, Duration::from_millis(15));
     });
-    let (_pending, _running) = (metrics::Level::ApprovalsPending.hold(), metrics::Level::ToolsRunning.hold());
-    drop(metrics::Level::ToolsRunning.hold());
-    metrics::lost_records(3);
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    let (_pending, _running) =
+        (metrics::Gauge::ApprovalsPending.increment(), metrics::Gauge::ToolsRunning.increment());
+    drop(metrics::Gauge::ToolsRunning.increment());
+    metrics::set_lost_records(3);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
 
-    let taken = receiver.taken.lock().unwrap();
+    let taken = receiver.received.lock().unwrap();
     let check = |name: &str, unit: &str, mut expected: Vec<(Value, f64)>| {
         let found = metric(&taken, name);
         assert_eq!(found.unit, unit, "{name}");
@@ -269,14 +280,14 @@ fn conventions_boundaries() -> Vec<f64> {
 
 #[test]
 fn events_are_exported_as_logs_with_call_ids() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Kind);
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
     let trace = TraceContext::root();
     let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+        CallContext { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
     let missing = ["path".to_owned()];
-    let guard = exporting(to(&receiver), |_| {
-        emit(Event::ToolValidationFailed {
+    let guard = run_exporting(settings_for(&receiver), |_| {
+        emit(TelemetryEvent::ToolValidationFailed {
             call,
             code: RefusalCode::InvalidArguments,
             missing: &missing,
@@ -285,9 +296,9 @@ fn events_are_exported_as_logs_with_call_ids() {
         tracing::info!(target: "other", count = 3, "plain {SECRET}");
         tracing::error!(target: "hyper::client", "the export's own traffic is not exported");
     });
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
 
-    let taken = receiver.taken.lock().unwrap();
+    let taken = receiver.received.lock().unwrap();
     let scopes = taken.logs.iter().flat_map(|request| &request.resource_logs).flat_map(|r| &r.scope_logs);
     let records: Vec<_> = scopes.flat_map(|scope| &scope.log_records).collect();
     assert_eq!(records.len(), 2);
@@ -311,23 +322,23 @@ fn events_are_exported_as_logs_with_call_ids() {
 
 #[test]
 fn content_is_exported_only_if_enabled_and_redacted() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Kind);
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
     let trace = TraceContext::root();
     let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+        CallContext { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
     let arguments = json!({"path": "/tmp/a", "password": "hunter2", "content": SECRET});
-    let guard = exporting(to(&receiver), |_| {
+    let guard = run_exporting(settings_for(&receiver), |_| {
         set_content_capture(&TelemetrySettings { capture_content: true, ..TelemetrySettings::default() });
         let span = CallSpan::start(&call);
-        span.note(Note::Arguments(&arguments));
-        span.note(Note::Result(&json!(["done"])));
-        emit(Event::ToolCallStarted { call, arguments_digest: "d", arguments: Some(&arguments) });
-        span.end(Outcome::Done);
+        span.add_note(SpanNote::Arguments(&arguments));
+        span.add_note(SpanNote::Result(&json!(["done"])));
+        emit(TelemetryEvent::ToolCallStarted { call, arguments_digest: "d", arguments: Some(&arguments) });
+        span.end(CallOutcome::Done);
         set_content_capture(&TelemetrySettings::default());
     });
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
-    let taken = receiver.taken.lock().unwrap();
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
+    let taken = receiver.received.lock().unwrap();
     let found = attributes(&spans(&taken)[0].attributes);
     let clean =
         r#"{"path":"/tmp/a","password":"[redacted:sensitive_key]","content":"[redacted:github_token]"}"#;
@@ -340,36 +351,36 @@ fn content_is_exported_only_if_enabled_and_redacted() {
 
 #[test]
 fn always_off_sampler_exports_no_span() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Kind);
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
     let trace = TraceContext::root();
     let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
-    let otlp = OtlpSettings { traces_sampler: Sampler::AlwaysOff, ..to(&receiver) };
-    let guard = exporting(otlp, |_| {
-        CallSpan::start(&call).end(Outcome::Done);
+        CallContext { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let otlp = OtlpSettings { traces_sampler: Sampler::AlwaysOff, ..settings_for(&receiver) };
+    let guard = run_exporting(otlp, |_| {
+        CallSpan::start(&call).end(CallOutcome::Done);
     });
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
-    let taken = receiver.taken.lock().unwrap();
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
+    let taken = receiver.received.lock().unwrap();
     assert_eq!(spans(&taken).len(), 0);
     assert_eq!(points(metric(&taken, "sinew.tool.calls"))[0].1, 1.0);
 }
 
 #[test]
 fn exports_are_compressed_if_configured() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Kind);
-    let otlp = OtlpSettings { compression: crate::settings::Compression::Gzip, ..to(&receiver) };
-    let guard = exporting(otlp, |_| tracing::warn!("something"));
-    let health = guard.exports();
-    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
-    let taken = receiver.taken.lock().unwrap();
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
+    let otlp = OtlpSettings { compression: crate::settings::Compression::Gzip, ..settings_for(&receiver) };
+    let guard = run_exporting(otlp, |_| tracing::warn!("something"));
+    let health = guard.export_health();
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), FlushOutcome::Complete);
+    let taken = receiver.received.lock().unwrap();
     assert!(taken.headers.contains(&"content-encoding: gzip".to_owned()), "{:?} {health:?}", taken.headers);
 }
 
 #[test]
 fn tls_endpoint_is_accepted() {
-    let _alone = alone();
+    let _alone = lock_exclusive();
     // Nothing is sent. The pipelines are built, or a warning reports that the certificates of the machine
     // could not be read.
     let otlp = OtlpSettings { endpoint: Some("https://localhost:1".to_owned()), ..OtlpSettings::default() };
@@ -382,44 +393,44 @@ fn tls_endpoint_is_accepted() {
 
 #[test]
 fn unresponsive_collector_costs_spans_not_time() {
-    let _alone = alone();
-    let receiver = Receiver::start(Manner::Silent);
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Silent);
     let trace = TraceContext::root();
     let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+        CallContext { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
     let rounds = 3000;
-    let otlp = OtlpSettings { timeout_ms: 60_000, ..to(&receiver) };
+    let otlp = OtlpSettings { timeout_ms: 60_000, ..settings_for(&receiver) };
     let mut slowest = Duration::ZERO;
     let started = Instant::now();
-    let guard = exporting(otlp, |_| {
+    let guard = run_exporting(otlp, |_| {
         for _ in 0..rounds {
             let began = Instant::now();
             let span = CallSpan::start(&call);
             drop(span.stage(Stage::Check));
             drop(span.stage(Stage::Run));
-            emit(Event::ToolCallCompleted { call, latency_ms: 1.0, output_bytes: 1 });
-            span.end(Outcome::Done);
+            emit(TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.0, output_bytes: 1 });
+            span.end(CallOutcome::Done);
             slowest = slowest.max(began.elapsed());
         }
     });
     // A single export would wait a minute for its response.
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
-    let health = guard.exports();
+    let health = guard.export_health();
     let lost = |signal| health.iter().find(|entry| entry.signal == signal).unwrap().lost;
-    let capacity = traces::QUEUE as u64;
-    assert_eq!(lost(Signal::Traces), rounds * 3 - capacity, "spans beyond the capacity are counted");
+    let capacity = traces::QUEUE_CAPACITY as u64;
+    assert_eq!(lost(TelemetrySignal::Traces), rounds * 3 - capacity, "spans beyond the capacity are counted");
     let began = Instant::now();
-    assert_eq!(guard.shutdown(Duration::from_millis(300)), Flushed::TimedOut);
+    assert_eq!(guard.shutdown(Duration::from_millis(300)), FlushOutcome::TimedOut);
     assert!(began.elapsed() < Duration::from_secs(3), "the deadline is kept: {:?}", began.elapsed());
 }
 
 #[test]
 fn stages_are_timed_without_export() {
-    let _alone = alone();
+    let _alone = lock_exclusive();
     let trace = TraceContext::root();
     let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+        CallContext { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
     let span = CallSpan::start(&call);
     drop(span.stage(Stage::Check));
     {
@@ -427,7 +438,7 @@ fn stages_are_timed_without_export() {
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(span.timings().len(), 2);
-    let stages = span.end(Outcome::Done);
+    let stages = span.end(CallOutcome::Done);
     assert_eq!((stages[0].stage, stages[1].stage), (Stage::Check, Stage::Run));
     assert!(
         stages[1].duration_us >= 2000 && stages[1].start_us >= stages[0].start_us + stages[0].duration_us

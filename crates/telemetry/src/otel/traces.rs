@@ -20,15 +20,15 @@ use opentelemetry_sdk::trace::{
 };
 use tool::TraceContext;
 
-use super::watch::{Watch, Watched};
+use super::export_monitor::{ExportMonitor, MonitoredExporter};
 use crate::conventions::EXECUTE_TOOL;
 use crate::redact;
 use crate::settings::Sampler;
 use crate::span::StageTiming;
 
 /// Maximum number of spans that wait for the collector: over a thousand calls.
-pub(super) const QUEUE: usize = 8192;
-const BATCH: usize = 512;
+pub(super) const QUEUE_CAPACITY: usize = 8192;
+const BATCH_SIZE: usize = 512;
 
 /// Call that has ended.
 pub(crate) struct FinishedCall {
@@ -43,18 +43,18 @@ pub(crate) struct FinishedCall {
 }
 
 #[derive(Debug)]
-pub(crate) struct Traces {
+pub(crate) struct TracesPipeline {
     processor: BatchSpanProcessor,
-    pub(super) watch: Arc<Watch>,
+    pub(super) monitor: Arc<ExportMonitor>,
     scope: InstrumentationScope,
     sampler: opentelemetry_sdk::trace::Sampler,
     ids: RandomIdGenerator,
 }
 
-impl Traces {
+impl TracesPipeline {
     pub(super) fn new(
         exporter: impl SpanExporter + 'static,
-        watch: Arc<Watch>,
+        watch: Arc<ExportMonitor>,
         resource: &Resource,
         scope: InstrumentationScope,
         sampler: (Sampler, f64),
@@ -62,19 +62,19 @@ impl Traces {
         // The monitor admits at most QUEUE_CAPACITY spans and frees a slot only after the export. The queue
         // of the SDK, which drops silently, is therefore never full.
         let config = BatchConfigBuilder::default()
-            .with_max_queue_size(QUEUE + BATCH)
-            .with_max_export_batch_size(BATCH)
+            .with_max_queue_size(QUEUE_CAPACITY + BATCH_SIZE)
+            .with_max_export_batch_size(BATCH_SIZE)
             .build();
-        let exporter = Watched { exporter, watch: Arc::clone(&watch) };
+        let exporter = MonitoredExporter { exporter, monitor: Arc::clone(&watch) };
         let mut processor = BatchSpanProcessor::new(exporter, config);
         processor.set_resource(resource);
-        let sampler = standard(sampler);
-        Traces { processor, watch, scope, sampler, ids: RandomIdGenerator::default() }
+        let sampler = to_sdk_sampler(sampler);
+        TracesPipeline { processor, monitor: watch, scope, sampler, ids: RandomIdGenerator::default() }
     }
 
     /// Queues the spans of a call. Never waits.
     pub(crate) fn finish(&self, call: FinishedCall) {
-        let Some(ids) = Ids::of(&call.trace) else { return };
+        let Some(ids) = SpanIds::from_context(&call.trace) else { return };
         let name = format!("{EXECUTE_TOOL} {}", call.tool);
         if !self.is_sampled(&ids, &name, &call.attributes) {
             return;
@@ -86,7 +86,7 @@ impl Traces {
             child.parent_span_id = ids.span;
             child.attributes =
                 vec![KeyValue::new(crate::conventions::attribute::STAGE, timing.stage.as_str())];
-            self.hand_over(child);
+            self.enqueue(child);
         }
         let end = call.started_at + call.duration;
         let mut span = self.span(&ids, ids.span, name.into(), call.started_at, end);
@@ -94,20 +94,20 @@ impl Traces {
         span.parent_span_is_remote = ids.parent.is_some();
         span.attributes = call.attributes;
         span.status = call.error.map_or(Status::Unset, Status::error);
-        self.hand_over(span);
+        self.enqueue(span);
     }
 
     pub(super) fn shutdown(&self, timeout: Duration) -> bool {
         self.processor.shutdown_with_timeout(timeout).is_ok()
     }
 
-    fn hand_over(&self, span: SpanData) {
-        if self.watch.admit() {
+    fn enqueue(&self, span: SpanData) {
+        if self.monitor.try_reserve() {
             self.processor.on_end(span);
         }
     }
 
-    fn is_sampled(&self, ids: &Ids, name: &str, attributes: &[KeyValue]) -> bool {
+    fn is_sampled(&self, ids: &SpanIds, name: &str, attributes: &[KeyValue]) -> bool {
         let context = ids.parent.map_or_else(Context::new, |parent| {
             let caller = SpanContext::new(ids.trace, parent, ids.flags, true, ids.state.clone());
             Context::new().with_remote_span_context(caller)
@@ -119,7 +119,7 @@ impl Traces {
 
     fn span(
         &self,
-        ids: &Ids,
+        ids: &SpanIds,
         id: SpanId,
         name: Cow<'static, str>,
         start: SystemTime,
@@ -144,7 +144,7 @@ impl Traces {
 }
 
 /// Ids of a call as SDK types.
-struct Ids {
+struct SpanIds {
     trace: TraceId,
     span: SpanId,
     parent: Option<SpanId>,
@@ -153,26 +153,26 @@ struct Ids {
     state: TraceState,
 }
 
-impl Ids {
-    fn of(context: &TraceContext) -> Option<Self> {
-        Some(Ids {
+impl SpanIds {
+    fn from_context(context: &TraceContext) -> Option<Self> {
+        Some(SpanIds {
             trace: TraceId::from_hex(&context.trace_id).ok()?,
             span: SpanId::from_hex(&context.span_id).ok()?,
             parent: context.parent_span_id.as_deref().and_then(|parent| SpanId::from_hex(parent).ok()),
             flags: if context.sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED },
-            state: context.trace_state.as_deref().and_then(state).unwrap_or(TraceState::NONE),
+            state: context.trace_state.as_deref().and_then(parse_trace_state).unwrap_or(TraceState::NONE),
         })
     }
 }
 
 /// Parses the caller's `tracestate`, unless it contains a secret: redacting part of it would change its
 /// meaning.
-fn state(text: &str) -> Option<TraceState> {
+fn parse_trace_state(text: &str) -> Option<TraceState> {
     let clean = redact::shared().redact_text(text) == text;
     clean.then(|| TraceState::from_str(text).ok()).flatten()
 }
 
-fn standard((name, ratio): (Sampler, f64)) -> opentelemetry_sdk::trace::Sampler {
+fn to_sdk_sampler((name, ratio): (Sampler, f64)) -> opentelemetry_sdk::trace::Sampler {
     use opentelemetry_sdk::trace::Sampler as Standard;
     match name {
         Sampler::AlwaysOn => Standard::AlwaysOn,

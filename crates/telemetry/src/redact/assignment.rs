@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-use super::detectors::not_a_marker;
+use super::detectors::is_not_marker;
 use super::sensitive::{self, Sensitivity};
-use super::{Compiled, Span};
+use super::{DetectorId, SecretSpan};
 
 pub(super) const NAME: &str = "assignment";
 
@@ -67,38 +67,38 @@ pub(super) const NEEDLES: &[&str] = &[
 ];
 
 /// Words for a password in several languages.
-const PASSWORD: &str = r"pass(?:word|wd|phrase|code|wort)|pwd|kennwort|wachtwoord|contrase[ñn]a|mot[_\-\x20]?de[_\-\x20]?passe|senha|lösenord|hasło|пароль|密[码碼]|パスワード|비밀번호";
+const PASSWORD_WORDS: &str = r"pass(?:word|wd|phrase|code|wort)|pwd|kennwort|wachtwoord|contrase[ñn]a|mot[_\-\x20]?de[_\-\x20]?passe|senha|lösenord|hasło|пароль|密[码碼]|パスワード|비밀번호";
 /// Other words that identify a secret.
-const OTHER: &str =
+const OTHER_SECRET_WORDS: &str =
     r"pass|secret|token|credential|(?:api|private|access|signing|encryption|master|auth)[_\-\x20]?key";
 
 /// Context of a value, which decides how much evidence is needed besides its name.
 #[derive(Clone, Copy, PartialEq)]
-enum Stands {
+enum ValueContext {
     /// In quotes or between tags.
     Quoted,
     /// A bare word: if the name is only `Likely`, the value must look like a secret.
     Bare,
     /// In a sentence: the value must look like a secret, whatever its name.
-    Said,
+    InSentence,
     /// In the position where a program expects its password: there is no name to check.
-    Placed,
+    Positional,
 }
 
 /// Syntax of a secret. Group 1 is the name or its substitute; the first matching group after it is the value.
-struct Shape {
+struct AssignmentSyntax {
     /// Regular expression in which `{P}` is replaced by the words for a password, `{O}` by the others.
     pattern: &'static str,
-    stands: OfGroup,
+    context: ContextOfGroup,
 }
 
 /// Context of a value, by the number of its group.
-type OfGroup = fn(usize) -> Stands;
+type ContextOfGroup = fn(usize) -> ValueContext;
 
-const SHAPES: [Shape; 10] = [
+const SYNTAXES: [AssignmentSyntax; 10] = [
     // Escaped, double-quoted, single-quoted, backticks, bare. The next syntax covers bare values at the start
     // of a line, which may contain separators.
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?x)
             ([a-z0-9_.\-]* (?: {P} | {O} ) [a-z0-9_.\-]*)
             (?: \\* ["'`] )? \]? [\ \t]* (?: := | => | == | [:=：＝] ) [\ \t]*
@@ -107,68 +107,69 @@ const SHAPES: [Shape; 10] = [
               | ' ( (?: [^'\\] | \\ (?s:.) )* )
               | ` ( [^`]* )
               | (?: (?: bearer | basic | token ) [\ \t]+ )? ( [^\s"'`,;&<>(){}\\]+ ) )"#,
-        stands: |group| if group == 6 { Stands::Bare } else { Stands::Quoted },
+        context: |group| if group == 6 { ValueContext::Bare } else { ValueContext::Quoted },
     },
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?m)^[ \t]*(?:-[ \t]+|export[ \t]+)?([a-z0-9_.\-]*(?:{P})[a-z0-9_.\-]*)[ \t]*[=:][ \t]*([^\s"'`\\]+)"#,
-        stands: |_| Stands::Bare,
+        context: |_| ValueContext::Bare,
     },
     // A flag and the word after it.
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?:^|[^a-z0-9_\-]|\\[nrt])--?([a-z0-9_-]*(?:{P}|{O})[a-z0-9_-]*)[ \t]+["']?([^\s"'`-][^\s"'`]*)"#,
-        stands: |_| Stands::Bare,
+        context: |_| ValueContext::Bare,
     },
     // `<password>…</password>`, and `key="password" value="…"`.
-    Shape {
+    AssignmentSyntax {
         pattern: r"<([a-z0-9_.:\-]*(?:{P}|{O})[a-z0-9_.\-]*)(?:\s[^<>]*)?>([^<]+)<",
-        stands: |_| Stands::Quoted,
+        context: |_| ValueContext::Quoted,
     },
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?:\b|\\[nrt])(?:name|key|id)\s*=\s*\\*["']([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)\\*["']\s+(?:\w+\s*=\s*\\*["'][^"'<>]*["']\s+)?value\s*=\s*\\*["']([^"'\\]+)"#,
-        stands: |_| Stands::Quoted,
+        context: |_| ValueContext::Quoted,
     },
     // A YAML block, and a value on the next line.
-    Shape {
+    AssignmentSyntax {
         pattern: r#"([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)["']?[ \t]*:[ \t]*[|>][+-]?[0-9]?[ \t]*(?:\r?\n|\\n)((?:[ \t]+[^\r\n\\"]*(?:\r?\n|\\n|\z)?)+)"#,
-        stands: |_| Stands::Quoted,
+        context: |_| ValueContext::Quoted,
     },
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?m)([a-z0-9_.\-]*(?:{P})[a-z0-9_.\-]*)["']?[ \t]*[:=][ \t]*(?:\r?\n|\\n)[ \t]+["']?([^\s"':|>][^\s"':\\]*)["']?[ \t]*(?:$|\\n|\r)"#,
-        stands: |_| Stands::Bare,
+        context: |_| ValueContext::Bare,
     },
     // `ALTER USER ada PASSWORD '…'`, `login ada password …`, `the password is …`.
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?:\b|\\[nrt])({P}|identified(?:[ \t]+with[ \t]+\w+)?[ \t]+(?:by|as))[ \t]+\\*["']([^"'\\]+)|(?:\b|\\[nrt])login\s+\S+\s+{P}\s+(\S+)"#,
-        stands: |_| Stands::Placed,
+        context: |_| ValueContext::Positional,
     },
-    Shape {
+    AssignmentSyntax {
         pattern: r#"({P}|api[ _\-]?key)[ \t]+(?:is|was|to|will[ \t]+be)[ \t]*:?[ \t]+["'`]?([^\s"'`]+)"#,
-        stands: |_| Stands::Said,
+        context: |_| ValueContext::InSentence,
     },
     // Programs that take a secret under a single-letter flag.
-    Shape {
+    AssignmentSyntax {
         pattern: r#"(?:\b|\\[nrt])(curl|wget|sshpass|mysql\w*|mariadb\S*|redis-cli)\b[^\r\n|;]*?[ \t](?:(?:-u|-U|--user|--proxy-user)[ \t=]*["']?[^\s:"'/]+:([^\s"']+)|-p([^\s"'-][^\s"']*)|-[pa][ \t]+["']?([^\s"'-][^\s"']*))"#,
-        stands: |_| Stands::Placed,
+        context: |_| ValueContext::Positional,
     },
 ];
 
-static PATTERNS: LazyLock<Vec<(Regex, OfGroup)>> = LazyLock::new(|| {
-    let compile = |shape: &Shape| {
-        let spelt = shape.pattern.replace("{P}", &format!("(?:{PASSWORD})")).replace("{O}", OTHER);
+static PATTERNS: LazyLock<Vec<(Regex, ContextOfGroup)>> = LazyLock::new(|| {
+    let compile = |shape: &AssignmentSyntax| {
+        let spelt =
+            shape.pattern.replace("{P}", &format!("(?:{PASSWORD_WORDS})")).replace("{O}", OTHER_SECRET_WORDS);
         let regex = RegexBuilder::new(&spelt).case_insensitive(true).build().ok()?;
-        Some((regex, shape.stands))
+        Some((regex, shape.context))
     };
-    SHAPES.iter().filter_map(compile).collect()
+    SYNTAXES.iter().filter_map(compile).collect()
 });
 
 /// Returns true for a program that takes a secret in a position without a name.
-pub(super) fn is_telling_program(word: &str) -> bool {
+pub(super) fn is_credential_program(word: &str) -> bool {
     let program = word.rsplit('/').next().unwrap_or(word);
     ["curl", "wget", "sshpass", "mysql", "mariadb", "redis-cli"].iter().any(|name| program.starts_with(name))
 }
 
 /// Adds the secrets found in `text` to `spans`.
-pub(super) fn find(text: &str, compiled: Compiled, spans: &mut Vec<Span>) {
+pub(super) fn find(text: &str, compiled: DetectorId, spans: &mut Vec<SecretSpan>) {
     for (regex, stands) in PATTERNS.iter() {
         // Continues after the name and not after the value if the value is no secret: it may contain the next
         // name.
@@ -181,10 +182,10 @@ pub(super) fn find(text: &str, compiled: Compiled, spans: &mut Vec<Span>) {
                 break;
             };
             let named = name.map_or(value.start(), |name| name.end());
-            if !name.is_some_and(|name| is_user_of_url(text, name.start()))
+            if !name.is_some_and(|name| is_url_user(text, name.start()))
                 && is_secret(name.map_or("", |name| name.as_str()), value.as_str(), stands(group))
             {
-                spans.push(Span { start: value.start(), end: value.end(), detector: compiled });
+                spans.push(SecretSpan { start: value.start(), end: value.end(), detector: compiled });
                 from = value.end().max(named);
             } else {
                 from = named;
@@ -195,30 +196,31 @@ pub(super) fn find(text: &str, compiled: Compiled, spans: &mut Vec<Span>) {
 
 /// Returns true for the user of a URL such as `https://x-access-token:…@host`; the detector of URL
 /// credentials handles it and keeps the host.
-fn is_user_of_url(text: &str, start: usize) -> bool {
+fn is_url_user(text: &str, start: usize) -> bool {
     text.get(..start).is_some_and(|before| before.ends_with("://"))
 }
 
-fn is_secret(name: &str, value: &str, stands: Stands) -> bool {
-    if sensitive::is_placeholder(value) || !not_a_marker(value) || !value.chars().any(char::is_alphanumeric) {
+fn is_secret(name: &str, value: &str, stands: ValueContext) -> bool {
+    if sensitive::is_placeholder(value) || !is_not_marker(value) || !value.chars().any(char::is_alphanumeric)
+    {
         return false;
     }
-    if stands == Stands::Placed {
+    if stands == ValueContext::Positional {
         return true;
     }
     let Some(sensitivity) = sensitive::sensitivity(name) else { return false };
     let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'_');
     match sensitivity {
-        _ if stands == Stands::Said => telling(value),
+        _ if stands == ValueContext::InSentence => looks_like_secret(value),
         Sensitivity::Certain => true,
-        Sensitivity::UnlessNumber => !number && (stands == Stands::Quoted || telling(value)),
+        Sensitivity::UnlessNumber => !number && (stands == ValueContext::Quoted || looks_like_secret(value)),
         Sensitivity::Likely if number => value.len() >= 6,
-        Sensitivity::Likely => stands == Stands::Quoted || telling(value),
+        Sensitivity::Likely => stands == ValueContext::Quoted || looks_like_secret(value),
     }
 }
 
 /// Returns true for a bare value that has a digit or is longer than ordinary words.
-fn telling(value: &str) -> bool {
+fn looks_like_secret(value: &str) -> bool {
     value.len() >= 16 || (value.len() >= 6 && value.bytes().any(|b| b.is_ascii_digit()))
 }
 
@@ -228,6 +230,6 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert_eq!(PATTERNS.len(), SHAPES.len());
+        assert_eq!(PATTERNS.len(), SYNTAXES.len());
     }
 }

@@ -26,13 +26,13 @@ pub(super) const BUILT_IN: &[Detector] = &[
         // An unfinished block is redacted to the end, because a truncated key is still secret. The dashes of
         // the footer may be escaped or on the same line, as in JSON text.
         pattern: r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)|(?i:AGE-SECRET-KEY-1)[0-9A-Za-z]{20,}|Private-Lines: [0-9]+[\r\n]+(?:[A-Za-z0-9+/=]+[\r\n]*)+",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "anthropic_key",
         needles: &["sk-ant-"],
         pattern: r"sk-ant-[A-Za-z0-9_-]{16,}",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "openai_key",
@@ -44,62 +44,62 @@ pub(super) const BUILT_IN: &[Detector] = &[
         name: "github_token",
         needles: &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"],
         pattern: r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "gitlab_token",
         needles: &["glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "glsoat-"],
         pattern: r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|soat)-[A-Za-z0-9_.-]{20,}",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "slack_token",
         needles: &["xox", "xapp-", "hooks.slack.com"],
         pattern: r"xox[a-z]-[A-Za-z0-9-]{10,}|xoxe\.xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,}|hooks\.slack\.com/((?:services|workflows|triggers)/[A-Za-z0-9/_-]{16,})",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "stripe_key",
         needles: &["sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"],
         pattern: r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,}",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "google_key",
         needles: &["aiza", "gocspx-", "ya29.", "1//0"],
         pattern: r"AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}|ya29\.[A-Za-z0-9_.-]{20,}|(?:^|[^A-Za-z0-9/]|\\[bfnrt])(1//0[A-Za-z0-9_-]{30,})",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "aws_access_key_id",
         needles: &["akia", "asia", "abia", "acca"],
         pattern: r"AKIA[A-Z0-9]{16}|(?:^|[^A-Za-z0-9]|\\[bfnrt])((?:ASIA|ABIA|ACCA)[A-Z0-9]{16})",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "aws_secret_access_key",
         // The secret has no prefix of its own; it is only searched in texts with a key id or the word `aws`.
         needles: &["akia", "asia", "aws"],
         pattern: r"[A-Za-z0-9/+]{40,}",
-        accept: forty_mixed,
+        accept: is_forty_mixed_characters,
     },
     Detector {
         name: "azure_key",
         needles: &["accountkey", "sharedaccesskey", "sig=", "q~"],
         pattern: r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})|[?&;]sig=([A-Za-z0-9%+/_-]{30,}={0,2})|[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "huggingface_token",
         needles: &["hf_", "api_org_"],
         pattern: r"(?:^|[^A-Za-z0-9]|\\[bfnrt])((?:hf|api_org)_[A-Za-z0-9]{30,})",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "npm_token",
         needles: &["npm_"],
         pattern: r"(?:^|[^A-Za-z0-9]|\\[bfnrt])(npm_[A-Za-z0-9]{36,})",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "pypi_token",
@@ -117,20 +117,20 @@ pub(super) const BUILT_IN: &[Detector] = &[
         name: "service_token",
         needles: &["dop_v1_", "shpat_", "sg.", "dckr_pat_", "hvs.", "nfp_", "lin_api_", "ntn_", "bot"],
         pattern: r"dop_v1_[a-f0-9]{60,}|shpat_[a-fA-F0-9]{32,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}|dckr_pat_[A-Za-z0-9_-]{20,}|hvs\.[A-Za-z0-9_-]{24,}|nfp_[A-Za-z0-9]{36,}|lin_api_[A-Za-z0-9]{32,}|ntn_[A-Za-z0-9]{40,}|bot([0-9]{8,10}:[A-Za-z0-9_-]{35})",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "jwt",
         needles: &["eyj"],
         pattern: r"eyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*){2,4}",
-        accept: any,
+        accept: accept_any,
     },
     Detector {
         name: "authorization",
         needles: &["authorization", "authenticate"],
         // One word for the schemes that have one, else the rest of the line.
         pattern: r#"(?i)authorization(?:\\*["']\s*,\s*\\*["']|(?:\\*["'])?\]?\s*(?::=|=>|[:=])\s*(?:\\*["'])?)(?:(?:bearer|basic|token|apikey|negotiate)\s+([^\s"'\\,;<>)}]+)|([^\r\n"'\\]+))"#,
-        accept: not_a_marker,
+        accept: is_not_marker,
     },
     Detector {
         name: "bearer_token",
@@ -149,14 +149,14 @@ pub(super) const BUILT_IN: &[Detector] = &[
         name: "cookie",
         needles: &["cookie"],
         pattern: r#"(?i)(?:set-)?cookie(?:\\*["'])?\s*:\s*(?:\\*["'])?([^\r\n"'\\]+)"#,
-        accept: |value| value.contains('=') && not_a_marker(value),
+        accept: |value| value.contains('=') && is_not_marker(value),
     },
 ];
 
 /// The set of candidates is a `u64`.
 const _: () = assert!(BUILT_IN.len() <= 64);
 
-fn any(_: &str) -> bool {
+fn accept_any(_: &str) -> bool {
     true
 }
 
@@ -169,7 +169,7 @@ fn looks_random(text: &str) -> bool {
 }
 
 /// Returns true for exactly forty characters of three kinds, which excludes SHA-1 digests, paths and words.
-fn forty_mixed(text: &str) -> bool {
+fn is_forty_mixed_characters(text: &str) -> bool {
     let has = |kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
     text.len() == 40
         && has(u8::is_ascii_uppercase)
@@ -180,14 +180,14 @@ fn forty_mixed(text: &str) -> bool {
 /// Returns true for `user:password`, or for a long token in place of the user, but not for a plain user name.
 fn userinfo_has_secret(userinfo: &str) -> bool {
     match userinfo.split_once(':') {
-        _ if !not_a_marker(userinfo) => false,
-        Some((_, password)) => !password.is_empty() && not_a_marker(password),
+        _ if !is_not_marker(userinfo) => false,
+        Some((_, password)) => !password.is_empty() && is_not_marker(password),
         None => userinfo.len() >= 16 && looks_random(userinfo),
     }
 }
 
 /// Returns false for a marker written by redaction itself, so that redacting twice changes nothing.
-pub(super) fn not_a_marker(text: &str) -> bool {
+pub(super) fn is_not_marker(text: &str) -> bool {
     let inner = text.trim().strip_prefix("[redacted:").and_then(|rest| rest.strip_suffix(']'));
     !inner.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
 }

@@ -15,7 +15,7 @@ pub(super) enum Sensitivity {
     UnlessNumber,
 }
 
-const CERTAIN: [&str; 31] = [
+const CERTAIN_WORDS: [&str; 31] = [
     "password",
     "passwd",
     "passphrase",
@@ -48,9 +48,9 @@ const CERTAIN: [&str; 31] = [
     "sharedkey",
     "비밀번호",
 ];
-const LIKELY: [&str; 3] = ["token", "cookie", "bearer"];
+const LIKELY_WORDS: [&str; 3] = ["token", "cookie", "bearer"];
 /// Names that contain one of the words above and are still harmless.
-const HARMLESS: [&str; 14] = [
+const HARMLESS_NAMES: [&str; 14] = [
     "tokencount",
     "tokenlimit",
     "tokenbudget",
@@ -69,7 +69,7 @@ const HARMLESS: [&str; 14] = [
 
 /// Common parts of all spellings of the words for a password in other languages. Only ASCII letters are
 /// compared case-insensitively, so other scripts list each case.
-pub(super) const ABROAD: [&str; 14] = [
+pub(super) const FOREIGN_PASSWORD_STEMS: [&str; 14] = [
     "kennwort",
     "wachtwoord",
     "contrase",
@@ -89,7 +89,7 @@ pub(super) const ABROAD: [&str; 14] = [
 /// Stems of which every sensitive name contains one. Most names contain none and are ruled out cheaply.
 static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let stems = ["pass", "pwd", "secret", "key", "credential", "authorization", "cookie", "token", "bearer"];
-    let stems = stems.iter().chain(&ABROAD);
+    let stems = stems.iter().chain(&FOREIGN_PASSWORD_STEMS);
     AhoCorasick::builder().ascii_case_insensitive(true).build(stems).ok()
 });
 
@@ -98,7 +98,7 @@ fn has_stem(name: &str) -> bool {
 }
 
 /// Returns true if a name in these texts, one per line, may identify a secret. The word `key` alone identifies nothing, and the facts of a call contain it.
-pub(super) fn hints_at_a_name(texts: &str) -> bool {
+pub(super) fn may_name_secret(texts: &str) -> bool {
     let Some(stems) = STEMS.as_ref() else { return true };
     let stands_alone = |start: usize, end: usize| {
         texts.get(end..).is_some_and(|rest| rest.starts_with('\n'))
@@ -119,13 +119,13 @@ pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
     let folded: String =
         name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect();
     let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
-    if has(&HARMLESS) {
+    if has(&HARMLESS_NAMES) {
         None
-    } else if has(&CERTAIN) {
+    } else if has(&CERTAIN_WORDS) {
         Some(Sensitivity::Certain)
-    } else if folded.contains("tokens") || ends_in_pass(name) {
+    } else if folded.contains("tokens") || ends_in_word_pass(name) {
         Some(Sensitivity::UnlessNumber)
-    } else if has(&LIKELY) {
+    } else if has(&LIKELY_WORDS) {
         Some(Sensitivity::Likely)
     } else {
         None
@@ -133,7 +133,7 @@ pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
 }
 
 /// Returns true for `pass` as a separate word and for `DB_PASS`, but not for `bypass` and `compass`.
-fn ends_in_pass(name: &str) -> bool {
+fn ends_in_word_pass(name: &str) -> bool {
     let Some((before, end)) = name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) else {
         return false;
     };

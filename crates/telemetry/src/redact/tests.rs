@@ -41,9 +41,9 @@ fn every_sample_is_redacted_as_marked() {
 
 #[test]
 fn every_built_in_detector_compiles_and_has_a_sample() {
-    assert!(BUILT.gate.is_some());
+    assert!(BUILT_IN_DETECTORS.prefilter.is_some());
     let samples = [CLOUD, FORGES, SERVICES, HEADERS_AND_URLS, ASSIGNMENTS, PEM_BLOCKS].concat().concat();
-    for (row, pattern) in BUILT_IN.iter().zip(&BUILT.patterns) {
+    for (row, pattern) in BUILT_IN.iter().zip(&BUILT_IN_DETECTORS.patterns) {
         let pattern = pattern.get_or_init(|| Regex::new(row.pattern).ok());
         assert!(pattern.is_some(), "{} does not compile", row.name);
         assert!(samples.contains(&format!("⟦{}⟧", row.name)), "{} has no sample", row.name);
@@ -64,19 +64,19 @@ fn configured_patterns_are_applied() {
         action,
     };
     let redactor = Redactor::new(vec![
-        pattern("badge", r"B-\d{4}", Action::Redact),
-        pattern("e_mail", r"[a-z]+@[a-z.]+", Action::Warn),
-        pattern("launch_code", "(?i)launch-[0-9a-f]+", Action::Block),
+        pattern("badge", r"B-\d{4}", SecretPatternAction::Redact),
+        pattern("e_mail", r"[a-z]+@[a-z.]+", SecretPatternAction::Warn),
+        pattern("launch_code", "(?i)launch-[0-9a-f]+", SecretPatternAction::Block),
     ])
     .unwrap();
     assert_eq!(
         redactor.redact_text("B-1234 a@b.c LAUNCH-ff"),
         "[redacted:badge] a@b.c [redacted:launch_code]"
     );
-    assert_eq!(redactor.blocked("x launch-0a"), Some("launch_code"));
-    assert_eq!(redactor.blocked("B-1234 a@b.c"), None);
-    assert_eq!(redactor.warned("a@b.c"), Some("e_mail"));
-    assert_eq!(redactor.warned("B-1234"), None);
+    assert_eq!(redactor.first_blocking_pattern("x launch-0a"), Some("launch_code"));
+    assert_eq!(redactor.first_blocking_pattern("B-1234 a@b.c"), None);
+    assert_eq!(redactor.first_warning_pattern("a@b.c"), Some("e_mail"));
+    assert_eq!(redactor.first_warning_pattern("B-1234"), None);
     for (name, text, says) in [
         ("Bad Name", "x", "a-z, 0-9 and _"),
         ("", "x", "a-z, 0-9 and _"),
@@ -85,7 +85,8 @@ fn configured_patterns_are_applied() {
         ("huge", "(?:a{500}){500}", "size limit"),
         ("look", "(?<=a)b", "look-around"),
     ] {
-        let error = Redactor::new(vec![pattern(name, text, Action::Redact)]).unwrap_err().to_string();
+        let error =
+            Redactor::new(vec![pattern(name, text, SecretPatternAction::Redact)]).unwrap_err().to_string();
         assert!(error.contains(says) && error.contains(&format!("`{name}`")), "{error}");
     }
 }
@@ -96,7 +97,7 @@ fn owned_redaction_applies_every_pattern() {
     let pattern = |pattern: &str| SecretPattern {
         name: "mine".to_owned(),
         pattern: pattern.to_owned(),
-        action: Action::Redact,
+        action: SecretPatternAction::Redact,
     };
     for text in
         ["st\"art", "\\nstart", "^start$", "start\\z", "(?m)^start", r"\bstart\b", "[a-z]{5}", "(?s)s.*t"]
@@ -165,9 +166,9 @@ fn json_is_redacted_by_name_and_by_shape() {
 }
 
 /// Seeded pseudo-random generator, so that a failure can be reproduced.
-struct Random(u64);
+struct SecretRng(u64);
 
-impl Random {
+impl SecretRng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -184,7 +185,7 @@ impl Random {
 const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// Returns a text with a secret, and the part that must be removed.
-fn planted(random: &mut Random) -> (String, String) {
+fn text_with_secret(random: &mut SecretRng) -> (String, String) {
     let shape = random.below(21);
     let length = 36 + random.below(30);
     let body = random.text(ALNUM, length);
@@ -215,7 +216,7 @@ fn planted(random: &mut Random) -> (String, String) {
 }
 
 /// Wraps a text in objects, arrays, keys and sentences.
-fn nested(random: &mut Random, text: String, depth: usize) -> Value {
+fn wrap_in_json(random: &mut SecretRng, text: String, depth: usize) -> Value {
     let text = match random.below(4) {
         0 => format!("before {text} after"),
         1 => format!("\u{e9}\n{text}\n\u{2028}"),
@@ -240,10 +241,10 @@ fn nested(random: &mut Random, text: String, depth: usize) -> Value {
 fn none_of_a_thousand_planted_secrets_survives() {
     let redactor = Redactor::built_in();
     for seed in 1..=1000_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let (text, secret) = planted(&mut random);
+        let mut random = SecretRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (text, secret) = text_with_secret(&mut random);
         let depth = random.below(6);
-        let value = nested(&mut random, text, depth);
+        let value = wrap_in_json(&mut random, text, depth);
         assert!(value.to_string().contains(&secret), "the test must plant it: {value}");
         let clean = redactor.redact_value(&value);
         assert!(!clean.to_string().contains(&secret), "seed {seed}: {secret} survives in {clean}");
@@ -288,13 +289,13 @@ fn secret_names_are_unique_and_found_by_shape_only() {
         action,
     };
     let redactor = Redactor::new(vec![
-        pattern("badge", "BADGE-[0-9]{4}", Action::Block),
-        pattern("pin", "PIN-[0-9]{4}", Action::Redact),
-        pattern("room", "ROOM-[0-9]{2}", Action::Warn),
+        pattern("badge", "BADGE-[0-9]{4}", SecretPatternAction::Block),
+        pattern("pin", "PIN-[0-9]{4}", SecretPatternAction::Redact),
+        pattern("room", "ROOM-[0-9]{2}", SecretPatternAction::Warn),
     ])
     .unwrap();
     let token = format!("ghp_{}", "a1B2".repeat(9));
-    let check = |text: &str, names: &[&str]| assert_eq!(redactor.found(text), names, "{text}");
+    let check = |text: &str, names: &[&str]| assert_eq!(redactor.secret_names(text), names, "{text}");
     check("", &[]);
     check("let token = 5; password: hunter2hunter2", &[]);
     check(&format!("x {token} y {token}"), &["github_token"]);

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::sensitive::{Sensitivity, hints_at_a_name, is_placeholder, sensitivity};
-use super::{Compiled, Redactor, assignment};
+use super::sensitive::{Sensitivity, is_placeholder, may_name_secret, sensitivity};
+use super::{DetectorId, Redactor, assignment};
 
 const MARKER: &str = "[redacted:sensitive_key]";
 
@@ -28,16 +28,16 @@ impl Redactor {
     /// Like `redact_value`, but takes ownership, so that a value without a secret, as most are, is returned
     /// without copying.
     pub fn redact_owned(&self, value: Value) -> Value {
-        if self.holds_no_hint(&value) || self.is_clean(&value) { value } else { self.redact_value(&value) }
+        if self.has_no_hint(&value) || self.is_clean(&value) { value } else { self.redact_value(&value) }
     }
 
     /// Returns true if none of the literals occurs of which every secret and every sensitive name contains
     /// one. All texts are searched at once: the facts of a call have dozens, and the call waits for their
     /// record.
-    fn holds_no_hint(&self, value: &Value) -> bool {
+    fn has_no_hint(&self, value: &Value) -> bool {
         let mut texts = String::with_capacity(1024);
-        gather(value, &mut texts);
-        !hints_at_a_name(&texts) && !self.hints(&texts)
+        collect_texts(value, &mut texts);
+        !may_name_secret(&texts) && !self.may_contain_secret(&texts)
     }
 
     /// Returns true if [`Redactor::redact_value`] would leave the value unchanged. In doubt returns false.
@@ -49,7 +49,7 @@ impl Redactor {
                     let is_name = item.as_str().is_some_and(|text| sensitivity(text).is_some());
                     !is_name && self.is_clean(item)
                 };
-                !is_telling_command(items) && items.iter().all(clean)
+                !is_credential_command(items) && items.iter().all(clean)
             }
             Value::Object(map) => {
                 let named = NAME_MEMBERS.iter().any(|member| names_a_secret(map.get(*member)));
@@ -82,10 +82,10 @@ impl Redactor {
             let of_pair =
                 named.filter(|_| VALUE_MEMBERS.iter().any(|member| key.eq_ignore_ascii_case(member)));
             let value = match sensitivity(key).or(of_pair) {
-                Some(sensitivity) => self.hide(value, sensitivity),
+                Some(sensitivity) => self.mask(value, sensitivity),
                 None => self.redact_value(value),
             };
-            out.insert(free_key(&out, self.redact_text(key).into_owned()), value);
+            out.insert(unused_key(&out, self.redact_text(key).into_owned()), value);
         }
         out
     }
@@ -95,20 +95,20 @@ impl Redactor {
     fn redact_items(&self, items: &[Value]) -> Vec<Value> {
         let mut announced = None;
         let mut out = Vec::with_capacity(items.len());
-        let placed = if is_telling_command(items) { self.placed(items) } else { Vec::new() };
+        let placed = if is_credential_command(items) { self.positional_secrets(items) } else { Vec::new() };
         for (index, item) in items.iter().enumerate() {
             out.push(match announced.take() {
-                Some(sensitivity) if item.is_string() => self.hide(item, sensitivity),
+                Some(sensitivity) if item.is_string() => self.mask(item, sensitivity),
                 _ if placed.contains(&index) => Value::String(MARKER.to_owned()),
                 _ => self.redact_value(item),
             });
-            announced = item.as_str().and_then(|text| announces(text, items.len()));
+            announced = item.as_str().and_then(|text| announced_sensitivity(text, items.len()));
         }
         out
     }
 
     /// Returns the indexes of the words that are secrets only in the context of the whole command.
-    fn placed(&self, items: &[Value]) -> Vec<usize> {
+    fn positional_secrets(&self, items: &[Value]) -> Vec<usize> {
         let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or_default()).collect();
         let line = words.join(" ");
         let (mut ends, mut end) = (Vec::with_capacity(words.len()), 0);
@@ -117,12 +117,12 @@ impl Redactor {
             ends.push(end);
         }
         let mut spans = Vec::new();
-        assignment::find(&line, Compiled::Assignment, &mut spans);
+        assignment::find(&line, DetectorId::Assignment, &mut spans);
         spans.iter().map(|span| ends.partition_point(|end| *end <= span.start)).collect()
     }
 
     /// Masks every value below a sensitive name, whatever it looks like.
-    fn hide(&self, value: &Value, sensitivity: Sensitivity) -> Value {
+    fn mask(&self, value: &Value, sensitivity: Sensitivity) -> Value {
         match value {
             Value::String(text) if text.is_empty() || is_placeholder(text) => value.clone(),
             Value::String(_) => Value::String(MARKER.to_owned()),
@@ -132,13 +132,13 @@ impl Redactor {
                 Sensitivity::Certain | Sensitivity::Likely => Value::String(MARKER.to_owned()),
             },
             Value::Array(items) => {
-                Value::Array(items.iter().map(|item| self.hide(item, sensitivity)).collect())
+                Value::Array(items.iter().map(|item| self.mask(item, sensitivity)).collect())
             }
             Value::Object(map) => {
                 let mut out = Map::with_capacity(map.len());
                 for (key, item) in map {
-                    let key = free_key(&out, self.redact_text(key).into_owned());
-                    out.insert(key, self.hide(item, sensitivity));
+                    let key = unused_key(&out, self.redact_text(key).into_owned());
+                    out.insert(key, self.mask(item, sensitivity));
                 }
                 Value::Object(out)
             }
@@ -148,24 +148,24 @@ impl Redactor {
 }
 
 /// Collects all keys and strings, one per line.
-fn gather(value: &Value, texts: &mut String) {
+fn collect_texts(value: &Value, texts: &mut String) {
     match value {
         Value::String(text) => {
             texts.push_str(text);
             texts.push('\n');
         }
-        Value::Array(items) => items.iter().for_each(|item| gather(item, texts)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
         Value::Object(map) => map.iter().for_each(|(key, value)| {
             texts.push_str(key);
             texts.push('\n');
-            gather(value, texts);
+            collect_texts(value, texts);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn is_telling_command(items: &[Value]) -> bool {
-    items.len() > 1 && items.first().and_then(Value::as_str).is_some_and(assignment::is_telling_program)
+fn is_credential_command(items: &[Value]) -> bool {
+    items.len() > 1 && items.first().and_then(Value::as_str).is_some_and(assignment::is_credential_program)
 }
 
 fn names_a_secret(name: Option<&Value>) -> bool {
@@ -174,14 +174,14 @@ fn names_a_secret(name: Option<&Value>) -> bool {
 
 /// Returns the sensitivity that an item gives to the next one: a flag, or the first of a pair. A flag with
 /// `=` contains its own value.
-fn announces(text: &str, items: usize) -> Option<Sensitivity> {
+fn announced_sensitivity(text: &str, items: usize) -> Option<Sensitivity> {
     let flag = text.starts_with('-') && !text.contains(['=', ' ']);
     let first_of_pair = items == 2 && !text.contains(char::is_whitespace);
     if flag || first_of_pair { sensitivity(text) } else { None }
 }
 
 /// Returns an unused key, so that two keys that redact to the same text do not overwrite each other.
-fn free_key(map: &Map<String, Value>, key: String) -> String {
+fn unused_key(map: &Map<String, Value>, key: String) -> String {
     if !map.contains_key(&key) {
         return key;
     }

@@ -4,29 +4,29 @@
 //! They are disabled one by one, those without a fixed name are detected first, and the sandbox covers the
 //! remaining ones: no network, no write access, and of the user's files only the workspaces.
 
-mod names;
+mod git_arguments;
 mod survey;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use sandbox::{Command, End, Report, Workplace};
+use sandbox::{RunEnd, RunReport, SandboxCommand, WorkingDirectory};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::{Failure, FailureKind};
 
-pub(super) use names::{RepoPath, Revision, all_but};
+pub(super) use git_arguments::{RepoPath, Revision, exclude_pathspec};
 
-use super::{folder_of, granted_root, outcome};
-use crate::in_walls::Walls;
-use survey::Survey;
+use super::{granted_root, path_directory, with_outcome};
+use crate::sandboxed_tool::SandboxSession;
+use survey::RepositorySurvey;
 
 /// Bytes captured of the survey. A repository whose configuration exceeds this is refused.
-const MOST_SURVEYED: usize = 4 * 1024 * 1024;
+const MAX_SURVEY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Settings that override the repository's configuration. Settings that name a program name one that does
 /// nothing.
-const SETTINGS: &[(&str, &str)] = &[
+const FORCED_SETTINGS: &[(&str, &str)] = &[
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.attributesFile", "/dev/null"),
@@ -54,7 +54,7 @@ const SETTINGS: &[(&str, &str)] = &[
 
 /// Git program that ran.
 #[derive(Clone, Serialize, JsonSchema)]
-pub(super) struct Program {
+pub(super) struct GitProgram {
     /// Path of the program.
     path: String,
     /// SHA-256 of that file.
@@ -65,69 +65,79 @@ pub(super) struct Program {
 
 /// Repository that the policy allows git to read.
 pub(super) struct Repository {
-    folder: PathBuf,
-    survey: Survey,
+    directory: PathBuf,
+    survey: RepositorySurvey,
     variables: Vec<(String, OsString)>,
 }
 
 impl Repository {
     /// Opens the repository of the call's directory. Fails if any part of it is outside the granted
     /// directories.
-    pub(super) async fn open(session: &mut Walls) -> Result<Repository, Failure> {
-        let folder = folder_of(session.permit())?;
+    pub(super) async fn open(session: &mut SandboxSession) -> Result<Repository, Failure> {
+        let folder = path_directory(session.permit())?;
         let ceiling = granted_root(session.permit(), &folder).to_owned();
-        let command = Command {
-            workplace: Workplace::In(folder.clone()),
-            variables: variables(&ceiling, None),
-            output_bytes: MOST_SURVEYED,
-            ..Command::read_only("sh", vec!["-c".into(), survey::SCRIPT.into()], session.deadline)
+        let command = SandboxCommand {
+            working_directory: WorkingDirectory::Granted(folder.clone()),
+            variables: git_environment(&ceiling, None),
+            output_bytes: MAX_SURVEY_BYTES,
+            ..SandboxCommand::read_only(
+                "sh",
+                vec!["-c".into(), survey::SURVEY_SCRIPT.into()],
+                session.deadline,
+            )
         };
         let report = session.run(command).await?;
-        if report.end != End::Exited(0) || report.stdout.omitted > 0 {
-            return Err(refused(&folder, &report));
+        if report.end != RunEnd::Exited(0) || report.stdout.omitted > 0 {
+            return Err(git_failure(&folder, &report));
         }
         // Git skips an alternate that the sandbox hides and prints a warning; the repository still refers to
         // it.
         if String::from_utf8_lossy(&report.stderr.head).contains("alternate") {
-            return Err(survey::not_allowed("it uses objects from a directory that was not granted"));
+            return Err(survey::repository_not_allowed(
+                "it uses objects from a directory that was not granted",
+            ));
         }
         // A name that is not UTF-8 could not be overridden by that name.
-        let stdout = std::str::from_utf8(&report.stdout.head)
-            .map_err(|_| survey::not_allowed("its configuration has names that are not valid UTF-8"))?;
-        let survey = Survey::read(stdout).ok_or_else(|| {
-            survey::not_allowed("it is bare, has an unknown format, or has a path with a line break")
+        let stdout = std::str::from_utf8(&report.stdout.head).map_err(|_| {
+            survey::repository_not_allowed("its configuration has names that are not valid UTF-8")
+        })?;
+        let survey = RepositorySurvey::parse(stdout).ok_or_else(|| {
+            survey::repository_not_allowed(
+                "it is bare, has an unknown format, or has a path with a line break",
+            )
         })?;
         let permit = session.permit();
-        let granted = |part: &Path| permit.folders().iter().any(|folder| part.starts_with(folder.root()));
-        survey.check(|part| granted(part) && permit.shows(part))?;
-        let variables = variables(&ceiling, Some(&survey));
-        Ok(Repository { folder, survey, variables })
+        let granted =
+            |part: &Path| permit.sandbox_folders().iter().any(|folder| part.starts_with(folder.root()));
+        survey.check_access(|part| granted(part) && permit.is_visible(part))?;
+        let variables = git_environment(&ceiling, Some(&survey));
+        Ok(Repository { directory: folder, survey, variables })
     }
 
     /// Returns the root of its working tree.
-    pub(super) fn top(&self) -> &Path {
-        &self.survey.top
+    pub(super) fn worktree_root(&self) -> &Path {
+        &self.survey.worktree_root
     }
 
     /// Runs git with these arguments and captures `output_bytes` of its output.
-    pub(super) async fn git(
+    pub(super) async fn run_git(
         &self,
-        session: &mut Walls,
+        session: &mut SandboxSession,
         words: Vec<OsString>,
         output_bytes: usize,
-    ) -> Result<(Report, Program), Failure> {
+    ) -> Result<(RunReport, GitProgram), Failure> {
         let fixed = ["--no-pager", "--no-optional-locks"].map(OsString::from);
-        let command = Command {
-            workplace: Workplace::In(self.folder.clone()),
+        let command = SandboxCommand {
+            working_directory: WorkingDirectory::Granted(self.directory.clone()),
             variables: self.variables.clone(),
             output_bytes,
-            ..Command::read_only("git", fixed.into_iter().chain(words).collect(), session.deadline)
+            ..SandboxCommand::read_only("git", fixed.into_iter().chain(words).collect(), session.deadline)
         };
         let report = session.run(command).await?;
-        if report.end != End::Exited(0) {
-            return Err(refused(&self.folder, &report));
+        if report.end != RunEnd::Exited(0) {
+            return Err(git_failure(&self.directory, &report));
         }
-        let program = Program {
+        let program = GitProgram {
             path: report.executable.path.display().to_string(),
             sha256: report.executable.sha256.clone(),
             version: self.survey.version.clone(),
@@ -138,7 +148,7 @@ impl Repository {
 
 /// Builds the complete environment of git: only the repository's own configuration applies, and ours
 /// overrides it.
-fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
+fn git_environment(root: &Path, survey: Option<&RepositorySurvey>) -> Vec<(String, OsString)> {
     let mut all: Vec<(String, OsString)> = [
         ("GIT_CONFIG_NOSYSTEM", "1"),
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
@@ -156,8 +166,8 @@ fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
     .to_vec();
     // Git searches for a repository up to the granted directory and not above it.
     all.push(("GIT_CEILING_DIRECTORIES".to_owned(), root.parent().unwrap_or(root).into()));
-    let programs = survey.map(|survey| survey.programs.as_slice()).unwrap_or_default();
-    if let Some(survey) = survey.filter(|survey| !survey.programs.is_empty()) {
+    let programs = survey.map(|survey| survey.program_keys.as_slice()).unwrap_or_default();
+    if let Some(survey) = survey.filter(|survey| !survey.program_keys.is_empty()) {
         // Attributes select filter programs. Without any program they only set line endings, and stay active.
         all.push(("GIT_ATTR_SOURCE".to_owned(), survey.empty_tree.into()));
     }
@@ -165,7 +175,7 @@ fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
         let nothing = if key.ends_with(".required") { "false" } else { "" };
         (key.clone(), nothing)
     };
-    let fixed = SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), *value));
+    let fixed = FORCED_SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), *value));
     let settings: Vec<(String, &str)> = fixed.chain(programs.iter().map(blank)).collect();
     all.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string().into()));
     for (number, (key, value)) in settings.into_iter().enumerate() {
@@ -176,27 +186,35 @@ fn variables(root: &Path, survey: Option<&Survey>) -> Vec<(String, OsString)> {
 }
 
 /// Converts an error of git into a failure for the caller.
-fn refused(folder: &Path, report: &Report) -> Failure {
+fn git_failure(folder: &Path, report: &RunReport) -> Failure {
     let stderr = String::from_utf8_lossy(&report.stderr.head).into_owned();
     let has = |words: &str| stderr.contains(words);
     let directory = folder.display();
     if has("cannot use bare repository") {
-        return survey::not_allowed("it is bare, so any directory could provide git's configuration");
+        return survey::repository_not_allowed(
+            "it is bare, so any directory could provide git's configuration",
+        );
     }
     if has("dubious ownership") {
         let message = format!("the repository of `{directory}` is owned by another user");
         let hint = "the owner of a repository controls what git runs in it; use a repository that you own";
-        return outcome(Failure::new(FailureKind::Unreadable, message).hint(hint), "repo_not_allowed");
+        return with_outcome(
+            Failure::new(FailureKind::Unreadable, message).with_hint(hint),
+            "repo_not_allowed",
+        );
     }
-    if has("not a git repository:") || has(survey::UNUSABLE) {
-        return survey::not_allowed(
+    if has("not a git repository:") || has(survey::UNUSABLE_MARKER) {
+        return survey::repository_not_allowed(
             "its `.git` is broken, or points to another directory that git would read",
         );
     }
     if has("not a git repository") {
         let message = format!("`{directory}` is not in a git repository");
         let hint = "pass the directory of a repository; directories above the workspace are not searched";
-        return outcome(Failure::new(FailureKind::NotFound, message).hint(hint), "not_a_repository");
+        return with_outcome(
+            Failure::new(FailureKind::NotFound, message).with_hint(hint),
+            "not_a_repository",
+        );
     }
     if ["unknown revision", "bad revision", "ambiguous argument", "bad object", "Invalid revision"]
         .iter()
@@ -204,11 +222,14 @@ fn refused(folder: &Path, report: &Report) -> Failure {
     {
         let message = format!("`{directory}` has no such commit: {}", first_line(&stderr));
         let hint = "use git_log to list the commits";
-        return outcome(Failure::new(FailureKind::NotFound, message).hint(hint), "unknown_revision");
+        return with_outcome(
+            Failure::new(FailureKind::NotFound, message).with_hint(hint),
+            "unknown_revision",
+        );
     }
     let why = if report.stdout.omitted > 0 { "its configuration is too large" } else { first_line(&stderr) };
     Failure::new(FailureKind::Io, format!("git could not read the repository of `{directory}`: {why}"))
-        .hint("run [\"git\", \"status\"] with run_command to see the full error")
+        .with_hint("run [\"git\", \"status\"] with run_command to see the full error")
 }
 
 fn first_line(text: &str) -> &str {
@@ -221,16 +242,16 @@ mod tests {
 
     #[test]
     fn programs_named_by_the_repository_are_overridden() {
-        let survey = Survey {
+        let survey = RepositorySurvey {
             version: String::new(),
             empty_tree: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-            top: "/w/r".into(),
-            parts: Vec::new(),
-            programs: vec!["filter.x=y.clean".into(), "filter.x=y.required".into()],
+            worktree_root: "/w/r".into(),
+            git_dirs: Vec::new(),
+            program_keys: vec!["filter.x=y.clean".into(), "filter.x=y.required".into()],
         };
-        let all = variables(Path::new("/w/r"), Some(&survey));
+        let all = git_environment(Path::new("/w/r"), Some(&survey));
         let get = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-        let count = SETTINGS.len() + 2;
+        let count = FORCED_SETTINGS.len() + 2;
         assert_eq!(get("GIT_CONFIG_COUNT"), Some(count.to_string().into()));
         let pair = |number: usize| {
             (get(&format!("GIT_CONFIG_KEY_{number}")), get(&format!("GIT_CONFIG_VALUE_{number}")))
@@ -239,8 +260,8 @@ mod tests {
         assert_eq!(pair(count - 1), (Some("filter.x=y.required".into()), Some("false".into())));
         assert_eq!(get("GIT_CEILING_DIRECTORIES"), Some("/w".into()));
         assert!(get("GIT_ATTR_SOURCE").is_some());
-        let plain = Survey { programs: Vec::new(), ..survey };
-        let all = variables(Path::new("/w/r"), Some(&plain));
+        let plain = RepositorySurvey { program_keys: Vec::new(), ..survey };
+        let all = git_environment(Path::new("/w/r"), Some(&plain));
         assert!(
             !all.iter().any(|(name, _)| name == "GIT_ATTR_SOURCE"),
             "attributes for line endings stay active"

@@ -6,12 +6,12 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Output, RiskLevel, ToolSpec};
+use tool::{Annotations, Category, RiskLevel, ToolOutput, ToolSpec};
 
-use super::git::{Program, RepoPath, Repository, Revision};
-use crate::in_walls::{InWalls, Walls, Work};
-use crate::room;
-use crate::tool_entry::{Answer, FolderArg, ToolEntry};
+use super::git::{GitProgram, RepoPath, Repository, Revision};
+use crate::output_budget;
+use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
+use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,17 +41,17 @@ fn usual_count() -> u64 {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Log {
+struct GitLogOutput {
     /// Root of the working tree.
     repository: String,
     /// Commits, newest first.
-    commits: Vec<Commit>,
+    commits: Vec<LogCommit>,
     /// Git program that produced this.
-    git: Program,
+    git: GitProgram,
 }
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
-struct Commit {
+struct LogCommit {
     /// Commit hash.
     commit: String,
     /// Hashes of the parent commits.
@@ -75,21 +75,21 @@ struct Commit {
 
 /// Format with a NUL after each field; commit messages contain none.
 const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%aI%x00%cI%x00%D%x00%s%x00%b%x00";
-const PARTS: usize = 9;
+const FIELDS_PER_COMMIT: usize = 9;
 
-pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
+pub(super) fn tool(sandbox: &Sandbox) -> ToolRegistration {
     let about = "List the commits of a git repository, newest first.";
     let mut spec = ToolSpec::new("git_log", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"path": ".", "max_count": 5}));
-    ToolEntry::sandboxed(spec, InWalls::new(sandbox, log))
+    ToolRegistration::sandboxed(spec, SandboxedTool::new(sandbox, log))
 }
 
-fn log<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
+fn log<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFuture<'a, GitLogOutput> {
     Box::pin(async move {
         let repository = Repository::open(session).await?;
-        let budget = room::for_content(session.permit());
+        let budget = output_budget::content_budget(session.permit());
         let mut words: Vec<OsString> =
             ["log", FORMAT, "--no-color", "--encoding=UTF-8", "--no-show-signature"]
                 .into_iter()
@@ -100,30 +100,30 @@ fn log<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
         words.push(format!("--max-count={}", arguments.max_count + 1).into());
         words.push(format!("--skip={}", arguments.skip).into());
         words.push("--end-of-options".into());
-        words.push(arguments.revision.as_ref().map_or_else(|| "HEAD".into(), Revision::word));
+        words.push(arguments.revision.as_ref().map_or_else(|| "HEAD".into(), Revision::to_argument));
         words.push("--".into());
         for file in &arguments.files {
-            words.push(file.pathspec()?);
+            words.push(file.to_pathspec()?);
         }
         // The capture keeps one half from the start of the output and one from its end; only the first half
         // is used.
         let capture = usize::try_from(budget.saturating_mul(2)).unwrap_or(usize::MAX);
-        let (report, git) = repository.git(session, words, capture).await?;
-        let commits = read(&String::from_utf8_lossy(&report.stdout.head));
+        let (report, git) = repository.run_git(session, words, capture).await?;
+        let commits = parse_commits(&String::from_utf8_lossy(&report.stdout.head));
         let found = commits.len() as u64;
         let most = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);
-        let commits = room::first(commits.into_iter().take(most).collect(), budget);
+        let commits = output_budget::take_fitting(commits.into_iter().take(most).collect(), budget);
         let how = format!("call again with skip={}", arguments.skip + commits.len() as u64);
-        let truncated = room::truncation(commits.len(), found, report.stdout.omitted > 0, &how);
-        let repository = repository.top().to_string_lossy().into_owned();
-        Ok(Answer {
-            value: Log { repository, commits, git },
-            facts: Output { truncated, ..Output::default() },
+        let truncated = output_budget::truncation(commits.len(), found, report.stdout.omitted > 0, &how);
+        let repository = repository.worktree_root().to_string_lossy().into_owned();
+        Ok(TypedOutput {
+            value: GitLogOutput { repository, commits, git },
+            metadata: ToolOutput { truncated, ..ToolOutput::default() },
         })
     })
 }
 
-fn read(text: &str) -> Vec<Commit> {
+fn parse_commits(text: &str) -> Vec<LogCommit> {
     let parts: Vec<&str> = text.split_terminator('\0').collect();
     let one = |parts: &[&str]| {
         let [commit, parents, author, email, date, committed, refs, subject, body] = parts else {
@@ -132,7 +132,7 @@ fn read(text: &str) -> Vec<Commit> {
         let list = |text: &str, between: &str| {
             text.split(between).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };
-        Some(Commit {
+        Some(LogCommit {
             commit: commit.trim_start().to_owned(),
             parents: list(parents, " "),
             author: (*author).to_owned(),
@@ -144,7 +144,7 @@ fn read(text: &str) -> Vec<Commit> {
             body: body.trim_end().to_owned(),
         })
     };
-    parts.chunks_exact(PARTS).filter_map(one).collect()
+    parts.chunks_exact(FIELDS_PER_COMMIT).filter_map(one).collect()
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     fn commits_are_parsed_and_incomplete_ones_dropped() {
         let text = "aa\0bb cc\0Ada\0ada@example.org\0date\0date\0HEAD -> main, tag: v1\0\
                     Subject\0Body\nof it\n\0\nbb\0\0B\0\0d\0d\0\0S\0\0\ncc\0";
-        let commits = read(text);
+        let commits = parse_commits(text);
         assert_eq!(commits.len(), 2);
         assert_eq!((commits[0].parents.len(), commits[0].refs.len()), (2, 2));
         assert_eq!(commits[0].body, "Body\nof it");

@@ -8,15 +8,15 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Output, RiskLevel, ToolSpec};
+use tool::{Annotations, Category, RiskLevel, ToolOutput, ToolSpec};
 
-use super::git::{Program, Repository};
-use crate::in_walls::{InWalls, Walls, Work};
-use crate::room;
-use crate::tool_entry::{Answer, FolderArg, ToolEntry};
+use super::git::{GitProgram, Repository};
+use crate::output_budget;
+use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
+use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
 
 /// Bytes captured of git's output: several hundred thousand names.
-const MOST_OUTPUT: usize = 32 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 32 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,23 +35,23 @@ fn usual_count() -> usize {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Status {
+struct GitStatusOutput {
     /// Root of the working tree.
     repository: String,
     /// Current branch.
-    branch: Branch,
+    branch: BranchStatus,
     /// True if nothing differs.
     clean: bool,
     /// Files that differ.
-    entries: Vec<Entry>,
+    entries: Vec<GitStatusEntry>,
     /// Total number of entries.
     total: u64,
     /// Git program that produced this.
-    git: Program,
+    git: GitProgram,
 }
 
 #[derive(Default, Debug, PartialEq, Serialize, JsonSchema)]
-struct Branch {
+struct BranchStatus {
     /// Branch name; absent if HEAD is detached.
     head: Option<String>,
     /// Commit hash; absent if there is no commit yet.
@@ -65,7 +65,7 @@ struct Branch {
 }
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
-struct Entry {
+struct GitStatusEntry {
     /// Path relative to the repository root; bytes that are not UTF-8 are shown as replacement characters.
     path: String,
     /// `changed`, `renamed`, `unmerged` or `untracked`.
@@ -82,16 +82,16 @@ struct Entry {
     submodule: bool,
 }
 
-pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
+pub(super) fn tool(sandbox: &Sandbox) -> ToolRegistration {
     let about = "Show the branch of a git repository and which files differ from its last commit.";
     let mut spec = ToolSpec::new("git_status", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"path": "."}));
-    ToolEntry::sandboxed(spec, InWalls::new(sandbox, status))
+    ToolRegistration::sandboxed(spec, SandboxedTool::new(sandbox, status))
 }
 
-fn status<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status> {
+fn status<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFuture<'a, GitStatusOutput> {
     Box::pin(async move {
         let repository = Repository::open(session).await?;
         let words = [
@@ -102,45 +102,47 @@ fn status<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Stat
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
-        let (report, git) = repository.git(session, words.map(Into::into).to_vec(), MOST_OUTPUT).await?;
+        let (report, git) =
+            repository.run_git(session, words.map(Into::into).to_vec(), MAX_OUTPUT_BYTES).await?;
         let (top, omitted, most) =
-            (repository.top().to_owned(), report.stdout.omitted, arguments.max_entries);
-        let read = session.read(move |permit| {
-            let (branch, entries) = read(&String::from_utf8_lossy(&report.stdout.head));
-            let entries = shown(permit, &top, entries);
-            (branch, room::listed(permit, entries, most))
+            (repository.worktree_root().to_owned(), report.stdout.omitted, arguments.max_entries);
+        let read = session.offload(move |permit| {
+            let (branch, entries) = parse_status(&String::from_utf8_lossy(&report.stdout.head));
+            let entries = visible_entries(permit, &top, entries);
+            (branch, output_budget::listed(permit, entries, most))
         });
         let (branch, (entries, total)) = read.await?;
         let how = "raise max_entries, or add files that need not be listed to .gitignore";
-        let truncated = room::truncation(entries.len(), total, omitted > 0, how);
-        let repository = repository.top().to_string_lossy().into_owned();
-        let value = Status { repository, branch, clean: total == 0, entries, total, git };
-        Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+        let truncated = output_budget::truncation(entries.len(), total, omitted > 0, how);
+        let repository = repository.worktree_root().to_string_lossy().into_owned();
+        let value = GitStatusOutput { repository, branch, clean: total == 0, entries, total, git };
+        Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
     })
 }
 
 /// Filters out entries that the policy hides; they are not counted either.
-fn shown(permit: &Permit, top: &Path, entries: Vec<Entry>) -> Vec<Entry> {
-    let visible = |path: &str| permit.shows(&top.join(path));
-    let is_shown = |entry: &Entry| visible(&entry.path) && entry.original_path.as_deref().is_none_or(visible);
+fn visible_entries(permit: &Permit, top: &Path, entries: Vec<GitStatusEntry>) -> Vec<GitStatusEntry> {
+    let visible = |path: &str| permit.is_visible(&top.join(path));
+    let is_shown =
+        |entry: &GitStatusEntry| visible(&entry.path) && entry.original_path.as_deref().is_none_or(visible);
     entries.into_iter().filter(is_shown).collect()
 }
 
 /// Parses porcelain v2 with NUL-separated records. Unknown records are skipped.
-fn read(text: &str) -> (Branch, Vec<Entry>) {
-    let (mut branch, mut entries) = (Branch::default(), Vec::new());
+fn parse_status(text: &str) -> (BranchStatus, Vec<GitStatusEntry>) {
+    let (mut branch, mut entries) = (BranchStatus::default(), Vec::new());
     let mut records = text.split_terminator('\0');
     while let Some(record) = records.next() {
         match record.split_once(' ') {
-            Some(("#", fact)) => note(&mut branch, fact),
+            Some(("#", fact)) => apply_branch_header(&mut branch, fact),
             // The number is the count of space-separated fields before the path.
-            Some(("1", rest)) => entries.extend(entry("changed", rest, 7, None)),
+            Some(("1", rest)) => entries.extend(parse_entry("changed", rest, 7, None)),
             Some(("2", rest)) => {
                 let original = records.next().map(str::to_owned);
-                entries.extend(entry("renamed", rest, 8, original));
+                entries.extend(parse_entry("renamed", rest, 8, original));
             }
-            Some(("u", rest)) => entries.extend(entry("unmerged", rest, 9, None)),
-            Some(("?", path)) => entries.push(Entry {
+            Some(("u", rest)) => entries.extend(parse_entry("unmerged", rest, 9, None)),
+            Some(("?", path)) => entries.push(GitStatusEntry {
                 path: path.to_owned(),
                 kind: "untracked",
                 staged: "unmodified",
@@ -154,7 +156,7 @@ fn read(text: &str) -> (Branch, Vec<Entry>) {
     (branch, entries)
 }
 
-fn note(branch: &mut Branch, fact: &str) {
+fn apply_branch_header(branch: &mut BranchStatus, fact: &str) {
     let Some((name, value)) = fact.split_once(' ') else { return };
     let known = |word: &str| (!value.starts_with('(')).then(|| word.to_owned());
     match name {
@@ -170,16 +172,21 @@ fn note(branch: &mut Branch, fact: &str) {
     }
 }
 
-fn entry(kind: &'static str, rest: &str, words: usize, original_path: Option<String>) -> Option<Entry> {
+fn parse_entry(
+    kind: &'static str,
+    rest: &str,
+    words: usize,
+    original_path: Option<String>,
+) -> Option<GitStatusEntry> {
     let mut parts = rest.splitn(words + 1, ' ');
     let (letters, submodule) = (parts.next()?, parts.next()?.starts_with('S'));
     let path = parts.nth(words - 2)?.to_owned();
-    let mut letters = letters.chars().map(word);
+    let mut letters = letters.chars().map(change_name);
     let (staged, unstaged) = (letters.next()??, letters.next()??);
-    Some(Entry { path, kind, staged, unstaged, original_path, submodule })
+    Some(GitStatusEntry { path, kind, staged, unstaged, original_path, submodule })
 }
 
-fn word(letter: char) -> Option<&'static str> {
+fn change_name(letter: char) -> Option<&'static str> {
     Some(match letter {
         '.' => "unmodified",
         'M' => "modified",
@@ -205,13 +212,13 @@ mod tests {
                     2 R. N... 100644 100644 100644 aa bb R100 new name\0old name\0\
                     u UU N... 100644 100644 100644 100644 aa bb cc both\0\
                     ? new\n\0! ignored\0x unknown\0";
-        let (branch, entries) = read(text);
-        let expect = Branch {
+        let (branch, entries) = parse_status(text);
+        let expect = BranchStatus {
             head: Some("main".into()),
             upstream: Some("origin/main".into()),
             ahead: Some(2),
             behind: Some(3),
-            ..Branch::default()
+            ..BranchStatus::default()
         };
         assert_eq!(branch, expect);
         let fields: Vec<_> =
@@ -227,6 +234,6 @@ mod tests {
             ]
         );
         assert_eq!(entries[2].original_path.as_deref(), Some("old name"));
-        assert_eq!(read("1 .M").1, [], "an incomplete record is skipped");
+        assert_eq!(parse_status("1 .M").1, [], "an incomplete record is skipped");
     }
 }

@@ -1,65 +1,65 @@
 //! Parser for JUnit XML reports. It expands only the five predefined entities and character references, and
 //! skips unknown content, because the project's own code writes the file.
 
-use super::results::{Case, Found, Outcome};
+use super::test_results::{TestCase, TestOutcome, TestResults};
 
 /// Longest escape that is considered, in bytes; every valid one is shorter.
-const LONGEST_ESCAPE: usize = 12;
+const MAX_ESCAPE_LENGTH: usize = 12;
 
 /// Parses all test cases of a report in one pass: the search for the end of an unclosed element is not
 /// repeated for each occurrence.
-pub(super) fn cases(text: &str) -> Found {
-    let mut found = Found::default();
-    let mut open: Option<Case> = None;
+pub(super) fn parse_report(text: &str) -> TestResults {
+    let mut found = TestResults::default();
+    let mut open: Option<TestCase> = None;
     let mut unclosed: Vec<&str> = Vec::new();
     let mut rest = text;
-    while let Some((tag, after)) = next_tag(rest) {
+    while let Some((tag, after)) = next_opening_tag(rest) {
         rest = after;
         let outcome = match tag.name {
             "testcase" => {
-                let names = [tag.value("classname"), tag.value("name")];
+                let names = [tag.attribute("classname"), tag.attribute("name")];
                 let name = names.into_iter().flatten().collect::<Vec<_>>().join("::");
-                open.replace(Case::passed(name)).into_iter().for_each(|case| found.add(case));
+                open.replace(TestCase::passed(name)).into_iter().for_each(|case| found.add(case));
                 continue;
             }
-            "failure" => Outcome::Failed,
-            "error" => Outcome::Error,
-            "skipped" => Outcome::Skipped,
+            "failure" => TestOutcome::Failed,
+            "error" => TestOutcome::Error,
+            "skipped" => TestOutcome::Skipped,
             _ => continue,
         };
         let mut body = "";
         if !tag.is_empty && !unclosed.contains(&tag.name) {
-            match until(rest, tag.name) {
+            match split_at_closing_tag(rest, tag.name) {
                 Some(parts) => (body, rest) = parts,
                 None => unclosed.push(tag.name),
             }
         }
-        let Some(case) = open.as_mut().filter(|case| case.outcome == Outcome::Passed) else { continue };
+        let Some(case) = open.as_mut().filter(|case| case.outcome == TestOutcome::Passed) else { continue };
         case.outcome = outcome;
-        case.message = tag.value("message").unwrap_or_default();
-        case.output = plain(body);
+        case.message = tag.attribute("message").unwrap_or_default();
+        case.output = unescape(body);
     }
     open.into_iter().for_each(|case| found.add(case));
     found
 }
 
 /// Opening tag.
-struct Tag<'a> {
+struct XmlTag<'a> {
     name: &'a str,
     attributes: &'a str,
     is_empty: bool,
 }
 
-impl Tag<'_> {
+impl XmlTag<'_> {
     /// Returns the value of an attribute.
-    fn value(&self, wanted: &str) -> Option<String> {
+    fn attribute(&self, wanted: &str) -> Option<String> {
         let mut rest = self.attributes;
         loop {
             let (name, after) = rest.split_once('=')?;
             let quote = after.trim_start().chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
             let (value, after) = after.trim_start().get(1..)?.split_once(quote)?;
             if name.trim() == wanted {
-                return Some(plain(value));
+                return Some(unescape(value));
             }
             rest = after;
         }
@@ -68,7 +68,7 @@ impl Tag<'_> {
 
 /// Returns the next opening tag and the text after it. Skips closing tags, comments, processing instructions
 /// and CDATA.
-fn next_tag(text: &str) -> Option<(Tag<'_>, &str)> {
+fn next_opening_tag(text: &str) -> Option<(XmlTag<'_>, &str)> {
     let mut rest = text;
     loop {
         rest = rest.get(rest.find('<')?..)?;
@@ -82,7 +82,7 @@ fn next_tag(text: &str) -> Option<(Tag<'_>, &str)> {
         let is_empty = inside.ends_with('/');
         let inside = inside.trim_end_matches('/');
         let (name, attributes) = inside.split_once(char::is_whitespace).unwrap_or((inside, ""));
-        return Some((Tag { name, attributes, is_empty }, rest.get(end + 1..)?));
+        return Some((XmlTag { name, attributes, is_empty }, rest.get(end + 1..)?));
     }
 }
 
@@ -104,7 +104,7 @@ fn tag_end(text: &str) -> Option<usize> {
 }
 
 /// Splits at the closing tag of this name. Closing tags inside CDATA do not count.
-fn until<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
+fn split_at_closing_tag<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let closing = format!("</{name}>");
     let mut at = 0;
     loop {
@@ -118,7 +118,7 @@ fn until<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
 }
 
 /// Decodes escapes in a text. CDATA is copied unchanged.
-fn plain(text: &str) -> String {
+fn unescape(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(['&', '<']) {
@@ -130,7 +130,7 @@ fn plain(text: &str) -> String {
             rest = after;
             continue;
         }
-        match escape(rest) {
+        match parse_escape(rest) {
             Some((c, after)) => {
                 plain.push(c);
                 rest = after;
@@ -147,13 +147,13 @@ fn plain(text: &str) -> String {
 }
 
 /// Parses an escape at the start of a text and returns the text after it.
-fn escape(text: &str) -> Option<(char, &str)> {
+fn parse_escape(text: &str) -> Option<(char, &str)> {
     let rest = text.strip_prefix('&')?;
-    let end = rest.bytes().take(LONGEST_ESCAPE).position(|byte| byte == b';')?;
-    Some((letter(rest.get(..end)?)?, rest.get(end + 1..)?))
+    let end = rest.bytes().take(MAX_ESCAPE_LENGTH).position(|byte| byte == b';')?;
+    Some((escape_char(rest.get(..end)?)?, rest.get(end + 1..)?))
 }
 
-fn letter(name: &str) -> Option<char> {
+fn escape_char(name: &str) -> Option<char> {
     match name {
         "lt" => Some('<'),
         "gt" => Some('>'),
@@ -173,17 +173,17 @@ fn letter(name: &str) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::Counts;
+    use super::super::test_results::TestCounts;
     use super::*;
 
     #[test]
     fn pytest_report_is_parsed() {
         let text = r#"<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest" tests="4"><testcase classname="test_x" name="test_a" time="0.006" /><testcase classname="test_x" name="test_b[a &gt; b]" time="0.001"><failure message="AssertionError: no ]]&gt; &amp;&#10;assert 1 == 2">def test_b():
 &gt;       assert 1 == 2</failure></testcase><testcase classname="test_x" name="test_c"><skipped type="pytest.skip" message="later">x.py:6: later</skipped></testcase><testcase classname="test_x" name="test_d"><error message="failed on setup with &quot;b&quot;"><![CDATA[<raw> &amp;]]></error></testcase></testsuite></testsuites>"#;
-        let found = cases(text);
-        let counts = Counts { total: 4, passed: 1, failed: 1, errors: 1, skipped: 1 };
+        let found = parse_report(text);
+        let counts = TestCounts { total: 4, passed: 1, failed: 1, errors: 1, skipped: 1 };
         assert_eq!(found.counts, counts);
-        let [failed, error] = found.failed.as_slice() else { panic!("{:?}", found.failed) };
+        let [failed, error] = found.failures.as_slice() else { panic!("{:?}", found.failures) };
         assert_eq!((failed.name.as_str(), error.name.as_str()), ("test_x::test_b[a > b]", "test_x::test_d"));
         assert_eq!(failed.message, "AssertionError: no ]]> &", "its first line");
         assert_eq!(failed.output, "def test_b():\n>       assert 1 == 2");
@@ -204,14 +204,14 @@ mod tests {
             "<!-- <testcase name='a'/> -->",
             "&#1114112;",
         ] {
-            assert_eq!(cases(text).counts.total, 0, "{text}");
+            assert_eq!(parse_report(text).counts.total, 0, "{text}");
         }
         let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa">]><testcase name="&a;&#x41;"><error/></testcase>"#;
         assert_eq!(names(bomb), ["&a;A"], "entities are not expanded");
         let data =
             "<testcase name='a'><failure><![CDATA[</failure><testcase name='b'>]]></failure></testcase>";
         assert_eq!(
-            (names(data), cases(data).counts.total),
+            (names(data), parse_report(data).counts.total),
             (vec!["a".to_owned()], 1),
             "tags in CDATA are text"
         );
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn names(text: &str) -> Vec<String> {
-        cases(text).failed.into_iter().map(|case| case.name).collect()
+        parse_report(text).failures.into_iter().map(|case| case.name).collect()
     }
 
     /// Each of these inputs took quadratic time or memory: days, or more memory than available, at this
@@ -232,9 +232,9 @@ mod tests {
         let check = |length: usize, start: &str, part: &str, end: &str, each: bool| {
             let times = length / part.len();
             let text = [start, &part.repeat(times), end].concat();
-            let found = cases(&text);
+            let found = parse_report(&text);
             assert_eq!(found.counts.total, if each { times as u64 } else { 1 }, "{part}");
-            let kept: usize = found.failed.iter().map(|one| one.name.len() + one.output.len()).sum();
+            let kept: usize = found.failures.iter().map(|one| one.name.len() + one.output.len()).sum();
             assert!(kept <= text.len(), "{part}: {kept} bytes are kept");
         };
         check(ALL, "<testcase name='", "&", "'/>", false);

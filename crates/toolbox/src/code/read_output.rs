@@ -5,14 +5,14 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Usage};
+use tool::{Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Usage};
 
-use super::bytes;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::output_encoding;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 /// Default page size in bytes.
-const PAGE: u64 = 32 * 1024;
-const MOST: u64 = 256 * 1024;
+const DEFAULT_PAGE_BYTES: u64 = 32 * 1024;
+const MAX_PAGE_BYTES: u64 = 256 * 1024;
 /// Largest growth of a byte of output in a JSON result.
 const WORST_GROWTH: u64 = 6;
 
@@ -32,11 +32,11 @@ struct Arguments {
 }
 
 fn page() -> u64 {
-    PAGE
+    DEFAULT_PAGE_BYTES
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Part {
+struct StoredOutputPage {
     /// Content, in the encoding given by `encoding`.
     content: String,
     /// `utf-8`, or `base64` if the bytes are not text.
@@ -50,19 +50,19 @@ struct Part {
     total_bytes: u64,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool() -> ToolRegistration {
     let about =
         "Read the rest of an output that was too long for its result. Outputs are stored for one day.";
     let mut spec = ToolSpec::new("read_output", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"id": "0123456789abcdef0123456789abcdef", "offset": 32768}));
-    ToolEntry::new(spec, read)
+    ToolRegistration::new(spec, read)
 }
 
-fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure> {
-    let most = arguments.max_bytes.min(MOST).min(permit.max_output_bytes() / WORST_GROWTH);
+fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<StoredOutputPage>, Failure> {
+    let most = arguments.max_bytes.min(MAX_PAGE_BYTES).min(permit.max_output_bytes() / WORST_GROWTH);
     let spills = Sandbox::of_this_process().spills();
-    let spills = spills.map(|spills| spills.of(&permit.call().party()));
+    let spills = spills.map(|spills| spills.for_owner(&permit.call().party()));
     let found = spills.map(|spills| spills.page(&arguments.id, arguments.offset, most));
     let page = match found {
         Some(Ok(Some(page))) => page,
@@ -71,7 +71,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure>
                 FailureKind::NotFound,
                 format!("no output `{}` is stored for this caller", arguments.id),
             )
-            .hint(
+            .with_hint(
                 "outputs are stored for one day, and the oldest are removed first; run the command again",
             ));
         }
@@ -82,14 +82,15 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure>
     if arguments.offset > page.total {
         let message = format!("offset `{}` is past the end of the output", arguments.offset);
         return Err(Failure::new(FailureKind::NotFound, message)
-            .hint(format!("it has {} bytes; use `next_offset` of the previous page", page.total)));
+            .with_hint(format!("it has {} bytes; use `next_offset` of the previous page", page.total)));
     }
     // A character that is cut at the end of the page goes into the next page.
     let is_last = arguments.offset.saturating_add(page.bytes.len() as u64) >= page.total;
-    let whole = if is_last { page.bytes.as_slice() } else { bytes::whole_at_end(&page.bytes) };
-    let (content, encoding) = bytes::shown(whole);
+    let whole =
+        if is_last { page.bytes.as_slice() } else { output_encoding::trim_partial_char_at_end(&page.bytes) };
+    let (content, encoding) = output_encoding::encode(whole);
     let next = arguments.offset.saturating_add(whole.len() as u64);
-    let value = Part {
+    let value = StoredOutputPage {
         content,
         encoding,
         offset: arguments.offset,
@@ -97,5 +98,5 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure>
         total_bytes: page.total,
     };
     let usage = Usage { read_bytes: page.bytes.len() as u64, ..Usage::default() };
-    Ok(Answer { value, facts: Output { usage, ..Output::default() } })
+    Ok(TypedOutput { value, metadata: ToolOutput { usage, ..ToolOutput::default() } })
 }

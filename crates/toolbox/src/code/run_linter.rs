@@ -5,23 +5,23 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use governance::Permit;
-use registry::Preview;
-use sandbox::{End, Report, Sandbox};
+use registry::CallPreview;
+use sandbox::{RunEnd, RunReport, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec};
+use tool::{Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
 
-use super::complaints::{self, Complaint};
 use super::git::RepoPath;
-use super::outcome;
-use super::toolchain::{self, Project, ProjectProgram, Selected, Tooling};
-use crate::in_walls::{InWalls, Walls, Work};
-use crate::room;
-use crate::tool_entry::{Answer, FolderArg, ToolEntry};
+use super::lint_findings::{self, LintFinding};
+use super::toolchain::{self, Project, ProjectProgram, Selected, ToolchainProgram};
+use super::with_outcome;
+use crate::output_budget;
+use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
+use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
 
 /// Bytes captured of the linter's output: several thousand findings. Only the half from the start is parsed.
-const MOST_OUTPUT: usize = 2 * 4 * 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 2 * 4 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,13 +57,13 @@ fn usual_count() -> usize {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Linted {
+struct LintOutput {
     /// Linter that ran.
-    program: Tooling,
+    program: ToolchainProgram,
     /// True if there are no findings.
     clean: bool,
     /// Findings.
-    complaints: Vec<Complaint>,
+    complaints: Vec<LintFinding>,
     /// Total number of findings.
     total: u64,
     /// Last line that the linter printed to stderr.
@@ -71,20 +71,20 @@ struct Linted {
     note: Option<String>,
 }
 
-pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
+pub(super) fn tool(sandbox: &Sandbox) -> ToolRegistration {
     let about =
         "Run a project's linter (ruff, mypy or clippy) in a sandbox without network, and list its findings.";
     let mut spec = ToolSpec::new("run_linter", about, Category::READ_ONLY, RiskLevel::Medium);
     spec.allowed_modes = vec![Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Recovery];
     spec.requires_sandbox = true;
     spec.timeout_seconds = 120;
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"path": ".", "linter": "ruff"}));
-    ToolEntry::sandboxed(spec, InWalls::new(sandbox, lint).foretold(foresee))
+    ToolRegistration::sandboxed(spec, SandboxedTool::new(sandbox, lint).with_preview(preview))
 }
 
-fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
-    toolchain::preview(permit, arguments.linter, |linter| words(linter, &arguments.files))
+fn preview(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failure> {
+    toolchain::preview(permit, arguments.linter, |linter| linter_arguments(linter, &arguments.files))
 }
 
 impl ProjectProgram for Linter {
@@ -113,33 +113,33 @@ impl ProjectProgram for Linter {
     }
 }
 
-fn lint<'a>(session: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> {
+fn lint<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFuture<'a, LintOutput> {
     Box::pin(async move {
         let selected = Selected::find(session, arguments.linter).await?;
-        session.tell(format!("{} {}", selected.tooling.name, selected.tooling.version));
-        let words = words(selected.program, &arguments.files)?;
+        session.report_progress(format!("{} {}", selected.tooling.name, selected.tooling.version));
+        let words = linter_arguments(selected.program, &arguments.files)?;
         let report =
-            session.run(selected.command(("env", &[]), words, (MOST_OUTPUT, session.deadline))).await?;
+            session.run(selected.command(("env", &[]), words, (MAX_OUTPUT_BYTES, session.deadline))).await?;
         let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
         let Selected { program: linter, tooling: program, folder, .. } = selected;
-        let read = session.read(move |permit| {
-            let (found, note) = read(linter, &folder, &report)?;
-            let is_shown = |one: &Complaint| permit.shows(&folder.join(&one.file));
-            let found: Vec<Complaint> = found.into_iter().filter(is_shown).collect();
-            Ok::<_, Failure>((room::listed(permit, found, most), note))
+        let read = session.offload(move |permit| {
+            let (found, note) = parse_output(linter, &folder, &report)?;
+            let is_shown = |one: &LintFinding| permit.is_visible(&folder.join(&one.file));
+            let found: Vec<LintFinding> = found.into_iter().filter(is_shown).collect();
+            Ok::<_, Failure>((output_budget::listed(permit, found, most), note))
         });
         let ((complaints, total), note) = read.await??;
         let how = "raise max_entries, or limit the run with `files`";
-        let truncated = room::truncation(complaints.len(), total, omitted > 0, how);
-        let clean = total == 0 && omitted == 0 && end == End::Exited(0);
-        let value = Linted { program, clean, complaints, total, note };
-        Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+        let truncated = output_budget::truncation(complaints.len(), total, omitted > 0, how);
+        let clean = total == 0 && omitted == 0 && end == RunEnd::Exited(0);
+        let value = LintOutput { program, clean, complaints, total, note };
+        Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
     })
 }
 
 /// Builds the arguments, without cache and without fixes, so that the linter only reads. Values of the caller
 /// follow `--`.
-fn words(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
+fn linter_arguments(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
     let fixed: &[&str] = match linter {
         Linter::Mypy => {
             &["--output=json", "--no-error-summary", "--cache-dir=/dev/null", "--show-column-numbers", "--"]
@@ -153,7 +153,7 @@ fn words(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
     };
     let mut words: Vec<OsString> = fixed.iter().map(OsString::from).collect();
     for file in files {
-        words.push(file.plain()?);
+        words.push(file.to_argument()?);
     }
     if files.is_empty() {
         words.push(".".into());
@@ -162,30 +162,34 @@ fn words(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
 }
 
 /// Failure for unknown output, which must not be reported as no findings.
-fn unreadable() -> Failure {
+fn unreadable_output() -> Failure {
     let failure = Failure::new(FailureKind::Unreadable, "the linter's output cannot be parsed, or was cut");
-    outcome(failure.hint("limit the run with `files`"), "linter_failed")
+    with_outcome(failure.with_hint("limit the run with `files`"), "linter_failed")
 }
 
 /// Parses the output. All three linters exit with 0 without findings, 1 (or 101) with findings, and 2 on
 /// errors.
-fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint>, Option<String>), Failure> {
+fn parse_output(
+    linter: Linter,
+    folder: &Path,
+    report: &RunReport,
+) -> Result<(Vec<LintFinding>, Option<String>), Failure> {
     let stdout = String::from_utf8_lossy(&report.stdout.head);
     let stderr = String::from_utf8_lossy(&report.stderr.head);
     let found = match linter {
-        Linter::Mypy => complaints::of_mypy(&stdout),
-        Linter::Clippy => complaints::of_clippy(&stdout),
+        Linter::Mypy => lint_findings::parse_mypy(&stdout),
+        Linter::Clippy => lint_findings::parse_clippy(&stdout),
         Linter::Auto | Linter::Ruff => {
             let is_cut = report.stdout.omitted > 0;
-            complaints::of_ruff(folder, &stdout, is_cut).ok_or_else(unreadable)?
+            lint_findings::parse_ruff(folder, &stdout, is_cut).ok_or_else(unreadable_output)?
         }
     };
     let note = stderr.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
     match report.end {
-        End::Exited(0 | 1) => Ok((found, note)),
-        End::Exited(_) if !found.is_empty() => Ok((found, note)),
+        RunEnd::Exited(0 | 1) => Ok((found, note)),
+        RunEnd::Exited(_) if !found.is_empty() => Ok((found, note)),
         _ => {
-            let why = toolchain::reason(&stderr);
+            let why = toolchain::failure_reason(&stderr);
             // Cargo needs to write Cargo.lock, but the sandbox of a linter is read-only.
             let hint = match why.contains("Cargo.lock") {
                 true => {
@@ -193,9 +197,9 @@ fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint
                 }
                 false => "the project's configuration may be wrong; the linter runs offline and cannot write",
             };
-            let failure =
-                Failure::new(FailureKind::Unreadable, format!("the linter did not run: {why}")).hint(hint);
-            Err(outcome(failure, "linter_failed"))
+            let failure = Failure::new(FailureKind::Unreadable, format!("the linter did not run: {why}"))
+                .with_hint(hint);
+            Err(with_outcome(failure, "linter_failed"))
         }
     }
 }

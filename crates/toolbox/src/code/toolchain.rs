@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use governance::{Permit, SYSTEM_FOLDERS};
-use registry::Preview;
-use sandbox::{Command, End, Foresight, Workplace, find_program};
+use registry::CallPreview;
+use sandbox::{CommandPreview, RunEnd, SandboxCommand, WorkingDirectory, find_program};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tool::{Failure, FailureKind};
 
-use super::{folder_of, granted_root, outcome};
-use crate::in_walls::Walls;
+use super::{granted_root, path_directory, with_outcome};
+use crate::sandboxed_tool::SandboxSession;
 
 /// Searches from the current directory up to the granted one for a virtual environment with the program, then
 /// the search path. Prints the path of the program and runs it to print its version.
-const SCRIPT: &str = r#"name=$1; top=$2; shift 2; here=$PWD
+const FIND_SCRIPT: &str = r#"name=$1; top=$2; shift 2; here=$PWD
 while :; do
   for venv in .venv venv; do
     if [ -f "$here/$venv/pyvenv.cfg" ] && [ -x "$here/$venv/bin/$name" ]; then
@@ -37,11 +37,11 @@ found=$(command -v "$name") || exit 127
 printf '%s\n' "$found"; exec "$found" "$@""#;
 
 /// Bytes captured of the search: enough for a path and a version.
-const MOST: usize = 16 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 
 /// Home directories of cargo and rustup: name of the directory, and the variable that points to it. Set if
 /// the policy lists such a directory as a program directory.
-const HOMES: [(&str, &str); 2] = [(".cargo", "CARGO_HOME"), (".rustup", "RUSTUP_HOME")];
+const TOOLCHAIN_HOMES: [(&str, &str); 2] = [(".cargo", "CARGO_HOME"), (".rustup", "RUSTUP_HOME")];
 
 /// Linter or test runner that a caller can request.
 pub(super) trait ProjectProgram: Copy + Send + 'static {
@@ -60,7 +60,7 @@ pub(super) trait ProjectProgram: Copy + Send + 'static {
 
 /// Executable that ran.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct Tooling {
+pub(super) struct ToolchainProgram {
     /// Program name.
     pub(super) name: String,
     /// Path of the program.
@@ -82,9 +82,9 @@ pub(super) struct Project {
 
 impl Project {
     fn of(permit: &Permit) -> Result<Project, Failure> {
-        let folder = folder_of(permit)?;
+        let folder = path_directory(permit)?;
         let top = granted_root(permit, &folder).to_owned();
-        let roots = permit.folders().iter().map(|granted| granted.root().to_owned());
+        let roots = permit.sandbox_folders().iter().map(|granted| granted.root().to_owned());
         let system = SYSTEM_FOLDERS.iter().map(PathBuf::from);
         let visible = roots.chain(permit.program_folders().to_vec()).chain(system).collect();
         Ok(Project { folder, top, visible })
@@ -120,7 +120,7 @@ pub(super) fn preview<P: ProjectProgram>(
     permit: &Permit,
     requested: P,
     words: impl FnOnce(P) -> Result<Vec<OsString>, Failure>,
-) -> Result<Preview, Failure> {
+) -> Result<CallPreview, Failure> {
     let project = Project::of(permit)?;
     let selected = requested.in_project(&project);
     let (name, words) = (selected.executable(), words(selected)?);
@@ -135,23 +135,23 @@ pub(super) fn preview<P: ProjectProgram>(
     let settings = selected.settings().map(|settings| project.folder.join(settings));
     let named = beside.chain(settings).map(PathBuf::into_os_string);
     let program = if own.is_some() { "sh" } else { name };
-    let command = Command {
-        workplace: Workplace::In(project.folder.clone()),
+    let command = SandboxCommand {
+        working_directory: WorkingDirectory::Granted(project.folder.clone()),
         variables: variables(permit),
-        ..Command::read_only(program, named.chain(words).collect(), Instant::now() + permit.timeout())
+        ..SandboxCommand::read_only(program, named.chain(words).collect(), Instant::now() + permit.timeout())
     };
-    let mut command_preview = Foresight::of(permit, &command)?;
+    let mut command_preview = CommandPreview::of(permit, &command)?;
     if let Some(own) = &own {
         command_preview.program = find_program(own.as_os_str())?;
     }
     let facts = [("runs".to_owned(), line)].into_iter().chain(command_preview.facts()).collect();
-    Ok(Preview { facts, ..Preview::default() })
+    Ok(CallPreview { facts, ..CallPreview::default() })
 }
 
 /// Program selected for a project, found and ready to run.
 pub(super) struct Selected<P> {
     pub(super) program: P,
-    pub(super) tooling: Tooling,
+    pub(super) tooling: ToolchainProgram,
     pub(super) folder: PathBuf,
     variables: Vec<(String, OsString)>,
 }
@@ -159,7 +159,7 @@ pub(super) struct Selected<P> {
 impl<P: ProjectProgram> Selected<P> {
     /// Selects and finds the requested program. Fails if the sandbox finds another executable than the
     /// selection did, which an approval may be bound to.
-    pub(super) async fn find(session: &mut Walls, requested: P) -> Result<Self, Failure> {
+    pub(super) async fn find(session: &mut SandboxSession, requested: P) -> Result<Self, Failure> {
         let project = Project::of(session.permit())?;
         // On the blocking pool, because disk access may block.
         let select = move || {
@@ -178,7 +178,7 @@ impl<P: ProjectProgram> Selected<P> {
         if !is_same {
             let message = "the project changed since it was inspected: another program would run";
             let failure = Failure::new(FailureKind::Conflict, message);
-            return Err(failure.hint("nothing of the project was run; try again"));
+            return Err(failure.with_hint("nothing of the project was run; try again"));
         }
         Ok(Selected { program, tooling, folder: project.folder, variables })
     }
@@ -190,45 +190,46 @@ impl<P: ProjectProgram> Selected<P> {
         (launcher, fixed): (&str, &[&str]),
         words: Vec<OsString>,
         (output_bytes, deadline): (usize, Instant),
-    ) -> Command {
+    ) -> SandboxCommand {
         let fixed = fixed.iter().map(OsString::from).chain([OsString::from(&self.tooling.path)]);
-        Command {
-            workplace: Workplace::In(self.folder.clone()),
+        SandboxCommand {
+            working_directory: WorkingDirectory::Granted(self.folder.clone()),
             variables: self.variables.clone(),
             output_bytes,
-            ..Command::read_only(launcher, fixed.chain(words).collect(), deadline)
+            ..SandboxCommand::read_only(launcher, fixed.chain(words).collect(), deadline)
         }
     }
 }
 
 /// Finds the executable of a program and runs it to get its version.
 async fn tooling<P: ProjectProgram>(
-    session: &mut Walls,
+    session: &mut SandboxSession,
     project: &Project,
     program: P,
     variables: &[(String, OsString)],
-) -> Result<Tooling, Failure> {
+) -> Result<ToolchainProgram, Failure> {
     let (name, top) = (program.executable(), &project.top);
-    let fixed = ["-c".into(), SCRIPT.into(), "sh".into(), OsString::from(name), top.clone().into_os_string()];
+    let fixed =
+        ["-c".into(), FIND_SCRIPT.into(), "sh".into(), OsString::from(name), top.clone().into_os_string()];
     let words = program.subcommand().into_iter().chain(["--version"]).map(OsString::from);
-    let command = Command {
-        workplace: Workplace::In(project.folder.clone()),
+    let command = SandboxCommand {
+        working_directory: WorkingDirectory::Granted(project.folder.clone()),
         variables: variables.to_vec(),
-        output_bytes: MOST,
-        ..Command::read_only("sh", fixed.into_iter().chain(words).collect(), session.deadline)
+        output_bytes: MAX_OUTPUT_BYTES,
+        ..SandboxCommand::read_only("sh", fixed.into_iter().chain(words).collect(), session.deadline)
     };
     let report = session.run(command).await?;
     let stdout = String::from_utf8_lossy(&report.stdout.head);
     let mut lines = stdout.lines();
     let (path, version) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     match report.end {
-        End::Exited(0) if !path.is_empty() => Ok(Tooling {
+        RunEnd::Exited(0) if !path.is_empty() => Ok(ToolchainProgram {
             name: name.to_owned(),
             path: path.to_owned(),
             version: version.trim().to_owned(),
             from_project: Path::new(path).starts_with(top),
         }),
-        End::Exited(127) if path.is_empty() => Err(not_installed(name, "is not installed")),
+        RunEnd::Exited(127) if path.is_empty() => Err(not_installed(name, "is not installed")),
         _ => {
             let stderr = String::from_utf8_lossy(&report.stderr.head);
             let why = stderr.lines().last().unwrap_or("it gave no reason");
@@ -242,11 +243,14 @@ fn not_installed(name: &str, how: &str) -> Failure {
         "install `{name}` system-wide or into `.venv` of the project; if it is installed for one user, add \
          that directory to `program_folders` in tools.yaml. No other program in a workspace is run"
     );
-    outcome(Failure::new(FailureKind::NotFound, format!("`{name}` {how}")).hint(hint), "not_installed")
+    with_outcome(
+        Failure::new(FailureKind::NotFound, format!("`{name}` {how}")).with_hint(hint),
+        "not_installed",
+    )
 }
 
 /// Returns why a program failed, from its stderr: the first error line and the last line.
-pub(super) fn reason(stderr: &str) -> String {
+pub(super) fn failure_reason(stderr: &str) -> String {
     let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().find(|line| line.starts_with("error"));
     match (first, lines.next_back()) {
@@ -260,7 +264,7 @@ pub(super) fn reason(stderr: &str) -> String {
 /// in the project.
 fn variables(permit: &Permit) -> Vec<(String, OsString)> {
     let homes = permit.program_folders().iter().filter_map(|folder| {
-        let (_, variable) = HOMES.iter().find(|(name, _)| folder.ends_with(name))?;
+        let (_, variable) = TOOLCHAIN_HOMES.iter().find(|(name, _)| folder.ends_with(name))?;
         Some(((*variable).to_owned(), folder.clone().into_os_string()))
     });
     let fixed = [
@@ -283,7 +287,7 @@ mod tests {
 
     #[test]
     fn reason_has_the_first_error_and_the_last_line() {
-        let check = |stderr: &str, expect: &str| assert_eq!(reason(stderr), expect, "{stderr:?}");
+        let check = |stderr: &str, expect: &str| assert_eq!(failure_reason(stderr), expect, "{stderr:?}");
         check("", "it gave no reason");
         check("warning: x\n\nno such file\n\n", "no such file");
         check("error: no lock\n\nCaused by:\n  read-only\n", "error: no lock: read-only");

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use file_access::UndoStore;
 use governance::Permit;
-use registry::Preview;
+use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, Mode, Output, RiskLevel, ToolSpec};
+use tool::{Annotations, Category, Failure, Mode, RiskLevel, ToolOutput, ToolSpec};
 
-use super::{shown, target};
-use crate::on_thread::Changing;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::{display_path, target};
+use crate::blocking_tool::ChangeContext;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +28,7 @@ struct Arguments {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Created {
+struct CreateDirectoryOutput {
     /// Canonical path of the directory.
     path: String,
     /// Directories created, or that would be created, outermost first. Empty if it existed.
@@ -37,37 +37,41 @@ struct Created {
     dry_run: bool,
 }
 
-pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
+pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolRegistration {
     let about = "Create a directory and its missing parents. An existing directory is left unchanged.";
     let mut spec = ToolSpec::new("create_directory", about, Category::SYSTEM_WRITE, RiskLevel::Medium);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { idempotent_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "docs/drafts"}));
-    ToolEntry::changing(spec, create, foresee, undo)
+    ToolRegistration::file_changing(spec, create, preview, undo)
 }
 
-fn create(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Created>, Failure> {
+fn create(
+    change: &ChangeContext<'_>,
+    arguments: &Arguments,
+) -> Result<TypedOutput<CreateDirectoryOutput>, Failure> {
     let folder = target(change.permit)?;
     let made = match arguments.dry_run {
-        true => folder.rehearse_folders(),
-        false => folder.make_folders(&change.saving),
+        true => folder.preview_folders(),
+        false => folder.create_folders(&change.saving),
     }?;
-    let created_dirs = names(&made);
+    let created_dirs = display_paths(&made);
     let touched = if arguments.dry_run { Vec::new() } else { created_dirs.clone() };
-    let value = Created { path: shown(folder), created_dirs, dry_run: arguments.dry_run };
-    Ok(Answer { value, facts: Output { files_touched: touched, ..Output::default() } })
+    let value =
+        CreateDirectoryOutput { path: display_path(folder), created_dirs, dry_run: arguments.dry_run };
+    Ok(TypedOutput { value, metadata: ToolOutput { files_touched: touched, ..ToolOutput::default() } })
 }
 
-fn foresee(permit: &Permit, _arguments: &Arguments) -> Result<Preview, Failure> {
-    let made = target(permit)?.rehearse_folders()?;
-    Ok(Preview { facts: facts(&made), ..Preview::default() })
+fn preview(permit: &Permit, _arguments: &Arguments) -> Result<CallPreview, Failure> {
+    let made = target(permit)?.preview_folders()?;
+    Ok(CallPreview { facts: preview_facts(&made), ..CallPreview::default() })
 }
 
 /// Facts for the approval request: the directories that would be created.
-pub(super) fn facts(made: &[PathBuf]) -> Vec<(String, String)> {
-    names(made).into_iter().map(|name| ("makes folder".to_owned(), name)).collect()
+pub(super) fn preview_facts(made: &[PathBuf]) -> Vec<(String, String)> {
+    display_paths(made).into_iter().map(|name| ("makes folder".to_owned(), name)).collect()
 }
 
-pub(super) fn names(made: &[PathBuf]) -> Vec<String> {
+pub(super) fn display_paths(made: &[PathBuf]) -> Vec<String> {
     made.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }

@@ -17,7 +17,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    pub(super) fn at(rank: u64, path: &Path) -> Self {
+    pub(super) fn new(rank: u64, path: &Path) -> Self {
         Cursor { rank, path: path.to_owned() }
     }
 
@@ -29,7 +29,7 @@ impl Cursor {
         let unknown = || {
             let message = format!("`cursor` is not valid: `{}`", tool::shorten(text, 40));
             Failure::new(FailureKind::Conflict, message)
-                .hint("pass next_cursor of an earlier result unchanged, or omit cursor")
+                .with_hint("pass next_cursor of an earlier result unchanged, or omit cursor")
         };
         parts.map(|(rank, path)| Cursor { rank, path }).ok_or_else(unknown)
     }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn cursor_survives_formatting_and_parsing() {
         for path in [OsString::from("a/b c"), OsString::from_vec(vec![0xff, b'/', b'.']), OsString::new()] {
-            let cursor = Cursor::at(u64::MAX - 7, Path::new(&path));
+            let cursor = Cursor::new(u64::MAX - 7, Path::new(&path));
             assert_eq!(Cursor::parse(&cursor.to_string()).unwrap(), cursor);
         }
         for text in ["", "x", "1.", "zz.YQ", "1.$$", &"1".repeat(5000)] {
@@ -58,8 +58,9 @@ mod tests {
 
     #[test]
     fn cursors_sort_in_directory_walk_order() {
-        let check =
-            |one: &str, other: &str| assert!(Cursor::at(0, Path::new(one)) < Cursor::at(0, Path::new(other)));
+        let check = |one: &str, other: &str| {
+            assert!(Cursor::new(0, Path::new(one)) < Cursor::new(0, Path::new(other)))
+        };
         check("a", "a/b");
         check("a/b", "a.txt");
         check("a/z", "b");

@@ -4,17 +4,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use file_access::{Descent, Expected, ObjectKind, Protects, UndoStore};
+use file_access::{ContentPrecondition, FolderRemoval, ObjectKind, RemovalGuard, UndoStore};
 use governance::Permit;
-use registry::Preview;
+use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec};
+use tool::{Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
 
-use super::{dry_run, inventory, shown, target};
-use crate::on_thread::Changing;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::{display_path, dry_run, inventory, target};
+use crate::blocking_tool::ChangeContext;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +37,7 @@ struct Arguments {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Deleted {
+struct DeleteOutput {
     /// Canonical path that was deleted.
     path: String,
     /// `file`, `symlink` or `directory`.
@@ -50,49 +50,49 @@ struct Deleted {
     dry_run: bool,
 }
 
-pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
+pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolRegistration {
     let about = "Delete a file, a symbolic link or, with recursive, a directory. The operator can undo it.";
     let mut spec = ToolSpec::new("delete_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "build/old.log"}));
-    ToolEntry::changing(spec, delete, foresee, undo)
+    ToolRegistration::file_changing(spec, delete, preview, undo)
 }
 
-fn delete(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Deleted>, Failure> {
+fn delete(change: &ChangeContext<'_>, arguments: &Arguments) -> Result<TypedOutput<DeleteOutput>, Failure> {
     let target = target(change.permit)?;
     if target.kind() == ObjectKind::Directory && !arguments.recursive {
-        let message = format!("`{}` is a directory, not a file", shown(target));
+        let message = format!("`{}` is a directory, not a file", display_path(target));
         let hint = "set recursive to delete it with all its content";
-        return Err(Failure::new(FailureKind::WrongKind, message).hint(hint));
+        return Err(Failure::new(FailureKind::WrongKind, message).with_hint(hint));
     }
-    let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
-    let is_protected = |path: &Path| change.permit.protects(path);
-    let protects = Protects::by(&is_protected);
-    let expected = dry_run::expected(arguments.expected_sha256.as_deref(), Expected::Anything);
+    let descent = if arguments.recursive { FolderRemoval::Recursive } else { FolderRemoval::Refuse };
+    let is_protected = |path: &Path| change.permit.is_protected(path);
+    let protects = RemovalGuard::from_predicate(&is_protected);
+    let expected = dry_run::expected(arguments.expected_sha256.as_deref(), ContentPrecondition::Anything);
     let removed = match arguments.dry_run {
-        true => target.survey(descent, &protects),
+        true => target.preview_removal(descent, &protects),
         false => target.remove(&expected, descent, &protects, &change.saving),
     }?;
-    let touched = if arguments.dry_run { Vec::new() } else { vec![shown(target)] };
+    let touched = if arguments.dry_run { Vec::new() } else { vec![display_path(target)] };
     let (kind, entries, bytes) = (removed.kind, removed.entries, removed.bytes);
-    let value = Deleted { path: shown(target), kind, entries, bytes, dry_run: arguments.dry_run };
-    Ok(Answer { value, facts: Output { files_touched: touched, ..Output::default() } })
+    let value = DeleteOutput { path: display_path(target), kind, entries, bytes, dry_run: arguments.dry_run };
+    Ok(TypedOutput { value, metadata: ToolOutput { files_touched: touched, ..ToolOutput::default() } })
 }
 
 /// Facts for the approval request. An approval applies only if the same entries are still there when the call
 /// runs.
-fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+fn preview(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failure> {
     let target = target(permit)?;
-    let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
-    let is_protected = |path: &Path| permit.protects(path);
-    let removal = target.survey(descent, &Protects::by(&is_protected))?;
+    let descent = if arguments.recursive { FolderRemoval::Recursive } else { FolderRemoval::Refuse };
+    let is_protected = |path: &Path| permit.is_protected(path);
+    let removal = target.preview_removal(descent, &RemovalGuard::from_predicate(&is_protected))?;
     let names =
         if removal.entries == 1 { "1 entry".to_owned() } else { format!("{} entries", removal.entries) };
     let what = format!("a {} with {names} and {} bytes", removal.kind, removal.bytes);
     let mut facts = vec![("deletes".to_owned(), what)];
     if target.kind() == ObjectKind::Directory {
-        facts.extend(inventory::facts(target)?);
+        facts.extend(inventory::directory_facts(target)?);
     }
-    Ok(Preview { facts, ..Preview::default() })
+    Ok(CallPreview { facts, ..CallPreview::default() })
 }

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use file_access::{Expected, UndoStore};
+use file_access::{ContentPrecondition, UndoStore};
 use governance::Permit;
-use registry::Preview;
+use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{
-    Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
+    Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec, Usage, canonical,
 };
 
-use super::dry_run::{DryRun, check_digest, current, foreseen, limit};
-use super::nearest_text::nearest;
-use super::{shown, target};
-use crate::on_thread::Changing;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::dry_run::{DryRunDiff, check_digest, max_file_bytes, preview_change, read_current};
+use super::nearest_text::nearest_lines;
+use super::{display_path, target};
+use crate::blocking_tool::ChangeContext;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 /// Largest number of replacements in one call, over all its edits.
-const MOST_REPLACED: usize = 1_000_000;
+const MAX_REPLACEMENTS: usize = 1_000_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ struct Arguments {
     _path: String,
     /// Edits, applied in order to the result of the edits before them. Either all apply or none.
     #[schemars(length(min = 1, max = 100))]
-    edits: Vec<Edit>,
+    edits: Vec<TextEdit>,
     /// Edit only if the file still has this SHA-256 (reported by read_file).
     #[serde(default)]
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
@@ -42,7 +42,7 @@ struct Arguments {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Edit {
+struct TextEdit {
     /// Text to replace, exactly as in the file, including spaces and line endings. It must occur once.
     #[schemars(length(min = 1))]
     old_text: String,
@@ -54,7 +54,7 @@ struct Edit {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Edited {
+struct EditOutput {
     /// Canonical path of the file.
     path: String,
     /// Number of replacements made, or that would be made.
@@ -65,10 +65,10 @@ struct Edited {
     sha256: String,
     /// Change that a dry run would make. Absent if the change was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    preview: Option<DryRun>,
+    preview: Option<DryRunDiff>,
 }
 
-pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
+pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolRegistration {
     let about =
         "Replace exact text in a file. Each old_text must occur once; either all edits apply or none.";
     let mut spec = ToolSpec::new("edit_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
@@ -76,92 +76,92 @@ pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
     let edits = json!([{"old_text": "milk", "new_text": "bread"}]);
     spec.example = Some(json!({"path": "notes.txt", "edits": edits}));
-    ToolEntry::changing(spec, edit, foresee, undo)
+    ToolRegistration::file_changing(spec, edit, preview, undo)
 }
 
-fn edit(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Edited>, Failure> {
+fn edit(change: &ChangeContext<'_>, arguments: &Arguments) -> Result<TypedOutput<EditOutput>, Failure> {
     let file = target(change.permit)?;
-    let Some(before) = current(change.permit, file)? else {
+    let Some(before) = read_current(change.permit, file)? else {
         // Reading the missing file gives the same failure as in every other tool.
         let missing = file.reader().err().map(Failure::from);
         let missing =
             missing.unwrap_or_else(|| Failure::new(FailureKind::NotFound, "the file does not exist"));
-        return Err(missing.hint("write_file creates a file"));
+        return Err(missing.with_hint("write_file creates a file"));
     };
     let old_sha256 = canonical::sha256_hex(&before);
     check_digest(file, &old_sha256, arguments.expected_sha256.as_deref())?;
-    let (after, replacements) = apply(&before, &arguments.edits, limit(change.permit))?;
-    let (path, size, sha256) = (shown(file), after.len() as u64, canonical::sha256_hex(&after));
+    let (after, replacements) = apply(&before, &arguments.edits, max_file_bytes(change.permit))?;
+    let (path, size, sha256) = (display_path(file), after.len() as u64, canonical::sha256_hex(&after));
     if arguments.dry_run {
-        let preview = Some(DryRun::of(change.permit, file, Some(&before), &after));
-        let value = Edited { path, replacements, size, sha256, preview };
-        return Ok(Answer { value, facts: Output::default() });
+        let preview = Some(DryRunDiff::new(change.permit, file, Some(&before), &after));
+        let value = EditOutput { path, replacements, size, sha256, preview };
+        return Ok(TypedOutput { value, metadata: ToolOutput::default() });
     }
-    file.replace(&after, &Expected::Content { sha256: old_sha256 }, &change.saving)?;
+    file.replace(&after, &ContentPrecondition::Content { sha256: old_sha256 }, &change.saving)?;
     let usage = Usage { read_bytes: before.len() as u64, written_bytes: size, ..Usage::default() };
-    let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
-    Ok(Answer { value: Edited { path, replacements, size, sha256, preview: None }, facts })
+    let facts = ToolOutput { files_touched: vec![display_path(file)], usage, ..ToolOutput::default() };
+    Ok(TypedOutput { value: EditOutput { path, replacements, size, sha256, preview: None }, metadata: facts })
 }
 
 /// Previews the file before and after, for the approval request.
-fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+fn preview(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failure> {
     let file = target(permit)?;
     // A missing file fails when the call runs, so there is no change to approve.
-    let Some(before) = current(permit, file)? else { return Ok(Preview::default()) };
-    let (after, _) = apply(&before, &arguments.edits, limit(permit)).map_err(without_text)?;
-    foreseen(file, Some(before), Some(after))
+    let Some(before) = read_current(permit, file)? else { return Ok(CallPreview::default()) };
+    let (after, _) = apply(&before, &arguments.edits, max_file_bytes(permit)).map_err(without_content)?;
+    preview_change(file, Some(before), Some(after))
 }
 
 /// Removes file content from a failure: reading the file is not permitted while the approval is pending.
-fn without_text(failure: Failure) -> Failure {
-    failure.hint("use read_file to see the content")
+fn without_content(failure: Failure) -> Failure {
+    failure.with_hint("use read_file to see the content")
 }
 
 /// Applies all edits and returns the new content and the number of replacements. Edits compare bytes, so they
 /// work in any encoding and change nothing else. No intermediate result may exceed `limit` bytes: the caller
 /// chooses the texts, and a few edits can multiply a file beyond the memory of the machine.
-fn apply(before: &[u8], edits: &[Edit], limit: u64) -> Result<(Vec<u8>, u64), Failure> {
+fn apply(before: &[u8], edits: &[TextEdit], limit: u64) -> Result<(Vec<u8>, u64), Failure> {
     let mut content = before.to_vec();
     let mut replaced = 0;
     for (at, edit) in edits.iter().enumerate() {
         let number = at + 1;
-        let offsets = places(&content, edit.old_text.as_bytes());
+        let offsets = find_matches(&content, edit.old_text.as_bytes());
         match offsets.as_slice() {
             [] => return Err(not_found(&content, edit, number)),
-            [_, _, ..] if !edit.replace_all => return Err(found_often(&content, &offsets, number)),
+            [_, _, ..] if !edit.replace_all => return Err(ambiguous_match(&content, &offsets, number)),
             _ => {}
         }
         replaced += offsets.len();
-        if replaced > MOST_REPLACED {
-            let message = format!("edit {number} would make more than {MOST_REPLACED} replacements");
+        if replaced > MAX_REPLACEMENTS {
+            let message = format!("edit {number} would make more than {MAX_REPLACEMENTS} replacements");
             return Err(too_large(&message));
         }
         let size = size_after(content.len(), offsets.len(), edit);
         let Some(size) = size.filter(|size| *size as u64 <= limit) else {
             return Err(too_large(&format!("edit {number} would make the file grow past {limit} bytes")));
         };
-        content = exchanged(&content, &offsets, edit, size);
+        content = apply_replacements(&content, &offsets, edit, size);
     }
     Ok((content, replaced as u64))
 }
 
 fn too_large(message: &str) -> Failure {
     Failure::new(FailureKind::TooLarge, format!("{message}; nothing was changed"))
-        .hint("make fewer replacements, or shorter ones")
+        .with_hint("make fewer replacements, or shorter ones")
 }
 
 /// Offsets of a piece in the content, ascending and without overlap, at most one more than the limit.
-fn places(content: &[u8], piece: &[u8]) -> Vec<usize> {
-    memchr::memmem::find_iter(content, piece).take(MOST_REPLACED + 1).collect()
+fn find_matches(content: &[u8], piece: &[u8]) -> Vec<usize> {
+    memchr::memmem::find_iter(content, piece).take(MAX_REPLACEMENTS + 1).collect()
 }
 
 /// Returns the size of the content after the replacements, or nothing on overflow.
-fn size_after(before: usize, replacements: usize, edit: &Edit) -> Option<usize> {
+fn size_after(before: usize, replacements: usize, edit: &TextEdit) -> Option<usize> {
     let removed = replacements.checked_mul(edit.old_text.len())?;
     before.checked_sub(removed)?.checked_add(replacements.checked_mul(edit.new_text.len())?)
 }
 
-fn exchanged(content: &[u8], offsets: &[usize], edit: &Edit, size: usize) -> Vec<u8> {
+fn apply_replacements(content: &[u8], offsets: &[usize], edit: &TextEdit, size: usize) -> Vec<u8> {
     let (old, new) = (edit.old_text.len(), edit.new_text.as_bytes());
     let mut result = Vec::with_capacity(size);
     let mut rest = 0;
@@ -174,7 +174,7 @@ fn exchanged(content: &[u8], offsets: &[usize], edit: &Edit, size: usize) -> Vec
     result
 }
 
-fn found_often(content: &[u8], offsets: &[usize], number: usize) -> Failure {
+fn ambiguous_match(content: &[u8], offsets: &[usize], number: usize) -> Failure {
     let line = |offset: usize| 1 + content.iter().take(offset).filter(|byte| **byte == b'\n').count();
     let lines: Vec<String> = offsets.iter().take(5).map(|offset| line(*offset).to_string()).collect();
     let more = if offsets.len() > lines.len() { " and more" } else { "" };
@@ -184,29 +184,29 @@ fn found_often(content: &[u8], offsets: &[usize], number: usize) -> Failure {
         lines.join(", ")
     );
     Failure::new(FailureKind::Conflict, message)
-        .hint("include surrounding lines so that it occurs once, or set replace_all")
+        .with_hint("include surrounding lines so that it occurs once, or set replace_all")
 }
 
 /// Failure for a text that is not in the file. The most similar lines go into the hint, because the message
 /// is recorded in the ledger and must not contain file content.
-fn not_found(content: &[u8], edit: &Edit, number: usize) -> Failure {
+fn not_found(content: &[u8], edit: &TextEdit, number: usize) -> Failure {
     let message = format!("old_text of edit {number} is not in the file; nothing was changed");
     let failure = Failure::new(FailureKind::Conflict, message);
     let Ok(text) = std::str::from_utf8(content) else {
-        return failure.hint("the file is not UTF-8 text: read it with encoding base64");
+        return failure.with_hint("the file is not UTF-8 text: read it with encoding base64");
     };
     if text.contains("\r\n") && !edit.old_text.contains("\r\n") && edit.old_text.contains('\n') {
         let unix = text.replace("\r\n", "\n");
         if unix.contains(&edit.old_text) {
-            return failure.hint("the lines end in \\r\\n: use \\r\\n in old_text and new_text");
+            return failure.with_hint("the lines end in \\r\\n: use \\r\\n in old_text and new_text");
         }
     }
-    match nearest(text, &edit.old_text) {
+    match nearest_lines(text, &edit.old_text) {
         Some(near) => {
             let (first, last) = (near.first_line, near.last_line);
-            failure.hint(format!("the most similar text is in lines {first} to {last}:\n{}", near.text))
+            failure.with_hint(format!("the most similar text is in lines {first} to {last}:\n{}", near.text))
         }
-        None => failure.hint("the file has no similar text: read it again"),
+        None => failure.with_hint("the file has no similar text: read it again"),
     }
 }
 
@@ -214,13 +214,13 @@ fn not_found(content: &[u8], edit: &Edit, number: usize) -> Failure {
 mod tests {
     use super::*;
 
-    fn edit(old: &str, new: &str, replace_all: bool) -> Edit {
-        Edit { old_text: old.to_owned(), new_text: new.to_owned(), replace_all }
+    fn edit(old: &str, new: &str, replace_all: bool) -> TextEdit {
+        TextEdit { old_text: old.to_owned(), new_text: new.to_owned(), replace_all }
     }
 
     #[test]
     fn edits_apply_to_the_result_of_earlier_edits() {
-        let check = |before: &[u8], edits: &[Edit], expect: (&[u8], u64)| {
+        let check = |before: &[u8], edits: &[TextEdit], expect: (&[u8], u64)| {
             let (after, count) = apply(before, edits, 1 << 20).unwrap();
             assert_eq!((after.as_slice(), count), expect);
         };
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn text_without_a_unique_match_fails_with_a_hint() {
-        let fail = |before: &str, edits: &[Edit]| apply(before.as_bytes(), edits, 1 << 20).unwrap_err();
+        let fail = |before: &str, edits: &[TextEdit]| apply(before.as_bytes(), edits, 1 << 20).unwrap_err();
         let often = fail("a\nb\na\n", &[edit("a", "c", false)]);
         assert_eq!(often.message, "old_text of edit 1 occurs 2 times, in lines 1, 3; nothing was changed");
         let near =
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn edits_cannot_grow_a_file_past_its_limit() {
-        let check = |before: &str, edits: &[Edit], limit: u64, expect: Option<&str>| {
+        let check = |before: &str, edits: &[TextEdit], limit: u64, expect: Option<&str>| {
             let found = apply(before.as_bytes(), edits, limit).err().map(|failure| failure.message);
             let expect = expect.map(|message| format!("{message}; nothing was changed"));
             assert_eq!(found, expect);
@@ -267,9 +267,9 @@ mod tests {
         let back = [edit("a", "bbb", true), edit("bbb", "a", true)];
         check("aa", &back, 4, Some(&past(1, 4)));
         check("aaaa", &[edit("a", "", true)], 2, None);
-        let often = format!("edit 1 would make more than {MOST_REPLACED} replacements");
+        let often = format!("edit 1 would make more than {MAX_REPLACEMENTS} replacements");
         check(&many, &[edit("a", "b", true)], 64 << 20, Some(&often));
-        let half = &many[..MOST_REPLACED / 2 + 1];
+        let half = &many[..MAX_REPLACEMENTS / 2 + 1];
         let twice = [edit("a", "b", true), edit("b", "a", true)];
         check(half, &twice, 64 << 20, Some(&often.replace("edit 1", "edit 2")));
     }

@@ -3,21 +3,21 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use file_access::{Entry, EntryKind, Next};
+use file_access::{DirectoryEntry, EntryKind, VisitAction};
 use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, CutUnit, Failure, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, Failure, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit};
 
 use super::cursor::Cursor;
-use super::pattern::NamePattern;
-use super::{shown, target, timestamp};
-use crate::room;
-use crate::tool_entry::{Answer, FolderArg, ToolEntry};
+use super::name_pattern::NamePattern;
+use super::{display_path, target, timestamp};
+use crate::output_budget;
+use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
 
 /// Largest number of entries visited in one call, because a tree can be arbitrarily large.
-const MOST_SEEN: usize = 100_000;
+const MAX_VISITED: usize = 100_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,7 +36,7 @@ struct Arguments {
     glob: Option<String>,
     /// Sort order. name: by path; size: largest first; modified: newest first.
     #[serde(default)]
-    sort: Sort,
+    sort: ListSortKey,
     /// Maximum number of entries.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -49,7 +49,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Sort {
+enum ListSortKey {
     #[default]
     Name,
     Size,
@@ -65,11 +65,11 @@ fn usual_count() -> usize {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Listing {
+struct DirectoryListing {
     /// Canonical path of the directory.
     path: String,
     /// Entries, in the requested order.
-    entries: Vec<Listed>,
+    entries: Vec<ListedEntry>,
     /// Total number of entries.
     total: u64,
     /// True if every entry was visited. Otherwise `total` counts only the visited ones.
@@ -83,7 +83,7 @@ struct Listing {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Listed {
+struct ListedEntry {
     /// Name or relative path; bytes that are not UTF-8 are shown as replacement characters.
     name: String,
     /// `file`, `directory`, `symlink`, `fifo`, `socket`, a device, or `unreadable`.
@@ -99,33 +99,33 @@ struct Listed {
     target: Option<String>,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool() -> ToolRegistration {
     let about = "List the entries of a directory and, with depth, of its subdirectories. Symbolic links are not followed.";
     let mut spec = ToolSpec::new("list_directory", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"path": "."}));
-    ToolEntry::new(spec, list)
+    ToolRegistration::new(spec, list)
 }
 
-fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failure> {
+fn list(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<DirectoryListing>, Failure> {
     let directory = target(permit)?;
     let pattern = arguments.glob.as_deref().map(NamePattern::new).transpose()?;
     let after = arguments.cursor.as_deref().map(Cursor::parse).transpose()?;
-    let mut found: Vec<(Cursor, Listed)> = Vec::new();
+    let mut found: Vec<(Cursor, ListedEntry)> = Vec::new();
     let mut seen = 0;
     let unvisited = directory.visit(&mut |each| {
         seen += 1;
-        if !permit.shows(&directory.canonical().join(each.relative)) {
-            return Next::Skip;
+        if !permit.is_visible(&directory.canonical().join(each.relative)) {
+            return VisitAction::Skip;
         }
         if pattern.as_ref().is_none_or(|pattern| pattern.matches(each.relative)) {
-            let position = Cursor::at(rank(arguments.sort, each.entry), each.relative);
-            found.push((position, listed(each.relative, each.entry)));
+            let position = Cursor::new(sort_key(arguments.sort, each.entry), each.relative);
+            found.push((position, to_listed_entry(each.relative, each.entry)));
         }
-        match (seen < MOST_SEEN, each.depth < arguments.depth) {
-            (false, _) => Next::Stop,
-            (true, true) => Next::Enter,
-            (true, false) => Next::Skip,
+        match (seen < MAX_VISITED, each.depth < arguments.depth) {
+            (false, _) => VisitAction::Stop,
+            (true, true) => VisitAction::Enter,
+            (true, false) => VisitAction::Skip,
         }
     })?;
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -134,43 +134,47 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
         .into_iter()
         .filter(|(position, _)| after.as_ref().is_none_or(|after| position > after))
         .collect();
-    let (waiting, entries) = (rest.len(), fitting(rest, arguments.max_entries, room::for_content(permit)));
+    let (waiting, entries) =
+        (rest.len(), take_fitting(rest, arguments.max_entries, output_budget::content_budget(permit)));
     let next_cursor =
         entries.last().filter(|_| entries.len() < waiting).map(|(position, _)| position.to_string());
-    let entries: Vec<Listed> = entries.into_iter().map(|(_, entry)| entry).collect();
+    let entries: Vec<ListedEntry> = entries.into_iter().map(|(_, entry)| entry).collect();
     let truncated = next_cursor.as_ref().map(|_| Truncation {
-        unit: CutUnit::Entries,
+        unit: TruncationUnit::Entries,
         total,
         returned: entries.len() as u64,
         how_to_continue: "call again with cursor set to next_cursor".to_owned(),
     });
-    let complete = !unvisited.cut && seen < MOST_SEEN;
+    let complete = !unvisited.truncated && seen < MAX_VISITED;
     let unreadable = unvisited.unreadable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-    let value = Listing { path: shown(directory), entries, total, complete, unreadable, next_cursor };
-    Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+    let value =
+        DirectoryListing { path: display_path(directory), entries, total, complete, unreadable, next_cursor };
+    Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
 }
 
 /// Sort key of an entry, ascending.
-fn rank(sort: Sort, entry: &Entry) -> u64 {
+fn sort_key(sort: ListSortKey, entry: &DirectoryEntry) -> u64 {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     match sort {
-        Sort::Name => 0,
-        Sort::Size => u64::MAX - entry.size.unwrap_or(0),
-        Sort::Modified => u64::MAX - entry.modified.map_or(0, |time| u64::try_from(since(time)).unwrap_or(0)),
+        ListSortKey::Name => 0,
+        ListSortKey::Size => u64::MAX - entry.size.unwrap_or(0),
+        ListSortKey::Modified => {
+            u64::MAX - entry.modified.map_or(0, |time| u64::try_from(since(time)).unwrap_or(0))
+        }
     }
 }
 
 /// Returns the first entries that together take at most `budget` bytes as JSON.
-fn fitting(entries: Vec<(Cursor, Listed)>, most: usize, budget: u64) -> Vec<(Cursor, Listed)> {
+fn take_fitting(entries: Vec<(Cursor, ListedEntry)>, most: usize, budget: u64) -> Vec<(Cursor, ListedEntry)> {
     let mut left = budget;
-    let mut fits = |entry: &Listed| {
+    let mut fits = |entry: &ListedEntry| {
         let cost = serde_json::to_string(entry).map_or(u64::MAX, |text| text.len() as u64 + 1);
         left.checked_sub(cost).map(|rest| left = rest).is_some()
     };
     entries.into_iter().take(most).take_while(|(_, entry)| fits(entry)).collect()
 }
 
-fn listed(relative: &Path, entry: &Entry) -> Listed {
+fn to_listed_entry(relative: &Path, entry: &DirectoryEntry) -> ListedEntry {
     let (kind, target) = match &entry.kind {
         EntryKind::File => ("file", None),
         EntryKind::Directory => ("directory", None),
@@ -178,7 +182,7 @@ fn listed(relative: &Path, entry: &Entry) -> Listed {
         EntryKind::Special(kind) => (*kind, None),
         EntryKind::Unreadable => ("unreadable", None),
     };
-    Listed {
+    ListedEntry {
         name: relative.to_string_lossy().into_owned(),
         kind,
         size: entry.size,

@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{
-    Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage,
-    canonical,
+    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
+    Usage, canonical,
 };
 
-use super::part::{Part, Piece};
-use super::text::{self, Encoding};
-use super::{shown, target, timestamp};
-use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::content_encoding::{self, ContentEncoding};
+use super::file_part::{FilePart, FileSlice};
+use super::{display_path, target, timestamp};
+use crate::output_budget;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
@@ -50,7 +50,7 @@ struct Arguments {
     tail: Option<u64>,
     /// auto: text if it is text, otherwise base64; base64: always.
     #[serde(default)]
-    encoding: Encoding,
+    encoding: ContentEncoding,
     /// Largest file to read whole, in MiB. Parts can be read from files of any size.
     #[serde(default = "usual_size")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1024))]
@@ -62,7 +62,7 @@ fn usual_size() -> f64 {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Content {
+struct ReadFileOutput {
     /// Canonical path of the file.
     path: String,
     /// Content, in the encoding given by `encoding`.
@@ -84,47 +84,48 @@ struct Content {
     modified: Option<String>,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool() -> ToolRegistration {
     let about = "Read a file: the whole file, a byte range, a line range, or its first or last lines.";
     let mut spec = ToolSpec::new("read_file", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"path": "README.md"}));
-    ToolEntry::new(spec, read)
+    ToolRegistration::new(spec, read)
 }
 
 impl Arguments {
     /// Returns the requested part, or a failure if the arguments name more than one.
-    fn part(&self) -> Result<Part, Failure> {
+    fn part(&self) -> Result<FilePart, Failure> {
         let bytes = self.offset.is_some() || self.length.is_some();
         let lines = self.start_line.is_some() || self.end_line.is_some();
         match (bytes, lines, self.head, self.tail) {
-            (false, false, None, None) => Ok(Part::Whole),
-            (true, false, None, None) => {
-                Ok(Part::Bytes { offset: self.offset.unwrap_or(0), length: self.length.unwrap_or(u64::MAX) })
-            }
+            (false, false, None, None) => Ok(FilePart::Whole),
+            (true, false, None, None) => Ok(FilePart::Bytes {
+                offset: self.offset.unwrap_or(0),
+                length: self.length.unwrap_or(u64::MAX),
+            }),
             (false, true, None, None) => {
                 let (start, end) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(u64::MAX));
-                Ok(Part::Lines { start, end })
+                Ok(FilePart::Lines { start, end })
             }
-            (false, false, Some(lines), None) => Ok(Part::Lines { start: 1, end: lines }),
-            (false, false, None, Some(lines)) => Ok(Part::Tail { lines }),
+            (false, false, Some(lines), None) => Ok(FilePart::Lines { start: 1, end: lines }),
+            (false, false, None, Some(lines)) => Ok(FilePart::Tail { lines }),
             _ => {
                 Err(Failure::new(FailureKind::Conflict, "the arguments name more than one part of the file")
-                    .hint("use one of: offset and length; start_line and end_line; head; tail"))
+                    .with_hint("use one of: offset and length; start_line and end_line; head; tail"))
             }
         }
     }
 }
 
-fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failure> {
+fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<ReadFileOutput>, Failure> {
     let file = target(permit)?;
     let part = arguments.part()?;
     // The schema bounds the number, so the conversion does not overflow.
     let requested = (arguments.max_size_mb * MEBIBYTE) as u64;
     let limit = permit.max_file_bytes().map_or(requested, |policy| policy.min(requested));
-    let budget = room::for_content(permit);
+    let budget = output_budget::content_budget(permit);
     let size = file.metadata().map_or(0, |facts| facts.size);
-    if part == Part::Whole && size > limit {
+    if part == FilePart::Whole && size > limit {
         return Err(too_large(file, size, limit));
     }
     let piece = part.read(file, limit, budget)?;
@@ -134,39 +135,51 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failu
         0 if !piece.bytes.is_empty() => piece.offset + piece.bytes.len() as u64,
         stated => stated,
     };
-    if part == Part::Whole && size > limit {
+    if part == FilePart::Whole && size > limit {
         return Err(too_large(file, size, limit));
     }
-    let (content, encoding, used) = text::encode(&piece.bytes, budget, piece.more, arguments.encoding);
-    let truncated = cut(&piece, used, size);
-    let sha256 = match piece.offset == 0 && !piece.more {
+    let (content, encoding, used) =
+        content_encoding::encode_content(&piece.bytes, budget, piece.has_more, arguments.encoding);
+    let truncated = truncation(&piece, used, size);
+    let sha256 = match piece.offset == 0 && !piece.has_more {
         true => Some(canonical::sha256_hex(&piece.bytes)),
         false if size <= limit => Some(file.sha256()?),
         false => None,
     };
     let modified = file.metadata().and_then(|facts| timestamp(facts.modified));
     let (offset, first_line) = (piece.offset, piece.first_line);
-    let value = Content { path: shown(file), content, encoding, offset, first_line, size, sha256, modified };
+    let value = ReadFileOutput {
+        path: display_path(file),
+        content,
+        encoding,
+        offset,
+        first_line,
+        size,
+        sha256,
+        modified,
+    };
     let usage = Usage { read_bytes: used, ..Usage::default() };
-    Ok(Answer { value, facts: Output { usage, truncated, ..Output::default() } })
+    Ok(TypedOutput { value, metadata: ToolOutput { usage, truncated, ..ToolOutput::default() } })
 }
 
 /// Describes the truncation if the file continues after the result or begins before it.
-fn cut(piece: &Piece, used: u64, size: u64) -> Option<Truncation> {
+fn truncation(piece: &FileSlice, used: u64, size: u64) -> Option<Truncation> {
     let end = piece.offset + used;
-    let goes_on = piece.more || used < piece.bytes.len() as u64;
-    let how_to_continue = match (goes_on, piece.before) {
+    let goes_on = piece.has_more || used < piece.bytes.len() as u64;
+    let how_to_continue = match (goes_on, piece.earlier_offset) {
         (true, _) => format!("call again with offset={end}"),
         (false, Some(offset)) => format!("call again with offset={offset} for the content before it"),
         (false, None) => return None,
     };
-    Some(Truncation { unit: CutUnit::Bytes, total: size, returned: used, how_to_continue })
+    Some(Truncation { unit: TruncationUnit::Bytes, total: size, returned: used, how_to_continue })
 }
 
 fn too_large(file: &OpenedPath, size: u64, limit: u64) -> Failure {
-    let message =
-        format!("`{}` has {size} bytes; files of more than {limit} bytes are not read whole", shown(file));
-    Failure::new(FailureKind::TooLarge, message).hint(
+    let message = format!(
+        "`{}` has {size} bytes; files of more than {limit} bytes are not read whole",
+        display_path(file)
+    );
+    Failure::new(FailureKind::TooLarge, message).with_hint(
         "read a part with head, tail, start_line and end_line, or offset and length; or raise max_size_mb",
     )
 }

@@ -3,32 +3,33 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use file_access::{EntryKind, Found, Next};
+use file_access::{EntryKind, TreeEntry, VisitAction};
 use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{
-    Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage,
+    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
+    Usage,
 };
 
 use super::cursor::Cursor;
-use super::ignored::Ignored;
-use super::lines::{Lines, Match, Query};
-use super::pattern::NamePattern;
-use super::{shown, target, timestamp};
-use crate::room;
-use crate::tool_entry::{Answer, FolderArg, ToolEntry};
+use super::ignore_rules::IgnoreRules;
+use super::line_search::{LineMatch, LineQuery, MatchSelection};
+use super::name_pattern::NamePattern;
+use super::{display_path, target, timestamp};
+use crate::output_budget;
+use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
 
 /// Largest number of entries visited in one call.
-const MOST_SEEN: u64 = 500_000;
+const MAX_VISITED: u64 = 500_000;
 /// Largest number of content bytes searched in one call.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_SEARCHED_BYTES: u64 = 1 << 30;
 /// Largest number of hard-linked files whose other names are looked up in one call; the next one ends the
 /// call.
-const MOST_LOOKED_UP: u64 = 32;
+const MAX_LINK_LOOKUPS: u64 = 32;
 /// Longest duration of a search. It ends before the deadline of the call, so that its results are not lost.
-const LONGEST: Duration = Duration::from_secs(15);
+const MAX_DURATION: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,17 +89,17 @@ fn usual_count() -> usize {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Results {
+struct SearchFilesOutput {
     /// Canonical path of the directory.
     path: String,
     /// Matching lines, if there was a query.
-    matches: Vec<Match>,
+    matches: Vec<LineMatch>,
     /// Files that match by name, if there was no query.
     files: Vec<NamedFile>,
     /// Number of files searched.
     searched_files: u64,
     /// Files that were not searched, by reason.
-    skipped: Skipped,
+    skipped: SkippedFiles,
     /// True if everything was searched.
     complete: bool,
     /// Pass as `cursor` to continue.
@@ -121,7 +122,7 @@ struct NamedFile {
 }
 
 #[derive(Default, Serialize, JsonSchema)]
-struct Skipped {
+struct SkippedFiles {
     /// Files that are not text.
     binary: u64,
     /// Files larger than max_file_size_mb.
@@ -134,123 +135,133 @@ struct Skipped {
     ignore_files: u64,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool() -> ToolRegistration {
     let about = "Search a directory and its subdirectories for files by name or lines by content. Symbolic links are not \
                  followed; files excluded by .gitignore are skipped.";
     let mut spec = ToolSpec::new("search_files", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.example = Some(json!({"path": ".", "query": "TODO", "glob": "*.rs"}));
-    ToolEntry::new(spec, search)
+    ToolRegistration::new(spec, search)
 }
 
 /// Running search.
-struct Search<'a> {
+struct FileSearch<'a> {
     permit: &'a Permit,
     directory: &'a Path,
-    looked_up: u64,
+    link_lookups: u64,
     arguments: &'a Arguments,
     pattern: Option<NamePattern>,
-    query: Option<Query>,
-    ignored: Ignored,
+    query: Option<LineQuery>,
+    ignored: IgnoreRules,
     after: Option<Cursor>,
-    until: Instant,
-    room: u64,
-    results: Results,
+    deadline: Instant,
+    remaining_bytes: u64,
+    results: SearchFilesOutput,
     /// Last result, or last file that was searched completely.
     last: Option<Cursor>,
-    seen: u64,
+    visited: u64,
     read_bytes: u64,
-    ended: Ended,
+    end: SearchEnd,
 }
 
 /// Reason why a search ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    NotYet,
+enum SearchEnd {
+    Running,
     /// The result is full; there may be more matches.
-    Full,
+    ResultLimit,
     /// A limit on time, entries or bytes was reached.
-    Spent,
+    WorkLimit,
 }
 
-fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Failure> {
+fn search(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SearchFilesOutput>, Failure> {
     let directory = target(permit)?;
     if arguments.query.is_none() && arguments.glob.is_none() {
         let message = "neither query nor glob is given";
         return Err(
-            Failure::new(FailureKind::Conflict, message).hint("use list_directory to list all entries")
+            Failure::new(FailureKind::Conflict, message).with_hint("use list_directory to list all entries")
         );
     }
-    let until = Instant::now() + LONGEST.min(permit.timeout().mul_f64(0.75));
+    let until = Instant::now() + MAX_DURATION.min(permit.timeout().mul_f64(0.75));
     let query = match &arguments.query {
-        Some(text) => Some(Query::new(text, arguments.regex, arguments.case_sensitive)?),
+        Some(text) => Some(LineQuery::new(text, arguments.regex, arguments.case_sensitive)?),
         None => None,
     };
-    let skipped = Skipped::default();
-    let (path, matches, files) = (shown(directory), Vec::new(), Vec::new());
-    let results =
-        Results { path, matches, files, searched_files: 0, skipped, complete: true, next_cursor: None };
-    let mut search = Search {
+    let skipped = SkippedFiles::default();
+    let (path, matches, files) = (display_path(directory), Vec::new(), Vec::new());
+    let results = SearchFilesOutput {
+        path,
+        matches,
+        files,
+        searched_files: 0,
+        skipped,
+        complete: true,
+        next_cursor: None,
+    };
+    let mut search = FileSearch {
         permit,
         directory: directory.canonical(),
-        looked_up: 0,
+        link_lookups: 0,
         arguments,
         pattern: arguments.glob.as_deref().map(NamePattern::new).transpose()?,
         query,
-        ignored: Ignored::starting_in(directory, arguments.include_ignored),
+        ignored: IgnoreRules::for_directory(directory, arguments.include_ignored),
         after: arguments.cursor.as_deref().map(Cursor::parse).transpose()?,
-        until,
-        room: room::for_content(permit),
+        deadline: until,
+        remaining_bytes: output_budget::content_budget(permit),
         results,
         last: None,
-        seen: 0,
+        visited: 0,
         read_bytes: 0,
-        ended: Ended::NotYet,
+        end: SearchEnd::Running,
     };
     let unvisited = directory.visit(&mut |found| {
-        let is_shown = permit.shows(&directory.canonical().join(found.relative));
-        if is_shown { search.see(found) } else { Next::Skip }
+        let is_shown = permit.is_visible(&directory.canonical().join(found.relative));
+        if is_shown { search.visit(found) } else { VisitAction::Skip }
     })?;
     search.results.skipped.unreadable += unvisited.unreadable.len() as u64;
-    search.results.skipped.ignore_files = search.ignored.unfollowed();
-    search.results.complete = search.ended == Ended::NotYet && !unvisited.cut;
-    Ok(search.answer())
+    search.results.skipped.ignore_files = search.ignored.skipped_files();
+    search.results.complete = search.end == SearchEnd::Running && !unvisited.truncated;
+    Ok(search.into_output())
 }
 
-impl Search<'_> {
-    fn see(&mut self, found: &Found<'_>) -> Next {
-        self.seen += 1;
-        if self.seen > MOST_SEEN || self.read_bytes > MOST_BYTES || Instant::now() > self.until {
-            self.ended = Ended::Spent;
-            return Next::Stop;
+impl FileSearch<'_> {
+    fn visit(&mut self, found: &TreeEntry<'_>) -> VisitAction {
+        self.visited += 1;
+        if self.visited > MAX_VISITED
+            || self.read_bytes > MAX_SEARCHED_BYTES
+            || Instant::now() > self.deadline
+        {
+            self.end = SearchEnd::WorkLimit;
+            return VisitAction::Stop;
         }
         let hidden = found.entry.name.as_encoded_bytes().starts_with(b".");
         let is_folder = found.entry.kind == EntryKind::Directory;
-        if (hidden && !self.arguments.include_hidden) || self.ignored.leaves_out(found, is_folder) {
-            return Next::Skip;
+        if (hidden && !self.arguments.include_hidden) || self.ignored.excludes(found, is_folder) {
+            return VisitAction::Skip;
         }
-        if is_folder && self.is_behind(found) {
-            return Next::Skip;
+        if is_folder && self.is_before_cursor(found) {
+            return VisitAction::Skip;
         }
         if is_folder {
-            self.ignored.enter(found);
+            self.ignored.enter_directory(found);
         }
         let is_named = self.pattern.as_ref().is_none_or(|pattern| pattern.matches(found.relative));
         match (&self.query, is_named) {
-            (None, true) => self.add_name(found),
-            (Some(_), true) if found.entry.kind == EntryKind::File => self.look_into(found),
+            (None, true) => self.add_file(found),
+            (Some(_), true) if found.entry.kind == EntryKind::File => self.search_file(found),
             _ => {}
         }
-        if self.ended == Ended::NotYet { Next::Enter } else { Next::Stop }
+        if self.end == SearchEnd::Running { VisitAction::Enter } else { VisitAction::Stop }
     }
 
     /// Returns true if everything in a directory comes before the cursor.
-    fn is_behind(&self, found: &Found<'_>) -> bool {
+    fn is_before_cursor(&self, found: &TreeEntry<'_>) -> bool {
         let after = |after: &Cursor| found.relative < after.path && !after.path.starts_with(found.relative);
         self.after.as_ref().is_some_and(after)
     }
 
-    fn add_name(&mut self, found: &Found<'_>) {
+    fn add_file(&mut self, found: &TreeEntry<'_>) {
         if self.after.as_ref().is_some_and(|after| found.relative <= after.path.as_path()) {
             return;
         }
@@ -264,13 +275,13 @@ impl Search<'_> {
         let path = found.relative.to_string_lossy().into_owned();
         let (size, modified) = (found.entry.size, found.entry.modified.and_then(timestamp));
         let named = NamedFile { path, kind, size, modified };
-        if self.fits(&named) {
+        if self.reserve_space(&named) {
             self.results.files.push(named);
-            self.last = Some(Cursor::at(u64::MAX, found.relative));
+            self.last = Some(Cursor::new(u64::MAX, found.relative));
         }
     }
 
-    fn look_into(&mut self, found: &Found<'_>) {
+    fn search_file(&mut self, found: &TreeEntry<'_>) {
         // In the file where the previous result ended, only later lines are new.
         let after = self.after.as_ref().map(|after| (found.relative.cmp(&after.path), after.rank));
         let after_line = match after {
@@ -291,14 +302,14 @@ impl Search<'_> {
         if reader.has_several_names() {
             // Looking up the other hard links takes time, so the number is limited. The next call starts with
             // this file.
-            if self.looked_up >= MOST_LOOKED_UP {
-                self.ended = Ended::Spent;
+            if self.link_lookups >= MAX_LINK_LOOKUPS {
+                self.end = SearchEnd::WorkLimit;
                 return;
             }
-            self.looked_up += 1;
-            if !self.permit.shows_content(&self.directory.join(found.relative), &reader) {
+            self.link_lookups += 1;
+            if !self.permit.is_content_visible(&self.directory.join(found.relative), &reader) {
                 self.results.skipped.several_names += 1;
-                self.last = Some(Cursor::at(u64::MAX, found.relative));
+                self.last = Some(Cursor::new(u64::MAX, found.relative));
                 return;
             }
         }
@@ -306,8 +317,13 @@ impl Search<'_> {
         self.results.searched_files += 1;
         self.read_bytes += found.entry.size.unwrap_or(0).min(most);
         let left = self.arguments.max_results - self.results.matches.len();
-        let lines = Lines { after_line, most: left + 1, context: self.arguments.context, until: self.until };
-        let file_matches = match query.look(reader, most, found.relative, &lines) {
+        let lines = MatchSelection {
+            after_line,
+            max_matches: left + 1,
+            context: self.arguments.context,
+            deadline: self.deadline,
+        };
+        let file_matches = match query.search(reader, most, found.relative, &lines) {
             Ok(file_matches) => file_matches,
             Err(_) => {
                 self.results.skipped.unreadable += 1;
@@ -316,48 +332,51 @@ impl Search<'_> {
         };
         self.results.skipped.binary += u64::from(file_matches.binary);
         for each in file_matches.matches {
-            let position = Cursor::at(each.line, found.relative);
-            if !self.fits(&each) {
+            let position = Cursor::new(each.line, found.relative);
+            if !self.reserve_space(&each) {
                 return;
             }
             self.results.matches.push(each);
             self.last = Some(position);
         }
         if file_matches.out_of_time {
-            self.ended = Ended::Spent;
+            self.end = SearchEnd::WorkLimit;
         } else {
-            self.last = Some(Cursor::at(u64::MAX, found.relative));
+            self.last = Some(Cursor::new(u64::MAX, found.relative));
         }
     }
 
     /// Returns true and reserves space if one more result fits; otherwise the search ends.
-    fn fits(&mut self, result: &impl Serialize) -> bool {
+    fn reserve_space(&mut self, result: &impl Serialize) -> bool {
         let count = self.results.matches.len() + self.results.files.len();
         let cost = serde_json::to_string(result).map_or(u64::MAX, |text| text.len() as u64 + 1);
-        match self.room.checked_sub(cost).filter(|_| count < self.arguments.max_results) {
-            Some(rest) => self.room = rest,
-            None => self.ended = Ended::Full,
+        match self.remaining_bytes.checked_sub(cost).filter(|_| count < self.arguments.max_results) {
+            Some(rest) => self.remaining_bytes = rest,
+            None => self.end = SearchEnd::ResultLimit,
         }
-        self.ended == Ended::NotYet
+        self.end == SearchEnd::Running
     }
 
-    fn answer(mut self) -> Answer<Results> {
+    fn into_output(mut self) -> TypedOutput<SearchFilesOutput> {
         let returned = (self.results.matches.len() + self.results.files.len()) as u64;
         let mut truncated = None;
-        if self.ended != Ended::NotYet {
+        if self.end != SearchEnd::Running {
             self.results.next_cursor = self.last.as_ref().map(Cursor::to_string);
             let how = match self.results.next_cursor {
                 Some(_) => "call again with cursor set to next_cursor, or narrow the search",
                 None => "search a subdirectory, or narrow the search",
             };
             truncated = Some(Truncation {
-                unit: CutUnit::Entries,
+                unit: TruncationUnit::Entries,
                 total: returned,
                 returned,
                 how_to_continue: how.to_owned(),
             });
         }
         let usage = Usage { read_bytes: self.read_bytes, ..Usage::default() };
-        Answer { value: self.results, facts: Output { usage, truncated, ..Output::default() } }
+        TypedOutput {
+            value: self.results,
+            metadata: ToolOutput { usage, truncated, ..ToolOutput::default() },
+        }
     }
 }

@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use file_access::{Expected, OpenedPath, UndoStore};
+use file_access::{ContentPrecondition, OpenedPath, UndoStore};
 use governance::Permit;
-use registry::Preview;
+use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{
-    Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
+    Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec, Usage, canonical,
 };
 
-use super::dry_run::{DryRun, check_digest, current, expected, foreseen, limit};
-use super::{create_directory, shown, target};
-use crate::on_thread::Changing;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::dry_run::{DryRunDiff, check_digest, expected, max_file_bytes, preview_change, read_current};
+use super::{create_directory, display_path, target};
+use crate::blocking_tool::ChangeContext;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +53,7 @@ enum WriteMode {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Written {
+struct WriteFileOutput {
     /// Canonical path of the file.
     path: String,
     /// True if the file did not exist before.
@@ -67,105 +67,115 @@ struct Written {
     created_dirs: Vec<String>,
     /// Change that a dry run would make. Absent if the change was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    preview: Option<DryRun>,
+    preview: Option<DryRunDiff>,
 }
 
-pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
+pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolRegistration {
     let about =
         "Write a text file. The file is replaced atomically: if the write fails, the old content stays.";
     let mut spec = ToolSpec::new("write_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "notes.txt", "content": "Remember the milk.\n"}));
-    ToolEntry::changing(spec, write, foresee, undo)
+    ToolRegistration::file_changing(spec, write, preview, undo)
 }
 
-fn write(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Written>, Failure> {
+fn write(change: &ChangeContext<'_>, arguments: &Arguments) -> Result<TypedOutput<WriteFileOutput>, Failure> {
     let file = target(change.permit)?;
-    let (content, expected) = planned(change.permit, file, arguments)?;
+    let (content, expected) = plan(change.permit, file, arguments)?;
     if arguments.dry_run {
-        return rehearsed(change.permit, file, arguments, &content, &expected);
+        return dry_run_output(change.permit, file, arguments, &content, &expected);
     }
     let (replaced, made) = match arguments.create_dirs {
         true => file.replace_with_folders(&content, &expected, &change.saving)?,
         false => (file.replace(&content, &expected, &change.saving)?, Vec::new()),
     };
-    let created_dirs = create_directory::names(&made);
+    let created_dirs = create_directory::display_paths(&made);
     let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
-    let files_touched = created_dirs.iter().cloned().chain([shown(file)]).collect();
-    let facts = Output { files_touched, usage, ..Output::default() };
+    let files_touched = created_dirs.iter().cloned().chain([display_path(file)]).collect();
+    let facts = ToolOutput { files_touched, usage, ..ToolOutput::default() };
     let (created, size, sha256) = (replaced.created, replaced.bytes, replaced.sha256);
-    let value = Written { path: shown(file), created, size, sha256, created_dirs, preview: None };
-    Ok(Answer { value, facts })
+    let value =
+        WriteFileOutput { path: display_path(file), created, size, sha256, created_dirs, preview: None };
+    Ok(TypedOutput { value, metadata: facts })
 }
 
 /// Previews the file before and after, for the approval request.
-fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+fn preview(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failure> {
     let file = target(permit)?;
-    let (content, _) = planned(permit, file, arguments)?;
-    let mut preview = foreseen(file, current(permit, file)?, Some(content.into_owned()))?;
+    let (content, _) = plan(permit, file, arguments)?;
+    let mut preview = preview_change(file, read_current(permit, file)?, Some(content.into_owned()))?;
     if arguments.create_dirs {
-        preview.facts.extend(create_directory::facts(&file.missing_folders()));
+        preview.facts.extend(create_directory::preview_facts(&file.missing_folders()));
     }
     Ok(preview)
 }
 
 /// Returns the new content and the expected current content.
-fn planned<'a>(
+fn plan<'a>(
     permit: &Permit,
     file: &OpenedPath,
     arguments: &'a Arguments,
-) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
+) -> Result<(Cow<'a, [u8]>, ContentPrecondition), Failure> {
     let added = arguments.content.as_bytes();
     Ok(match (arguments.mode, arguments.expected_sha256.as_deref()) {
         (WriteMode::Create, Some(_)) => {
             let message = "mode create cannot be combined with expected_sha256: the file must not exist";
-            return Err(Failure::new(FailureKind::Conflict, message).hint("omit one of the two"));
+            return Err(Failure::new(FailureKind::Conflict, message).with_hint("omit one of the two"));
         }
-        (WriteMode::Create, None) => (Cow::Borrowed(added), Expected::Absent),
-        (WriteMode::Append, expected_digest) => appended(permit, file, added, expected_digest)?,
-        (WriteMode::Overwrite, sha256) => (Cow::Borrowed(added), expected(sha256, Expected::Anything)),
+        (WriteMode::Create, None) => (Cow::Borrowed(added), ContentPrecondition::Absent),
+        (WriteMode::Append, expected_digest) => plan_append(permit, file, added, expected_digest)?,
+        (WriteMode::Overwrite, sha256) => {
+            (Cow::Borrowed(added), expected(sha256, ContentPrecondition::Anything))
+        }
     })
 }
 
-fn rehearsed(
+fn dry_run_output(
     permit: &Permit,
     file: &OpenedPath,
     arguments: &Arguments,
     content: &[u8],
-    expected: &Expected,
-) -> Result<Answer<Written>, Failure> {
+    expected: &ContentPrecondition,
+) -> Result<TypedOutput<WriteFileOutput>, Failure> {
     let made = match arguments.create_dirs {
-        true => file.may_replace_with_folders(expected).map(|()| file.missing_folders())?,
-        false => file.may_replace(expected).map(|()| Vec::new())?,
+        true => file.check_replace_with_folders(expected).map(|()| file.missing_folders())?,
+        false => file.check_replace(expected).map(|()| Vec::new())?,
     };
-    let created_dirs = create_directory::names(&made);
-    let before = current(permit, file)?;
-    let preview = Some(DryRun::of(permit, file, before.as_deref(), content));
+    let created_dirs = create_directory::display_paths(&made);
+    let before = read_current(permit, file)?;
+    let preview = Some(DryRunDiff::new(permit, file, before.as_deref(), content));
     let (size, sha256) = (content.len() as u64, canonical::sha256_hex(content));
-    let value = Written { path: shown(file), created: before.is_none(), size, sha256, created_dirs, preview };
-    Ok(Answer { value, facts: Output::default() })
+    let value = WriteFileOutput {
+        path: display_path(file),
+        created: before.is_none(),
+        size,
+        sha256,
+        created_dirs,
+        preview,
+    };
+    Ok(TypedOutput { value, metadata: ToolOutput::default() })
 }
 
 /// Appends to the current content. The write succeeds only if the file still has the content that was read
 /// here.
-fn appended<'a>(
+fn plan_append<'a>(
     permit: &Permit,
     file: &OpenedPath,
     addition: &'a [u8],
     expected_digest: Option<&str>,
-) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
-    let Some(mut content) = current(permit, file)? else {
+) -> Result<(Cow<'a, [u8]>, ContentPrecondition), Failure> {
+    let Some(mut content) = read_current(permit, file)? else {
         // A missing file does not have the expected content; the write reports that.
-        return Ok((Cow::Borrowed(addition), expected(expected_digest, Expected::Absent)));
+        return Ok((Cow::Borrowed(addition), expected(expected_digest, ContentPrecondition::Absent)));
     };
-    let limit = limit(permit);
+    let limit = max_file_bytes(permit);
     if (content.len() + addition.len()) as u64 > limit {
-        let message = format!("`{}` would exceed {limit} bytes", shown(file));
-        return Err(Failure::new(FailureKind::TooLarge, message).hint("write a new file instead"));
+        let message = format!("`{}` would exceed {limit} bytes", display_path(file));
+        return Err(Failure::new(FailureKind::TooLarge, message).with_hint("write a new file instead"));
     }
     let sha256 = canonical::sha256_hex(&content);
     check_digest(file, &sha256, expected_digest)?;
     content.extend_from_slice(addition);
-    Ok((Cow::Owned(content), Expected::Content { sha256 }))
+    Ok((Cow::Owned(content), ContentPrecondition::Content { sha256 }))
 }

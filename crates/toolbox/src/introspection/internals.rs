@@ -4,26 +4,26 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use registry::{Order, Running, ToolExecutor};
+use registry::{ExecutorFuture, RecordedPermit, ToolExecutor};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tool::{Failure, FailureKind, Mode, Output, RiskLevel};
+use tool::{Failure, FailureKind, Mode, RiskLevel, ToolOutput};
 
-use crate::tool_entry::Answer;
+use crate::tool_registration::TypedOutput;
 
 /// Functions that report on the process. Both may block.
-pub struct Source {
+pub struct InternalsSource {
     /// Returns the current status, or nothing while the process shuts down.
     pub status: Box<dyn Fn() -> Option<RuntimeStatus> + Send + Sync>,
     /// Runs the checks of `self_check`.
-    pub checks: Box<dyn Fn() -> Vec<Check> + Send + Sync>,
+    pub checks: Box<dyn Fn() -> Vec<SelfCheckResult> + Send + Sync>,
 }
 
 /// Handle to the source. Clones share it.
 #[derive(Clone, Default)]
 pub struct Internals {
-    source: Arc<OnceLock<Source>>,
+    source: Arc<OnceLock<InternalsSource>>,
 }
 
 impl Internals {
@@ -34,13 +34,13 @@ impl Internals {
     }
 
     /// Sets the source. Later calls have no effect: a process has one source.
-    pub fn come_from(&self, source: Source) {
+    pub fn set_source(&self, source: InternalsSource) {
         let _ = self.source.set(source);
     }
 
-    fn source(&self) -> Result<&Source, Failure> {
+    fn source(&self) -> Result<&InternalsSource, Failure> {
         let missing =
-            || Failure::new(FailureKind::Transient, "Sinew has not finished starting").hint("try again");
+            || Failure::new(FailureKind::Transient, "Sinew has not finished starting").with_hint("try again");
         self.source.get().ok_or_else(missing)
     }
 }
@@ -52,26 +52,26 @@ impl fmt::Debug for Internals {
 }
 
 /// Executor that queries the source on the blocking pool.
-pub(super) struct Asking<O> {
+pub(super) struct IntrospectionTool<O> {
     internals: Internals,
-    ask: fn(&Source) -> Result<O, Failure>,
+    query: fn(&InternalsSource) -> Result<O, Failure>,
 }
 
-impl<O> Asking<O> {
-    pub(super) fn new(internals: &Internals, ask: fn(&Source) -> Result<O, Failure>) -> Self {
-        Asking { internals: internals.clone(), ask }
+impl<O> IntrospectionTool<O> {
+    pub(super) fn new(internals: &Internals, ask: fn(&InternalsSource) -> Result<O, Failure>) -> Self {
+        IntrospectionTool { internals: internals.clone(), query: ask }
     }
 }
 
-impl<O: Serialize + Send + 'static> ToolExecutor for Asking<O> {
-    fn run(&self, _order: Arc<Order>) -> Running {
-        let (internals, ask) = (self.internals.clone(), self.ask);
+impl<O: Serialize + Send + 'static> ToolExecutor for IntrospectionTool<O> {
+    fn run(&self, _order: Arc<RecordedPermit>) -> ExecutorFuture {
+        let (internals, ask) = (self.internals.clone(), self.query);
         Box::pin(async move {
             let query = tokio::task::spawn_blocking(move || ask(internals.source()?)).await;
             let value = query.map_err(|error| {
                 Failure::new(FailureKind::Crashed, format!("the query failed: {error}"))
             })??;
-            Answer { value, facts: Output::default() }.into_output()
+            TypedOutput { value, metadata: ToolOutput::default() }.into_output()
         })
     }
 }
@@ -102,7 +102,7 @@ pub struct RuntimeStatus {
     /// State of the ledger.
     pub ledger: LedgerHealth,
     /// Registered tools, each with the verdict of the policy on its example call in this mode.
-    pub tools: Vec<ToolStanding>,
+    pub tools: Vec<ToolVerdict>,
 }
 
 /// State of the ledger.
@@ -120,7 +120,7 @@ pub struct LedgerHealth {
 
 /// Verdict of the policy on one tool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ToolStanding {
+pub struct ToolVerdict {
     /// Tool name.
     pub name: String,
     /// Tool category.
@@ -136,7 +136,7 @@ pub struct ToolStanding {
 
 /// Result of one check.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Check {
+pub struct SelfCheckResult {
     /// Condition that was checked.
     pub what: String,
     /// True if the condition is met.

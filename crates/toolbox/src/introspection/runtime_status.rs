@@ -7,23 +7,23 @@ use serde::Deserialize;
 use serde_json::json;
 use tool::{Annotations, Category, Failure, FailureKind, RiskLevel, ToolSpec};
 
-use super::internals::{Asking, Internals, RuntimeStatus, Source};
-use crate::tool_entry::ToolEntry;
+use super::internals::{Internals, InternalsSource, IntrospectionTool, RuntimeStatus};
+use crate::tool_registration::ToolRegistration;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {}
 
-pub(super) fn tool(internals: &Internals) -> ToolEntry {
+pub(super) fn tool(internals: &Internals) -> ToolRegistration {
     let about =
         "Show the state of Sinew: its mode, its remaining limits, and which tools the policy allows now.";
     let mut spec = ToolSpec::new("runtime_status", about, Category::SELF_CHECK, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
     spec.example = Some(json!({}));
-    let executor = Arc::new(Asking::new(internals, status));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<RuntimeStatus>(), executor)
+    let executor = Arc::new(IntrospectionTool::new(internals, status));
+    ToolRegistration::with_executor(spec.with_input::<Arguments>().with_output::<RuntimeStatus>(), executor)
 }
 
-fn status(source: &Source) -> Result<RuntimeStatus, Failure> {
+fn status(source: &InternalsSource) -> Result<RuntimeStatus, Failure> {
     (source.status)().ok_or_else(|| Failure::new(FailureKind::Cancelled, "Sinew is shutting down"))
 }

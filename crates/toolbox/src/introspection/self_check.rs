@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Failure, RiskLevel, ToolSpec};
 
-use super::internals::{Asking, Check, Internals, Source};
-use crate::tool_entry::ToolEntry;
+use super::internals::{Internals, InternalsSource, IntrospectionTool, SelfCheckResult};
+use crate::tool_registration::ToolRegistration;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {}
 
 #[derive(Serialize, JsonSchema)]
-struct Checked {
+struct SelfCheckOutput {
     /// True if every check passed.
     sound: bool,
     /// Results of the checks.
-    checks: Vec<Check>,
+    checks: Vec<SelfCheckResult>,
 }
 
-pub(super) fn tool(internals: &Internals) -> ToolEntry {
+pub(super) fn tool(internals: &Internals) -> ToolRegistration {
     let about = "Run Sinew's self-checks: the sandbox (tested from inside), the ledger and the disk.";
     let mut spec = ToolSpec::new("self_check", about, Category::SELF_CHECK, RiskLevel::Low);
-    spec.annotations = Annotations::LOOKING;
+    spec.annotations = Annotations::READ_ONLY;
     spec.timeout_seconds = 60;
     spec.example = Some(json!({}));
-    let executor = Arc::new(Asking::new(internals, check));
-    ToolEntry::with_executor(spec.input::<Arguments>().output::<Checked>(), executor)
+    let executor = Arc::new(IntrospectionTool::new(internals, check));
+    ToolRegistration::with_executor(spec.with_input::<Arguments>().with_output::<SelfCheckOutput>(), executor)
 }
 
-fn check(source: &Source) -> Result<Checked, Failure> {
+fn check(source: &InternalsSource) -> Result<SelfCheckOutput, Failure> {
     let checks = (source.checks)();
-    Ok(Checked { sound: checks.iter().all(|check| check.holds), checks })
+    Ok(SelfCheckOutput { sound: checks.iter().all(|check| check.holds), checks })
 }

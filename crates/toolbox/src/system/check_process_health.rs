@@ -5,15 +5,17 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{
+    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
+};
 
 use super::platform;
 use super::process_facts::ProcessFacts;
-use super::service::Service;
-use crate::tool_entry::{Answer, ToolEntry};
+use super::service::ServiceStatus;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 /// Largest number of processes reported for one name.
-const MOST: usize = 50;
+const MAX_PROCESSES: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +40,7 @@ struct Arguments {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Health {
+struct ProcessHealth {
     /// `running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was
     /// reused; `listening` if the process that uses the port is not visible; `invalid_pid`.
     outcome: &'static str,
@@ -48,18 +50,18 @@ struct Health {
     processes: Vec<ProcessFacts>,
     /// Service, if requested by label.
     #[serde(skip_serializing_if = "Option::is_none")]
-    service: Option<Service>,
+    service: Option<ServiceStatus>,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool() -> ToolRegistration {
     let about = "Check whether a process is running, its state and its usage. Give exactly one of pid, name, port, label.";
     let mut spec = ToolSpec::new("check_process_health", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"name": "sshd"}));
-    ToolEntry::new(spec, check)
+    ToolRegistration::new(spec, check)
 }
 
-fn check(_permit: &Permit, arguments: &Arguments) -> Result<Answer<Health>, Failure> {
+fn check(_permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<ProcessHealth>, Failure> {
     let target = (arguments.pid, arguments.name.as_deref(), arguments.port, arguments.label.as_deref());
     let (value, truncated) = match target {
         (Some(pid), None, None, None) => (by_pid(pid, arguments.started_at.as_deref()), None),
@@ -69,24 +71,24 @@ fn check(_permit: &Permit, arguments: &Arguments) -> Result<Answer<Health>, Fail
         _ => {
             let message = "give exactly one of `pid`, `name`, `port` or `label`";
             return Err(
-                Failure::new(FailureKind::WrongKind, message).hint("for example {\"name\": \"sshd\"}")
+                Failure::new(FailureKind::WrongKind, message).with_hint("for example {\"name\": \"sshd\"}")
             );
         }
     };
-    Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+    Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
 }
 
-fn by_pid(pid: i64, started_at: Option<&str>) -> Health {
+fn by_pid(pid: i64, started_at: Option<&str>) -> ProcessHealth {
     if pid <= 0 {
         let explanation = match pid {
             0 => "pid 0 is the kernel or a process group, not a process".to_owned(),
             pid => format!("pid {pid} is a process group, not a process"),
         };
-        return Health { outcome: "invalid_pid", explanation, processes: Vec::new(), service: None };
+        return ProcessHealth { outcome: "invalid_pid", explanation, processes: Vec::new(), service: None };
     }
-    match (platform::process(pid), started_at) {
-        (None, _) => missing(format!("no process has pid {pid}")),
-        (Some(facts), Some(earlier)) if facts.started_at != earlier => Health {
+    match (platform::process_facts(pid), started_at) {
+        (None, _) => not_running(format!("no process has pid {pid}")),
+        (Some(facts), Some(earlier)) if facts.started_at != earlier => ProcessHealth {
             outcome: "another_process",
             explanation: format!(
                 "process {pid} started at {earlier} has ended; pid {pid} is now `{}`, started at {}",
@@ -95,41 +97,41 @@ fn by_pid(pid: i64, started_at: Option<&str>) -> Health {
             processes: vec![facts],
             service: None,
         },
-        (Some(facts), _) => found(vec![facts]),
+        (Some(facts), _) => health_of(vec![facts]),
     }
 }
 
-fn by_name(name: &str) -> (Health, Option<Truncation>) {
-    let numbers = platform::named(name, MOST + 1);
+fn by_name(name: &str) -> (ProcessHealth, Option<Truncation>) {
+    let numbers = platform::pids_by_name(name, MAX_PROCESSES + 1);
     let total = numbers.len() as u64;
-    let processes: Vec<ProcessFacts> = on_threads(numbers.into_iter().take(MOST).collect());
-    let truncated = (total > MOST as u64).then(|| Truncation {
-        unit: CutUnit::Entries,
+    let processes: Vec<ProcessFacts> = facts_in_parallel(numbers.into_iter().take(MAX_PROCESSES).collect());
+    let truncated = (total > MAX_PROCESSES as u64).then(|| Truncation {
+        unit: TruncationUnit::Entries,
         total,
         returned: processes.len() as u64,
         how_to_continue: "there are more processes; check one by pid".to_owned(),
     });
     let health = match processes.is_empty() {
-        true => missing(format!("no process has the name `{name}`")),
-        false => found(processes),
+        true => not_running(format!("no process has the name `{name}`")),
+        false => health_of(processes),
     };
     (health, truncated)
 }
 
 /// Reads all processes in parallel, because each takes the length of one CPU sample.
-fn on_threads(numbers: Vec<i64>) -> Vec<ProcessFacts> {
+fn facts_in_parallel(numbers: Vec<i64>) -> Vec<ProcessFacts> {
     let started: Vec<_> =
-        numbers.into_iter().map(|pid| std::thread::spawn(move || platform::process(pid))).collect();
+        numbers.into_iter().map(|pid| std::thread::spawn(move || platform::process_facts(pid))).collect();
     started.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
 }
 
-fn by_port(port: u16) -> Health {
-    let (sockets, numbers) = platform::listeners(port);
-    let processes = on_threads(numbers);
+fn by_port(port: u16) -> ProcessHealth {
+    let (sockets, numbers) = platform::port_listeners(port);
+    let processes = facts_in_parallel(numbers);
     match (sockets, processes.is_empty()) {
-        (0, _) => missing(format!("no process listens on port {port}")),
-        (_, false) => found(processes),
-        (_, true) => Health {
+        (0, _) => not_running(format!("no process listens on port {port}")),
+        (_, false) => health_of(processes),
+        (_, true) => ProcessHealth {
             outcome: "listening",
             explanation: format!(
                 "a process listens on port {port}; it belongs to another user and the system does not show it"
@@ -140,23 +142,25 @@ fn by_port(port: u16) -> Health {
     }
 }
 
-fn by_label(label: &str) -> Result<Health, Failure> {
-    let Some(service) = platform::service(label)? else {
-        return Ok(missing(format!("no service has the label `{label}`")));
+fn by_label(label: &str) -> Result<ProcessHealth, Failure> {
+    let Some(service) = platform::query_service(label)? else {
+        return Ok(not_running(format!("no service has the label `{label}`")));
     };
-    let processes: Vec<ProcessFacts> = service.pid.and_then(platform::process).into_iter().collect();
+    let processes: Vec<ProcessFacts> = service.pid.and_then(platform::process_facts).into_iter().collect();
     let health = match processes.is_empty() {
-        true => missing(format!("the service `{label}` has no process; its state is `{}`", service.state)),
-        false => found(processes),
+        true => {
+            not_running(format!("the service `{label}` has no process; its state is `{}`", service.state))
+        }
+        false => health_of(processes),
     };
-    Ok(Health { service: Some(service), ..health })
+    Ok(ProcessHealth { service: Some(service), ..health })
 }
 
-fn missing(explanation: String) -> Health {
-    Health { outcome: "not_running", explanation, processes: Vec::new(), service: None }
+fn not_running(explanation: String) -> ProcessHealth {
+    ProcessHealth { outcome: "not_running", explanation, processes: Vec::new(), service: None }
 }
 
-fn found(processes: Vec<ProcessFacts>) -> Health {
+fn health_of(processes: Vec<ProcessFacts>) -> ProcessHealth {
     let all = |word: &str| processes.iter().all(|one| one.state == word);
     let outcome = match () {
         () if all("zombie") => "zombie",
@@ -171,5 +175,5 @@ fn found(processes: Vec<ProcessFacts>) -> Health {
         _ if processes.len() == 1 => "the process is running".to_owned(),
         _ => format!("{} processes are running", processes.len()),
     };
-    Health { outcome, explanation, processes, service: None }
+    ProcessHealth { outcome, explanation, processes, service: None }
 }

@@ -8,38 +8,38 @@ use std::time::Duration;
 use serde_json::Value;
 use tool::{Failure, FailureKind};
 
-use super::bounded::{self, Cut};
-use super::log_record::{Level, LogQuery, LogRecord, Logs, moment};
+use super::bounded_command::{self, ExceededLimit};
+use super::log_record::{LogLevel, LogQuery, LogRecord, LogResult, format_micros};
 
 const PROGRAM: &str = "/usr/bin/journalctl";
-const TIME: Duration = Duration::from_secs(15);
-const BYTES: usize = 16 * 1024 * 1024;
+const TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// Largest number of entries searched for a text.
-const MOST_SEARCHED: usize = 20_000;
+const MAX_SEARCHED_ENTRIES: usize = 20_000;
 const FIELDS: &str = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,_PID,_COMM,SYSLOG_IDENTIFIER,__REALTIME_TIMESTAMP";
 
 /// Queries the journal.
-pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
-    let output = bounded::run(PROGRAM, &words(query), TIME, BYTES)
+pub(super) fn read(query: &LogQuery) -> Result<LogResult, Failure> {
+    let output = bounded_command::run(PROGRAM, &journalctl_arguments(query), TIMEOUT, MAX_OUTPUT_BYTES)
         .map_err(|error| unavailable(&format!("`{PROGRAM}` could not be started: {error}")))?;
-    let access = Access::of(&remarks());
+    let access = JournalAccess::from_messages(&access_messages());
     if output.stdout.is_empty() {
         match access {
-            Access::Nothing(why) => return Err(unavailable(&why)),
-            Access::Closed => return Err(closed()),
-            Access::All | Access::Own if !output.ended_well => {
+            JournalAccess::NoJournal(why) => return Err(unavailable(&why)),
+            JournalAccess::Denied => return Err(access_denied()),
+            JournalAccess::All | JournalAccess::OwnEntries if !output.succeeded => {
                 return Err(unavailable(output.stderr.lines().next().unwrap_or("journalctl gave no reason")));
             }
-            Access::All | Access::Own => {}
+            JournalAccess::All | JournalAccess::OwnEntries => {}
         }
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut logs = query.newest(text.lines().filter_map(record));
-    logs.cut = output.cut.map(|cut| match cut {
-        Cut::Time => "time",
-        Cut::Bytes => "bytes",
+    let mut logs = query.newest_matching(text.lines().filter_map(parse_entry));
+    logs.exceeded_limit = output.exceeded_limit.map(|cut| match cut {
+        ExceededLimit::Time => "time",
+        ExceededLimit::Bytes => "bytes",
     });
-    logs.note = (access == Access::Own).then(|| {
+    logs.note = (access == JournalAccess::OwnEntries).then(|| {
         "only entries of this user are shown; members of the groups adm or systemd-journal see all entries".to_owned()
     });
     Ok(logs)
@@ -47,38 +47,40 @@ pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
 
 /// Extent of the journal that this user can read.
 #[derive(Debug, PartialEq, Eq)]
-enum Access {
+enum JournalAccess {
     All,
-    Own,
+    OwnEntries,
     /// There is a journal, and this user can read none of it.
-    Closed,
+    Denied,
     /// There is no journal; the text is the message of journalctl.
-    Nothing(String),
+    NoJournal(String),
 }
 
-impl Access {
+impl JournalAccess {
     /// Derives the access from the messages of journalctl.
-    fn of(remarks: &str) -> Access {
+    fn from_messages(remarks: &str) -> JournalAccess {
         let line = |words: &str| remarks.lines().find(|line| line.contains(words));
         match (line("insufficient permissions"), line("No journal files"), line("not seeing messages")) {
-            (Some(_), _, _) => Access::Closed,
-            (None, Some(why), _) => Access::Nothing(why.to_owned()),
-            (None, None, Some(_)) => Access::Own,
-            (None, None, None) => Access::All,
+            (Some(_), _, _) => JournalAccess::Denied,
+            (None, Some(why), _) => JournalAccess::NoJournal(why.to_owned()),
+            (None, None, Some(_)) => JournalAccess::OwnEntries,
+            (None, None, None) => JournalAccess::All,
         }
     }
 }
 
 /// Messages of journalctl about access. It prints them for people only, never with JSON output.
-fn remarks() -> String {
+fn access_messages() -> String {
     let words = ["--no-pager", "--lines=0"].map(OsString::from);
-    bounded::run(PROGRAM, &words, TIME, BYTES).map(|output| output.stderr).unwrap_or_default()
+    bounded_command::run(PROGRAM, &words, TIMEOUT, MAX_OUTPUT_BYTES)
+        .map(|output| output.stderr)
+        .unwrap_or_default()
 }
 
 /// Builds the arguments. Every value follows its own `=`, so that none can be parsed as an option.
-fn words(query: &LogQuery) -> Vec<OsString> {
+fn journalctl_arguments(query: &LogQuery) -> Vec<OsString> {
     let searched = query.contains.is_some() || query.process.is_some();
-    let lines = if searched { MOST_SEARCHED } else { query.most };
+    let lines = if searched { MAX_SEARCHED_ENTRIES } else { query.max_entries };
     let mut words = vec![
         "--output=json".to_owned(),
         format!("--output-fields={FIELDS}"),
@@ -94,43 +96,43 @@ fn words(query: &LogQuery) -> Vec<OsString> {
 
 fn unavailable(why: &str) -> Failure {
     Failure::new(FailureKind::NotFound, format!("the journal of this machine cannot be read: {why}"))
-        .hint("read a file in /var/log with `file`")
+        .with_hint("read a file in /var/log with `file`")
 }
 
-fn closed() -> Failure {
+fn access_denied() -> Failure {
     Failure::new(FailureKind::Unreadable, "this user has no permission to read the journal")
-        .hint("join the group adm or systemd-journal, or read a file in /var/log with `file`")
+        .with_hint("join the group adm or systemd-journal, or read a file in /var/log with `file`")
 }
 
 /// Highest syslog priority number (least severe) that a level includes.
-fn priority(level: Level) -> u8 {
+fn priority(level: LogLevel) -> u8 {
     match level {
-        Level::Critical => 2,
-        Level::Error => 3,
-        Level::Warning => 4,
-        Level::Info => 6,
-        Level::Debug => 7,
+        LogLevel::Critical => 2,
+        LogLevel::Error => 3,
+        LogLevel::Warning => 4,
+        LogLevel::Info => 6,
+        LogLevel::Debug => 7,
     }
 }
 
-fn level(priority: &str) -> Option<Level> {
+fn level(priority: &str) -> Option<LogLevel> {
     Some(match priority {
-        "0" | "1" | "2" => Level::Critical,
-        "3" => Level::Error,
-        "4" => Level::Warning,
-        "5" | "6" => Level::Info,
-        "7" => Level::Debug,
+        "0" | "1" | "2" => LogLevel::Critical,
+        "3" => LogLevel::Error,
+        "4" => LogLevel::Warning,
+        "5" | "6" => LogLevel::Info,
+        "7" => LogLevel::Debug,
         _ => return None,
     })
 }
 
 /// Parses one line of JSON. A message that is not text is an array of bytes; of a repeated field the first
 /// value is used.
-fn record(line: &str) -> Option<LogRecord> {
+fn parse_entry(line: &str) -> Option<LogRecord> {
     let entry: Value = serde_json::from_str(line).ok()?;
-    let field = |name: &str| entry.get(name).and_then(text);
+    let field = |name: &str| entry.get(name).and_then(field_text);
     Some(LogRecord {
-        time: field("__REALTIME_TIMESTAMP").and_then(|micros| moment(micros.parse().ok()?)),
+        time: field("__REALTIME_TIMESTAMP").and_then(|micros| format_micros(micros.parse().ok()?)),
         level: field("PRIORITY").and_then(|word| level(&word)),
         process: field("_COMM").or_else(|| field("SYSLOG_IDENTIFIER")),
         pid: field("_PID").and_then(|word| word.parse().ok()),
@@ -139,7 +141,7 @@ fn record(line: &str) -> Option<LogRecord> {
     })
 }
 
-fn text(value: &Value) -> Option<String> {
+fn field_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(list) => {
@@ -147,7 +149,7 @@ fn text(value: &Value) -> Option<String> {
                 list.iter().map(|byte| byte.as_u64().and_then(|byte| u8::try_from(byte).ok())).collect();
             match bytes {
                 Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-                None => list.first().and_then(text),
+                None => list.first().and_then(field_text),
             }
         }
         _ => None,
@@ -156,7 +158,7 @@ fn text(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log_record::query;
+    use super::super::log_record::test_query;
     use super::*;
 
     #[test]
@@ -164,38 +166,43 @@ mod tests {
         let line = r#"{"__REALTIME_TIMESTAMP":"1794823872000123","PRIORITY":"3","_COMM":"sshd","_PID":"812","_SYSTEMD_UNIT":"ssh.service","MESSAGE":"failed"}"#;
         let expect = LogRecord {
             time: Some("2026-11-16T10:11:12.000123Z".into()),
-            level: Some(Level::Error),
+            level: Some(LogLevel::Error),
             process: Some("sshd".into()),
             pid: Some(812),
             unit: Some("ssh.service".into()),
             message: "failed".into(),
         };
-        assert_eq!(record(line), Some(expect));
-        assert_eq!(record(r#"{"MESSAGE":[104,105,255]}"#).unwrap().message, "hi\u{fffd}");
-        assert_eq!(record(r#"{"MESSAGE":["one","two"]}"#).unwrap().message, "one");
-        assert_eq!(record(r#"{"MESSAGE":null}"#), None);
-        assert_eq!(record("-- No entries --"), None);
+        assert_eq!(parse_entry(line), Some(expect));
+        assert_eq!(parse_entry(r#"{"MESSAGE":[104,105,255]}"#).unwrap().message, "hi\u{fffd}");
+        assert_eq!(parse_entry(r#"{"MESSAGE":["one","two"]}"#).unwrap().message, "one");
+        assert_eq!(parse_entry(r#"{"MESSAGE":null}"#), None);
+        assert_eq!(parse_entry("-- No entries --"), None);
     }
 
     #[test]
     fn journalctl_messages_determine_access() {
-        let check = |remarks: &str, expect| assert_eq!(Access::of(remarks), expect, "{remarks}");
-        check("", Access::All);
-        check("No journal files were found.\n", Access::Nothing("No journal files were found.".to_owned()));
-        check("No journal files were opened due to insufficient permissions.\n", Access::Closed);
+        let check =
+            |remarks: &str, expect| assert_eq!(JournalAccess::from_messages(remarks), expect, "{remarks}");
+        check("", JournalAccess::All);
+        check(
+            "No journal files were found.\n",
+            JournalAccess::NoJournal("No journal files were found.".to_owned()),
+        );
+        check("No journal files were opened due to insufficient permissions.\n", JournalAccess::Denied);
         let hint = "Hint: You are currently not seeing messages from other users and the system.\n      Users in \
                     groups 'adm', 'systemd-journal' can see all messages.\n      Pass -q to turn off this notice.\n";
-        check(hint, Access::Own);
+        check(hint, JournalAccess::OwnEntries);
         check(
             &format!("{hint}No journal files were opened due to insufficient permissions.\n"),
-            Access::Closed,
+            JournalAccess::Denied,
         );
     }
 
     #[test]
     fn no_value_is_parsed_as_an_option() {
-        let hostile = LogQuery { unit: Some("--output=x".into()), level: Some(Level::Warning), ..query(5) };
-        let words = words(&hostile);
+        let hostile =
+            LogQuery { unit: Some("--output=x".into()), level: Some(LogLevel::Warning), ..test_query(5) };
+        let words = journalctl_arguments(&hostile);
         assert!(words.contains(&"--unit=--output=x".into()), "{words:?}");
         assert!(words.contains(&"--priority=4".into()) && words.contains(&"--lines=5".into()));
         assert!(words.iter().all(|word| word.to_string_lossy().starts_with("--")));

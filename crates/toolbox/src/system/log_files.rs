@@ -6,31 +6,31 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use tool::Failure;
 
-use super::log_record::{LogQuery, LogRecord, Logs};
+use super::log_record::{LogQuery, LogRecord, LogResult};
 
 /// Bytes read from the end of a file.
-const MOST: u64 = 4 * 1024 * 1024;
+const MAX_TAIL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Reads the newest lines that match the query.
-pub(super) fn read(file: &OpenedPath, query: &LogQuery) -> Result<Logs, Failure> {
+pub(super) fn read(file: &OpenedPath, query: &LogQuery) -> Result<LogResult, Failure> {
     let size = file.metadata().map_or(0, |facts| facts.size);
-    let start = size.saturating_sub(MOST);
-    let portion = file.read_range(start, MOST)?;
+    let start = size.saturating_sub(MAX_TAIL_BYTES);
+    let portion = file.read_range(start, MAX_TAIL_BYTES)?;
     let text = String::from_utf8_lossy(&portion.bytes);
     // The first line is usually incomplete if the file is not read from its start.
     let whole = if start > 0 { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
     let today = Timestamp::now().to_zoned(TimeZone::system()).date();
-    let mut logs =
-        query.newest(whole.lines().filter(|line| !line.is_empty()).map(|line| record(line, today)));
-    logs.cut = (start > 0).then_some("bytes");
+    let mut logs = query
+        .newest_matching(whole.lines().filter(|line| !line.is_empty()).map(|line| parse_line(line, today)));
+    logs.exceeded_limit = (start > 0).then_some("bytes");
     Ok(logs)
 }
 
 /// Parses a line with a time, a host and a process; a line in another format becomes a record with only a
 /// message.
-fn record(line: &str, today: Date) -> LogRecord {
+fn parse_line(line: &str, today: Date) -> LogRecord {
     let plain = || LogRecord { message: line.to_owned(), ..LogRecord::default() };
-    let Some((time, rest)) = dated(line, today) else { return plain() };
+    let Some((time, rest)) = split_time(line, today) else { return plain() };
     let time = Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
     // `host program[pid]: message`; the log file of a single program has no host.
     let Some((head, message)) = rest.split_once(": ") else {
@@ -54,7 +54,7 @@ fn record(line: &str, today: Date) -> LogRecord {
 }
 
 /// Returns the time at the start of a line, and the rest of the line.
-fn dated(line: &str, today: Date) -> Option<(Timestamp, &str)> {
+fn split_time(line: &str, today: Date) -> Option<(Timestamp, &str)> {
     let (word, rest) = line.split_once(' ')?;
     if let Ok(time) = word.parse::<Timestamp>() {
         return Some((time, rest));
@@ -89,7 +89,7 @@ mod tests {
         let today = Date::new(2026, 11, 16).unwrap();
         let check =
             |line: &str, time: Option<&str>, process: Option<&str>, pid: Option<i64>, message: &str| {
-                let found = record(line, today);
+                let found = parse_line(line, today);
                 // Times without a zone are local.
                 let found_time = found.time.map(|time| time.get(..10).unwrap_or_default().to_owned());
                 assert_eq!(found_time.as_deref(), time, "{line}");

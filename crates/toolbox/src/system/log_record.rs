@@ -11,7 +11,7 @@ pub(super) struct LogRecord {
     /// Time (RFC 3339, UTC); null if the line has no known time format.
     pub(super) time: Option<String>,
     /// Severity; null if the log does not state it.
-    pub(super) level: Option<Level>,
+    pub(super) level: Option<LogLevel>,
     /// Name of the process that logged it.
     pub(super) process: Option<String>,
     /// Process id.
@@ -25,7 +25,7 @@ pub(super) struct LogRecord {
 /// Severity of an entry, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Level {
+pub(super) enum LogLevel {
     /// The system is unusable, or immediate action is needed.
     Critical,
     /// An operation failed.
@@ -43,29 +43,29 @@ pub(super) enum Level {
 pub(super) struct LogQuery {
     pub(super) since: Timestamp,
     pub(super) minutes: u32,
-    pub(super) level: Option<Level>,
+    pub(super) level: Option<LogLevel>,
     pub(super) process: Option<String>,
     pub(super) unit: Option<String>,
     pub(super) contains: Option<String>,
-    pub(super) most: usize,
+    pub(super) max_entries: usize,
 }
 
 /// Result of a log query.
 #[derive(Debug, Default)]
-pub(super) struct Logs {
+pub(super) struct LogResult {
     /// Newest records that fit, oldest first.
     pub(super) records: Vec<LogRecord>,
     /// Number of matching records.
     pub(super) found: u64,
     /// Limit that ended the search, if one did.
-    pub(super) cut: Option<&'static str>,
+    pub(super) exceeded_limit: Option<&'static str>,
     /// Explanation of what the system withheld and how to get access.
     pub(super) note: Option<String>,
 }
 
 impl LogQuery {
     /// Returns true if a record matches the query. The unit is filtered by the log itself.
-    pub(super) fn takes(&self, record: &LogRecord) -> bool {
+    pub(super) fn matches(&self, record: &LogRecord) -> bool {
         let holds = |wanted: &Option<String>, found: &Option<String>| {
             wanted.as_ref().is_none_or(|wanted| found.as_ref() == Some(wanted))
         };
@@ -82,28 +82,28 @@ impl LogQuery {
     }
 
     /// Returns the newest records that match the query.
-    pub(super) fn newest(&self, records: impl Iterator<Item = LogRecord>) -> Logs {
+    pub(super) fn newest_matching(&self, records: impl Iterator<Item = LogRecord>) -> LogResult {
         let mut found = 0;
         let mut kept = std::collections::VecDeque::new();
-        for record in records.filter(|record| self.takes(record)) {
+        for record in records.filter(|record| self.matches(record)) {
             found += 1;
             kept.push_back(record);
-            if kept.len() > self.most {
+            if kept.len() > self.max_entries {
                 kept.pop_front();
             }
         }
-        Logs { records: kept.into(), found, cut: None, note: None }
+        LogResult { records: kept.into(), found, exceeded_limit: None, note: None }
     }
 }
 
 /// Formats a time in microseconds since the epoch as RFC 3339.
-pub(super) fn moment(micros: i64) -> Option<String> {
+pub(super) fn format_micros(micros: i64) -> Option<String> {
     let time = Timestamp::from_microsecond(micros).ok()?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
 }
 
 #[cfg(test)]
-pub(super) fn query(most: usize) -> LogQuery {
+pub(super) fn test_query(most: usize) -> LogQuery {
     LogQuery {
         since: Timestamp::UNIX_EPOCH,
         minutes: 15,
@@ -111,7 +111,7 @@ pub(super) fn query(most: usize) -> LogQuery {
         process: None,
         unit: None,
         contains: None,
-        most,
+        max_entries: most,
     }
 }
 
@@ -128,22 +128,22 @@ mod tests {
         };
         let all = || {
             ["a1", "b", "a2", "A3"].into_iter().zip([
-                Level::Info,
-                Level::Error,
-                Level::Error,
-                Level::Critical,
+                LogLevel::Info,
+                LogLevel::Error,
+                LogLevel::Error,
+                LogLevel::Critical,
             ])
         };
         let records = || all().map(|(message, level)| record(message, level));
         let result = |query: &LogQuery| {
-            let logs = query.newest(records());
+            let logs = query.newest_matching(records());
             let messages: Vec<String> = logs.records.into_iter().map(|one| one.message).collect();
             (messages.join(" "), logs.found)
         };
-        assert_eq!(result(&query(2)), ("a2 A3".to_owned(), 4));
-        assert_eq!(result(&LogQuery { contains: Some("A".into()), ..query(9) }).0, "a1 a2 A3");
-        assert_eq!(result(&LogQuery { level: Some(Level::Error), ..query(9) }).0, "b a2 A3");
-        assert_eq!(result(&LogQuery { process: Some("x".into()), ..query(9) }).0, "");
-        assert_eq!(result(&LogQuery { contains: Some(".*".into()), ..query(9) }).0, "", "not a pattern");
+        assert_eq!(result(&test_query(2)), ("a2 A3".to_owned(), 4));
+        assert_eq!(result(&LogQuery { contains: Some("A".into()), ..test_query(9) }).0, "a1 a2 A3");
+        assert_eq!(result(&LogQuery { level: Some(LogLevel::Error), ..test_query(9) }).0, "b a2 A3");
+        assert_eq!(result(&LogQuery { process: Some("x".into()), ..test_query(9) }).0, "");
+        assert_eq!(result(&LogQuery { contains: Some(".*".into()), ..test_query(9) }).0, "", "not a pattern");
     }
 }

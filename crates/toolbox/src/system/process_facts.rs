@@ -41,7 +41,7 @@ pub(super) struct ProcessFacts {
 }
 
 /// Formats a time in seconds since the epoch as RFC 3339, to 10 ms.
-pub(super) fn moment(seconds: f64) -> String {
+pub(super) fn format_seconds(seconds: f64) -> String {
     #[allow(clippy::cast_possible_truncation)] // far from the ends of an i64
     let millis = (seconds * 1000.0).round() as i64;
     let time = Timestamp::from_millisecond(millis).unwrap_or_default();
@@ -49,12 +49,12 @@ pub(super) fn moment(seconds: f64) -> String {
 }
 
 /// Returns the current time in seconds since the epoch.
-pub(super) fn now() -> f64 {
+pub(super) fn now_seconds() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
 }
 
 /// Returns the name of a process state, by the letter that Linux and macOS use.
-pub(super) fn state_word(letter: char) -> &'static str {
+pub(super) fn state_name(letter: char) -> &'static str {
     match letter {
         'R' => "running",
         'S' => "sleeping",

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec};
+use tool::{Annotations, Category, Failure, RiskLevel, ToolOutput, ToolSpec};
 
-use super::log_record::{Level, LogQuery, LogRecord, Logs};
+use super::log_record::{LogLevel, LogQuery, LogRecord, LogResult};
 use super::{log_files, platform};
-use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use crate::output_budget;
+use crate::tool_registration::{ToolRegistration, TypedOutput};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +31,7 @@ struct Arguments {
     max_entries: usize,
     /// Minimum severity.
     #[serde(default)]
-    level: Option<Level>,
+    level: Option<LogLevel>,
     /// Exact name of the process.
     #[serde(default)]
     #[schemars(length(max = 255), extend("pattern" = r"^[A-Za-z0-9_(./][^\x00-\x1f]*$"))]
@@ -55,7 +55,7 @@ fn usual_count() -> usize {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Answered {
+struct SystemLogsOutput {
     /// `system`, or the path of the file.
     source: String,
     /// Start of the searched time window (RFC 3339).
@@ -72,16 +72,16 @@ struct Answered {
     note: Option<String>,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool() -> ToolRegistration {
     let about =
         "Read recent log entries of the system and its services. Filters are exact values, not patterns.";
     let mut spec = ToolSpec::new("read_system_logs", about, Category::READ_ONLY, RiskLevel::Medium);
     spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"minutes": 30, "level": "error"}));
-    ToolEntry::new(spec, read)
+    ToolRegistration::new(spec, read)
 }
 
-fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Answered>, Failure> {
+fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SystemLogsOutput>, Failure> {
     let back = Duration::from_secs(u64::from(arguments.minutes) * 60);
     let since = Timestamp::now().checked_sub(back).unwrap_or(Timestamp::UNIX_EPOCH);
     let query = LogQuery {
@@ -91,21 +91,21 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Answered>, Fail
         process: arguments.process.clone(),
         unit: arguments.unit.clone(),
         contains: arguments.contains.clone(),
-        most: arguments.max_entries,
+        max_entries: arguments.max_entries,
     };
     let (source, logs) = match permit.path("file") {
         Some(file) => (file.canonical().to_string_lossy().into_owned(), log_files::read(file, &query)?),
-        None => ("system".to_owned(), platform::logs(&query)?),
+        None => ("system".to_owned(), platform::query_logs(&query)?),
     };
-    let Logs { mut records, found, cut, note } = logs;
+    let LogResult { mut records, found, exceeded_limit: cut, note } = logs;
     // If not all entries fit, the newest are kept.
     records.reverse();
-    let budget = room::for_content(permit);
-    let mut entries = room::first(records, budget);
+    let budget = output_budget::content_budget(permit);
+    let mut entries = output_budget::take_fitting(records, budget);
     entries.reverse();
     let how = "raise max_entries, or narrow by minutes, level, process, unit or contains";
-    let truncated = room::truncation(entries.len(), found, cut.is_some(), how);
+    let truncated = output_budget::truncation(entries.len(), found, cut.is_some(), how);
     let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let value = Answered { source, since, entries, found, stopped_by: cut, note };
-    Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+    let value = SystemLogsOutput { source, since, entries, found, stopped_by: cut, note };
+    Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
 }

@@ -9,42 +9,42 @@ use std::time::Duration;
 use serde_json::Value;
 use tool::{Failure, FailureKind};
 
-use super::bounded::{self, Cut};
-use super::log_record::{Level, LogQuery, LogRecord, Logs};
+use super::bounded_command::{self, ExceededLimit};
+use super::log_record::{LogLevel, LogQuery, LogRecord, LogResult};
 
 const PROGRAM: &str = "/usr/bin/log";
-const TIME: Duration = Duration::from_secs(25);
-const BYTES: usize = 16 * 1024 * 1024;
+const TIMEOUT: Duration = Duration::from_secs(25);
+const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Queries the log. The cost depends on the time window, not on the filters.
-pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
-    let output = bounded::run(PROGRAM, &words(query), TIME, BYTES)
+pub(super) fn read(query: &LogQuery) -> Result<LogResult, Failure> {
+    let output = bounded_command::run(PROGRAM, &log_arguments(query), TIMEOUT, MAX_OUTPUT_BYTES)
         .map_err(|error| Failure::from_io("`/usr/bin/log` could not be started", &error))?;
     if ["Must be admin", "Operation not permitted"].iter().any(|words| output.stderr.contains(words)) {
         let message = "macOS shows its log to administrators only";
         let hint = "run Sinew as a user of the group admin, or read a file in /var/log with `file`";
-        return Err(Failure::new(FailureKind::Unreadable, message).hint(hint));
+        return Err(Failure::new(FailureKind::Unreadable, message).with_hint(hint));
     }
-    if output.stdout.is_empty() && !output.ended_well && output.cut.is_none() {
+    if output.stdout.is_empty() && !output.succeeded && output.exceeded_limit.is_none() {
         let why = output.stderr.lines().next().unwrap_or("it gave no reason").to_owned();
         return Err(Failure::new(FailureKind::Io, format!("`/usr/bin/log` failed: {why}")));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut logs = query.newest(text.lines().filter_map(record));
-    logs.cut = output.cut.map(|cut| match cut {
-        Cut::Time => "time",
-        Cut::Bytes => "bytes",
+    let mut logs = query.newest_matching(text.lines().filter_map(parse_entry));
+    logs.exceeded_limit = output.exceeded_limit.map(|cut| match cut {
+        ExceededLimit::Time => "time",
+        ExceededLimit::Bytes => "bytes",
     });
     Ok(logs)
 }
 
-fn words(query: &LogQuery) -> Vec<OsString> {
+fn log_arguments(query: &LogQuery) -> Vec<OsString> {
     let mut words: Vec<String> = ["show", "--style", "ndjson", "--last"].map(ToOwned::to_owned).to_vec();
     words.push(format!("{}m", query.minutes));
-    if matches!(query.level, Some(Level::Info | Level::Debug)) {
+    if matches!(query.level, Some(LogLevel::Info | LogLevel::Debug)) {
         words.push("--info".to_owned());
     }
-    if query.level == Some(Level::Debug) {
+    if query.level == Some(LogLevel::Debug) {
         words.push("--debug".to_owned());
     }
     if let Some(predicate) = predicate(query) {
@@ -55,37 +55,37 @@ fn words(query: &LogQuery) -> Vec<OsString> {
 
 fn predicate(query: &LogQuery) -> Option<String> {
     let mut parts = Vec::new();
-    parts.extend(query.process.as_ref().map(|name| format!("process == {}", quoted(name))));
-    parts.extend(query.unit.as_ref().map(|name| format!("subsystem == {}", quoted(name))));
-    parts.extend(query.contains.as_ref().map(|text| format!("eventMessage CONTAINS[c] {}", quoted(text))));
+    parts.extend(query.process.as_ref().map(|name| format!("process == {}", quote(name))));
+    parts.extend(query.unit.as_ref().map(|name| format!("subsystem == {}", quote(name))));
+    parts.extend(query.contains.as_ref().map(|text| format!("eventMessage CONTAINS[c] {}", quote(text))));
     parts.extend(match query.level {
-        Some(Level::Critical) => Some("messageType == fault".to_owned()),
-        Some(Level::Error | Level::Warning) => {
+        Some(LogLevel::Critical) => Some("messageType == fault".to_owned()),
+        Some(LogLevel::Error | LogLevel::Warning) => {
             Some("(messageType == error OR messageType == fault)".to_owned())
         }
-        Some(Level::Info | Level::Debug) | None => None,
+        Some(LogLevel::Info | LogLevel::Debug) | None => None,
     });
     (!parts.is_empty()).then(|| parts.join(" AND "))
 }
 
 /// Quotes a string for a predicate. Quotes and backslashes are escaped, because they could end the string.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Parses one line of JSON. The last line may be a summary, or incomplete.
-fn record(line: &str) -> Option<LogRecord> {
+fn parse_entry(line: &str) -> Option<LogRecord> {
     let entry: Value = serde_json::from_str(line).ok()?;
     let text = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let message = text("eventMessage")?.to_owned();
     let path = text("processImagePath");
     Some(LogRecord {
-        time: text("timestamp").and_then(utc),
+        time: text("timestamp").and_then(to_utc),
         level: text("messageType").and_then(|word| match word {
-            "Fault" => Some(Level::Critical),
-            "Error" => Some(Level::Error),
-            "Default" | "Info" => Some(Level::Info),
-            "Debug" => Some(Level::Debug),
+            "Fault" => Some(LogLevel::Critical),
+            "Error" => Some(LogLevel::Error),
+            "Default" | "Info" => Some(LogLevel::Info),
+            "Debug" => Some(LogLevel::Debug),
             _ => None,
         }),
         process: path.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned()),
@@ -96,14 +96,14 @@ fn record(line: &str) -> Option<LogRecord> {
 }
 
 /// Parses a time such as `2026-11-16 11:11:12.000123+0100`.
-fn utc(text: &str) -> Option<String> {
+fn to_utc(text: &str) -> Option<String> {
     let time = jiff::Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f%z", text).ok()?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::log_record::query;
+    use super::super::log_record::test_query;
     use super::*;
 
     #[test]
@@ -111,15 +111,15 @@ mod tests {
         let line = r#"{"timezoneName":"","messageType":"Error","eventType":"logEvent","subsystem":"com.apple.network","category":"boring","processID":345,"processImagePath":"\/usr\/libexec\/airportd","timestamp":"2026-11-16 11:11:12.000123+0100","eventMessage":"<private> failed"}"#;
         let expect = LogRecord {
             time: Some("2026-11-16T10:11:12.000123Z".into()),
-            level: Some(Level::Error),
+            level: Some(LogLevel::Error),
             process: Some("airportd".into()),
             pid: Some(345),
             unit: Some("com.apple.network".into()),
             message: "<private> failed".into(),
         };
-        assert_eq!(record(line), Some(expect));
-        assert_eq!(record(r#"{"count":3,"finished":1}"#), None, "the summary");
-        assert_eq!(record(r#"{"eventMessage":"cut"#), None);
+        assert_eq!(parse_entry(line), Some(expect));
+        assert_eq!(parse_entry(r#"{"count":3,"finished":1}"#), None, "the summary");
+        assert_eq!(parse_entry(r#"{"eventMessage":"cut"#), None);
     }
 
     #[test]
@@ -127,14 +127,14 @@ mod tests {
         let hostile = LogQuery {
             contains: Some("x\" OR 1 == 1 OR eventMessage == \"\\".into()),
             process: Some("a".into()),
-            level: Some(Level::Error),
-            ..query(5)
+            level: Some(LogLevel::Error),
+            ..test_query(5)
         };
         assert_eq!(
             predicate(&hostile).unwrap(),
             r#"process == "a" AND eventMessage CONTAINS[c] "x\" OR 1 == 1 OR eventMessage == \"\\" AND (messageType == error OR messageType == fault)"#
         );
-        let words = words(&hostile);
+        let words = log_arguments(&hostile);
         assert_eq!(
             words.len(),
             7,

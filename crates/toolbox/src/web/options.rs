@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use web_content::Engine;
+use web_content::SearchEngine;
 
 /// Default user agent. It is constant, because some engines tie their responses to it.
 const USER_AGENT: &str = concat!("Mozilla/5.0 (compatible; Sinew/", env!("CARGO_PKG_VERSION"), ")");
@@ -14,11 +14,11 @@ pub struct WebOptions {
     /// User agent that is sent.
     pub user_agent: String,
     /// Handling of robots.txt.
-    pub robots: Robots,
+    pub robots: RobotsPolicy,
     /// File with certificates to trust in addition to the public roots.
     pub ca_file: Option<PathBuf>,
     /// Search providers, in the order in which they are queried.
-    pub providers: Vec<Provider>,
+    pub providers: Vec<ProviderOptions>,
     /// Time for which a search result is cached.
     pub cache_for: Duration,
 }
@@ -27,9 +27,11 @@ impl Default for WebOptions {
     fn default() -> Self {
         WebOptions {
             user_agent: USER_AGENT.to_owned(),
-            robots: Robots::Ignore,
+            robots: RobotsPolicy::Ignore,
             ca_file: None,
-            providers: [Engine::DuckduckgoHtml, Engine::DuckduckgoLite].map(Provider::of).to_vec(),
+            providers: [SearchEngine::DuckduckgoHtml, SearchEngine::DuckduckgoLite]
+                .map(ProviderOptions::default_for)
+                .to_vec(),
             cache_for: Duration::from_secs(300),
         }
     }
@@ -37,7 +39,7 @@ impl Default for WebOptions {
 
 /// Handling of `robots.txt`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Robots {
+pub enum RobotsPolicy {
     /// Ignores it: each page is fetched on request, not crawled.
     #[default]
     Ignore,
@@ -47,9 +49,9 @@ pub enum Robots {
 
 /// Search provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Provider {
+pub struct ProviderOptions {
     /// Protocol of the provider.
-    pub engine: Engine,
+    pub engine: SearchEngine,
     /// Endpoint URL.
     pub url: String,
     /// File of mode 0600 with the API key.
@@ -58,16 +60,21 @@ pub struct Provider {
     pub key_variable: Option<String>,
 }
 
-impl Provider {
+impl ProviderOptions {
     /// Returns the default settings of a provider; SearXNG has no default URL.
-    pub fn of(engine: Engine) -> Self {
+    pub fn default_for(engine: SearchEngine) -> Self {
         let (url, variable) = match engine {
-            Engine::DuckduckgoHtml => ("https://html.duckduckgo.com/html/", None),
-            Engine::DuckduckgoLite => ("https://lite.duckduckgo.com/lite/", None),
-            Engine::Searxng => ("", None),
-            Engine::Brave => ("https://api.search.brave.com/res/v1/web/search", Some("BRAVE_API_KEY")),
-            Engine::Tavily => ("https://api.tavily.com/search", Some("TAVILY_API_KEY")),
+            SearchEngine::DuckduckgoHtml => ("https://html.duckduckgo.com/html/", None),
+            SearchEngine::DuckduckgoLite => ("https://lite.duckduckgo.com/lite/", None),
+            SearchEngine::Searxng => ("", None),
+            SearchEngine::Brave => ("https://api.search.brave.com/res/v1/web/search", Some("BRAVE_API_KEY")),
+            SearchEngine::Tavily => ("https://api.tavily.com/search", Some("TAVILY_API_KEY")),
         };
-        Provider { engine, url: url.to_owned(), key_file: None, key_variable: variable.map(str::to_owned) }
+        ProviderOptions {
+            engine,
+            url: url.to_owned(),
+            key_file: None,
+            key_variable: variable.map(str::to_owned),
+        }
     }
 }

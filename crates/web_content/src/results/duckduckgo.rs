@@ -4,56 +4,56 @@
 use dom_query::{Document, Selection};
 use url::Url;
 
-use super::{changed, hit, without_repeats};
-use crate::order::{Failing, Found, Hit};
-use crate::skim::skim;
+use super::{checked_hit, layout_changed, without_duplicates};
+use crate::extraction::{SearchFailure, SearchOutcome, WebSearchHit};
+use crate::token_scan::scan_tokens;
 
 /// Maximum nesting depth, above that of any result page.
-const DEEPEST: usize = 200;
-const CHALLENGE: &str = "form#challenge-form, form[action*='anomaly.js'], [class*='anomaly-modal']";
+const MAX_DEPTH: usize = 200;
+const CHALLENGE_SELECTOR: &str = "form#challenge-form, form[action*='anomaly.js'], [class*='anomaly-modal']";
 
 /// Parses a page of `html.duckduckgo.com`.
-pub(super) fn html(text: &str) -> Found {
-    let Some(document) = document(text) else { return changed("the page is nested too deeply") };
+pub(super) fn html(text: &str) -> SearchOutcome {
+    let Some(document) = document(text) else { return layout_changed("the page is nested too deeply") };
     let mut hits = Vec::new();
     for result in document.select("#links .result, #links .web-result").iter() {
         let link = result.select_single("a.result__a");
         let is_ad = result.has_class("result--ad");
         let snippet = result.select_single(".result__snippet").text();
-        hits.extend(read(&link, is_ad, &snippet));
+        hits.extend(read_hit(&link, is_ad, &snippet));
     }
-    conclude(&document, hits, "#links", "No results")
+    outcome(&document, hits, "#links", "No results")
 }
 
 /// Parses a page of `lite.duckduckgo.com`.
-pub(super) fn lite(text: &str) -> Found {
-    let Some(document) = document(text) else { return changed("the page is nested too deeply") };
-    let mut hits: Vec<Hit> = Vec::new();
+pub(super) fn lite(text: &str) -> SearchOutcome {
+    let Some(document) = document(text) else { return layout_changed("the page is nested too deeply") };
+    let mut hits: Vec<WebSearchHit> = Vec::new();
     let mut is_wanted = false;
     for row in document.select("tr").iter() {
         let link = row.select_single("a.result-link");
         if link.exists() {
             let is_ad = row.has_class("result-sponsored");
-            let read = read(&link, is_ad, "");
+            let read = read_hit(&link, is_ad, "");
             is_wanted = read.is_some();
             hits.extend(read);
         } else if is_wanted && row.select_single("td.result-snippet").exists() {
             let snippet = row.select_single("td.result-snippet").text();
             let last = hits.pop();
-            hits.extend(last.and_then(|last| hit(&last.title, &last.url, &snippet, None)));
+            hits.extend(last.and_then(|last| checked_hit(&last.title, &last.url, &snippet, None)));
             is_wanted = false;
         }
     }
-    conclude(&document, hits, "body", "No more results")
+    outcome(&document, hits, "body", "No more results")
 }
 
 fn document(text: &str) -> Option<Document> {
-    (skim(text).depth <= DEEPEST).then(|| Document::from(text))
+    (scan_tokens(text).depth <= MAX_DEPTH).then(|| Document::from(text))
 }
 
-fn read(link: &Selection<'_>, is_ad: bool, snippet: &str) -> Option<Hit> {
+fn read_hit(link: &Selection<'_>, is_ad: bool, snippet: &str) -> Option<WebSearchHit> {
     let href = link.attr("href").filter(|_| !is_ad)?;
-    hit(&link.text(), &target(&href)?, snippet, None)
+    checked_hit(&link.text(), &target(&href)?, snippet, None)
 }
 
 /// Returns the final target of a link; none for an advertisement.
@@ -84,19 +84,19 @@ fn target(href: &str) -> Option<String> {
     }
 }
 
-fn conclude(document: &Document, hits: Vec<Hit>, place: &str, none: &str) -> Found {
-    let hits = without_repeats(hits);
+fn outcome(document: &Document, hits: Vec<WebSearchHit>, place: &str, none: &str) -> SearchOutcome {
+    let hits = without_duplicates(hits);
     if !hits.is_empty() {
-        return Found::Hits(hits);
+        return SearchOutcome::Hits(hits);
     }
-    if document.select(CHALLENGE).exists() {
-        return Found::Failing(Failing::Blocked, "it shows a challenge for humans".to_owned());
+    if document.select(CHALLENGE_SELECTOR).exists() {
+        return SearchOutcome::Failing(SearchFailure::Blocked, "it shows a challenge for humans".to_owned());
     }
     let says_none = |text: &str| text.contains(none) || text.contains("No results");
     if document.select(".no-results").exists() || says_none(&document.select(place).text()) {
-        return Found::Nothing;
+        return SearchOutcome::Nothing;
     }
-    changed("the page contains neither results nor a statement that there are none")
+    layout_changed("the page contains neither results nor a statement that there are none")
 }
 
 #[cfg(test)]
@@ -110,14 +110,14 @@ mod tests {
     const LITE: &str = include_str!("../../pages/duckduckgo_lite_results.html");
     const LITE_NONE: &str = include_str!("../../pages/duckduckgo_lite_none.html");
 
-    fn urls(found: Found) -> Vec<String> {
-        let Found::Hits(hits) = found else { panic!("{found:?}") };
+    fn urls(found: SearchOutcome) -> Vec<String> {
+        let SearchOutcome::Hits(hits) = found else { panic!("{found:?}") };
         hits.into_iter().map(|hit| hit.url).collect()
     }
 
     #[test]
     fn results_exclude_advertisements_and_redirects() {
-        let Found::Hits(hits) = html(RESULTS) else { panic!("{:?}", html(RESULTS)) };
+        let SearchOutcome::Hits(hits) = html(RESULTS) else { panic!("{:?}", html(RESULTS)) };
         let expect = [
             "https://www.rust-lang.org/",
             "https://doc.rust-lang.org/book/?a=1&b=2",
@@ -129,24 +129,26 @@ mod tests {
             hits[0].snippet,
             "A language empowering everyone to build reliable and efficient software."
         );
-        let Found::Hits(lite) = lite(LITE) else { panic!() };
+        let SearchOutcome::Hits(lite) = lite(LITE) else { panic!() };
         assert_eq!(lite.iter().map(|hit| hit.url.as_str()).collect::<Vec<_>>(), &expect[..2]);
         assert_eq!(lite[1].snippet, "The book about the language.");
     }
 
     #[test]
     fn block_is_distinguished_from_no_results() {
-        let blocked = |found: &Found| matches!(found, Found::Failing(Failing::Blocked, _));
+        let blocked =
+            |found: &SearchOutcome| matches!(found, SearchOutcome::Failing(SearchFailure::Blocked, _));
         assert!(blocked(&html(CHALLENGED)) && blocked(&lite(CHALLENGED)));
-        assert_eq!((html(NONE), lite(LITE_NONE)), (Found::Nothing, Found::Nothing));
+        assert_eq!((html(NONE), lite(LITE_NONE)), (SearchOutcome::Nothing, SearchOutcome::Nothing));
         assert_eq!(urls(html(ECHO)).len(), 1, "a query that quotes a block is not a block");
         let echo_none = NONE.replace("zqxjkv", "anomaly.js anomaly-modal challenge-form");
-        assert_eq!(html(&echo_none), Found::Nothing);
+        assert_eq!(html(&echo_none), SearchOutcome::Nothing);
     }
 
     #[test]
     fn unknown_layout_is_reported() {
-        let changed = |found: &Found| matches!(found, Found::Failing(Failing::ParseChanged, _));
+        let changed =
+            |found: &SearchOutcome| matches!(found, SearchOutcome::Failing(SearchFailure::ParseChanged, _));
         let renamed = RESULTS.replace("result__a", "r-title").replace("No results", "");
         assert!(changed(&html(&renamed)), "{:?}", html(&renamed));
         assert!(changed(&html("")) && changed(&lite("<p>Hello")) && changed(&html(&"<div>".repeat(1000))));

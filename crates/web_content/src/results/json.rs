@@ -2,25 +2,25 @@
 
 use serde_json::Value;
 
-use super::{changed, hit, without_repeats};
-use crate::order::{Failing, Found, Hit};
-use crate::skim::plain;
+use super::{checked_hit, layout_changed, without_duplicates};
+use crate::extraction::{SearchFailure, SearchOutcome, WebSearchHit};
+use crate::token_scan::plain_text;
 
 /// Parses a SearXNG answer. If all of its engines failed, there are no results, and the failures are
 /// reported.
-pub(super) fn searxng(text: &str) -> Found {
-    let Some(answer) = read(text) else { return changed("the answer is not JSON") };
+pub(super) fn searxng(text: &str) -> SearchOutcome {
+    let Some(answer) = parse_json(text) else { return layout_changed("the answer is not JSON") };
     let Some(results) = answer.get("results").and_then(Value::as_array) else {
-        return changed("there is no `results`");
+        return layout_changed("there is no `results`");
     };
-    match conclude(results, "content", "publishedDate") {
-        Found::Nothing => {
+    match outcome(results, "content", "publishedDate") {
+        SearchOutcome::Nothing => {
             let silent = answer.get("unresponsive_engines").and_then(Value::as_array);
-            let silent: Vec<String> = silent.into_iter().flatten().map(engine).take(8).collect();
+            let silent: Vec<String> = silent.into_iter().flatten().map(failed_engine).take(8).collect();
             match silent.is_empty() {
-                true => Found::Nothing,
-                false => Found::Failing(
-                    Failing::Blocked,
+                true => SearchOutcome::Nothing,
+                false => SearchOutcome::Failing(
+                    SearchFailure::Blocked,
                     format!("its engines do not answer: {}", silent.join(", ")),
                 ),
             }
@@ -30,59 +30,64 @@ pub(super) fn searxng(text: &str) -> Found {
 }
 
 /// Formats an entry such as `["google", "CAPTCHA"]`.
-fn engine(pair: &Value) -> String {
+fn failed_engine(pair: &Value) -> String {
     let words = pair.as_array().map(|words| words.iter().filter_map(Value::as_str).collect::<Vec<_>>());
     let words = words.unwrap_or_else(|| pair.as_str().into_iter().collect());
-    crate::visible::line(&words.join(" "), 60)
+    crate::escape_invisible::single_line(&words.join(" "), 60)
 }
 
 /// Parses an answer of the Brave search service.
-pub(super) fn brave(text: &str) -> Found {
-    let Some(answer) = read(text) else { return changed("the answer is not JSON") };
+pub(super) fn brave(text: &str) -> SearchOutcome {
+    let Some(answer) = parse_json(text) else { return layout_changed("the answer is not JSON") };
     match (answer.pointer("/web/results").and_then(Value::as_array), answer.get("query")) {
-        (Some(results), _) => conclude(results, "description", "age"),
+        (Some(results), _) => outcome(results, "description", "age"),
         // Without results, the whole `web` section is missing.
-        (None, Some(_)) if answer.get("type").and_then(Value::as_str) == Some("search") => Found::Nothing,
-        (None, _) => changed("there is no `web.results`"),
+        (None, Some(_)) if answer.get("type").and_then(Value::as_str) == Some("search") => {
+            SearchOutcome::Nothing
+        }
+        (None, _) => layout_changed("there is no `web.results`"),
     }
 }
 
 /// Parses an answer of the Tavily search service.
-pub(super) fn tavily(text: &str) -> Found {
-    let Some(answer) = read(text) else { return changed("the answer is not JSON") };
+pub(super) fn tavily(text: &str) -> SearchOutcome {
+    let Some(answer) = parse_json(text) else { return layout_changed("the answer is not JSON") };
     match answer.get("results").and_then(Value::as_array) {
-        Some(results) => conclude(results, "content", "published_date"),
-        None => changed("there is no `results`"),
+        Some(results) => outcome(results, "content", "published_date"),
+        None => layout_changed("there is no `results`"),
     }
 }
 
-fn read(text: &str) -> Option<Value> {
+fn parse_json(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-fn conclude(results: &[Value], snippet: &str, published: &str) -> Found {
-    let hits: Vec<Hit> = results.iter().filter_map(|result| one(result, snippet, published)).collect();
+fn outcome(results: &[Value], snippet: &str, published: &str) -> SearchOutcome {
+    let hits: Vec<WebSearchHit> =
+        results.iter().filter_map(|result| read_hit(result, snippet, published)).collect();
     match (hits.is_empty(), results.is_empty()) {
-        (false, _) => Found::Hits(without_repeats(hits)),
-        (true, true) => Found::Nothing,
-        (true, false) => changed("no result has a title and an address"),
+        (false, _) => SearchOutcome::Hits(without_duplicates(hits)),
+        (true, true) => SearchOutcome::Nothing,
+        (true, false) => layout_changed("no result has a title and an address"),
     }
 }
 
-fn one(result: &Value, snippet: &str, published: &str) -> Option<Hit> {
+fn read_hit(result: &Value, snippet: &str, published: &str) -> Option<WebSearchHit> {
     let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
-    hit(&plain(text("title")), text("url"), &plain(text(snippet)), Some(text(published)))
+    checked_hit(&plain_text(text("title")), text("url"), &plain_text(text(snippet)), Some(text(published)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(found: &Found, expect: &str) {
+    fn check(found: &SearchOutcome, expect: &str) {
         let word = match found {
-            Found::Hits(hits) => hits.iter().map(|hit| hit.url.as_str()).collect::<Vec<_>>().join(" "),
-            Found::Nothing => "nothing".to_owned(),
-            Found::Failing(failing, why) => format!("{failing:?} {why}"),
+            SearchOutcome::Hits(hits) => {
+                hits.iter().map(|hit| hit.url.as_str()).collect::<Vec<_>>().join(" ")
+            }
+            SearchOutcome::Nothing => "nothing".to_owned(),
+            SearchOutcome::Failing(failing, why) => format!("{failing:?} {why}"),
         };
         assert!(word.starts_with(expect), "{found:?}");
     }
@@ -94,7 +99,7 @@ mod tests {
             {"url": "https://a.org/", "title": "A again", "content": ""},
             {"url": "ftp://b.org/", "title": "B", "content": ""}], "unresponsive_engines": [["google", "CAPTCHA"]]}"#;
         check(&searxng(results), "https://a.org/");
-        let Found::Hits(hits) = searxng(results) else { panic!() };
+        let SearchOutcome::Hits(hits) = searxng(results) else { panic!() };
         assert_eq!(hits[0].published.as_deref(), Some("2026-01-02T00:00:00"));
         check(&searxng(r#"{"results": [], "unresponsive_engines": []}"#), "nothing");
         let silent =
@@ -108,7 +113,7 @@ mod tests {
     fn brave_is_read() {
         let results = r#"{"type": "search", "query": {"original": "q"}, "web": {"results": [
             {"title": "A &amp; B", "url": "https://a.org/", "description": "the <strong>word</strong>", "age": "2 days ago"}]}}"#;
-        let Found::Hits(hits) = brave(results) else { panic!("{:?}", brave(results)) };
+        let SearchOutcome::Hits(hits) = brave(results) else { panic!("{:?}", brave(results)) };
         assert_eq!((hits[0].title.as_str(), hits[0].snippet.as_str()), ("A & B", "the word"));
         check(&brave(r#"{"type": "search", "query": {"original": "q"}}"#), "nothing");
         check(&brave(r#"{"type": "ErrorResponse"}"#), "ParseChanged");

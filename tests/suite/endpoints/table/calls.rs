@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 use tests::Home;
 
-use super::{Brings, Case, Step};
+use super::{ApprovalUse, TableCase, TableStep};
 
-fn call(tool: &str, arguments: Value) -> Step {
-    Step::Call(Case::new(tool, arguments))
+fn call(tool: &str, arguments: Value) -> TableStep {
+    TableStep::Call(TableCase::new(tool, arguments))
 }
 
-fn keyed(key: &'static str, tool: &str, arguments: Value) -> Step {
-    Step::Call(Case { key: Some(key), ..Case::new(tool, arguments) })
+fn keyed(key: &'static str, tool: &str, arguments: Value) -> TableStep {
+    TableStep::Call(TableCase { key: Some(key), ..TableCase::new(tool, arguments) })
 }
 
-fn answered(tool: &str, arguments: Value) -> Step {
-    Step::Call(Case { brings: Brings::TheAnswer, ..Case::new(tool, arguments) })
+fn call_with_approval(tool: &str, arguments: Value) -> TableStep {
+    TableStep::Call(TableCase { approval_use: ApprovalUse::LastRequested, ..TableCase::new(tool, arguments) })
 }
 
 /// Returns paths of files, inside and outside.
 fn paths(home: &Home) -> Vec<String> {
     let inside = |name: &str| home.workspace().join(name).display().to_string();
-    let user = |name: &str| home.user().join(name).display().to_string();
+    let user = |name: &str| home.user_home().join(name).display().to_string();
     let fixed = [
         "README.md",
         "./README.md",
@@ -73,11 +73,11 @@ fn paths(home: &Home) -> Vec<String> {
     fixed.iter().map(|path| (*path).to_owned()).chain(absolute).collect()
 }
 
-pub(super) fn reads(home: &Home) -> Vec<Step> {
+pub(super) fn reads(home: &Home) -> Vec<TableStep> {
     paths(home).iter().map(|path| call("read_file", json!({"path": path}))).collect()
 }
 
-pub(super) fn looks() -> Vec<Step> {
+pub(super) fn listings() -> Vec<TableStep> {
     let mut steps = Vec::new();
     for arguments in [
         json!({"path": "long.txt", "offset": 10, "length": 20}),
@@ -102,14 +102,14 @@ pub(super) fn looks() -> Vec<Step> {
     steps
 }
 
-pub(super) fn writes(home: &Home) -> Vec<Step> {
+pub(super) fn writes(home: &Home) -> Vec<TableStep> {
     paths(home).iter().map(|path| call("write_file", json!({"path": path, "content": TEXT}))).collect()
 }
 
 /// Longer than ten characters, which a guardrail for the host's tool requires.
 const TEXT: &str = "more than ten letters\n";
 
-pub(super) fn changes() -> Vec<Step> {
+pub(super) fn changes() -> Vec<TableStep> {
     let (text, mut steps) = (TEXT, Vec::new());
     for arguments in [
         json!({"path": "new.txt", "content": text, "mode": "create"}),
@@ -138,7 +138,7 @@ pub(super) fn changes() -> Vec<Step> {
 }
 
 /// Returns malformed calls, with and without a repair.
-pub(super) fn malformed() -> Vec<Step> {
+pub(super) fn malformed() -> Vec<TableStep> {
     let of_read = [
         json!({}),
         json!([]),
@@ -196,7 +196,7 @@ pub(super) fn malformed() -> Vec<Step> {
 }
 
 /// Returns calls by aliases of a tool and by unknown names.
-pub(super) fn names() -> Vec<Step> {
+pub(super) fn names() -> Vec<TableStep> {
     let long = "x".repeat(200);
     let by_name = [
         "READ_FILE",
@@ -225,7 +225,8 @@ pub(super) fn names() -> Vec<Step> {
         "read_local_file",
         &long,
     ];
-    let mut steps: Vec<Step> = by_name.iter().map(|name| call(name, json!({"path": "README.md"}))).collect();
+    let mut steps: Vec<TableStep> =
+        by_name.iter().map(|name| call(name, json!({"path": "README.md"}))).collect();
     for (name, arguments) in [
         ("write", json!({"file_path": "x.txt", "content": "short"})),
         ("write", json!({"file_path": "x.txt", "content": "long enough by far"})),
@@ -245,7 +246,7 @@ pub(super) fn names() -> Vec<Step> {
 }
 
 /// Returns calls about programs, hosts and system information.
-pub(super) fn programs() -> Vec<Step> {
+pub(super) fn programs() -> Vec<TableStep> {
     let mut steps = Vec::new();
     for command in [
         json!(["true"]),
@@ -277,7 +278,7 @@ pub(super) fn programs() -> Vec<Step> {
 }
 
 /// Returns calls that repeat an idempotency key, and calls that reach a rate limit.
-pub(super) fn repeats_and_rates() -> Vec<Step> {
+pub(super) fn repeats_and_rates() -> Vec<TableStep> {
     let text = json!({"path": "once.txt", "content": "written once\n"});
     let mut steps = vec![
         keyed("k-1", "write_file", text.clone()),
@@ -297,7 +298,7 @@ pub(super) fn repeats_and_rates() -> Vec<Step> {
 /// Returns reads, changes with and without operator approval, and network calls. Their files do not exist
 /// yet: an approval for an existing file is bound to its inode, which differs each time the workspace is
 /// created.
-pub(super) fn in_another_mode(mode: &str) -> Vec<Step> {
+pub(super) fn in_another_mode(mode: &str) -> Vec<TableStep> {
     let text = |name: &str| json!({"path": name, "content": "more than ten letters\n"});
     let (yes, no) = (format!("yes-{mode}.txt"), format!("no-{mode}.txt"));
     vec![
@@ -308,13 +309,13 @@ pub(super) fn in_another_mode(mode: &str) -> Vec<Step> {
         call("write_file", text(".git/hooks/pre-push")),
         call("write_file", json!({"path": "asked.txt"})),
         call("write_file", text(&no)),
-        Step::Decide("deny"),
-        answered("write_file", text(&no)),
+        TableStep::Decide("deny"),
+        call_with_approval("write_file", text(&no)),
         call("write_file", text(&yes)),
-        Step::Decide("approve"),
-        answered("write_file", text("other.txt")),
-        answered("write_file", text(&yes)),
-        answered("write_file", text(&yes)),
+        TableStep::Decide("approve"),
+        call_with_approval("write_file", text("other.txt")),
+        call_with_approval("write_file", text(&yes)),
+        call_with_approval("write_file", text(&yes)),
         call("write_file", json!({"path": "much.txt", "content": "x\n".repeat(2_000)})),
         call("write_file", json!({"path": "token.txt", "content": "token=v1/src/deploy.sh\n"})),
         call("edit_file", json!({"path": "notes.txt", "edits": [{"old_text": "caviar", "new_text": "x"}]})),

@@ -25,7 +25,7 @@ fn legible(home: &Home) -> Vec<Value> {
 /// Checks that a change to the open segment is noticed before the next call runs. The ledger then continues
 /// in a new segment with a recorded reason, and `verify` reports the missing records.
 fn check_noticed(meddle: impl Fn(&Path), says: &str) -> (Home, u64) {
-    let daemon = Daemon::start_in(Home::initialised().without_alarms());
+    let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
     let mut agent = daemon.agent();
     assert_eq!(write(&mut agent, "before")["success"], true);
     let folder = daemon.home().root().join("state/ledger");

@@ -1,17 +1,17 @@
 //! Bounds of a call in one line: where it runs, its timeout and its sandbox. The line is shown to the
 //! operator and is part of what an approval is bound to.
 
-use governance::{Network, Permit, Workspace, WorkspaceAccess};
-use registry::AtWork;
+use governance::{NetworkAccess, Permit, Workspace, WorkspaceAccess};
+use registry::ExecutionSite;
 use serde_json::json;
 use tool::canonical;
 
-pub(super) fn bounds(permit: &Permit, at_work: AtWork) -> String {
+pub(super) fn describe_bounds(permit: &Permit, at_work: ExecutionSite) -> String {
     let seconds = permit.timeout().as_secs();
     let reads = match at_work {
-        AtWork::Gatekeeper => Some("a sandbox without network parses the response"),
-        AtWork::Far => Some("parses the response itself, as JSON"),
-        AtWork::AsDefined => None,
+        ExecutionSite::HttpGateway => Some("a sandbox without network parses the response"),
+        ExecutionSite::RemoteServer => Some("parses the response itself, as JSON"),
+        ExecutionSite::AsDefined => None,
     };
     if let Some(reads) = reads {
         return format!("at most {seconds} s; the daemon makes the network request, and {reads}");
@@ -21,32 +21,33 @@ pub(super) fn bounds(permit: &Permit, at_work: AtWork) -> String {
     }
     let confinement = permit.confinement();
     let network = match confinement.network {
-        Network::Off => "off",
-        Network::Loopback => "private loopback",
-        Network::Full => "FULL",
+        NetworkAccess::Off => "off",
+        NetworkAccess::Loopback => "private loopback",
+        NetworkAccess::Full => "FULL",
     };
-    let memory = confinement.memory_mebibytes();
+    let memory = confinement.effective_memory_mb();
     format!(
         "at most {seconds} s; sandbox: network {network}, {memory} MiB, {} processes, {} isolation ({}){}{}",
-        confinement.processes(),
-        confinement.least.as_str(),
-        walls(permit),
-        folders(permit, WorkspaceAccess::ReadWrite, "may write"),
-        folders(permit, WorkspaceAccess::ReadOnly, "may read"),
+        confinement.effective_max_processes(),
+        confinement.min_isolation.as_str(),
+        sandbox_fingerprint(permit),
+        describe_workspaces(permit, WorkspaceAccess::ReadWrite, "may write"),
+        describe_workspaces(permit, WorkspaceAccess::ReadOnly, "may read"),
     )
 }
 
 /// Fingerprint of the hidden paths and the program directories of the sandbox: an approval does not extend to
 /// a sandbox that exposes other files.
-fn walls(permit: &Permit) -> String {
-    let sight = permit.sight();
-    let walls = canonical::bytes(&json!([sight.patterns(), permit.program_folders()]));
+fn sandbox_fingerprint(permit: &Permit) -> String {
+    let sight = permit.visibility_filter();
+    let walls = canonical::bytes(&json!([sight.forbidden_patterns(), permit.program_folders()]));
     canonical::sha256_hex(&walls).chars().take(12).collect()
 }
 
 /// Workspaces that a program can access: an approval does not extend to workspaces that are added later.
-fn folders(permit: &Permit, access: WorkspaceAccess, what: &str) -> String {
-    let of_kind = permit.folders().iter().filter(|folder| folder.access() == access).map(Workspace::root);
+fn describe_workspaces(permit: &Permit, access: WorkspaceAccess, what: &str) -> String {
+    let of_kind =
+        permit.sandbox_folders().iter().filter(|folder| folder.access() == access).map(Workspace::root);
     let names: Vec<String> = of_kind.map(|root| format!("{root:?}")).collect();
     if names.is_empty() { String::new() } else { format!("; {what} {}", names.join(", ")) }
 }

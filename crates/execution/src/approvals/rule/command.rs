@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Label of the file of the program of a command.
-const PROGRAM: &str = "program";
+const PROGRAM_LABEL: &str = "program";
 
 /// Read-only programs: whatever words follow, they start no program, write no file, change no setting of the
 /// machine and load no code. Not on the list, although they mostly read: `awk`, `sed`, `find`, `xargs`, `env`
@@ -14,7 +14,7 @@ const PROGRAM: &str = "program";
 /// `uniq` and `xxd` (write to a second file argument), `diff` (`-l` starts `pr`), `file` (`-C` writes), `rg`
 /// (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee`, `dd`. A denylist was tried
 /// first: there was always one more wrapper program.
-const LOOKERS: [&str; 24] = [
+const READ_ONLY_PROGRAMS: [&str; 24] = [
     "basename",
     "cat",
     "cksum",
@@ -43,16 +43,16 @@ const LOOKERS: [&str; 24] = [
 
 /// Words of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Words {
+pub(super) struct RuleCommand {
     words: Vec<String>,
     /// True if more words may follow.
     open: bool,
 }
 
-impl Words {
+impl RuleCommand {
     /// Matches exactly these words.
-    pub(super) fn exactly(words: &[String]) -> Words {
-        Words { words: words.to_vec(), open: false }
+    pub(super) fn exact(words: &[String]) -> RuleCommand {
+        RuleCommand { words: words.to_vec(), open: false }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -60,23 +60,26 @@ impl Words {
     }
 
     /// Text for the display of the rule.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn to_line(&self) -> String {
         let more = if self.open { " and any further words" } else { ", and no further words" };
         format!("  the command is {}{more}", json!(self.words))
     }
 
     /// Returns true if a command is covered.
-    pub(super) fn begin(&self, words: &[String]) -> bool {
+    pub(super) fn covers(&self, words: &[String]) -> bool {
         match self.open {
             // A recorded rule from before the list was shortened is no longer valid.
-            true => self.words.first().is_some_and(|name| looks(name)) && words.starts_with(&self.words),
+            true => {
+                self.words.first().is_some_and(|name| is_read_only_program(name))
+                    && words.starts_with(&self.words)
+            }
             false => words == self.words,
         }
     }
 
     /// Allows any further words, if the program is read-only by its name and by the name of its file in the
     /// preview of the tool.
-    pub(super) fn opened(&self, value: &str, facts: &[(String, String)]) -> Result<Words, String> {
+    pub(super) fn widen(&self, value: &str, facts: &[(String, String)]) -> Result<RuleCommand, String> {
         let words: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
         if words == self.words {
             return Ok(self.clone());
@@ -85,24 +88,24 @@ impl Words {
             return Err(format!("`{value}` is not the beginning of the command that is being approved"));
         }
         let name = words.first().map(String::as_str).unwrap_or_default();
-        let found = facts.iter().find(|(label, _)| label == PROGRAM).map(|(_, text)| text.as_str());
+        let found = facts.iter().find(|(label, _)| label == PROGRAM_LABEL).map(|(_, text)| text.as_str());
         let file = found.and_then(|text| text.rsplit_once(" (sha256 ")).map(|(path, _)| path);
-        if !looks(name) || !file.is_some_and(looks) {
+        if !is_read_only_program(name) || !file.is_some_and(is_read_only_program) {
             return Err(format!(
                 "`{name}` may run or write what its further words say: approve the exact command instead \
                  (further words can be allowed for {})",
-                LOOKERS.join(", ")
+                READ_ONLY_PROGRAMS.join(", ")
             ));
         }
         if let Some(option) = words.iter().skip(1).find(|word| word.starts_with('-')) {
             return Err(format!("`{option}` is an option: the words that follow could be its value"));
         }
-        Ok(Words { words, open: true })
+        Ok(RuleCommand { words, open: true })
     }
 }
 
 /// Returns true if a program is read-only, by the last component of its path.
-fn looks(program: &str) -> bool {
+fn is_read_only_program(program: &str) -> bool {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| LOOKERS.contains(&name))
+    name.is_some_and(|name| READ_ONLY_PROGRAMS.contains(&name))
 }

@@ -1,6 +1,6 @@
 //! A standing rule covers what was displayed, and no call that differs in any input of the decision.
 
-use tool::Door;
+use tool::CallerEndpoint;
 
 use super::*;
 
@@ -8,20 +8,20 @@ fn caller() -> Caller {
     Caller {
         uid: 501,
         pid: None,
-        door: Door::Mcp,
+        door: CallerEndpoint::Mcp,
         connection: 3,
         client: Some("claude".into()),
         session: None,
     }
 }
 
-fn with_wanted<T>(change: impl FnOnce(&mut Wanted<'_>), then: impl FnOnce(&Wanted<'_>) -> T) -> T {
+fn with_profile<T>(change: impl FnOnce(&mut CallProfile<'_>), then: impl FnOnce(&CallProfile<'_>) -> T) -> T {
     let (caller, rules) = (caller(), vec!["tools.yaml write_file".to_owned()]);
-    let mut wanted = Wanted {
+    let mut wanted = CallProfile {
         tool: "write_file",
         definition: "d",
         caller: &caller,
-        life: "now",
+        instance_id: "now",
         mode: Mode::Alert,
         rules: &rules,
         bounds: "in /w, network off, at most 30 s",
@@ -30,31 +30,34 @@ fn with_wanted<T>(change: impl FnOnce(&mut Wanted<'_>), then: impl FnOnce(&Wante
         commands: Vec::new(),
         hosts: Vec::new(),
         switches: BTreeMap::from([("dry_run".into(), true)]),
-        others: None,
-        arguments: "x",
+        other_arguments_digest: None,
+        arguments_digest: "x",
     };
     change(&mut wanted);
     then(&wanted)
 }
 
-fn command(wanted: &mut Wanted<'_>, words: &[&str]) {
+fn command(wanted: &mut CallProfile<'_>, words: &[&str]) {
     wanted.paths = Vec::new();
     wanted.commands = vec![words.iter().map(|word| (*word).to_owned()).collect()];
 }
 
-fn rule() -> Rule {
-    with_wanted(|_| (), |wanted| Rule::like(wanted).unwrap())
+fn rule() -> RuleScope {
+    with_profile(|_| (), |wanted| RuleScope::from_call(wanted).unwrap())
 }
 
-fn covers(rule: &Rule, change: impl FnOnce(&mut Wanted<'_>)) -> bool {
-    with_wanted(change, |wanted| rule.covers(wanted))
+fn covers(rule: &RuleScope, change: impl FnOnce(&mut CallProfile<'_>)) -> bool {
+    with_profile(change, |wanted| rule.covers(wanted))
 }
 
 #[test]
 fn rule_binds_every_input_of_the_decision() {
-    let rule = rule().on("now", 3);
+    let rule = rule().on_connection("now", 3);
     assert!(covers(&rule, |_| ()));
-    assert!(covers(&rule, |wanted| wanted.arguments = "other content"), "other arguments: any, as displayed");
+    assert!(
+        covers(&rule, |wanted| wanted.arguments_digest = "other content"),
+        "other arguments: any, as displayed"
+    );
     let other = |change: fn(&mut Caller)| {
         let mut caller = caller();
         change(&mut caller);
@@ -67,23 +70,27 @@ fn rule_binds_every_input_of_the_decision() {
         ("connection", other(|caller| caller.connection = 4)),
     ] {
         let covered =
-            with_wanted(|_| (), |wanted| rule.covers(&Wanted { caller: &caller, ..wanted.clone() }));
+            with_profile(|_| (), |wanted| rule.covers(&CallProfile { caller: &caller, ..wanted.clone() }));
         assert!(!covered, "another {what}");
     }
     let more = vec!["tools.yaml write_file".to_owned(), "safety.yaml human_approval.rules".to_owned()];
-    let same_name = with_wanted(
+    let same_name = with_profile(
         |_| (),
         |wanted| {
-            rule.covers(&Wanted { caller: &other(|caller| caller.door = Door::Control), ..wanted.clone() })
+            rule.covers(&CallProfile {
+                caller: &other(|caller| caller.door = CallerEndpoint::Control),
+                ..wanted.clone()
+            })
         },
     );
     assert!(!same_name, "the same client name on another socket");
-    let asked_by_more = with_wanted(|_| (), |wanted| rule.covers(&Wanted { rules: &more, ..wanted.clone() }));
+    let asked_by_more =
+        with_profile(|_| (), |wanted| rule.covers(&CallProfile { rules: &more, ..wanted.clone() }));
     assert!(!asked_by_more, "a rule that did not require approval then");
     assert!(!covers(&rule, |wanted| wanted.tool = "delete_file"));
     assert!(!covers(&rule, |wanted| wanted.definition = "changed"));
     assert!(!covers(&rule, |wanted| wanted.mode = Mode::Degraded));
-    assert!(!covers(&rule, |wanted| wanted.life = "after a restart"));
+    assert!(!covers(&rule, |wanted| wanted.instance_id = "after a restart"));
     assert!(!covers(&rule, |wanted| wanted.bounds = "in /w, network full, at most 30 s"));
     assert!(!covers(&rule, |wanted| wanted.paths[0].1 = "/w/src/b.rs".into()));
     assert!(!covers(&rule, |wanted| wanted.paths.push(("also".into(), "/w/src/a.rs".into()))));
@@ -101,19 +108,19 @@ fn other_program_directory_or_script_needs_approval() {
         [fact("program", "/bin/cat (sha256 1)"), fact("runs in", "/w"), fact("reads", "/w/a (sha256 2)")];
     let (words, pattern) = (["cat", "a"], "command=cat".to_owned());
     let make = |facts: &[(String, String)]| {
-        with_wanted(
+        with_profile(
             |wanted| command(wanted, &words),
-            |wanted| Rule::like(&Wanted { facts, ..wanted.clone() }).unwrap(),
+            |wanted| RuleScope::from_call(&CallProfile { facts, ..wanted.clone() }).unwrap(),
         )
     };
-    let covers = |rule: &Rule, facts: &[(String, String)]| {
-        with_wanted(
+    let covers = |rule: &RuleScope, facts: &[(String, String)]| {
+        with_profile(
             |wanted| command(wanted, &words),
-            |wanted| rule.covers(&Wanted { facts, ..wanted.clone() }),
+            |wanted| rule.covers(&CallProfile { facts, ..wanted.clone() }),
         )
     };
     let exact = make(&then);
-    let open = make(&then).widened(&[pattern]).unwrap();
+    let open = make(&then).with_patterns(&[pattern]).unwrap();
     assert!(covers(&exact, &then) && covers(&open, &then));
     for (n, other) in [fact("program", "/bin/cat (sha256 9)"), fact("runs in", "/x")].into_iter().enumerate()
     {
@@ -130,7 +137,7 @@ fn other_program_directory_or_script_needs_approval() {
 
 #[test]
 fn pattern_covers_only_what_is_displayed() {
-    let widened = |pattern: &str| rule().widened(&[pattern.to_owned()]);
+    let widened = |pattern: &str| rule().with_patterns(&[pattern.to_owned()]);
     let rule = widened("path=/w/src/*.rs").unwrap();
     assert!(rule.lines().join("\n").contains("path matches /w/src/*.rs\n"), "{:?}", rule.lines());
     assert!(covers(&rule, |wanted| wanted.paths[0].1 = "/w/src/b.rs".into()));
@@ -142,9 +149,9 @@ fn pattern_covers_only_what_is_displayed() {
     }
     assert!(widened("path=/w/src/[").unwrap_err().contains("is not a valid pattern"));
     // A path that looks like a pattern is still a literal path.
-    let named = with_wanted(
+    let named = with_profile(
         |wanted| wanted.paths[0].1 = "/w/src/[a].rs".into(),
-        |wanted| Rule::like(wanted).unwrap(),
+        |wanted| RuleScope::from_call(wanted).unwrap(),
     );
     assert!(named.lines().join("\n").contains("path is /w/src/[a].rs\n"), "{:?}", named.lines());
     assert!(!covers(&named, |wanted| wanted.paths[0].1 = "/w/src/a.rs".into()));
@@ -154,11 +161,11 @@ fn pattern_covers_only_what_is_displayed() {
 fn only_read_only_programs_allow_further_words() {
     let make = |words: &[&str], file: &str, pattern: &str| {
         let facts = [("program".to_owned(), format!("{file} (sha256 1)"))];
-        let like = with_wanted(
+        let like = with_profile(
             |wanted| command(wanted, words),
-            |wanted| Rule::like(&Wanted { facts: &facts, ..wanted.clone() }).unwrap(),
+            |wanted| RuleScope::from_call(&CallProfile { facts: &facts, ..wanted.clone() }).unwrap(),
         );
-        like.widened(&[format!("command={pattern}")])
+        like.with_patterns(&[format!("command={pattern}")])
     };
     for (words, pattern) in [
         (["sh", "-c", "ls"].as_slice(), "sh -c"),
@@ -191,9 +198,9 @@ fn only_read_only_programs_allow_further_words() {
     assert!(make(&["ls", "src"], "/bin/busybox", "ls").is_err(), "another program has that name");
     let rule = make(&["ls", "src", "-l"], "/usr/bin/ls", "ls src").unwrap();
     let facts = [("program".to_owned(), "/usr/bin/ls (sha256 1)".to_owned())];
-    let covers = |rule: &Rule, words: &[&str]| {
-        let change = |wanted: &mut Wanted<'_>| command(wanted, words);
-        with_wanted(change, |wanted| rule.covers(&Wanted { facts: &facts, ..wanted.clone() }))
+    let covers = |rule: &RuleScope, words: &[&str]| {
+        let change = |wanted: &mut CallProfile<'_>| command(wanted, words);
+        with_profile(change, |wanted| rule.covers(&CallProfile { facts: &facts, ..wanted.clone() }))
     };
     assert!(covers(&rule, &["ls", "src", "-a"]) && covers(&rule, &["ls", "src"]));
     assert!(!covers(&rule, &["ls", "lib"]));
@@ -205,9 +212,12 @@ fn only_read_only_programs_allow_further_words() {
 #[test]
 fn rule_binds_the_other_arguments() {
     let told = |words: &str| Some(words.to_owned());
-    let rule = with_wanted(|wanted| wanted.others = told("stdin"), |wanted| Rule::like(wanted).unwrap());
+    let rule = with_profile(
+        |wanted| wanted.other_arguments_digest = told("stdin"),
+        |wanted| RuleScope::from_call(wanted).unwrap(),
+    );
     assert!(rule.lines().iter().any(|line| line == "  other arguments: the same"), "{:?}", rule.lines());
-    assert!(covers(&rule, |wanted| wanted.others = told("stdin")));
-    assert!(!covers(&rule, |wanted| wanted.others = told("other words")));
-    assert!(!covers(&rule, |wanted| wanted.others = None));
+    assert!(covers(&rule, |wanted| wanted.other_arguments_digest = told("stdin")));
+    assert!(!covers(&rule, |wanted| wanted.other_arguments_digest = told("other words")));
+    assert!(!covers(&rule, |wanted| wanted.other_arguments_digest = None));
 }

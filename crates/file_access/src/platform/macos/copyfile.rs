@@ -8,12 +8,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::CopyfileFlags;
 use rustix::io::Errno;
 
-use crate::platform::Kept;
+use crate::platform::AttributeCopy;
 
 /// Copies the access control list, and the extended attributes that the volume accepts.
-pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
+pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> AttributeCopy {
     let _ = copy(from, to.as_fd(), CopyfileFlags::XATTR);
-    if copy(from, to.as_fd(), CopyfileFlags::ACL).is_ok() { Kept::All } else { Kept::WithoutList }
+    if copy(from, to.as_fd(), CopyfileFlags::ACL).is_ok() {
+        AttributeCopy::Complete
+    } else {
+        AttributeCopy::WithoutAcl
+    }
 }
 
 fn copy(from: &OwnedFd, to: BorrowedFd<'_>, what: CopyfileFlags) -> Result<(), Errno> {

@@ -4,12 +4,12 @@ use std::process::Command;
 
 use tool::{Failure, FailureKind};
 
-use crate::Expected;
-use crate::testing::World;
+use crate::ContentPrecondition;
+use crate::testing::WorkspaceFixture;
 
 #[test]
 fn full_disk_leaves_old_content_and_no_temporary_file() {
-    let world = World::new();
+    let world = WorkspaceFixture::new();
     let mount = |arguments: &[&str]| {
         let status = Command::new("mount").args(arguments).arg(world.path("ws")).output();
         status.is_ok_and(|output| output.status.success())
@@ -23,12 +23,12 @@ fn full_disk_leaves_old_content_and_no_temporary_file() {
         for text in ["f", "new"] {
             let error = world
                 .write(text)
-                .replace(&[b'x'; 100_000], &Expected::Anything, &world.saving())
+                .replace(&[b'x'; 100_000], &ContentPrecondition::Anything, &world.recorder())
                 .unwrap_err();
             assert_eq!(Failure::from(error).kind, FailureKind::ResourceExhausted, "{text}");
             assert_eq!((world.content("ws/f"), world.names("ws")), ("old".into(), vec!["f".to_owned()]));
         }
-        world.write("f").replace(&[b'x'; 10_000], &Expected::Anything, &world.saving()).unwrap();
+        world.write("f").replace(&[b'x'; 10_000], &ContentPrecondition::Anything, &world.recorder()).unwrap();
     });
     assert!(Command::new("umount").arg(world.path("ws")).status().unwrap().success());
     result.unwrap();

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tool::Mode;
 
-use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
-use crate::{Counts, Isolation, Situation, Verdict, clear, judge};
+use super::fixture::{NO_TOOL_ENTRIES, VerdictSummary, machine, valid_call};
+use crate::{Isolation, RateCounts, Situation, Verdict, judge, precheck};
 
 const WRITE_MODES: &str = "tools:
   write_file:
@@ -19,9 +19,9 @@ fn denial_by_mode_names_the_modes_that_allow_the_tool() {
     machine(tools)
         .mode(Mode::Recovery)
         .read("a.txt", "mode_denied not_listed")
-        .hints("it is allowed in NORMAL, ALERT (see ");
+        .has_hint("it is allowed in NORMAL, ALERT (see ");
     let nowhere = machine("tools: {read_file: {allowed_in_modes: []}}\n");
-    nowhere.read("a.txt", "mode_denied not_listed").hints("no mode allows `read_file`");
+    nowhere.read("a.txt", "mode_denied not_listed").has_hint("no mode allows `read_file`");
 }
 
 #[test]
@@ -30,12 +30,14 @@ fn rate_limit_denial_explains_the_full_window() {
     limit(3).counts(2, 0).read("a.txt", "permit");
     let full = limit(3).counts(3, 0).read("a.txt", "rate_limited tool_per_hour");
     assert!(
-        full.says("Permission denied: Rate limit exceeded").hints("3 calls ran in the last hour").retryable
+        full.has_reason("Permission denied: Rate limit exceeded")
+            .has_hint("3 calls ran in the last hour")
+            .retryable
     );
-    let unknown = limit(3).counts(Counts::UNKNOWN, 0).read("a.txt", "rate_limited tool_per_hour");
-    assert!(unknown.hints("records are missing").retryable);
+    let unknown = limit(3).counts(RateCounts::UNKNOWN, 0).read("a.txt", "rate_limited tool_per_hour");
+    assert!(unknown.has_hint("records are missing").retryable);
     let never = limit(0).read("a.txt", "rate_limited tool_per_hour");
-    assert!(!never.hints("is 0, which denies every call").retryable);
+    assert!(!never.has_hint("is 0, which denies every call").retryable);
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn unattended_paths_do_not_apply_to_calls_without_paths() {
 #[test]
 fn unreadable_names_are_hidden_from_a_call() {
     let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/other\", \"**/*.key\"]}}\n");
-    let verdict = machine.verdict(valid("read_file", json!({"path": "a.txt"})));
+    let verdict = machine.verdict(valid_call("read_file", json!({"path": "a.txt"})));
     let Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
     for (name, shown) in [
         ("ws/a.txt", true),
@@ -60,11 +62,14 @@ fn unreadable_names_are_hidden_from_a_call() {
         ("ws/x.key", false),
         ("sinew/config", false),
     ] {
-        assert_eq!(permit.shows(&machine.path(name)), shown, "{name}");
+        assert_eq!(permit.is_visible(&machine.path(name)), shown, "{name}");
         assert_eq!(permit.hidden_by(&machine.path(name)).is_none(), shown, "{name}");
     }
-    assert!(!permit.shows("not/canonical".as_ref()), "a name that is not canonical is hidden");
-    assert!(permit.protects(&machine.path("ws/.git/config")) && !permit.protects(&machine.path("ws/a.txt")));
+    assert!(!permit.is_visible("not/canonical".as_ref()), "a name that is not canonical is hidden");
+    assert!(
+        permit.is_protected(&machine.path("ws/.git/config"))
+            && !permit.is_protected(&machine.path("ws/a.txt"))
+    );
 }
 
 #[test]
@@ -78,13 +83,17 @@ fn forbidden_beats_approval_beats_allowed_in_modes() {
     let free = "modes: {NORMAL: {}, ALERT: {}, DEGRADED: {}, LOCKDOWN: {}, RECOVERY: {}}\n";
     let check = |mode: Mode, expect: &str| machine(tools).modes(free).mode(mode).write("a.txt", expect);
     check(Mode::Normal, "permit");
-    check(Mode::Alert, "ask").by("tools.yaml", 4, "write_file.requires_approval_in_modes");
-    check(Mode::Recovery, "ask").by("tools.yaml", 4, "write_file.requires_approval_in_modes");
-    check(Mode::Degraded, "mode_denied not_listed").by("tools.yaml", 3, "write_file.allowed_in_modes");
+    check(Mode::Alert, "ask").decided_by("tools.yaml", 4, "write_file.requires_approval_in_modes");
+    check(Mode::Recovery, "ask").decided_by("tools.yaml", 4, "write_file.requires_approval_in_modes");
+    check(Mode::Degraded, "mode_denied not_listed").decided_by(
+        "tools.yaml",
+        3,
+        "write_file.allowed_in_modes",
+    );
     check(Mode::Lockdown, "mode_denied forbidden")
-        .says("Permission denied: Tool not allowed in LOCKDOWN mode")
-        .by("tools.yaml", 5, "write_file.forbidden_in_modes")
-        .hints("it is allowed in NORMAL, ALERT, RECOVERY");
+        .has_reason("Permission denied: Tool not allowed in LOCKDOWN mode")
+        .decided_by("tools.yaml", 5, "write_file.forbidden_in_modes")
+        .has_hint("it is allowed in NORMAL, ALERT, RECOVERY");
     for mode in [Mode::Alert, Mode::Lockdown] {
         machine(WRITE_MODES).modes(free).mode(mode).write("a.txt", "mode_denied forbidden");
     }
@@ -93,10 +102,10 @@ fn forbidden_beats_approval_beats_allowed_in_modes() {
 #[test]
 fn unlisted_tool_has_the_modes_of_its_definition() {
     let call = |mode, expect: &str| {
-        machine(NOTHING_LISTED).mode(mode).expect("slow_read", &json!({"path": "a.txt"}), expect)
+        machine(NO_TOOL_ENTRIES).mode(mode).expect("slow_read", &json!({"path": "a.txt"}), expect)
     };
-    call(Mode::Normal, "permit").by("workspaces", 0, "workspaces");
-    call(Mode::Alert, "mode_denied not_listed").by("tool definition", 0, "slow_read.allowed_modes");
+    call(Mode::Normal, "permit").decided_by("workspaces", 0, "workspaces");
+    call(Mode::Alert, "mode_denied not_listed").decided_by("tool definition", 0, "slow_read.allowed_modes");
     let silent = machine("tools: {slow_read: {rate_limit_per_hour: 9}}\n").mode(Mode::Alert);
     silent.expect("slow_read", &json!({"path": "a.txt"}), "mode_denied not_listed");
 }
@@ -109,15 +118,15 @@ fn mode_limits_categories_and_concurrent_tasks() {
   ALERT:
     max_concurrent_tasks: 0
 ";
-    let machine = machine(NOTHING_LISTED).modes(modes);
+    let machine = machine(NO_TOOL_ENTRIES).modes(modes);
     machine.read("a.txt", "permit");
     machine
         .write("a.txt", "mode_denied category")
-        .says("Permission denied: Tool not allowed in NORMAL mode")
-        .by("modes.yaml", 3, "NORMAL.allowed_tool_categories")
-        .hints("read_only, self_check");
+        .has_reason("Permission denied: Tool not allowed in NORMAL mode")
+        .decided_by("modes.yaml", 3, "NORMAL.allowed_tool_categories")
+        .has_hint("read_only, self_check");
     let machine = machine.mode(Mode::Alert);
-    machine.read("a.txt", "mode_denied no_tasks").by("modes.yaml", 5, "ALERT.max_concurrent_tasks");
+    machine.read("a.txt", "mode_denied no_tasks").decided_by("modes.yaml", 5, "ALERT.max_concurrent_tasks");
     // A category in the file overrides that of the definition.
     let moved = "tools: {write_file: {category: read_only}}\n";
     self::machine(moved).modes(modes).write("a.txt", "permit");
@@ -125,10 +134,10 @@ fn mode_limits_categories_and_concurrent_tasks() {
 
 #[test]
 fn unlisted_mode_keeps_its_built_in_rules() {
-    let machine = machine(NOTHING_LISTED).mode(Mode::Lockdown);
+    let machine = machine(NO_TOOL_ENTRIES).mode(Mode::Lockdown);
     machine
         .write("a.txt", "mode_denied category")
-        .says("Permission denied: Tool not allowed in LOCKDOWN mode");
+        .has_reason("Permission denied: Tool not allowed in LOCKDOWN mode");
     machine.read("a.txt", "permit");
 }
 
@@ -136,7 +145,7 @@ fn unlisted_mode_keeps_its_built_in_rules() {
 fn every_rule_that_requires_approval_is_named() {
     let approvals = |word: &str| format!("modes: {{NORMAL: {{require_approval_for: [{word}]}}}}\n");
     let check = |word: &str, tool: &str, arguments: &Value, expect: &str| {
-        machine(NOTHING_LISTED).modes(&approvals(word)).expect(tool, arguments, expect);
+        machine(NO_TOOL_ENTRIES).modes(&approvals(word)).expect(tool, arguments, expect);
     };
     let (read, write) = (json!({"path": "a.txt"}), json!({"path": "a.txt", "content": ""}));
     let copy = json!({"from": "a.txt", "to": "c.txt"});
@@ -150,12 +159,12 @@ fn every_rule_that_requires_approval_is_named() {
     check("read_only", "read_file", &read, "ask");
     check("read_only", "copy_file", &copy, "permit");
     check("copy_file", "copy_file", &copy, "ask");
-    machine(NOTHING_LISTED).expect("gated", &json!({}), "ask").by(
+    machine(NO_TOOL_ENTRIES).expect("gated", &json!({}), "ask").decided_by(
         "tool definition",
         0,
         "gated.requires_approval",
     );
-    machine("tools: {read_file: {requires_approval: true}}\n").read("a.txt", "ask").by(
+    machine("tools: {read_file: {requires_approval: true}}\n").read("a.txt", "ask").decided_by(
         "tools.yaml",
         1,
         "read_file.requires_approval",
@@ -163,10 +172,14 @@ fn every_rule_that_requires_approval_is_named() {
     machine("tools: {read_file: {requires_approval: false}}\n").read("a.txt", "permit");
     machine("tool_categories:\n  read_only:\n    requires_approval_in_modes: [NORMAL]\ntools: {}\n")
         .read("a.txt", "ask")
-        .by("tools.yaml", 3, "tool_categories.read_only.requires_approval_in_modes");
+        .decided_by("tools.yaml", 3, "tool_categories.read_only.requires_approval_in_modes");
     let safety = "human_approval:\n  rules:\n    - {risk_level: high, modes: [NORMAL]}\n";
-    machine(NOTHING_LISTED).safety(safety).read("a.txt", "permit");
-    machine(NOTHING_LISTED).safety(safety).write("a.txt", "ask").by("safety.yaml", 3, "human_approval.rules");
+    machine(NO_TOOL_ENTRIES).safety(safety).read("a.txt", "permit");
+    machine(NO_TOOL_ENTRIES).safety(safety).write("a.txt", "ask").decided_by(
+        "safety.yaml",
+        3,
+        "human_approval.rules",
+    );
     // The risk level of a category raises that of its tools.
     let raised = "tool_categories: {read_only: {risk_level: high}}\ntools: {}\n";
     machine(raised).safety(safety).read("a.txt", "ask");
@@ -189,12 +202,12 @@ fn no_approval_is_requested_for_a_denied_call() {
 
 #[test]
 fn unanswered_approval_refuses_and_approval_permits() {
-    let verdict = machine(NOTHING_LISTED).verdict(valid("gated", json!({})));
-    let Verdict::Question(question) = verdict else { panic!("no approval required") };
-    let refusal = question.unanswered();
+    let verdict = machine(NO_TOOL_ENTRIES).verdict(valid_call("gated", json!({})));
+    let Verdict::ApprovalRequired(question) = verdict else { panic!("no approval required") };
+    let refusal = question.no_approver_refusal();
     assert!(refusal.reason.starts_with("Permission denied: Approval"), "{}", refusal.reason);
     assert_eq!(refusal.rule.unwrap().id.as_ref(), "gated.requires_approval");
-    let permit = question.approved();
+    let permit = question.into_permit();
     assert_eq!(permit.rules().last().unwrap().id.as_ref(), "gated.requires_approval");
 }
 
@@ -203,23 +216,27 @@ fn rate_limit_denies_at_the_limit_and_zero_allows_nothing() {
     let tools = "tools:\n  read_file:\n    rate_limit_per_hour: 3\n  write_file: {rate_limit_per_hour: 0}\n";
     machine(tools).counts(2, 0).read("a.txt", "permit");
     let over = machine(tools).counts(3, 0).read("a.txt", "rate_limited tool_per_hour");
-    over.says("Permission denied: Rate limit exceeded").by("tools.yaml", 3, "read_file.rate_limit_per_hour");
+    over.has_reason("Permission denied: Rate limit exceeded").decided_by(
+        "tools.yaml",
+        3,
+        "read_file.rate_limit_per_hour",
+    );
     assert!(over.retryable);
     let never = machine(tools).write("a.txt", "rate_limited tool_per_hour");
     assert!(!never.retryable);
-    never.hints("is 0, which denies every call");
-    machine(NOTHING_LISTED).counts(u32::MAX, u32::MAX).read("a.txt", "permit");
+    never.has_hint("is 0, which denies every call");
+    machine(NO_TOOL_ENTRIES).counts(u32::MAX, u32::MAX).read("a.txt", "permit");
     let slow = |count, expect: &str| {
-        machine(NOTHING_LISTED).counts(count, 0).expect("slow_read", &json!({"path": "a.txt"}), expect);
+        machine(NO_TOOL_ENTRIES).counts(count, 0).expect("slow_read", &json!({"path": "a.txt"}), expect);
     };
     slow(1, "permit");
     slow(2, "rate_limited tool_per_hour");
     let safety = "rate_limits:\n  NORMAL: {tool_calls_per_minute: 5}\n  ALERT: {tool_calls_per_minute: 0}\n";
     let busy = |mode, count, expect: &str| {
-        machine(NOTHING_LISTED).safety(safety).mode(mode).counts(0, count).read("a.txt", expect)
+        machine(NO_TOOL_ENTRIES).safety(safety).mode(mode).counts(0, count).read("a.txt", expect)
     };
     busy(Mode::Normal, 4, "permit");
-    busy(Mode::Normal, 5, "rate_limited mode_per_minute").by(
+    busy(Mode::Normal, 5, "rate_limited mode_per_minute").decided_by(
         "safety.yaml",
         2,
         "rate_limits.NORMAL.tool_calls_per_minute",
@@ -231,14 +248,14 @@ fn rate_limit_denies_at_the_limit_and_zero_allows_nothing() {
 #[test]
 fn permit_rechecks_rate_limits_with_new_counts() {
     let machine = machine("tools: {read_file: {rate_limit_per_hour: 3}}\n");
-    let Verdict::Permit(permit) = machine.verdict(valid("read_file", json!({"path": "a.txt"}))) else {
+    let Verdict::Permit(permit) = machine.verdict(valid_call("read_file", json!({"path": "a.txt"}))) else {
         panic!("no permit")
     };
-    let counts = |tool_last_hour| Counts { tool_last_hour, ..Counts::default() };
-    permit.within_rates(counts(2)).unwrap();
-    let denial = permit.within_rates(counts(3)).unwrap_err();
+    let counts = |tool_last_hour| RateCounts { tool_last_hour, ..RateCounts::default() };
+    permit.check_rates(counts(2)).unwrap();
+    let denial = permit.check_rates(counts(3)).unwrap_err();
     assert_eq!(denial.refusal().code, tool::RefusalCode::RateLimited);
-    assert_eq!(Value::Object(permit.remaining(counts(1))), json!({"tool_per_hour": 2}));
+    assert_eq!(Value::Object(permit.remaining_calls(counts(1))), json!({"tool_per_hour": 2}));
 }
 
 #[test]
@@ -246,11 +263,14 @@ fn sandbox_rule_denies_a_tool_that_cannot_be_sandboxed() {
     for isolation in [None, Some(Isolation::Reduced), Some(Isolation::Full)] {
         let word = |tool: &str, rule: &str| {
             let machine = machine(&format!("tools: {{{tool}: {{{rule}}}}}\n"));
-            let policy = machine.policy().on_machine_with(isolation);
-            let situation =
-                Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: Counts::default() };
+            let policy = machine.policy().with_isolation(isolation);
+            let situation = Situation {
+                mode: Mode::Normal,
+                workspaces: &machine.workspaces,
+                counts: RateCounts::default(),
+            };
             let arguments = if tool == "read_file" { json!({"path": "a.txt"}) } else { json!({}) };
-            clear(&policy, &situation, valid(tool, arguments))
+            precheck(&policy, &situation, valid_call(tool, arguments))
                 .map_or_else(|denial| denial.refusal().detail.clone().unwrap(), |_| "cleared".to_owned())
         };
         for rule in ["requires_sandbox: true", "min_isolation: reduced"] {
@@ -263,7 +283,7 @@ fn sandbox_rule_denies_a_tool_that_cannot_be_sandboxed() {
 
 #[test]
 fn rule_that_cannot_be_enforced_refuses_the_call() {
-    machine(NOTHING_LISTED).expect("confined", &json!({}), "sandbox_unavailable no_sandbox");
+    machine(NO_TOOL_ENTRIES).expect("confined", &json!({}), "sandbox_unavailable no_sandbox");
     let check = |rule: &str, expect: &str| {
         machine(&format!("tools:\n  read_file:\n    {rule}\n")).read("a.txt", expect);
     };
@@ -281,7 +301,7 @@ fn rule_that_cannot_be_enforced_refuses_the_call() {
 fn permit_carries_its_limits_and_facts() {
     let tools = "tools: {write_file: {timeout_seconds: 3, max_file_size_mb: 2, max_output_bytes: 99}}\n";
     let machine = machine(tools).counts(4, 5);
-    let write = valid("write_file", json!({"path": "sub/../a.txt", "content": "héllo"}));
+    let write = valid_call("write_file", json!({"path": "sub/../a.txt", "content": "héllo"}));
     let Verdict::Permit(permit) = machine.verdict(write) else { panic!("no permit") };
     assert_eq!(
         (permit.timeout().as_secs(), permit.max_file_bytes(), permit.max_output_bytes()),
@@ -294,7 +314,7 @@ fn permit_carries_its_limits_and_facts() {
     assert_eq!(facts["paths"][0]["canonical"], json!(machine.path("ws/a.txt")));
     assert_eq!((&facts["paths"][0]["size"], &facts["content_bytes"]), (&json!(5), &json!(6)));
     assert!(!facts.to_string().contains("llo"), "facts must not contain content: {facts}");
-    let read = valid("slow_read", json!({"path": "a.txt"}));
+    let read = valid_call("slow_read", json!({"path": "a.txt"}));
     let Verdict::Permit(permit) = machine.counts(0, 0).verdict(read) else { panic!("no permit") };
     assert_eq!(
         (permit.timeout().as_secs(), permit.max_file_bytes(), permit.max_output_bytes()),
@@ -307,10 +327,11 @@ fn prechecked_call_is_judged_under_the_current_mode() {
     let machine = machine("tools: {write_file: {forbidden_in_modes: [LOCKDOWN]}}\n");
     let policy = machine.policy();
     let mut situation =
-        Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: Counts::default() };
+        Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: RateCounts::default() };
     let cleared =
-        clear(&policy, &situation, valid("write_file", json!({"path": "a.txt", "content": ""}))).unwrap();
+        precheck(&policy, &situation, valid_call("write_file", json!({"path": "a.txt", "content": ""})))
+            .unwrap();
     situation.mode = Mode::Lockdown;
-    let outcome = Outcome::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
-    assert_eq!(outcome.word, "mode_denied forbidden");
+    let outcome = VerdictSummary::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
+    assert_eq!(outcome.verdict, "mode_denied forbidden");
 }

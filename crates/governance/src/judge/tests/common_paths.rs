@@ -13,7 +13,11 @@ fn paths_forbidden_to_every_tool_hold_for_unlisted_ones() {
         let machine = machine(&[tools, list].concat());
         for path in [".env", "sub/.env/x", "$ROOT/home/.ssh/id"] {
             let path = path.replace("$ROOT", &machine.root.display().to_string());
-            machine.read(&path, "path_forbidden forbidden_path").by("tools.yaml", 2, "forbidden_paths");
+            machine.read(&path, "path_forbidden forbidden_path").decided_by(
+                "tools.yaml",
+                2,
+                "forbidden_paths",
+            );
         }
         machine.read("a.txt", "permit");
     }

@@ -4,7 +4,7 @@
 //! `SINEW_JUDGE_EXPLAINED` sets that one in so many cases is also explained (default 8, because a trace costs
 //! more than a verdict). A failure names the seed of its policy.
 
-mod dice;
+mod generator;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use serde_json::{Map, Value, json};
 use strict_yaml::Document;
 use tool::{Arguments, Mode, ToolDefinition};
 
-use self::dice::{Dice, PATTERNS, call, plan};
-use super::machine;
-use super::model::{self, CallPlan, Names, Plan, TOOLS};
-use crate::judge::{Facts, admit_typed, decide};
-use crate::name::Name;
-use crate::policy::Documents;
-use crate::reached::{Found, Reached};
-use crate::standing::Standing;
-use crate::trail::{Notes, Said, Trail};
+use self::generator::{PATTERNS, PlanRng, random_call, random_plan};
+use super::fixture;
+use super::model::{self, CallPlan, PathNames, PolicyPlan, TOOLS};
+use crate::effective_policy::EffectivePolicy;
+use crate::judge::{DecisionInput, check_typed, decide};
+use crate::normalized_path::NormalizedPath;
+use crate::policy::PolicyDocuments;
+use crate::reached_path::{ReachedObject, ReachedPath};
+use crate::rule_trace::{RuleOutcome, RuleTrace, TraceRecorder};
 use crate::{
-    Counts, FileNames, Policy, Protected, Situation, Surroundings, Variables, Workspace, WorkspaceAccess,
-    Workspaces,
+    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, RateCounts, Situation,
+    Workspace, WorkspaceAccess, Workspaces,
 };
 
 /// Returns the three policy files for a plan.
-fn files(plan: &Plan) -> [String; 3] {
+fn files(plan: &PolicyPlan) -> [String; 3] {
     let risk = |risk: u8| ["low", "medium", "high"][usize::from(risk) - 1];
     let modes = |modes: &[Mode]| {
         format!("[{}]", modes.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(", "))
@@ -46,7 +46,7 @@ fn files(plan: &Plan) -> [String; 3] {
     for (mode, rules) in Mode::ALL.iter().zip(&plan.modes) {
         let _ = write!(first, "  {mode}: {{allowed_tool_categories: {}, ", texts(&rules.categories));
         let _ = write!(first, "require_approval_for: {}", texts(&rules.approvals));
-        let _ = writeln!(first, "{}}}", if rules.none_at_all { ", max_concurrent_tasks: 0" } else { "" });
+        let _ = writeln!(first, "{}}}", if rules.allows_no_tasks { ", max_concurrent_tasks: 0" } else { "" });
     }
     let _ = writeln!(second, "tool_categories:{}", if plan.categories.is_empty() { " {}" } else { "" });
     for (name, of_risk, asks) in &plan.categories {
@@ -56,38 +56,38 @@ fn files(plan: &Plan) -> [String; 3] {
     let _ = writeln!(second, "tools:{}", if plan.tools.is_empty() { " {}" } else { "" });
     for (name, entry) in &plan.tools {
         let _ = writeln!(second, "  {name}:");
-        let mut say = |key: &str, value: Option<String>| {
+        let mut write_key = |key: &str, value: Option<String>| {
             if let Some(value) = value {
                 let _ = writeln!(second, "    {key}: {value}");
             }
         };
-        say("category", entry.category.map(str::to_owned));
-        say("allowed_in_modes", entry.allowed.as_ref().map(|list| modes(list)));
-        say("requires_approval_in_modes", Some(modes(&entry.approval)));
-        say("forbidden_in_modes", Some(modes(&entry.forbidden)));
-        say("allowed_paths", entry.allowed_paths.as_ref().map(|list| texts(list)));
-        say("allow_every_path", Some("true".to_owned()));
-        say("forbidden_paths", Some(texts(&entry.forbidden_paths)));
-        say("unattended_paths", (!entry.unattended.is_empty()).then(|| texts(&entry.unattended)));
-        say("max_file_size_mb", entry.max_mb.map(|mb| mb.to_string()));
-        say("requires_approval", Some(entry.always_asks.to_string()));
-        say("requires_sandbox", entry.sandbox.then(|| "true".to_owned()));
-        say("rate_limit_per_hour", entry.per_hour.map(|most| most.to_string()));
-        say("hard_links", Some(if entry.links_allowed { "allow" } else { "refuse" }.to_owned()));
-        say("allowed_commands", entry.allowed_commands.as_ref().map(|list| commands(list)));
+        write_key("category", entry.category.map(str::to_owned));
+        write_key("allowed_in_modes", entry.allowed.as_ref().map(|list| modes(list)));
+        write_key("requires_approval_in_modes", Some(modes(&entry.approval)));
+        write_key("forbidden_in_modes", Some(modes(&entry.forbidden)));
+        write_key("allowed_paths", entry.allowed_paths.as_ref().map(|list| texts(list)));
+        write_key("allow_every_path", Some("true".to_owned()));
+        write_key("forbidden_paths", Some(texts(&entry.forbidden_paths)));
+        write_key("unattended_paths", (!entry.unattended.is_empty()).then(|| texts(&entry.unattended)));
+        write_key("max_file_size_mb", entry.max_mb.map(|mb| mb.to_string()));
+        write_key("requires_approval", Some(entry.requires_approval.to_string()));
+        write_key("requires_sandbox", entry.sandbox.then(|| "true".to_owned()));
+        write_key("rate_limit_per_hour", entry.per_hour.map(|most| most.to_string()));
+        write_key("hard_links", Some(if entry.allows_hard_links { "allow" } else { "refuse" }.to_owned()));
+        write_key("allowed_commands", entry.allowed_commands.as_ref().map(|list| commands(list)));
         let forbidden = &entry.forbidden_commands;
-        say("forbidden_commands", (!forbidden.is_empty()).then(|| commands(forbidden)));
-        say("allowed_domains", entry.domains.as_ref().map(|list| texts(list)));
-        say("shadow", Some(entry.shadow.to_string()));
+        write_key("forbidden_commands", (!forbidden.is_empty()).then(|| commands(forbidden)));
+        write_key("allowed_domains", entry.domains.as_ref().map(|list| texts(list)));
+        write_key("shadow", Some(entry.shadow.to_string()));
     }
     let _ = writeln!(third, "outbound_gateway:\n  allowed_domains: {}", texts(&plan.allowed_domains));
     let _ = writeln!(third, "  blocked_domains: {}", texts(&plan.blocked_domains));
-    let _ = writeln!(third, "  allow_private_addresses: {}", plan.private);
-    let _ = writeln!(third, "  require_approval_for_new_domains: {}\nrate_limits:", plan.asks_abroad);
+    let _ = writeln!(third, "  allow_private_addresses: {}", plan.allows_private);
+    let _ = writeln!(third, "  require_approval_for_new_domains: {}\nrate_limits:", plan.approval_for_hosts);
     for (mode, rules) in Mode::ALL.iter().zip(&plan.modes) {
         let most =
             rules.per_minute.map(|most| format!("tool_calls_per_minute: {most}, ")).unwrap_or_default();
-        let _ = writeln!(third, "  {mode}: {{{most}outbound_calls_per_hour: {}}}", rules.out_per_hour);
+        let _ = writeln!(third, "  {mode}: {{{most}outbound_calls_per_hour: {}}}", rules.outbound_per_hour);
     }
     let _ =
         writeln!(third, "human_approval:\n  rules:{}", if plan.approvals.is_empty() { " []" } else { "" });
@@ -99,50 +99,59 @@ fn files(plan: &Plan) -> [String; 3] {
     [first, second, third]
 }
 
-fn policy(plan: &Plan) -> Policy {
+fn policy(plan: &PolicyPlan) -> Policy {
     let [modes, tools, safety] = files(plan);
     let read = |name: &str, text: &str| Document::from_text(name, text).unwrap();
-    let documents = Documents {
+    let documents = PolicyDocuments {
         modes: read("modes.yaml", &modes),
-        tools: read("tools.yaml", &super::machine::whole_tools(&tools)),
-        safety: read("safety.yaml", &super::machine::whole_safety(&safety)),
+        tools: read("tools.yaml", &super::fixture::whole_tools(&tools)),
+        safety: read("safety.yaml", &super::fixture::complete_safety_file(&safety)),
     };
-    let around = Surroundings {
-        variables: Variables::with_home("/m/home".as_ref()),
-        protected: Protected { folders: vec![PathBuf::from("/m/sinew")] },
-        names: if plan.folds { FileNames::CaseInsensitive } else { FileNames::CaseSensitive },
+    let around = PolicyEnvironment {
+        variables: PathVariables::with_home("/m/home".as_ref()),
+        protected: ProtectedFolders { folders: vec![PathBuf::from("/m/sinew")] },
+        name_comparison: if plan.folds_case {
+            NameComparison::CaseInsensitive
+        } else {
+            NameComparison::CaseSensitive
+        },
     };
     Policy::from_documents(documents, &around).unwrap_or_else(|error| panic!("{error}\n{tools}"))
 }
 
 /// Prepared call, which is judged under every policy.
-struct Case {
+struct JudgeCase {
     plan: CallPlan,
-    names: Vec<Names>,
+    names: Vec<PathNames>,
     definition: ToolDefinition,
     arguments: Arguments,
-    reached: Vec<Reached>,
+    reached: Vec<ReachedPath>,
     workspaces: Workspaces,
 }
 
-impl Case {
-    fn new(plan: CallPlan) -> Case {
+impl JudgeCase {
+    fn new(plan: CallPlan) -> JudgeCase {
         let workspace = |(root, writable): &(&str, bool)| {
             let access = if *writable { WorkspaceAccess::ReadWrite } else { WorkspaceAccess::ReadOnly };
-            Workspace::supposed(root, access)
+            Workspace::hypothetical(root, access)
         };
         let reached = plan.paths.iter().map(|path| {
-            let others = path.other_name.map(|name| vec![Name::canonical(name.as_ref()).unwrap()]);
-            let file = |(size, links)| Found::File { size, links, others: others.clone() };
-            let file = path.file.map_or(Found::Other, file);
-            let above = std::path::Path::new(path.leads_to).ancestors().skip(1);
-            let above = above.filter(|folder| folder.parent().is_some()).take(path.missing);
-            Reached::recorded(path.leads_to.as_ref(), file, above.map(Name::canonical).collect(), None)
+            let others = path.other_name.map(|name| vec![NormalizedPath::canonical(name.as_ref()).unwrap()]);
+            let file = |(size, links)| ReachedObject::File { size, links, others: others.clone() };
+            let file = path.file.map_or(ReachedObject::Other, file);
+            let above = std::path::Path::new(path.target).ancestors().skip(1);
+            let above = above.filter(|folder| folder.parent().is_some()).take(path.missing_folders);
+            ReachedPath::from_record(
+                path.target.as_ref(),
+                file,
+                above.map(NormalizedPath::canonical).collect(),
+                None,
+            )
         });
-        Case {
-            definition: machine::definition(TOOLS[plan.tool].name),
+        JudgeCase {
+            definition: fixture::definition(TOOLS[plan.tool].name),
             arguments: arguments(&plan),
-            names: model::names(&plan, &PATTERNS),
+            names: model::path_names(&plan, &PATTERNS),
             reached: reached.collect(),
             workspaces: Workspaces::new(plan.workspaces.iter().map(workspace).collect()),
             plan,
@@ -150,25 +159,30 @@ impl Case {
     }
 
     /// Returns the verdict in the notation of the model.
-    fn verdict(&self, policy: &Policy, mode: Mode, counts: Counts, trail: &mut Trail) -> String {
-        let standing = Standing::of(policy, &self.definition);
+    fn verdict(&self, policy: &Policy, mode: Mode, counts: RateCounts, trail: &mut RuleTrace) -> String {
+        let standing = EffectivePolicy::new(policy, &self.definition);
         let situation = Situation { mode, workspaces: &self.workspaces, counts };
-        let mut notes = Notes::on(trail);
-        let judged = admit_typed(&standing, &situation, &self.arguments, &mut notes).and_then(|named| {
-            let requests: &[PathRequest] = &named.requests;
+        let mut notes = TraceRecorder::new(trail);
+        let judged = check_typed(&standing, &situation, &self.arguments, &mut notes).and_then(|named| {
+            let requests: &[PathRequest] = &named.path_requests;
             assert_eq!(requests.len(), self.reached.len());
             let content_bytes = self.plan.content.map(|bytes| bytes as u64);
-            let (reached, errands) = (&self.reached, &named.errands);
-            let facts = Facts { requests, reached, errands, content_bytes };
+            let (reached, errands) = (&self.reached, &named.external_targets);
+            let facts = DecisionInput {
+                path_requests: requests,
+                reached_paths: reached,
+                external_targets: errands,
+                content_bytes,
+            };
             decide(&standing, &situation, &facts, &mut notes)
         });
         match judged {
             Err(grounds) => {
-                notes.denied(&self.definition, &grounds);
+                notes.record_denied(&self.definition, &grounds);
                 grounds.into_refusal("").code.as_str().to_owned()
             }
-            Ok(decision) if decision.asked_by.is_empty() => "permit".to_owned(),
-            Ok(decision) => format!("ask {}", decision.asked_by.len()),
+            Ok(decision) if decision.approval_rules.is_empty() => "permit".to_owned(),
+            Ok(decision) => format!("ask {}", decision.approval_rules.len()),
         }
     }
 }
@@ -195,8 +209,8 @@ fn arguments(plan: &CallPlan) -> Arguments {
 
 /// Judges every case in every mode under the policies of these seeds, and explains one in `share` cases.
 /// Returns the number of times that each verdict occurred.
-fn compare(
-    cases: &[Case],
+fn compare_with_model(
+    cases: &[JudgeCase],
     seeds: std::ops::Range<u64>,
     share: usize,
 ) -> std::collections::BTreeMap<String, u64> {
@@ -207,15 +221,15 @@ fn compare(
         if all > 1000 && (seed - first) % (all / 100) == 0 {
             println!("policies from seed {first} on: {} of {all}, all agree", seed - first);
         }
-        let mut dice = Dice(seed);
-        let plan = plan(&mut dice);
+        let mut dice = PlanRng(seed);
+        let plan = random_plan(&mut dice);
         let policy = policy(&plan);
         for case in cases {
             for mode in Mode::ALL {
                 let [hour, minute, out] = [(); 3].map(|()| dice.below(4) as u32);
                 let counts =
-                    Counts { tool_last_hour: hour, all_last_minute: minute, outbound_last_hour: out };
-                let found = case.verdict(&policy, mode, counts, &mut Trail::off());
+                    RateCounts { tool_last_hour: hour, all_last_minute: minute, outbound_last_hour: out };
+                let found = case.verdict(&policy, mode, counts, &mut RuleTrace::disabled());
                 let expect = model::verdict(&plan, &case.plan, &case.names, mode, [hour, minute, out]);
                 let shown = || {
                     let call = (&case.plan, mode, hour, minute, out);
@@ -223,14 +237,14 @@ fn compare(
                 };
                 assert_eq!(found, expect, "judge and model disagree, {}", shown());
                 if dice.one_in(share) {
-                    let mut trail = Trail::on();
+                    let mut trail = RuleTrace::enabled();
                     let explained = case.verdict(&policy, mode, counts, &mut trail);
                     assert_eq!(explained, found, "explained, {}", shown());
-                    let says = |word: Said| trail.steps().iter().any(|step| step.said == word);
+                    let says = |word: RuleOutcome| trail.steps().iter().any(|step| step.said == word);
                     let is_question = found.starts_with("ask");
                     let is_denial = found != "permit" && !is_question;
                     assert_eq!(
-                        (says(Said::Denies), says(Said::Asks)),
+                        (says(RuleOutcome::Denies), says(RuleOutcome::Asks)),
                         (is_denial, is_question),
                         "{}",
                         shown()
@@ -249,13 +263,13 @@ fn judge_explanation_and_model_agree() {
     let wanted = number("SINEW_JUDGE_CASES", 1_000_000);
     let first = number("SINEW_JUDGE_SEED", 1);
     let share = usize::try_from(number("SINEW_JUDGE_EXPLAINED", 8)).unwrap();
-    let mut dice = Dice(first);
-    let cases: Vec<Case> = (0..1000).map(|_| Case::new(call(&mut dice))).collect();
+    let mut dice = PlanRng(first);
+    let cases: Vec<JudgeCase> = (0..1000).map(|_| JudgeCase::new(random_call(&mut dice))).collect();
     let policies = wanted.div_ceil(cases.len() as u64 * Mode::ALL.len() as u64).max(1);
     let middle = first + policies.div_ceil(2);
     let given = std::thread::scope(|scope| {
-        let other = scope.spawn(|| compare(&cases, middle..first + policies, share));
-        let mut given = compare(&cases, first..middle, share);
+        let other = scope.spawn(|| compare_with_model(&cases, middle..first + policies, share));
+        let mut given = compare_with_model(&cases, first..middle, share);
         for (verdict, times) in other.join().unwrap() {
             *given.entry(verdict).or_insert(0) += times;
         }

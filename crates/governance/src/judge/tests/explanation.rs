@@ -3,26 +3,26 @@
 use serde_json::{Value, json};
 use tool::Mode;
 
-use super::machine::{Machine, NOTHING_LISTED, Outcome, machine, valid};
-use crate::{Act, Edit, Said, Trail};
+use super::fixture::{NO_TOOL_ENTRIES, TestMachine, VerdictSummary, machine, valid_call};
+use crate::{EditAction, PolicyEdit, RuleOutcome, RuleTrace};
 
 /// Returns the verdict of a call and its trace, and checks that tracing does not change the verdict.
-fn trail(machine: &Machine, tool: &str, arguments: &Value) -> (Outcome, Trail) {
+fn judge_with_trace(machine: &TestMachine, tool: &str, arguments: &Value) -> (VerdictSummary, RuleTrace) {
     let arguments = arguments.to_string().replace("$ROOT", &machine.root.display().to_string());
-    let call = || valid(tool, serde_json::from_str(&arguments).unwrap());
-    let mut trail = Trail::on();
-    let outcome = Outcome::of(machine.traced(call(), &mut trail));
-    let plain = Outcome::of(machine.verdict(call()));
+    let call = || valid_call(tool, serde_json::from_str(&arguments).unwrap());
+    let mut trail = RuleTrace::enabled();
+    let outcome = VerdictSummary::of(machine.verdict_traced(call(), &mut trail));
+    let plain = VerdictSummary::of(machine.verdict(call()));
     assert_eq!(
-        (&outcome.word, &outcome.rules),
-        (&plain.word, &plain.rules),
+        (&outcome.verdict, &outcome.rules),
+        (&plain.verdict, &plain.rules),
         "tracing must not change the verdict"
     );
     (outcome, trail)
 }
 
 /// Formats the steps as `line id result`, without those of the built-in denials.
-fn steps(trail: &Trail) -> Vec<String> {
+fn short_steps(trail: &RuleTrace) -> Vec<String> {
     let written = trail.steps().iter().filter(|step| !step.rule.id.starts_with("floor."));
     written.map(|step| format!("{} {} {:?}", step.rule.line, step.rule.id, step.said)).collect()
 }
@@ -44,8 +44,8 @@ const TOOLS: &str = "tools:
 
 #[test]
 fn permit_trace_names_every_evaluated_rule() {
-    let (outcome, trail) = trail(&machine(TOOLS), "read_file", &json!({"path": "a.txt"}));
-    assert_eq!(outcome.word, "permit");
+    let (outcome, trail) = judge_with_trace(&machine(TOOLS), "read_file", &json!({"path": "a.txt"}));
+    assert_eq!(outcome.verdict, "permit");
     let expect = [
         "5 read_file.forbidden_in_modes DoesNotApply",
         "4 read_file.requires_approval_in_modes DoesNotApply",
@@ -57,22 +57,22 @@ fn permit_trace_names_every_evaluated_rule() {
         "11 read_file.allowed_paths DoesNotApply",
         "12 read_file.allowed_paths Passes",
     ];
-    let steps = steps(&trail);
+    let steps = short_steps(&trail);
     assert_eq!(steps.get(..expect.len()), Some(expect.map(str::to_owned).as_slice()), "{steps:#?}");
     assert!(steps[expect.len()..].iter().all(|step| step.ends_with("DoesNotApply")), "{steps:#?}");
     assert!(trail.changes().is_empty());
     let floor = trail.steps().iter().find(|step| &*step.rule.id == "floor.sinew").unwrap();
-    assert_eq!(floor.said, Said::DoesNotApply);
+    assert_eq!(floor.said, RuleOutcome::DoesNotApply);
     assert!(floor.asked.ends_with("/ws/a.txt"), "{floor:?}");
 }
 
 #[test]
 fn denial_trace_ends_at_the_denying_rule_with_a_remedy() {
-    let check = |machine: Machine, tool: &str, arguments: Value, last: &str, write: Option<&str>| {
+    let check = |machine: TestMachine, tool: &str, arguments: Value, last: &str, write: Option<&str>| {
         let root = machine.root.display().to_string();
-        let (outcome, trail) = trail(&machine, tool, &arguments);
+        let (outcome, trail) = judge_with_trace(&machine, tool, &arguments);
         let step = trail.steps().last().unwrap();
-        assert_eq!(step.said, Said::Denies, "{:#?}", trail.steps());
+        assert_eq!(step.said, RuleOutcome::Denies, "{:#?}", trail.steps());
         assert_eq!(Some(&step.rule), outcome.rules.last());
         assert_eq!(format!("{} {}", step.rule.line, step.rule.id), last);
         let change = trail.changes().first().unwrap_or_else(|| panic!("no change: {outcome:?}"));
@@ -118,63 +118,78 @@ fn denial_trace_ends_at_the_denying_rule_with_a_remedy() {
 #[test]
 fn built_in_denial_has_no_remedy() {
     let machine = machine(TOOLS);
-    let (outcome, trail) = trail(&machine, "write_file", &json!({"path": ".git/config", "content": ""}));
-    assert_eq!(outcome.word, "path_forbidden floor");
+    let (outcome, trail) =
+        judge_with_trace(&machine, "write_file", &json!({"path": ".git/config", "content": ""}));
+    assert_eq!(outcome.verdict, "path_forbidden floor");
     assert_eq!(trail.steps().last().unwrap().rule.id.as_ref(), "floor.git");
     assert!(trail.changes().is_empty());
 }
 
 #[test]
 fn approval_trace_names_the_rule_and_its_remedy() {
-    let (outcome, trail) = trail(&machine(TOOLS).mode(Mode::Alert), "read_file", &json!({"path": "a.txt"}));
-    assert_eq!(outcome.word, "ask");
-    let asking: Vec<_> = trail.steps().iter().filter(|step| step.said == Said::Asks).collect();
+    let (outcome, trail) =
+        judge_with_trace(&machine(TOOLS).mode(Mode::Alert), "read_file", &json!({"path": "a.txt"}));
+    assert_eq!(outcome.verdict, "ask");
+    let asking: Vec<_> = trail.steps().iter().filter(|step| step.said == RuleOutcome::Asks).collect();
     assert_eq!(asking.iter().map(|step| step.rule.line).collect::<Vec<_>>(), [4]);
     assert_eq!(trail.changes().iter().map(|change| change.rule.line).collect::<Vec<_>>(), [4]);
-    let (_, nothing) = (outcome, Trail::off());
+    let (_, nothing) = (outcome, RuleTrace::disabled());
     assert!(nothing.steps().is_empty() && nothing.changes().is_empty());
 }
 
 /// Expected value that a denial was checked against, and its remedy as text and as an edit.
-struct Lifted<'a> {
-    asked: &'a str,
-    how: &'a str,
+struct ExpectedRemedy<'a> {
+    checked_value: &'a str,
+    instruction: &'a str,
     write: &'a str,
     edit: &'a str,
 }
 
 #[track_caller]
-fn lifts(machine: &Machine, tool: &str, arguments: &Value, expect: &Lifted<'_>) {
-    let (outcome, trail) = trail(machine, tool, arguments);
+fn check_remedy(machine: &TestMachine, tool: &str, arguments: &Value, expect: &ExpectedRemedy<'_>) {
+    let (outcome, trail) = judge_with_trace(machine, tool, arguments);
     let plain = |text: &str| text.replace(&machine.root.display().to_string(), "$ROOT");
     let step = trail.steps().last().unwrap();
-    assert_eq!((step.said, plain(&step.asked).as_str()), (Said::Denies, expect.asked), "{outcome:?}");
+    assert_eq!(
+        (step.said, plain(&step.asked).as_str()),
+        (RuleOutcome::Denies, expect.checked_value),
+        "{outcome:?}"
+    );
     let [change] = trail.changes() else { panic!("{:#?}", trail.changes()) };
     let write = plain(change.write.as_deref().unwrap_or_default());
-    assert_eq!((change.how.as_str(), write.as_str()), (expect.how, expect.write), "{outcome:?}");
-    assert_eq!(plain(&change.edit.as_ref().map(edited).unwrap_or_default()), expect.edit, "{outcome:?}");
+    assert_eq!((change.how.as_str(), write.as_str()), (expect.instruction, expect.write), "{outcome:?}");
+    assert_eq!(plain(&change.edit.as_ref().map(format_edit).unwrap_or_default()), expect.edit, "{outcome:?}");
 }
 
 /// Checks that a denial which no policy file can lift has no remedy.
 #[track_caller]
-fn lifts_nothing(machine: &Machine, tool: &str, arguments: &Value) {
-    let (outcome, trail) = trail(machine, tool, arguments);
-    assert_eq!(trail.steps().last().unwrap().said, Said::Denies, "{outcome:?}");
+fn check_no_remedy(machine: &TestMachine, tool: &str, arguments: &Value) {
+    let (outcome, trail) = judge_with_trace(machine, tool, arguments);
+    assert_eq!(trail.steps().last().unwrap().said, RuleOutcome::Denies, "{outcome:?}");
     assert!(trail.changes().is_empty(), "{outcome:?}: {:#?}", trail.changes());
 }
 
 #[test]
 fn missing_sandbox_has_no_remedy() {
-    lifts_nothing(&machine(NOTHING_LISTED), "confined", &json!({}));
-    lifts_nothing(&machine("tools: {confined: {min_isolation: reduced}}\n"), "confined", &json!({}));
+    check_no_remedy(&machine(NO_TOOL_ENTRIES), "confined", &json!({}));
+    check_no_remedy(&machine("tools: {confined: {min_isolation: reduced}}\n"), "confined", &json!({}));
 }
 
 #[test]
 fn denials_by_mode_or_limit_name_a_remedy() {
-    let check =
-        |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
-            lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
-        };
+    let check = |machine: TestMachine,
+                 tool: &str,
+                 arguments: Value,
+                 asked: &str,
+                 [how, write]: [&str; 2],
+                 edit: &str| {
+        check_remedy(
+            &machine,
+            tool,
+            &arguments,
+            &ExpectedRemedy { checked_value: asked, instruction: how, write, edit },
+        );
+    };
     let read = |path: &str| json!({"path": path});
     let in_mode = |mode| machine(TOOLS).mode(mode);
     let a = || read("a.txt");
@@ -196,28 +211,37 @@ fn denials_by_mode_or_limit_name_a_remedy() {
     );
     let narrow = "modes:\n  NORMAL: {allowed_tool_categories: [read_only]}\n";
     check(
-        machine(NOTHING_LISTED).modes(narrow),
+        machine(NO_TOOL_ENTRIES).modes(narrow),
         "search",
         json!({"query": "x"}),
         "network",
         ["add to this list", "network"],
         "modes.yaml modes.NORMAL.allowed_tool_categories with network",
     );
-    let idle = machine(NOTHING_LISTED).modes("modes:\n  NORMAL: {max_concurrent_tasks: 0}\n");
+    let idle = machine(NO_TOOL_ENTRIES).modes("modes:\n  NORMAL: {max_concurrent_tasks: 0}\n");
     check(idle, "read_file", a(), "read_only", ["raise this above 0, or change the mode", ""], "");
     let wait = "raise this number, or wait for the window to pass";
     check(machine(TOOLS).counts(3, 0), "read_file", a(), "3 calls in the last hour", [wait, ""], "");
     let busy =
-        machine(NOTHING_LISTED).safety("rate_limits: {NORMAL: {tool_calls_per_minute: 7}}\n").counts(0, 9);
+        machine(NO_TOOL_ENTRIES).safety("rate_limits: {NORMAL: {tool_calls_per_minute: 7}}\n").counts(0, 9);
     check(busy, "read_file", a(), "9 calls in the last minute", [wait, ""], "");
 }
 
 #[test]
 fn path_denials_name_a_remedy() {
-    let check =
-        |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
-            lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
-        };
+    let check = |machine: TestMachine,
+                 tool: &str,
+                 arguments: Value,
+                 asked: &str,
+                 [how, write]: [&str; 2],
+                 edit: &str| {
+        check_remedy(
+            &machine,
+            tool,
+            &arguments,
+            &ExpectedRemedy { checked_value: asked, instruction: how, write, edit },
+        );
+    };
     let read = |path: &str| json!({"path": path});
     let narrower = "remove this pattern or narrow it";
     check(
@@ -237,7 +261,7 @@ fn path_denials_name_a_remedy() {
         "tools.yaml tools.read_file.allowed_paths with $ROOT/other/o.txt",
     );
     check(
-        machine(NOTHING_LISTED),
+        machine(NO_TOOL_ENTRIES),
         "read_file",
         read("$ROOT/other/o.txt"),
         "$ROOT/other/o.txt",
@@ -267,10 +291,19 @@ fn path_denials_name_a_remedy() {
 
 #[test]
 fn command_and_host_denials_name_a_remedy() {
-    let check =
-        |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
-            lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
-        };
+    let check = |machine: TestMachine,
+                 tool: &str,
+                 arguments: Value,
+                 asked: &str,
+                 [how, write]: [&str; 2],
+                 edit: &str| {
+        check_remedy(
+            &machine,
+            tool,
+            &arguments,
+            &ExpectedRemedy { checked_value: asked, instruction: how, write, edit },
+        );
+    };
     let run = || machine("tools:\n  run:\n    allowed_commands: [ls]\n    forbidden_commands: [sudo]\n");
     let narrower = "remove this pattern or narrow it";
     let argv = |words: &[&str]| json!({"argv": words});
@@ -291,21 +324,21 @@ fn command_and_host_denials_name_a_remedy() {
         "tools.yaml tools.run.allowed_commands with {argv: [git, \"no\"]}",
     );
     check(
-        machine(NOTHING_LISTED),
+        machine(NO_TOOL_ENTRIES),
         "run",
         argv(&["ls"]),
         "ls",
         ["add to tools.yaml", "tools: {run: {allowed_commands: [ls]}}"],
         "tools.yaml tools.run.allowed_commands with ls",
     );
-    lifts_nothing(&run(), "run", &json!({"line": "ls; id"}));
+    check_no_remedy(&run(), "run", &json!({"line": "ls; id"}));
     let fetch = |tools: &str| {
         machine(tools)
             .safety("outbound_gateway:\n  allowed_domains: [\"*\"]\n  blocked_domains: [\"*.onion\"]\n")
     };
     let url = |text: &str| json!({"url": text});
     check(
-        fetch(NOTHING_LISTED),
+        fetch(NO_TOOL_ENTRIES),
         "fetch",
         url("http://x.onion/"),
         "x.onion",
@@ -321,16 +354,16 @@ fn command_and_host_denials_name_a_remedy() {
         "tools.yaml tools.fetch.allowed_domains with b.org",
     );
     check(
-        fetch(NOTHING_LISTED),
+        fetch(NO_TOOL_ENTRIES),
         "fetch",
         url("http://127.0.0.1/"),
         "127.0.0.1",
         ["set in safety.yaml, for every tool", "allow_private_addresses: true"],
         "safety.yaml outbound_gateway.allow_private_addresses = true",
     );
-    lifts_nothing(&fetch(NOTHING_LISTED), "fetch", &url("http://169.254.169.254/"));
+    check_no_remedy(&fetch(NO_TOOL_ENTRIES), "fetch", &url("http://169.254.169.254/"));
     check(
-        machine(NOTHING_LISTED),
+        machine(NO_TOOL_ENTRIES),
         "fetch",
         url("https://a.org"),
         "a.org",
@@ -339,21 +372,21 @@ fn command_and_host_denials_name_a_remedy() {
     );
 }
 
-fn edited(edit: &Edit) -> String {
-    let act = match &edit.act {
-        Act::Add(value) => format!("with {value}"),
-        Act::Remove { line, text } => format!("without line {line} {text}"),
-        Act::Set(value) => format!("= {value}"),
+fn format_edit(edit: &PolicyEdit) -> String {
+    let act = match &edit.action {
+        EditAction::Add(value) => format!("with {value}"),
+        EditAction::Remove { line, text } => format!("without line {line} {text}"),
+        EditAction::Set(value) => format!("= {value}"),
     };
     format!("{} {} {act}", edit.file.name(), edit.keys.join("."))
 }
 
 /// Formats the steps as rule, rule text, checked value and result, without those of built-in denials and
 /// other modes.
-fn told(trail: &Trail) -> Vec<String> {
+fn full_steps(trail: &RuleTrace) -> Vec<String> {
     let of_others = |id: &str| id.starts_with("floor.") || id.ends_with(".require_approval_for");
     let steps = trail.steps().iter().filter(|step| !of_others(&step.rule.id));
-    let shown = |step: &crate::Step| {
+    let shown = |step: &crate::TraceStep| {
         let states = step.states.as_deref().unwrap_or("-");
         format!("{} {} | {states} | {} | {:?}", step.rule.line, step.rule.id, step.asked, step.said)
     };
@@ -368,9 +401,9 @@ fn trace_lists_command_host_and_category_steps() {
     forbidden_commands: [sudo, {argv: [ls, -R]}]
 ";
     let modes = "modes: {NORMAL: {allowed_tool_categories: [read_only, system_write]}}\n";
-    let (_, trail) = trail(&machine(tools).modes(modes), "run", &json!({"argv": ["ls", "-l"]}));
+    let (_, trail) = judge_with_trace(&machine(tools).modes(modes), "run", &json!({"argv": ["ls", "-l"]}));
     assert_eq!(
-        told(&trail),
+        full_steps(&trail),
         [
             "0 run.allowed_modes | NORMAL | NORMAL | Passes",
             "1 NORMAL.allowed_tool_categories | read_only | system_write | DoesNotApply",
@@ -386,9 +419,9 @@ fn trace_lists_command_host_and_category_steps() {
   allowed_domains: [a.org, \"*.b.org\"]
 ";
     let machine = machine("tools:\n  fetch:\n    allowed_domains: [c.org, x.b.org]\n").safety(safety);
-    let (_, trail) = self::trail(&machine, "fetch", &json!({"url": "https://x.b.org/"}));
+    let (_, trail) = self::judge_with_trace(&machine, "fetch", &json!({"url": "https://x.b.org/"}));
     assert_eq!(
-        told(&trail),
+        full_steps(&trail),
         [
             "0 fetch.allowed_modes | NORMAL | NORMAL | Passes",
             "2 outbound_gateway.blocked_domains | evil.org | x.b.org | DoesNotApply",
@@ -410,10 +443,10 @@ fn trace_lists_path_size_and_unattended_steps() {
     requires_approval: true
 ";
     let machine = machine(tools);
-    let (outcome, trail) = trail(&machine, "read_file", &json!({"path": "sub/../sub/b.txt"}));
-    assert_eq!(outcome.word, "permit");
+    let (outcome, trail) = judge_with_trace(&machine, "read_file", &json!({"path": "sub/../sub/b.txt"}));
+    assert_eq!(outcome.verdict, "permit");
     let root = machine.root.display().to_string();
-    let told: Vec<String> = told(&trail).iter().map(|step| step.replace(&root, "$ROOT")).collect();
+    let told: Vec<String> = full_steps(&trail).iter().map(|step| step.replace(&root, "$ROOT")).collect();
     assert_eq!(
         told,
         [

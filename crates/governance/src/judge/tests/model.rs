@@ -3,19 +3,27 @@
 //! It uses plain texts and loops and compiles nothing. It supports only the generated policies and calls, and
 //! is slow and obvious on purpose.
 
-mod errands;
-mod places;
+mod external_targets;
+mod paths;
 mod plan;
 
 use tool::Mode;
 
-use self::errands::{refuses_commands, refuses_host};
-pub(super) use self::places::{Names, names};
-use self::places::{Place, forbids, may_be_in};
-pub(super) use self::plan::{CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolFacts, ToolPlan, Url, Where};
+use self::external_targets::{refuses_commands, refuses_host};
+use self::paths::{NameMatches, forbids, is_allowed};
+pub(super) use self::paths::{PathNames, path_names};
+pub(super) use self::plan::{
+    CallPlan, HostZone, ModePlan, PathPlan, PolicyPlan, TOOLS, ToolPlan, ToolTraits, UrlCase,
+};
 
 /// Returns the verdict: `permit`, `ask N`, or the code of the denial.
-pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode, counts: [u32; 3]) -> String {
+pub(super) fn verdict(
+    plan: &PolicyPlan,
+    call: &CallPlan,
+    names: &[PathNames],
+    mode: Mode,
+    counts: [u32; 3],
+) -> String {
     let tool = &TOOLS[call.tool];
     let silent = ToolPlan::default();
     let stated = plan.tools.iter().find(|(name, _)| *name == tool.name).map_or(&silent, |(_, entry)| entry);
@@ -24,9 +32,9 @@ pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode,
         ToolPlan { approval: stated.approval.clone(), sandbox: stated.sandbox, ..ToolPlan::default() };
     let denying = if stated.shadow { &shadow } else { stated };
     let category = stated.category.unwrap_or(tool.category);
-    match denies(plan, call, names, tool, stated, denying, category, (mode, counts)) {
+    match denial_code(plan, call, names, tool, stated, denying, category, (mode, counts)) {
         Some(code) => code.to_owned(),
-        None => match asks(plan, tool, stated, category, mode, is_unattended(stated, names)) {
+        None => match approval_count(plan, tool, stated, category, mode, is_unattended(stated, names)) {
             0 => "permit".to_owned(),
             rules => format!("ask {rules}"),
         },
@@ -34,11 +42,11 @@ pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode,
 }
 
 #[allow(clippy::too_many_arguments)] // the model has no intermediate types
-fn denies(
-    plan: &Plan,
+fn denial_code(
+    plan: &PolicyPlan,
     call: &CallPlan,
-    names: &[Names],
-    tool: &ToolFacts,
+    names: &[PathNames],
+    tool: &ToolTraits,
     stated: &ToolPlan,
     entry: &ToolPlan,
     category: &str,
@@ -49,7 +57,7 @@ fn denies(
     if entry.forbidden.contains(&mode) || (!entry.approval.contains(&mode) && !listed) {
         return Some("mode_denied");
     }
-    if here.none_at_all || (!here.categories.is_empty() && !here.categories.contains(&category)) {
+    if here.allows_no_tasks || (!here.categories.is_empty() && !here.categories.contains(&category)) {
         return Some("mode_denied");
     }
     if entry.sandbox || tool.name == "confined" {
@@ -59,14 +67,14 @@ fn denies(
     if command_rules && !tool.takes_commands {
         return Some("command_not_allowed");
     }
-    let goes_out = tool.goes_out || category == "network";
+    let goes_out = tool.is_outbound || category == "network";
     if stated.domains.is_some() && !goes_out {
         return Some("domain_not_allowed");
     }
     if entry.per_hour.is_some_and(|most| hour >= most) || here.per_minute.is_some_and(|most| minute >= most) {
         return Some("rate_limited");
     }
-    if goes_out && out >= here.out_per_hour {
+    if goes_out && out >= here.outbound_per_hour {
         return Some("rate_limited");
     }
     if refuses_commands(call, stated, entry) {
@@ -80,9 +88,9 @@ fn denies(
     }
     for (path, names) in call.paths.iter().zip(names) {
         let code = forbids(plan, entry, &names.typed, path.writes).or_else(|| {
-            names.left.iter().find_map(|folder| {
+            names.left_folders.iter().find_map(|folder| {
                 forbids(plan, entry, folder, false)
-                    .or((!may_be_in(entry, folder, false)).then_some("path_not_allowed"))
+                    .or((!is_allowed(entry, folder, false)).then_some("path_not_allowed"))
             })
         });
         if code.is_some() {
@@ -90,24 +98,24 @@ fn denies(
         }
     }
     for (path, names) in call.paths.iter().zip(names) {
-        let code = forbids(plan, entry, &names.leads_to, path.writes);
+        let code = forbids(plan, entry, &names.target, path.writes);
         if code.is_some() {
             return code;
         }
-        if !may_be_in(entry, &names.leads_to, path.writes) {
+        if !is_allowed(entry, &names.target, path.writes) {
             return Some("path_not_allowed");
         }
-        for folder in &names.missing {
+        for folder in &names.missing_folders {
             if let Some(code) = forbids(plan, entry, folder, path.writes) {
                 return Some(code);
             }
-            if !may_be_in(entry, folder, path.writes) {
+            if !is_allowed(entry, folder, path.writes) {
                 return Some("path_not_allowed");
             }
         }
-        let harmless = |other: &Place| forbids(plan, entry, other, path.writes).is_none();
+        let harmless = |other: &NameMatches| forbids(plan, entry, other, path.writes).is_none();
         let several = path.file.is_some_and(|(_, names)| names > 1);
-        if several && !entry.links_allowed && !names.other.as_ref().is_some_and(harmless) {
+        if several && !entry.allows_hard_links && !names.other_name.as_ref().is_some_and(harmless) {
             return Some("path_forbidden");
         }
         let most = entry.max_mb.map(|mb| u64::from(mb) * 1024 * 1024);
@@ -122,14 +130,16 @@ fn denies(
 
 /// Returns true if every path, with the folders it would create, is in `unattended_paths`. False without
 /// paths.
-fn is_unattended(entry: &ToolPlan, names: &[Names]) -> bool {
-    let listed = |place: &Place| entry.unattended.iter().any(|pattern| place.allowed_by.contains(pattern));
-    !names.is_empty() && names.iter().all(|names| listed(&names.leads_to) && names.missing.iter().all(listed))
+fn is_unattended(entry: &ToolPlan, names: &[PathNames]) -> bool {
+    let listed =
+        |place: &NameMatches| entry.unattended.iter().any(|pattern| place.allowed_by.contains(pattern));
+    !names.is_empty()
+        && names.iter().all(|names| listed(&names.target) && names.missing_folders.iter().all(listed))
 }
 
-fn asks(
-    plan: &Plan,
-    tool: &ToolFacts,
+fn approval_count(
+    plan: &PolicyPlan,
+    tool: &ToolTraits,
     entry: &ToolPlan,
     category: &str,
     mode: Mode,
@@ -141,7 +151,7 @@ fn asks(
     let by_mode = here.approvals.iter().filter(|word| match **word {
         "high_risk_tools" => risk == 3,
         "any_write_operation" => tool.writes || tool.takes_commands || category == "system_write",
-        "network" => tool.goes_out || category == "network",
+        "network" => tool.is_outbound || category == "network",
         "all_actions" => true,
         other => other == category || other == tool.name,
     });
@@ -150,8 +160,8 @@ fn asks(
             && wanted.is_none_or(|wanted| wanted == risk)
             && of.is_none_or(|of| of == category)
     });
-    let abroad = plan.asks_abroad && (tool.goes_out || category == "network");
-    let in_tools = usize::from(entry.always_asks)
+    let abroad = plan.approval_for_hosts && (tool.is_outbound || category == "network");
+    let in_tools = usize::from(entry.requires_approval)
         + usize::from(entry.approval.contains(&mode))
         + usize::from(of_category.is_some_and(|(_, _, modes)| modes.contains(&mode)));
     (if unattended { 0 } else { in_tools }) + by_mode.count() + by_safety.count() + usize::from(abroad)

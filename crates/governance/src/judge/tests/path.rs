@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tool::Mode;
 
-use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
-use crate::{Counts, FileNames, Situation, Workspace, WorkspaceAccess, Workspaces, clear, judge};
+use super::fixture::{NO_TOOL_ENTRIES, VerdictSummary, machine, valid_call};
+use crate::{NameComparison, RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces, judge, precheck};
 
 #[test]
 fn missing_list_means_workspaces_and_empty_list_means_none() {
-    let machine = machine(NOTHING_LISTED);
+    let machine = machine(NO_TOOL_ENTRIES);
     for inside in [
         "a.txt",
         "$ROOT/ws/a.txt",
@@ -23,21 +23,21 @@ fn missing_list_means_workspaces_and_empty_list_means_none() {
         "$ROOT/ws//sub/./b.txt",
         "new",
     ] {
-        machine.read(inside, "permit").by("workspaces", 0, "workspaces");
+        machine.read(inside, "permit").decided_by("workspaces", 0, "workspaces");
     }
     for outside in
         ["$ROOT/ws-evil/x", "$ROOT/other/o.txt", "../other/o.txt", "/", "$ROOT", "sub/../../ws-evil/x"]
     {
-        machine.read(outside, "path_not_allowed outside_workspaces").hints("sinew workspace add");
+        machine.read(outside, "path_not_allowed outside_workspaces").has_hint("sinew workspace add");
     }
     machine
         .read("/nowhere/x", "path_not_allowed outside_workspaces")
-        .says("Permission denied: Path /nowhere/x not in allowed paths");
+        .has_reason("Permission denied: Path /nowhere/x not in allowed paths");
     let none = self::machine("tools:\n  read_file:\n    allowed_paths: []\n");
-    none.read("a.txt", "path_not_allowed not_listed").by("tools.yaml", 3, "read_file.allowed_paths");
+    none.read("a.txt", "path_not_allowed not_listed").decided_by("tools.yaml", 3, "read_file.allowed_paths");
     let listed = self::machine("tools: {read_file: {allowed_paths: [\"$ROOT/other/**\"]}}\n");
     listed.read("a.txt", "path_not_allowed not_listed");
-    listed.read("$ROOT/other/o.txt", "permit").by("tools.yaml", 1, "read_file.allowed_paths");
+    listed.read("$ROOT/other/o.txt", "permit").decided_by("tools.yaml", 1, "read_file.allowed_paths");
 }
 
 #[test]
@@ -51,24 +51,24 @@ fn sibling_prefixes_and_nested_names_do_not_match() {
     star.read("a.txt", "permit");
     star.read("sub/b.txt", "path_not_allowed not_listed");
     let bare = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws\"]}}\n");
-    bare.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would include them");
+    bare.read("a.txt", "path_not_allowed not_listed").has_hint("/ws/**` would include them");
     let two = machine("tools: {read_file: {allowed_paths: [\"$ROOT/other\", \"$ROOT/ws\"]}}\n");
-    two.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would include them");
-    two.read("$ROOT/ws-evil/x", "path_not_allowed not_listed").hints("add a pattern there");
+    two.read("a.txt", "path_not_allowed not_listed").has_hint("/ws/**` would include them");
+    two.read("$ROOT/ws-evil/x", "path_not_allowed not_listed").has_hint("add a pattern there");
 }
 
 #[test]
 fn path_with_too_many_parent_steps_is_refused() {
-    let machine = machine(NOTHING_LISTED);
+    let machine = machine(NO_TOOL_ENTRIES);
     machine.read(&"sub/../".repeat(64), "permit");
-    machine.read(&"sub/../".repeat(65), "too_large too_many_detours").hints("without `..`");
-    machine.read(&"a/".repeat(5_000), "too_large path_too_long").hints("8192 bytes");
+    machine.read(&"sub/../".repeat(65), "too_large too_many_detours").has_hint("without `..`");
+    machine.read(&"a/".repeat(5_000), "too_large path_too_long").has_hint("8192 bytes");
 }
 
 #[test]
 fn deepest_workspace_decides() {
-    let machine = machine(NOTHING_LISTED).with(|m| {
-        let at = |name: &str, access| Workspace::at(&m.path(name), access).unwrap();
+    let machine = machine(NO_TOOL_ENTRIES).with(|m| {
+        let at = |name: &str, access| Workspace::open(&m.path(name), access).unwrap();
         fs::create_dir_all(m.path("ws/sub/deep")).unwrap();
         m.workspaces = Workspaces::new(vec![
             at("ws", WorkspaceAccess::ReadWrite),
@@ -78,16 +78,16 @@ fn deepest_workspace_decides() {
     });
     machine.write("a.txt", "permit");
     machine.read("sub/b.txt", "permit");
-    machine.write("sub/b.txt", "path_not_allowed read_only_workspace").hints("ws/sub is read-only");
+    machine.write("sub/b.txt", "path_not_allowed read_only_workspace").has_hint("ws/sub is read-only");
     machine.write("sub/deep/new.txt", "permit");
 }
 
 #[test]
 fn narrower_of_two_workspaces_in_one_folder_decides() {
     for order in [[0, 1], [1, 0]] {
-        let machine = machine(NOTHING_LISTED).with(|m| {
+        let machine = machine(NO_TOOL_ENTRIES).with(|m| {
             let accesses = [WorkspaceAccess::ReadWrite, WorkspaceAccess::ReadOnly];
-            let at = |access: usize| Workspace::at(&m.path("ws"), accesses[access]).unwrap();
+            let at = |access: usize| Workspace::open(&m.path("ws"), accesses[access]).unwrap();
             m.workspaces = Workspaces::new(order.map(at).to_vec());
         });
         machine.read("a.txt", "permit");
@@ -98,11 +98,11 @@ fn narrower_of_two_workspaces_in_one_folder_decides() {
 #[test]
 fn workspace_root_cannot_be_removed() {
     let everything = "tools: {remove_file: {allowed_paths: [\"$ROOT\", \"$ROOT/**\"]}}\n";
-    for tools in [NOTHING_LISTED, everything] {
+    for tools in [NO_TOOL_ENTRIES, everything] {
         let machine = machine(tools);
         let gone = |path: &str, expect: &str| machine.expect("remove_file", &json!({"path": path}), expect);
         for root in [".", "$ROOT/ws", "sub/.."] {
-            gone(root, "path_not_allowed workspace_root").hints("name the entries to remove inside it");
+            gone(root, "path_not_allowed workspace_root").has_hint("name the entries to remove inside it");
         }
         gone("sub", "permit");
         gone("a.txt", "permit");
@@ -115,18 +115,18 @@ fn workspace_root_cannot_be_removed() {
 
 #[test]
 fn read_only_workspace_allows_only_reads() {
-    let machine = machine(NOTHING_LISTED).with(|m| {
-        let read_only = Workspace::at(&m.path("other"), WorkspaceAccess::ReadOnly).unwrap();
+    let machine = machine(NO_TOOL_ENTRIES).with(|m| {
+        let read_only = Workspace::open(&m.path("other"), WorkspaceAccess::ReadOnly).unwrap();
         m.workspaces = Workspaces::new(vec![
             read_only,
-            Workspace::at(&m.path("ws"), WorkspaceAccess::ReadWrite).unwrap(),
+            Workspace::open(&m.path("ws"), WorkspaceAccess::ReadWrite).unwrap(),
         ]);
     });
     machine.read("o.txt", "permit");
     machine
         .write("o.txt", "path_not_allowed read_only_workspace")
-        .says("Permission denied: Path o.txt not in allowed paths")
-        .hints("read-only");
+        .has_reason("Permission denied: Path o.txt not in allowed paths")
+        .has_hint("read-only");
     machine.write("new.txt", "path_not_allowed read_only_workspace");
     machine.write("$ROOT/ws/a.txt", "permit");
     machine.expect("copy_file", &json!({"from": "o.txt", "to": "$ROOT/ws/o.txt"}), "permit");
@@ -141,22 +141,22 @@ fn read_only_workspace_allows_only_reads() {
 fn relative_path_without_a_workspace_is_refused() {
     let machine = machine("tools: {read_file: {allowed_paths: [\"$ROOT/other/**\"]}}\n")
         .with(|m| m.workspaces = Workspaces::default());
-    machine.read("o.txt", "path_not_allowed no_workspace").hints("sinew workspace add");
+    machine.read("o.txt", "path_not_allowed no_workspace").has_hint("sinew workspace add");
     machine.read("$ROOT/other/o.txt", "permit");
     machine.write("$ROOT/other/o.txt", "path_not_allowed outside_workspaces");
 }
 
 #[test]
 fn working_directory_never_widens_access() {
-    let machine = machine(NOTHING_LISTED);
-    let base = |cwd: Option<PathBuf>| machine.workspaces.based_at(cwd.as_deref()).base().unwrap().to_owned();
+    let machine = machine(NO_TOOL_ENTRIES);
+    let base = |cwd: Option<PathBuf>| machine.workspaces.with_base(cwd.as_deref()).base().unwrap().to_owned();
     assert_eq!(base(None), machine.path("ws"));
     assert_eq!(base(Some(machine.path("ws/sub"))), machine.path("ws/sub"));
     assert_eq!(base(Some(PathBuf::from("sub"))), machine.path("ws"), "a relative folder is ignored");
     for outside in ["/", "other", "ws-evil", "ws/../other", "."] {
         let cwd = machine.root.join(outside);
-        let mut machine = self::machine(NOTHING_LISTED);
-        machine.workspaces = machine.workspaces.based_at(Some(&cwd));
+        let mut machine = self::machine(NO_TOOL_ENTRIES);
+        machine.workspaces = machine.workspaces.with_base(Some(&cwd));
         machine.read("o.txt", "path_not_allowed outside_workspaces");
         machine.read("$ROOT/ws/a.txt", "permit");
     }
@@ -176,19 +176,19 @@ fn forbidden_beats_allowed_in_every_spelling() {
     let machine = machine(tools);
     machine
         .read("$ROOT/other/o.txt", "path_forbidden forbidden_path")
-        .says(&format!("Permission denied: Path {}/other/o.txt is forbidden", machine.root.display()))
-        .by("tools.yaml", 6, "read_file.forbidden_paths");
+        .has_reason(&format!("Permission denied: Path {}/other/o.txt is forbidden", machine.root.display()))
+        .decided_by("tools.yaml", 6, "read_file.forbidden_paths");
     for spelling in
         ["$ROOT/other", "$ROOT/other/", "$ROOT//other/./", "$ROOT/ws/../other/o.txt", "../other/new"]
     {
-        machine.read(spelling, "path_forbidden forbidden_path").by(
+        machine.read(spelling, "path_forbidden forbidden_path").decided_by(
             "tools.yaml",
             6,
             "read_file.forbidden_paths",
         );
     }
     for spelling in ["sub", "sub/b.txt", "sub/deep/er", "$ROOT/ws/sub/.", "nothing/sub/x"] {
-        machine.read(spelling, "path_forbidden forbidden_path").by(
+        machine.read(spelling, "path_forbidden forbidden_path").decided_by(
             "tools.yaml",
             7,
             "read_file.forbidden_paths",
@@ -207,8 +207,9 @@ fn forbidden_name_is_not_opened() {
     );
     let policy = machine.policy();
     let cleared = |path: &str, mode| {
-        let situation = Situation { mode, workspaces: &machine.workspaces, counts: Counts::default() };
-        clear(&policy, &situation, valid("write_file", json!({"path": path, "content": ""}))).map(|_| ())
+        let situation = Situation { mode, workspaces: &machine.workspaces, counts: RateCounts::default() };
+        precheck(&policy, &situation, valid_call("write_file", json!({"path": path, "content": ""})))
+            .map(|_| ())
     };
     let code = |path: &str, mode| cleared(path, mode).unwrap_err().refusal().code;
     assert_eq!(code("../other/o.txt", Mode::Normal), tool::RefusalCode::PathForbidden);
@@ -224,18 +225,18 @@ fn forbidden_name_is_not_opened() {
 #[test]
 fn typed_name_is_matched_again_after_a_policy_change() {
     let listed = |pattern: &str| format!("tools: {{read_file: {{forbidden_paths: ['{pattern}']}}}}\n");
-    let (none, elsewhere, here) = (NOTHING_LISTED.to_owned(), listed("**/else"), listed("**/link"));
+    let (none, elsewhere, here) = (NO_TOOL_ENTRIES.to_owned(), listed("**/else"), listed("**/link"));
     let check = |[before, after]: [&str; 2], sinews_own: &str, expect: &str| {
         let mut machine = machine(before);
         symlink(machine.path("ws/a.txt"), machine.path("ws/sub/link")).unwrap();
         let situation =
             Situation { mode: machine.mode, workspaces: &machine.workspaces.clone(), counts: machine.counts };
-        let call = valid("read_file", json!({"path": "sub/link"}));
-        let cleared = clear(&machine.policy(), &situation, call).unwrap();
+        let call = valid_call("read_file", json!({"path": "sub/link"}));
+        let cleared = precheck(&machine.policy(), &situation, call).unwrap();
         machine.files[1].1 = after.to_owned();
-        let policy = machine.policy_protecting(sinews_own);
-        let outcome = Outcome::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
-        assert_eq!(outcome.word, expect, "{before}{after}{sinews_own}");
+        let policy = machine.policy_with_own_folder(sinews_own);
+        let outcome = VerdictSummary::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
+        assert_eq!(outcome.verdict, expect, "{before}{after}{sinews_own}");
     };
     check([&here.replace("link", "other"), &elsewhere], "sinew", "permit");
     check([&elsewhere, &here], "sinew", "path_forbidden forbidden_path");
@@ -250,8 +251,8 @@ fn existing_and_missing_paths_are_refused_alike() {
     let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
     let same = |a: &str, b: &str| {
         let texts = [a, b].map(|path| {
-            let outcome = Outcome::of(machine.verdict(valid("read_file", json!({"path": path}))));
-            (outcome.word, outcome.reason.replace(path, "…"), outcome.hint, outcome.rules)
+            let outcome = VerdictSummary::of(machine.verdict(valid_call("read_file", json!({"path": path}))));
+            (outcome.verdict, outcome.reason.replace(path, "…"), outcome.hint, outcome.rules)
         });
         assert_eq!(texts[0], texts[1]);
     };
@@ -312,8 +313,8 @@ fn no_policy_file_overrides_built_in_denials() {
     for own in
         ["$ROOT/sinew/config/f", "$ROOT/sinew", "$ROOT/sinew/state/not/there", "../sinew/x", "$ROOT/SINEW/x"]
     {
-        machine.read(own, "control_plane floor").by("built-in floor", 0, "floor.sinew");
-        machine.write(own, "control_plane floor").hints("no policy can allow this");
+        machine.read(own, "control_plane floor").decided_by("built-in floor", 0, "floor.sinew");
+        machine.write(own, "control_plane floor").has_hint("no policy can allow this");
     }
     for path in [
         ".git/hooks/pre-commit",
@@ -339,7 +340,7 @@ fn no_policy_file_overrides_built_in_denials() {
         "/proc/self/fd/0",
         "/dev/fd/0",
     ] {
-        machine.read(secret, "path_forbidden floor").by("built-in floor", 0, "floor.processes");
+        machine.read(secret, "path_forbidden floor").decided_by("built-in floor", 0, "floor.processes");
     }
     machine.read("/proc/loadavg", "permit");
 }
@@ -350,12 +351,12 @@ fn case_does_not_bypass_rules_on_case_insensitive_systems() {
     let strict = machine(tools);
     strict.read(".ENV", "permit");
     strict.read(".env", "path_forbidden forbidden_path");
-    let folding = machine(tools).with(|m| m.names = FileNames::CaseInsensitive);
+    let folding = machine(tools).with(|m| m.file_names = NameComparison::CaseInsensitive);
     folding.read(".ENV", "path_forbidden forbidden_path");
     folding.read("sub/.Env/x", "path_forbidden forbidden_path");
     folding.read(".envy", "permit");
     let folding = machine("tools: {read_file: {forbidden_paths: [\"**/.ssh\"]}}\n")
-        .with(|m| m.names = FileNames::CaseInsensitive);
+        .with(|m| m.file_names = NameComparison::CaseInsensitive);
     folding.read(".\u{df}h/id", "path_forbidden forbidden_path");
     folding.write(".\u{df}h/id", "path_forbidden floor");
 }
@@ -367,8 +368,8 @@ fn hard_link_is_judged_by_its_other_names() {
     fs::hard_link(machine.path("home/.ssh/id"), machine.path("ws/innocent")).unwrap();
     machine
         .read("innocent", "path_forbidden hardlink")
-        .says("Permission denied: Path innocent is forbidden")
-        .hints("one of them is forbidden");
+        .has_reason("Permission denied: Path innocent is forbidden")
+        .has_hint("one of them is forbidden");
     fs::hard_link(machine.path("ws/a.txt"), machine.path("ws/sub/twin")).unwrap();
     machine.read("a.txt", "permit"); // both names are in the workspace
     fs::hard_link(machine.path("sinew/config/f"), machine.path("ws/own")).unwrap();
@@ -379,9 +380,9 @@ fn hard_link_is_judged_by_its_other_names() {
     machine.read("sub", "permit"); // the link count of a directory does not matter
     let anywhere = self::machine("tools: {read_file: {forbidden_paths: [\"**/secret\"]}}\n");
     fs::hard_link(anywhere.path("other/o.txt"), anywhere.path("ws/stray")).unwrap();
-    anywhere.read("stray", "path_forbidden hardlink").hints("another may be forbidden");
+    anywhere.read("stray", "path_forbidden hardlink").has_hint("another may be forbidden");
     fs::hard_link(anywhere.path("ws/a.txt"), anywhere.path("ws/sub/secret")).unwrap();
-    anywhere.read("a.txt", "path_forbidden hardlink").hints("one of them is forbidden");
+    anywhere.read("a.txt", "path_forbidden hardlink").has_hint("one of them is forbidden");
     let allowed = self::machine(&tools.replace("forbidden", "hard_links: allow, forbidden"));
     fs::hard_link(allowed.path("home/.ssh/id"), allowed.path("ws/innocent")).unwrap();
     allowed.read("innocent", "permit");
@@ -393,16 +394,16 @@ fn forbidden_hard_link_hides_content_during_a_walk() {
     let check = |rules: &str, other: &str, expect: bool| {
         let machine = machine(&format!("tools: {{read_file: {{{rules}}}}}\n"));
         fs::hard_link(machine.path(other), machine.path("ws/sub/found")).unwrap();
-        let verdict = machine.verdict(valid("read_file", json!({"path": "sub"})));
+        let verdict = machine.verdict(valid_call("read_file", json!({"path": "sub"})));
         let crate::Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
         let folder = permit.path("path").unwrap();
         let mut shown = None;
-        let mut look = |found: &file_access::Found<'_>| {
+        let mut look = |found: &file_access::TreeEntry<'_>| {
             let path = folder.canonical().join(found.relative);
             if path.ends_with("found") {
-                shown = Some(permit.shows_content(&path, &found.reader().unwrap()));
+                shown = Some(permit.is_content_visible(&path, &found.reader().unwrap()));
             }
-            file_access::Next::Enter
+            file_access::VisitAction::Enter
         };
         folder.visit(&mut look).unwrap();
         assert_eq!(shown, Some(expect), "{rules} {other}");
@@ -422,12 +423,16 @@ fn size_limit_applies_to_reads_and_writes() {
     file.set_len(1024 * 1024).unwrap();
     machine.read("big", "permit");
     file.set_len(1024 * 1024 + 1).unwrap();
-    machine.read("big", "too_large max_file_size").by("tools.yaml", 2, "read_file.max_file_size_mb");
+    machine.read("big", "too_large max_file_size").decided_by("tools.yaml", 2, "read_file.max_file_size_mb");
     let write = |bytes: usize, expect: &str| {
         machine.expect("write_file", &json!({"path": "w", "content": "x".repeat(bytes)}), expect)
     };
     write(1024 * 1024, "permit");
-    write(1024 * 1024 + 1, "too_large max_file_size").by("tools.yaml", 4, "write_file.max_file_size_mb");
+    write(1024 * 1024 + 1, "too_large max_file_size").decided_by(
+        "tools.yaml",
+        4,
+        "write_file.max_file_size_mb",
+    );
     machine.write("big", "permit"); // the size of the replaced file does not matter
     let words = json!({"path": "a.txt", "content": "x".repeat(1024 * 1024 + 1)});
     machine.expect("read_file", &words, "permit"); // content counts only for a tool that writes
@@ -435,7 +440,7 @@ fn size_limit_applies_to_reads_and_writes() {
 
 #[test]
 fn every_path_of_a_call_is_judged() {
-    let machine = machine(NOTHING_LISTED);
+    let machine = machine(NO_TOOL_ENTRIES);
     let many = |paths: Value, expect: &str| machine.expect("read_many", &json!({"paths": paths}), expect);
     many(json!(["a.txt", "sub/b.txt"]), "permit");
     many(json!([]), "permit");
@@ -447,7 +452,7 @@ fn every_path_of_a_call_is_judged() {
 
 #[test]
 fn long_names_are_shortened_in_messages() {
-    let machine = machine(NOTHING_LISTED).with(|m| m.workspaces = Workspaces::default());
+    let machine = machine(NO_TOOL_ENTRIES).with(|m| m.workspaces = Workspaces::default());
     for (bytes, verdict) in [(8_000, "path_not_allowed no_workspace"), (100_000, "too_large path_too_long")] {
         let outcome = machine.read(&"x".repeat(bytes), verdict);
         assert!(outcome.reason.len() < 400);

@@ -3,8 +3,8 @@
 use serde_json::json;
 use tool::Mode;
 
-use super::machine::{machine, valid};
-use crate::{Said, Trail, Verdict};
+use super::fixture::{machine, valid_call};
+use crate::{RuleOutcome, RuleTrace, Verdict};
 
 const TOOLS: &str = "tools:
   write_file:
@@ -25,13 +25,15 @@ fn shadow_denial_is_recorded_and_the_call_runs() {
     let free = "modes: {NORMAL: {}, ALERT: {}, RECOVERY: {}}\n";
     let check = |mode, path: &str, would: Option<&str>| {
         let machine = machine(TOOLS).modes(free).mode(mode);
-        let call = valid("write_file", json!({"path": path, "content": ""}));
-        let mut trail = Trail::on();
-        let Verdict::Permit(permit) = machine.traced(call, &mut trail) else { panic!("{path} does not run") };
-        let refusal = permit.would_deny();
+        let call = valid_call("write_file", json!({"path": path, "content": ""}));
+        let mut trail = RuleTrace::enabled();
+        let Verdict::Permit(permit) = machine.verdict_traced(call, &mut trail) else {
+            panic!("{path} does not run")
+        };
+        let refusal = permit.shadow_denial();
         assert_eq!(refusal.and_then(|refusal| refusal.detail.as_deref()), would, "{path} in {mode}");
         assert_eq!(permit.facts()["would_deny"]["detail"], json!(would));
-        assert_eq!(trail.steps().iter().any(|step| step.said == Said::WouldDeny), would.is_some());
+        assert_eq!(trail.steps().iter().any(|step| step.said == RuleOutcome::WouldDeny), would.is_some());
     };
     check(Mode::Normal, "a.txt", Some("tool_per_hour"));
     check(Mode::Normal, "sub/b.txt", Some("tool_per_hour"));
@@ -46,9 +48,9 @@ fn shadow_denial_is_recorded_and_the_call_runs() {
 fn typed_name_is_matched_against_shadow_rules_too() {
     let machine = machine("tools: {read_file: {shadow: true, forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
     for (path, would) in [("a.txt", None), ("sub/b.txt", Some("forbidden_path"))] {
-        let verdict = machine.verdict(valid("read_file", json!({"path": path})));
+        let verdict = machine.verdict(valid_call("read_file", json!({"path": path})));
         let Verdict::Permit(permit) = verdict else { panic!("{path} does not run") };
-        assert_eq!(permit.would_deny().and_then(|refusal| refusal.detail.as_deref()), would, "{path}");
+        assert_eq!(permit.shadow_denial().and_then(|refusal| refusal.detail.as_deref()), would, "{path}");
     }
 }
 

@@ -33,9 +33,9 @@ fn schemas_agree_with_the_loader() {
         validator.iter_errors(&value).map(|error| error.to_string()).collect::<Vec<_>>()
     };
     for (name, shipped, snippet) in [
-        ("modes", MODES, include_str!("../../../tests/snippets/modes.yaml")),
-        ("tools", TOOLS, include_str!("../../../tests/snippets/tools.yaml")),
-        ("safety", SAFETY, include_str!("../../../tests/snippets/safety.yaml")),
+        ("modes", EMBEDDED_MODES, include_str!("../../../tests/snippets/modes.yaml")),
+        ("tools", EMBEDDED_TOOLS, include_str!("../../../tests/snippets/tools.yaml")),
+        ("safety", EMBEDDED_SAFETY, include_str!("../../../tests/snippets/safety.yaml")),
     ] {
         assert_eq!(accepts(name, shipped), Vec::<String>::new(), "{name}");
         assert_eq!(accepts(name, snippet), Vec::<String>::new(), "{name}");

@@ -14,36 +14,36 @@ use nix::sys::signal::kill;
 use nix::unistd::{Pid, geteuid};
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 
-use crate::linux::cgroup::{self, Controller};
+use crate::linux::cgroup::{self, CgroupController};
 
 /// Subgroup of the daemon. The kernel allows no processes in a group whose subgroups have limits.
-pub(crate) const DAEMON: &str = "sinew-daemon";
+pub(crate) const DAEMON_GROUP: &str = "sinew-daemon";
 /// Magic number of the cgroup v2 file system.
-const MAGIC: u64 = 0x6367_7270;
+const CGROUP2_MAGIC: u64 = 0x6367_7270;
 
 /// The delegated group and the controllers it can use.
 #[derive(Debug)]
-pub(crate) struct Groups {
+pub(crate) struct DelegatedCgroup {
     base: PathBuf,
-    controllers: Vec<Controller>,
+    controllers: Vec<CgroupController>,
 }
 
-impl Groups {
+impl DelegatedCgroup {
     /// Returns the group delegated to this process, or the reason why there is none. Must be called before
     /// the first launcher starts: this process could not move afterwards without leaving the launcher behind.
-    pub(crate) fn of_this_process() -> Result<&'static Groups, &'static str> {
-        static FOUND: OnceLock<Result<Groups, String>> = OnceLock::new();
+    pub(crate) fn of_this_process() -> Result<&'static DelegatedCgroup, &'static str> {
+        static FOUND: OnceLock<Result<DelegatedCgroup, String>> = OnceLock::new();
         FOUND.get_or_init(find).as_ref().map_err(String::as_str)
     }
 
     /// Returns the controllers that limit each run.
-    pub(crate) fn controllers(&self) -> &[Controller] {
+    pub(crate) fn controllers(&self) -> &[CgroupController] {
         &self.controllers
     }
 
     /// Returns the launcher argument with which it creates a group for its run.
-    pub(crate) fn word(&self) -> OsString {
-        cgroup::word(&self.controllers, &self.base)
+    pub(crate) fn launcher_argument(&self) -> OsString {
+        cgroup::launcher_argument(&self.controllers, &self.base)
     }
 
     /// Removes the groups of launchers that were killed, of any daemon. A live launcher removes its own.
@@ -58,11 +58,11 @@ impl Groups {
     }
 
     /// Sets up the group that this process is in.
-    fn take(own: &Path) -> Result<Groups, String> {
-        let is_below = own.file_name() == Some(OsStr::new(DAEMON));
+    fn adopt(own: &Path) -> Result<DelegatedCgroup, String> {
+        let is_below = own.file_name() == Some(OsStr::new(DAEMON_GROUP));
         let base = if is_below { own.parent().unwrap_or(own) } else { own };
-        refuse_what_is_not_delegated(base)?;
-        let controllers = Controller::among(&text(base, "cgroup.controllers")?);
+        check_delegated(base)?;
+        let controllers = CgroupController::parse_list(&text(base, "cgroup.controllers")?);
         if controllers.is_empty() {
             return Err(format!("neither memory nor pids is delegated to {}", base.display()));
         }
@@ -70,19 +70,19 @@ impl Groups {
         if listed.lines().any(|other| is_below || other != process) {
             return Err(format!("other processes are in {}; Sinew needs its own group", base.display()));
         }
-        let groups = Groups { base: base.to_owned(), controllers };
+        let groups = DelegatedCgroup { base: base.to_owned(), controllers };
         if !is_below {
-            groups.move_below(&process)?;
+            groups.move_into_subgroup(&process)?;
         }
         groups.enable().inspect_err(|_| groups.move_back(is_below, &process))?;
         groups.sweep();
         Ok(groups)
     }
 
-    fn move_below(&self, process: &str) -> Result<(), String> {
-        let below = self.base.join(DAEMON);
+    fn move_into_subgroup(&self, process: &str) -> Result<(), String> {
+        let below = self.base.join(DAEMON_GROUP);
         match std::fs::create_dir(&below) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(said(&below, &error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(path_error(&below, &error)),
             _ => write(&below.join("cgroup.procs"), process),
         }
     }
@@ -90,7 +90,7 @@ impl Groups {
     /// Undoes `move_into_subgroup`.
     fn move_back(&self, was_below: bool, process: &str) {
         if !was_below && write(&self.base.join("cgroup.procs"), process).is_ok() {
-            let _ = std::fs::remove_dir(self.base.join(DAEMON));
+            let _ = std::fs::remove_dir(self.base.join(DAEMON_GROUP));
         }
     }
 
@@ -100,16 +100,16 @@ impl Groups {
     }
 }
 
-fn find() -> Result<Groups, String> {
+fn find() -> Result<DelegatedCgroup, String> {
     if geteuid().is_root() {
         return Err("root owns all control groups, so none is known to be delegated to Sinew".to_owned());
     }
-    let read = |path| std::fs::read_to_string(path).map_err(|error| said(Path::new(path), &error));
+    let read = |path| std::fs::read_to_string(path).map_err(|error| path_error(Path::new(path), &error));
     let own = own_folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
     let own = own.ok_or("cgroup v2 is not mounted on this machine")?;
-    let kind = statfs(&own).map_err(|error| said(&own, &error.into()))?.f_type;
+    let kind = statfs(&own).map_err(|error| path_error(&own, &error.into()))?.f_type;
     match u64::try_from(kind) {
-        Ok(MAGIC) => Groups::take(&own),
+        Ok(CGROUP2_MAGIC) => DelegatedCgroup::adopt(&own),
         _ => Err(format!("{} is not a cgroup v2 file system", own.display())),
     }
 }
@@ -131,7 +131,7 @@ fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
 }
 
 /// Checks that the user owns and may write the files with which subgroups are created and joined.
-fn refuse_what_is_not_delegated(base: &Path) -> Result<(), String> {
+fn check_delegated(base: &Path) -> Result<(), String> {
     let refused = || format!("{} is not delegated to this user", base.display());
     if text(base, "cgroup.type").map_err(|_| refused())?.trim() != "domain" {
         return Err(refused());
@@ -149,16 +149,16 @@ fn refuse_what_is_not_delegated(base: &Path) -> Result<(), String> {
 
 fn text(base: &Path, name: &str) -> Result<String, String> {
     let path = base.join(name);
-    std::fs::read_to_string(&path).map_err(|error| said(&path, &error))
+    std::fs::read_to_string(&path).map_err(|error| path_error(&path, &error))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
     let written =
         OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| said(path, &error))
+    written.map_err(|error| path_error(path, &error))
 }
 
-fn said(path: &Path, error: &io::Error) -> String {
+fn path_error(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
@@ -168,17 +168,17 @@ mod tests {
 
     /// Folder that looks like a cgroup with this process in it. The kernel does not manage it, so its files
     /// only store what is written.
-    struct Look {
+    struct FakeCgroup {
         _folder: tempfile::TempDir,
         own: PathBuf,
     }
 
-    impl Look {
-        fn new(own: &str, controllers: &str, processes: &str) -> Look {
+    impl FakeCgroup {
+        fn new(own: &str, controllers: &str, processes: &str) -> FakeCgroup {
             let folder = tempfile::tempdir().unwrap();
             let own = folder.path().join(own);
-            std::fs::create_dir_all(own.join(DAEMON)).unwrap();
-            let look = Look { _folder: folder, own };
+            std::fs::create_dir_all(own.join(DAEMON_GROUP)).unwrap();
+            let look = FakeCgroup { _folder: folder, own };
             for (name, text) in [
                 ("cgroup.type", "domain\n"),
                 ("cgroup.controllers", controllers),
@@ -206,19 +206,19 @@ mod tests {
 
     #[test]
     fn delegated_group_is_used_and_the_daemon_moves_below_it() {
-        let look = Look::new("sinew.service", "cpu io memory pids\n", &format!("{}\n", own()));
-        let groups = Groups::take(&look.own).unwrap();
-        assert_eq!(groups.controllers(), [Controller::Memory, Controller::Processes]);
+        let look = FakeCgroup::new("sinew.service", "cpu io memory pids\n", &format!("{}\n", own()));
+        let groups = DelegatedCgroup::adopt(&look.own).unwrap();
+        assert_eq!(groups.controllers(), [CgroupController::Memory, CgroupController::Processes]);
         assert_eq!(look.get("sinew-daemon/cgroup.procs"), own());
         assert_eq!(look.get("cgroup.subtree_control"), "+memory +pids");
-        let word = groups.word().into_string().unwrap();
+        let word = groups.launcher_argument().into_string().unwrap();
         assert_eq!(word, format!("memory,pids:{}", look.own.display()));
     }
 
     #[test]
     fn daemon_started_in_its_subgroup_stays_there() {
-        let look = Look::new("sinew.service", "pids\n", "");
-        let groups = Groups::take(&look.own.join(DAEMON)).unwrap();
+        let look = FakeCgroup::new("sinew.service", "pids\n", "");
+        let groups = DelegatedCgroup::adopt(&look.own.join(DAEMON_GROUP)).unwrap();
         assert_eq!(
             (groups.base.as_path(), look.get("cgroup.subtree_control")),
             (&*look.own, "+pids".to_owned())
@@ -229,32 +229,34 @@ mod tests {
     #[test]
     fn undelegated_or_shared_group_is_left_unchanged() {
         let alone = format!("{}\n", own());
-        let why = |look: &Look| {
-            let why = Groups::take(&look.own).unwrap_err();
+        let why = |look: &FakeCgroup| {
+            let why = DelegatedCgroup::adopt(&look.own).unwrap_err();
             assert_eq!(look.get("cgroup.subtree_control"), "", "{why}");
             assert_eq!(look.get("sinew-daemon/cgroup.procs"), "", "{why}");
             why
         };
-        assert!(why(&Look::new("a", "cpu io\n", &alone)).contains("neither memory nor pids"));
-        assert!(why(&Look::new("a", "memory\n", &format!("1\n{alone}"))).contains("other processes"));
-        let threads = Look::new("a", "memory\n", &alone);
+        assert!(why(&FakeCgroup::new("a", "cpu io\n", &alone)).contains("neither memory nor pids"));
+        assert!(why(&FakeCgroup::new("a", "memory\n", &format!("1\n{alone}"))).contains("other processes"));
+        let threads = FakeCgroup::new("a", "memory\n", &alone);
         threads.set("cgroup.type", "threaded\n");
         assert!(why(&threads).contains("not delegated"));
-        let root = Look::new("a", "memory\n", &alone);
+        let root = FakeCgroup::new("a", "memory\n", &alone);
         std::fs::remove_file(root.own.join("cgroup.type")).unwrap();
         assert!(why(&root).contains("not delegated"), "the root group has no `cgroup.type`");
-        let below = Look::new("a", "memory\n", "1\n");
-        assert!(Groups::take(&below.own.join(DAEMON)).unwrap_err().contains("other processes"));
+        let below = FakeCgroup::new("a", "memory\n", "1\n");
+        assert!(
+            DelegatedCgroup::adopt(&below.own.join(DAEMON_GROUP)).unwrap_err().contains("other processes")
+        );
     }
 
     #[test]
     fn daemon_moves_back_if_controllers_cannot_be_enabled() {
-        let look = Look::new("a", "memory\n", "");
+        let look = FakeCgroup::new("a", "memory\n", "");
         let limits = look.own.join("cgroup.subtree_control");
         std::fs::remove_file(&limits).unwrap();
         // A folder cannot be written to.
         std::fs::create_dir(&limits).unwrap();
-        assert!(Groups::take(&look.own).unwrap_err().contains("subtree_control"));
+        assert!(DelegatedCgroup::adopt(&look.own).unwrap_err().contains("subtree_control"));
         assert_eq!(look.get("cgroup.procs"), own());
     }
 
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_groups_of_dead_launchers_are_removed() {
-        let look = Look::new("a", "memory\n", &format!("{}\n", own()));
+        let look = FakeCgroup::new("a", "memory\n", &format!("{}\n", own()));
         let gone = (1..).map(|number| i32::MAX - number).find(|id| kill(Pid::from_raw(*id), None).is_err());
         let names = [
             format!("sinew-run-{}", gone.unwrap()),
@@ -283,7 +285,7 @@ mod tests {
             "other".to_owned(),
         ];
         names.iter().for_each(|name| std::fs::create_dir(look.own.join(name)).unwrap());
-        Groups::take(&look.own).unwrap();
+        DelegatedCgroup::adopt(&look.own).unwrap();
         let left: Vec<bool> = names.iter().map(|name| look.own.join(name).exists()).collect();
         assert_eq!(left, [false, true, true, true]);
     }

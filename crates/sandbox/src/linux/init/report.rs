@@ -8,29 +8,29 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::launch::wire_format;
-use crate::report::Spent;
+use crate::report::ResourceUsage;
 
 /// Ending of the program, and resource usage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct InitReport {
     /// Exit code, or the signal as a negative number.
     pub(crate) end: i32,
     /// Number of processes and threads that the run had.
     pub(crate) processes: u64,
     /// Resource use of all of them, if the kernel reported it.
-    pub(crate) spent: Option<Spent>,
+    pub(crate) spent: Option<ResourceUsage>,
 }
 
-impl Outcome {
-    pub(crate) fn tell(&self, to: &mut File) -> io::Result<()> {
+impl InitReport {
+    pub(crate) fn write_to(&self, to: &mut File) -> io::Result<()> {
         to.write_all(&wire_format::framed_json(self))
     }
 
     /// Reads a report; `None` if the init process was killed before it sent one.
-    pub(crate) fn hear(from: &mut File) -> Option<Outcome> {
-        let mut head = [0; wire_format::HEAD];
+    pub(crate) fn read_from(from: &mut File) -> Option<InitReport> {
+        let mut head = [0; wire_format::LENGTH_BYTES];
         from.read_exact(&mut head).ok()?;
-        let body = wire_format::read_body(from, wire_format::length(head).ok()?).ok()?;
+        let body = wire_format::read_body(from, wire_format::parse_length(head).ok()?).ok()?;
         serde_json::from_slice(&body).ok()
     }
 }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn init_report_round_trips() {
-        let spent = Spent {
+        let spent = ResourceUsage {
             cpu: Duration::from_micros(7),
             max_rss_bytes: 1 << 40,
             read_bytes: 1,
@@ -51,15 +51,15 @@ mod tests {
             processes: 0,
         };
         for outcome in [
-            Outcome { end: -9, processes: 3, spent: None },
-            Outcome { end: 255, processes: 0, spent: Some(spent) },
+            InitReport { end: -9, processes: 3, spent: None },
+            InitReport { end: 255, processes: 0, spent: Some(spent) },
         ] {
             let (near, far) = io::pipe().unwrap();
             let [mut near, mut far] = [std::os::fd::OwnedFd::from(near), far.into()].map(File::from);
-            outcome.tell(&mut far).unwrap();
-            assert_eq!(Outcome::hear(&mut near), Some(outcome));
+            outcome.write_to(&mut far).unwrap();
+            assert_eq!(InitReport::read_from(&mut near), Some(outcome));
             drop(far);
-            assert_eq!(Outcome::hear(&mut near), None, "the writer has gone");
+            assert_eq!(InitReport::read_from(&mut near), None, "the writer has gone");
         }
     }
 }

@@ -9,28 +9,28 @@ use serde_json::{Value, json};
 
 use super::Row;
 use crate::command::check;
-use crate::exit::Problem;
-use crate::service::{self, Facts, Manager, ServiceFile};
-use crate::setting::Setting;
+use crate::command_context::CommandContext;
+use crate::exit::CommandError;
+use crate::service::{self, ServiceFacts, ServiceFile, ServiceManagerKind};
 
 /// Number of manifest files, and the manifests that can be used.
-type Manifests = Result<(usize, Vec<Manifest>), Problem>;
+type LoadedManifests = Result<(usize, Vec<Manifest>), CommandError>;
 
 /// Checks the sockets, the daemon and the service manager. A socket is connected to only if a process holds the state
 /// lock: otherwise socket activation would start a daemon.
-pub(super) fn sockets(setting: &Setting) -> Vec<Row> {
+pub(super) fn sockets(setting: &CommandContext) -> Vec<Row> {
     let home = setting.home();
     let sockets = [("agent socket", home.agent_socket()), ("control socket", home.control_socket())];
-    let mut rows: Vec<Row> = sockets.map(|(name, path)| socket(name, &path, setting)).into();
-    rows.push(daemon(setting));
-    rows.push(manager(setting));
+    let mut rows: Vec<Row> = sockets.map(|(name, path)| socket_row(name, &path, setting)).into();
+    rows.push(daemon_row(setting));
+    rows.push(service_row(setting));
     rows
 }
 
-fn socket(name: &str, path: &Path, setting: &Setting) -> Row {
+fn socket_row(name: &str, path: &Path, setting: &CommandContext) -> Row {
     let (area, shown) = ("sockets", path.display().to_string());
     let Ok(facts) = std::fs::symlink_metadata(path) else {
-        return match setting.daemon_answers() {
+        return match setting.is_daemon_ready() {
             true => Row::bad(area, name, format!("{shown} is missing, although a daemon runs"))
                 .remedy("the daemon binds it again within 30 s; find out which program removes it"),
             false => Row::note(area, name, format!("{shown} (absent: no daemon runs)")),
@@ -44,7 +44,7 @@ fn socket(name: &str, path: &Path, setting: &Setting) -> Row {
         return Row::bad(area, name, format!("{shown} is open to others (mode {mode:04o})"))
             .remedy(format!("chmod 600 '{shown}'"));
     }
-    match setting.is_held() {
+    match setting.is_state_locked() {
         true if UnixStream::connect(path).is_err() => Row::bad(
             area,
             name,
@@ -60,9 +60,9 @@ fn socket(name: &str, path: &Path, setting: &Setting) -> Row {
     }
 }
 
-fn daemon(setting: &Setting) -> Row {
-    if !setting.daemon_answers() {
-        let held = if setting.is_held() {
+fn daemon_row(setting: &CommandContext) -> Row {
+    if !setting.is_daemon_ready() {
+        let held = if setting.is_state_locked() {
             "a process holds the state lock and does not answer"
         } else {
             "no daemon runs"
@@ -71,7 +71,7 @@ fn daemon(setting: &Setting) -> Row {
         return Row::note("daemon", "answers", held)
             .remedy(format!("{start}; `sinew logs` shows why it ended"));
     }
-    let status = setting.ask_running("control/status", json!({})).unwrap_or(Value::Null);
+    let status = setting.request_running_daemon("control/status", json!({})).unwrap_or(Value::Null);
     let (version, ours) =
         (status.get("version").and_then(Value::as_str).unwrap_or_default(), env!("CARGO_PKG_VERSION"));
     if version != ours {
@@ -93,13 +93,13 @@ fn daemon(setting: &Setting) -> Row {
 
 /// Checks the installed service files. Outdated ones, or ones that start another copy of this program, would
 /// take effect at the next restart.
-fn manager(setting: &Setting) -> Row {
+fn service_row(setting: &CommandContext) -> Row {
     let (area, what) = ("daemon", "service");
     if !service::is_installed(setting.home()) {
         return Row::good(area, what, "not installed");
     }
-    match Facts::gather(setting).and_then(|facts| Manager::CURRENT.files(&facts)) {
-        Ok(files) if files.iter().all(ServiceFile::is_in_place) => Row::good(area, what, "installed"),
+    match ServiceFacts::collect(setting).and_then(|facts| ServiceManagerKind::CURRENT.files(&facts)) {
+        Ok(files) if files.iter().all(ServiceFile::is_current) => Row::good(area, what, "installed"),
         Ok(_) => Row::note(area, what, "its files belong to another version, binary or home")
             .remedy("sinew service install"),
         Err(problem) => Row::bad(area, what, problem.message),
@@ -107,30 +107,30 @@ fn manager(setting: &Setting) -> Row {
 }
 
 /// Loads the manifests of this home.
-pub(super) fn manifests(setting: &Setting) -> Manifests {
-    let folder = setting.home().tools();
-    let files = if folder.is_dir() { crate::manifests::files_of(folder)? } else { Vec::new() };
-    Ok((files.len(), crate::manifests::usable(&files)?))
+pub(super) fn load_manifests(setting: &CommandContext) -> LoadedManifests {
+    let folder = setting.home().tools_dir();
+    let files = if folder.is_dir() { crate::manifests::manifest_files(folder)? } else { Vec::new() };
+    Ok((files.len(), crate::manifests::load_valid(&files)?))
 }
 
 /// Counts the findings of `sinew check` and `sinew manifest check`.
-pub(super) fn configuration(setting: &Setting, manifests: &Manifests) -> Vec<Row> {
-    let rows = [Some(policy(setting)), of_models(setting), Some(of_manifests(setting, manifests))];
+pub(super) fn configuration(setting: &CommandContext, manifests: &LoadedManifests) -> Vec<Row> {
+    let rows = [Some(policy_row(setting)), models_row(setting), Some(manifests_row(setting, manifests))];
     rows.into_iter().flatten().collect()
 }
 
 /// Reports a `models.yaml`, which other systems keep beside these files and which could be mistaken for
 /// policy.
-fn of_models(setting: &Setting) -> Option<Row> {
-    let file = setting.home().config().join("governance/models.yaml");
+fn models_row(setting: &CommandContext) -> Option<Row> {
+    let file = setting.home().config_dir().join("governance/models.yaml");
     let found = "it is not read: Sinew runs no language models";
     file.exists()
         .then(|| Row::note("configuration", "models.yaml", found).remedy(format!("rm '{}'", file.display())))
 }
 
-fn policy(setting: &Setting) -> Row {
+fn policy_row(setting: &CommandContext) -> Row {
     let (area, what) = ("configuration", "policy and settings");
-    match check::look(setting) {
+    match check::check_configuration(setting) {
         Err(problem) => Row::bad(area, what, problem.message).remedy("sinew check"),
         Ok(report) if !report.errors.is_empty() => {
             Row::bad(area, what, format!("{} errors: the daemon rejects it", report.errors.len()))
@@ -143,8 +143,8 @@ fn policy(setting: &Setting) -> Row {
     }
 }
 
-fn of_manifests(setting: &Setting, manifests: &Manifests) -> Row {
-    let (area, what, folder) = ("configuration", "manifests", setting.home().tools());
+fn manifests_row(setting: &CommandContext, manifests: &LoadedManifests) -> Row {
+    let (area, what, folder) = ("configuration", "manifests", setting.home().tools_dir());
     match manifests {
         Err(problem) => Row::bad(area, what, problem.message.clone()),
         Ok((0, _)) => Row::good(area, what, "none"),

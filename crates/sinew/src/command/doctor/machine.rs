@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use sandbox::{Finding, Sandbox};
-use server::{Holder, StateLock};
+use sandbox::{Sandbox, SandboxFinding};
+use server::{LockHolder, StateLock};
 use tool::SandboxTier;
 
 use super::Row;
+use crate::command_context::CommandContext;
 use crate::compose;
-use crate::exit::Problem;
-use crate::setting::Setting;
+use crate::exit::CommandError;
 
 const SANDBOX: &str = "sandbox";
 /// Disk usage from which the disk of the ledger counts as full.
 const FULL_PERCENT: f64 = 97.0;
 /// Tolerated difference between file times and the clock: file systems round, and time synchronisation steps
 /// the clock by seconds.
-const SMALL_LEAP: Duration = Duration::from_secs(60);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 /// Programs, each with the tools that need it.
 const PROGRAMS: [(&str, &str); 8] = [
     ("git", "git_status, git_diff and git_log"),
@@ -33,23 +33,23 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 /// Timeout for `--version`. Interpreters take a while to load.
 const PATIENCE: Duration = Duration::from_secs(5);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Tests the sandbox from inside, and checks the operator PIN.
-pub(super) fn sandbox(setting: &Setting) -> Result<Vec<Row>, Problem> {
+pub(super) fn sandbox(setting: &CommandContext) -> Result<Vec<Row>, CommandError> {
     let sandbox = Sandbox::of_this_process();
-    let unusable = |error| Problem::failed(format!("the sandbox cannot be tested: {error}"));
+    let unusable = |error| CommandError::failed(format!("the sandbox cannot be tested: {error}"));
     // Use a temporary folder: before the first start the home does not exist, and two concurrent checks must
     // not share files.
     let own = tempfile::tempdir().map_err(unusable)?;
     let found = sandbox.check(own.path()).map_err(unusable)?;
-    let mut rows = vec![tier(sandbox), limits(sandbox, setting)];
-    rows.extend(found.iter().map(wall));
-    rows.push(pin(setting));
+    let mut rows = vec![tier_row(sandbox), limits_row(sandbox, setting)];
+    rows.extend(found.iter().map(finding_row));
+    rows.push(pin_row(setting));
     Ok(rows)
 }
 
-fn tier(sandbox: &Sandbox) -> Row {
+fn tier_row(sandbox: &Sandbox) -> Row {
     let availability = sandbox.availability();
     let (what, missing) = ("isolation of programs", availability.missing.join("; "));
     match availability.tier {
@@ -62,14 +62,14 @@ fn tier(sandbox: &Sandbox) -> Row {
 }
 
 /// Reports what enforces the resource limits of a run: in the daemon if one runs, else in this process.
-fn limits(sandbox: &Sandbox, setting: &Setting) -> Row {
+fn limits_row(sandbox: &Sandbox, setting: &CommandContext) -> Row {
     let what = "resource limits of a run";
     let daemon = match StateLock::holder(setting.home()) {
-        Holder::Process { pid } => pid,
-        Holder::Nobody => None,
+        LockHolder::Process { pid } => pid,
+        LockHolder::NoProcess => None,
     };
-    match (sandbox.groups(), daemon) {
-        (_, Some(daemon)) if sandbox.has_groups(daemon) => {
+    match (sandbox.cgroup_controllers(), daemon) {
+        (_, Some(daemon)) if sandbox.has_cgroups(daemon) => {
             Row::good(SANDBOX, what, "enforced by the kernel: the daemon has control groups")
         }
         (Ok(held), _) => Row::good(
@@ -83,19 +83,19 @@ fn limits(sandbox: &Sandbox, setting: &Setting) -> Row {
     }
 }
 
-fn wall(finding: &Finding) -> Row {
-    if finding.held {
-        return Row::good(SANDBOX, format!("cannot {}", finding.what), finding.cause.as_str());
+fn finding_row(finding: &SandboxFinding) -> Row {
+    if finding.blocked {
+        return Row::good(SANDBOX, format!("cannot {}", finding.attempt), finding.cause.as_str());
     }
-    let row = Row::bad(SANDBOX, format!("CAN {}", finding.what), finding.cause.as_str());
+    let row = Row::bad(SANDBOX, format!("CAN {}", finding.attempt), finding.cause.as_str());
     match finding.remedy {
         Some(remedy) => row.remedy(remedy),
         None => row,
     }
 }
 
-fn pin(setting: &Setting) -> Row {
-    match execution::Pin::at(setting.home().state()).is_set() {
+fn pin_row(setting: &CommandContext) -> Row {
+    match execution::Pin::at(setting.home().state_dir()).is_set() {
         true => Row::good("approvals", "operator PIN", "set: nothing is approved without it"),
         false => {
             Row::note("approvals", "operator PIN", "not set: any process that runs as you can approve calls")
@@ -105,20 +105,20 @@ fn pin(setting: &Setting) -> Row {
 }
 
 /// Checks the folders, the disk, the clock, and other copies of this program.
-pub(super) fn folders(setting: &Setting) -> Vec<Row> {
+pub(super) fn folders(setting: &CommandContext) -> Vec<Row> {
     let home = setting.home();
-    let mut rows: Vec<Row> = [("config", home.config()), ("tools", home.tools())]
-        .map(|(name, path)| folder(name, path, |_| Ok(())))
+    let mut rows: Vec<Row> = [("config", home.config_dir()), ("tools", home.tools_dir())]
+        .map(|(name, path)| folder_row(name, path, |_| Ok(())))
         .into();
-    let private = [("state", home.state()), ("log", home.log()), ("run", home.run())];
-    rows.extend(private.map(|(name, path)| folder(name, path, server::check_private)));
-    rows.push(disk(home.state()));
-    rows.push(clock(&compose::ledger_folder(setting)));
-    rows.push(copies());
+    let private = [("state", home.state_dir()), ("log", home.log_dir()), ("run", home.run_dir())];
+    rows.extend(private.map(|(name, path)| folder_row(name, path, server::check_private)));
+    rows.push(disk_row(home.state_dir()));
+    rows.push(clock_row(&compose::ledger_dir(setting)));
+    rows.push(copies_row());
     rows
 }
 
-fn folder(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::ServeError>) -> Row {
+fn folder_row(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::ServeError>) -> Row {
     let shown = path.display().to_string();
     if !path.exists() {
         return Row::note("folders", name, format!("{shown} (not created yet)"));
@@ -135,7 +135,7 @@ fn folder(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::S
     }
 }
 
-fn disk(state: &Path) -> Row {
+fn disk_row(state: &Path) -> Row {
     let there = state.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     match system_metrics::used_percent(there) {
         Some(used) if used < FULL_PERCENT => {
@@ -148,11 +148,11 @@ fn disk(state: &Path) -> Row {
 }
 
 /// Checks that the newest ledger file is not in the future.
-fn clock(ledger: &Path) -> Row {
+fn clock_row(ledger: &Path) -> Row {
     let newest = std::fs::read_dir(ledger).into_iter().flatten().flatten();
     let newest = newest.filter_map(|entry| entry.metadata().ok()?.modified().ok()).max();
     match newest.and_then(|newest| newest.duration_since(SystemTime::now()).ok()) {
-        Some(ahead) if ahead > SMALL_LEAP => {
+        Some(ahead) if ahead > CLOCK_TOLERANCE => {
             Row::bad("machine", "clock", format!("the last record is {} s in the future", ahead.as_secs()))
                 .remedy("set the clock: limits and expiries depend on it")
         }
@@ -161,7 +161,7 @@ fn clock(ledger: &Path) -> Row {
 }
 
 /// Reports other copies of this program in PATH, which a script might start instead.
-fn copies() -> Row {
+fn copies_row() -> Row {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<PathBuf> =
         std::env::split_paths(&path).filter_map(|folder| folder.join("sinew").canonicalize().ok()).collect();
@@ -179,10 +179,10 @@ fn copies() -> Row {
 /// Checks the programs that tools start: the path that each resolves to in the PATH of tools, which differs from the
 /// PATH of this shell, and its version.
 pub(super) fn programs() -> Vec<Row> {
-    PROGRAMS.iter().map(|(name, used_by)| program(name, used_by)).collect()
+    PROGRAMS.iter().map(|(name, used_by)| program_row(name, used_by)).collect()
 }
 
-fn program(name: &str, used_by: &str) -> Row {
+fn program_row(name: &str, used_by: &str) -> Row {
     match sandbox::find_program(OsStr::new(name)) {
         Ok(found) => {
             let version = version(&found.path).unwrap_or_else(|| "version unknown".to_owned());
@@ -204,7 +204,7 @@ fn version(path: &Path) -> Option<String> {
             child.wait().ok()?;
             return None;
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let output = child.wait_with_output().ok()?.stdout;
     let line = String::from_utf8_lossy(&output).lines().next()?.trim().to_owned();

@@ -3,7 +3,7 @@
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use connectors::{HostKey, HostKeys};
+use connectors::{ConfiguredKey, ConfiguredKeys};
 use manifest::Manifest;
 use server::{ProviderSetting, Settings};
 use url::Url;
@@ -11,19 +11,19 @@ use url::Url;
 use super::Row;
 use crate::manifests;
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const AREA: &str = "keys";
 
 /// Checks the search providers and the telemetry collector. Only the collector is contacted.
 pub(super) fn services(settings: &Settings) -> Vec<Row> {
-    let mut rows: Vec<Row> = settings.web.providers.iter().map(provider).collect();
-    rows.push(collector(settings));
+    let mut rows: Vec<Row> = settings.web.providers.iter().map(provider_row).collect();
+    rows.push(collector_row(settings));
     rows
 }
 
-fn provider(provider: &ProviderSetting) -> Row {
+fn provider_row(provider: &ProviderSetting) -> Row {
     let name = provider.name.as_str();
-    if !provider.name.wants_key() {
+    if !provider.name.needs_key() {
         return Row::good("web search", name, "needs no key");
     }
     let file = provider.key_file.as_ref().filter(|file| file.exists());
@@ -38,19 +38,19 @@ fn provider(provider: &ProviderSetting) -> Row {
     }
 }
 
-fn collector(settings: &Settings) -> Row {
+fn collector_row(settings: &Settings) -> Row {
     let (area, what) = ("telemetry", "collector");
     let from_variable = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
     let Some(endpoint) = from_variable.or_else(|| settings.telemetry.otlp.endpoint.clone()) else {
         return Row::good(area, what, "not configured: nothing is exported");
     };
-    let Some((host, port)) = place(&endpoint) else {
+    let Some((host, port)) = host_and_port(&endpoint) else {
         return Row::bad(area, what, "its endpoint is not an http or https URL")
             .remedy("use an endpoint such as http://localhost:4318");
     };
     let shown = format!("{host}:{port}");
     let reached = (host.as_str(), port).to_socket_addrs().ok().into_iter().flatten();
-    match reached.into_iter().any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok()) {
+    match reached.into_iter().any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()) {
         true => Row::good(area, what, format!("{shown} answers")),
         false => Row::note(
             area,
@@ -61,7 +61,7 @@ fn collector(settings: &Settings) -> Row {
     }
 }
 
-fn place(endpoint: &str) -> Option<(String, u16)> {
+fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
     let url = Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port_or_known_default()?))
 }
@@ -69,14 +69,14 @@ fn place(endpoint: &str) -> Option<(String, u16)> {
 /// Checks the API keys for network servers: that each can be found, and that manifests and settings agree on its host.
 /// The keys are neither shown nor sent.
 pub(super) fn keys(settings: &Settings, usable: &[Manifest]) -> Vec<Row> {
-    let keys = manifests::keys(settings);
+    let keys = manifests::host_keys(settings);
     let mut rows: Vec<Row> =
-        settings.keys.keys().filter_map(|name| Some(kept(name, keys.get(name)?))).collect();
-    rows.extend(usable.iter().filter_map(|manifest| wanted(manifest, &keys)));
+        settings.keys.keys().filter_map(|name| Some(configured_key_row(name, keys.get(name)?))).collect();
+    rows.extend(usable.iter().filter_map(|manifest| missing_key_row(manifest, &keys)));
     rows
 }
 
-fn kept(name: &str, key: &HostKey) -> Row {
+fn configured_key_row(name: &str, key: &ConfiguredKey) -> Row {
     let host = &key.host;
     match key.places.find() {
         Ok(_) if key.places.file.is_none() && key.places.variable.is_some() => {
@@ -88,7 +88,7 @@ fn kept(name: &str, key: &HostKey) -> Row {
 }
 
 /// Reports a key that a manifest requests but does not receive.
-fn wanted(manifest: &Manifest, keys: &HostKeys) -> Option<Row> {
+fn missing_key_row(manifest: &Manifest, keys: &ConfiguredKeys) -> Option<Row> {
     let section = manifest.mcp()?;
     let (wish, url) = (section.key.as_ref()?, section.url.as_deref()?);
     let host = Url::parse(url).ok()?.host()?.to_string();
@@ -120,7 +120,7 @@ mod tests {
     fn endpoint_is_parsed_into_host_and_port() {
         let check = |endpoint: &str, expect: Option<(&str, u16)>| {
             let expect = expect.map(|(host, port)| (host.to_owned(), port));
-            assert_eq!(place(endpoint), expect, "{endpoint}");
+            assert_eq!(host_and_port(endpoint), expect, "{endpoint}");
         };
         check("http://localhost:4318", Some(("localhost", 4318)));
         check("https://user:secret@collector.example/v1", Some(("collector.example", 443)));

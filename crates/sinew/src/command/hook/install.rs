@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use server::Home;
+use server::SinewHome;
 
 use super::DEADLINE;
-use super::json_text::{self, Node};
-use super::settings_file::SettingsFile;
-use crate::cli::{HostName, InstallArgs, Scope, UninstallArgs};
-use crate::exit::{Exit, Problem};
-use crate::setting::explain;
-use crate::terminal::{NOTE, paint, say, tell};
+use super::json_edit::{self, JsonNode};
+use super::settings_file::HostSettingsFile;
+use crate::cli::{HostName, HostSettingsScope, InstallArgs, UninstallArgs};
+use crate::command_context::serve_error;
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{WARNING_STYLE, paint, print_message, print_result_line};
 
 /// Timeout that the host applies to the hook. It is longer than `DEADLINE`, so that the hook's own reply
 /// comes first.
@@ -26,94 +26,95 @@ const EVENTS: [(&str, &str); 3] = [
     ("PostToolUseFailure", "post-tool-use"),
 ];
 
-pub(super) fn install(args: &InstallArgs) -> Result<Exit, Problem> {
-    let binary = own_path()?;
+pub(super) fn install(args: &InstallArgs) -> Result<ExitKind, CommandError> {
+    let binary = stable_program_path()?;
     let sinew_home = std::env::var_os("SINEW_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     if sinew_home.is_some() {
         // A home that the hook cannot use would make it block every call of the host.
-        Home::locate(&std::env::vars_os().collect()).map_err(|error| explain(&error))?;
+        SinewHome::locate(&std::env::vars_os().collect()).map_err(|error| serve_error(&error))?;
     }
     if args.print {
         let groups = EVENTS.map(|(event, command)| {
-            (event.to_owned(), json!([group(&handler(&binary, command, sinew_home.as_deref()))]))
+            (event.to_owned(), json!([matcher_group(&handler(&binary, command, sinew_home.as_deref()))]))
         });
         let hooks: serde_json::Map<String, Value> = groups.into_iter().collect();
-        say(format!("{:#}", json!({"hooks": hooks})))?;
-        return Ok(Exit::Done);
+        print_result_line(format!("{:#}", json!({"hooks": hooks})))?;
+        return Ok(ExitKind::Done);
     }
-    let file = SettingsFile::read(&settings_path(args.host, args.scope)?)?;
+    let file = HostSettingsFile::read(&settings_path(args.host, args.scope)?)?;
     let mut text = file.text().to_owned();
     for (event, command) in EVENTS {
         text = with_handler(&text, event, command, &handler(&binary, command, sinew_home.as_deref()))
-            .ok_or_else(|| shapeless(file.path(), event))?;
+            .ok_or_else(|| unexpected_structure(file.path(), event))?;
     }
-    if switches_hooks_off(&text) {
+    if disables_all_hooks(&text) {
         let file = file.path().display();
-        tell(paint(
-            NOTE,
+        print_message(paint(
+            WARNING_STYLE,
             format!("warning: {file} has `disableAllHooks`: the host runs no hook, this one included"),
         ));
     }
-    finish(&file, &text, "installed in")
+    write_and_report(&file, &text, "installed in")
 }
 
-pub(super) fn uninstall(args: &UninstallArgs) -> Result<Exit, Problem> {
-    let file = SettingsFile::read(&settings_path(args.host, args.scope)?)?;
+pub(super) fn uninstall(args: &UninstallArgs) -> Result<ExitKind, CommandError> {
+    let file = HostSettingsFile::read(&settings_path(args.host, args.scope)?)?;
     let mut text = file.text().to_owned();
     for (event, command) in EVENTS {
-        text = without_handlers(&text, event, command).ok_or_else(|| shapeless(file.path(), event))?;
+        text = without_handlers(&text, event, command)
+            .ok_or_else(|| unexpected_structure(file.path(), event))?;
     }
-    finish(&file, &text, "removed from")
+    write_and_report(&file, &text, "removed from")
 }
 
-fn finish(file: &SettingsFile, text: &str, what: &str) -> Result<Exit, Problem> {
+fn write_and_report(file: &HostSettingsFile, text: &str, what: &str) -> Result<ExitKind, CommandError> {
     if text == file.text() {
-        say(format!("unchanged: {}", file.path().display()))?;
+        print_result_line(format!("unchanged: {}", file.path().display()))?;
     } else {
         file.write(text)?;
-        say(format!("{what} {}", file.path().display()))?;
+        print_result_line(format!("{what} {}", file.path().display()))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitKind::Done)
 }
 
 /// Returns true if the settings disable all hooks.
-fn switches_hooks_off(text: &str) -> bool {
+fn disables_all_hooks(text: &str) -> bool {
     let settings: Option<Value> = serde_json::from_str(text).ok();
     settings.is_some_and(|settings| settings.get("disableAllHooks") == Some(&Value::Bool(true)))
 }
 
 /// Returns the path of the host's settings file for a scope.
-fn settings_path(host: HostName, scope: Scope) -> Result<PathBuf, Problem> {
+fn settings_path(host: HostName, scope: HostSettingsScope) -> Result<PathBuf, CommandError> {
     let HostName::ClaudeCode = host;
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let here = || {
         let folder = std::env::current_dir();
-        folder.map_err(|error| Problem::usage(format!("the current folder cannot be used: {error}")))
+        folder.map_err(|error| CommandError::usage(format!("the current folder cannot be used: {error}")))
     };
     match scope {
-        Scope::User => variable("CLAUDE_CONFIG_DIR")
+        HostSettingsScope::User => variable("CLAUDE_CONFIG_DIR")
             .or_else(|| variable("HOME").map(|home| home.join(".claude")))
             .filter(|folder| folder.is_absolute())
             .map(|folder| folder.join("settings.json"))
-            .ok_or_else(|| Problem::usage("HOME is not set to an absolute path")),
-        Scope::Project => Ok(here()?.join(".claude/settings.json")),
-        Scope::Local => Ok(here()?.join(".claude/settings.local.json")),
+            .ok_or_else(|| CommandError::usage("HOME is not set to an absolute path")),
+        HostSettingsScope::Project => Ok(here()?.join(".claude/settings.json")),
+        HostSettingsScope::Local => Ok(here()?.join(".claude/settings.local.json")),
     }
 }
 
 /// Returns the path of this program: the name in PATH if it resolves to this binary, because it survives an
 /// upgrade, else the canonical path.
-fn own_path() -> Result<PathBuf, Problem> {
+fn stable_program_path() -> Result<PathBuf, CommandError> {
     let here = std::env::current_exe().and_then(std::fs::canonicalize);
-    let here =
-        here.map_err(|error| Problem::usage(format!("the path of this program cannot be found: {error}")))?;
+    let here = here
+        .map_err(|error| CommandError::usage(format!("the path of this program cannot be found: {error}")))?;
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let named = std::env::split_paths(&folders).map(|folder| folder.join("sinew"));
-    let stable = named.filter(|path| path.is_absolute()).find(|path| leads_to(path, &here));
+    let stable = named.filter(|path| path.is_absolute()).find(|path| resolves_to(path, &here));
     Ok(stable.unwrap_or(here))
 }
 
-fn leads_to(path: &Path, here: &Path) -> bool {
+fn resolves_to(path: &Path, here: &Path) -> bool {
     std::fs::canonicalize(path).is_ok_and(|real| real == here)
 }
 
@@ -137,12 +138,12 @@ fn handler(binary: &Path, command: &str, sinew_home: Option<&Path>) -> Value {
     handler
 }
 
-fn group(handler: &Value) -> Value {
+fn matcher_group(handler: &Value) -> Value {
     json!({"matcher": "*", "hooks": [handler]})
 }
 
 /// Returns true if a handler runs this command of `sinew`, whatever the path of the program.
-fn is_ours(handler: &Value, command: &str) -> bool {
+fn is_sinew_handler(handler: &Value, command: &str) -> bool {
     let program = handler.get("command").and_then(Value::as_str).map(Path::new).and_then(Path::file_name);
     let words = handler.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     program.is_some_and(|name| name == "sinew") && words.starts_with(&[json!("hook"), json!(command)])
@@ -152,66 +153,70 @@ fn is_ours(handler: &Value, command: &str) -> bool {
 /// matcher, which the user may have changed. Returns `None` if the settings do not have the structure of the
 /// host.
 fn with_handler(text: &str, event: &str, command: &str, handler: &Value) -> Option<String> {
-    let root = Node::of(text)?;
+    let root = JsonNode::parse(text)?;
     let Some(hooks) = root.member("hooks") else {
-        let part = format!("\"hooks\": {:#}", json!({event: [group(handler)]}));
-        return Some(json_text::append(text, &root, &part));
+        let part = format!("\"hooks\": {:#}", json!({event: [matcher_group(handler)]}));
+        return Some(json_edit::append(text, &root, &part));
     };
-    object(text, &hooks.value)?;
+    require_object(text, &hooks.value)?;
     let Some(groups) = hooks.value.member(event) else {
-        let part = format!("\"{event}\": {:#}", json!([group(handler)]));
-        return Some(json_text::append(text, &hooks.value, &part));
+        let part = format!("\"{event}\": {:#}", json!([matcher_group(handler)]));
+        return Some(json_edit::append(text, &hooks.value, &part));
     };
-    match ours(text, &groups.value, command)?.first() {
-        Some((_, _, node)) if value(text, node)? == *handler => Some(text.to_owned()),
-        Some((_, _, node)) => Some(json_text::replace(text, node, &format!("{handler:#}"))),
-        None => Some(json_text::append(text, &groups.value, &format!("{:#}", group(handler)))),
+    match sinew_handlers(text, &groups.value, command)?.first() {
+        Some((_, _, node)) if parse_node(text, node)? == *handler => Some(text.to_owned()),
+        Some((_, _, node)) => Some(json_edit::replace(text, node, &format!("{handler:#}"))),
+        None => Some(json_edit::append(text, &groups.value, &format!("{:#}", matcher_group(handler)))),
     }
 }
 
 /// Returns the text without the handlers of Sinew for this event, and without containers that this leaves
 /// empty.
 fn without_handlers(text: &str, event: &str, command: &str) -> Option<String> {
-    let root = Node::of(text)?;
+    let root = JsonNode::parse(text)?;
     let Some(hooks) = root.member("hooks") else { return Some(text.to_owned()) };
-    object(text, &hooks.value)?;
+    require_object(text, &hooks.value)?;
     let Some(groups) = hooks.value.member(event) else { return Some(text.to_owned()) };
-    let found = ours(text, &groups.value, command)?;
+    let found = sinew_handlers(text, &groups.value, command)?;
     let Some((group_index, handler_index, _)) = found.first() else { return Some(text.to_owned()) };
     let group = groups.value.items().get(*group_index)?;
     let handlers = &group.member("hooks")?.value;
-    let index_of = |node: &Node, key: &str| match &node.kind {
-        json_text::Kind::Object(members) => members.iter().position(|member| member.key == key),
-        json_text::Kind::Array(_) | json_text::Kind::Plain => None,
+    let index_of = |node: &JsonNode, key: &str| match &node.kind {
+        json_edit::JsonContent::Object(members) => members.iter().position(|member| member.key == key),
+        json_edit::JsonContent::Array(_) | json_edit::JsonContent::Scalar => None,
     };
-    let alone = (handlers.items().len() == 1, groups.value.items().len() == 1, length(&hooks.value) == 1);
+    let alone = (handlers.items().len() == 1, groups.value.items().len() == 1, part_count(&hooks.value) == 1);
     let shorter = match alone {
-        (false, _, _) => json_text::remove(text, handlers, *handler_index),
-        (true, false, _) => json_text::remove(text, &groups.value, *group_index),
-        (true, true, false) => json_text::remove(text, &hooks.value, index_of(&hooks.value, event)?),
-        (true, true, true) => json_text::remove(text, &root, index_of(&root, "hooks")?),
+        (false, _, _) => json_edit::remove(text, handlers, *handler_index),
+        (true, false, _) => json_edit::remove(text, &groups.value, *group_index),
+        (true, true, false) => json_edit::remove(text, &hooks.value, index_of(&hooks.value, event)?),
+        (true, true, true) => json_edit::remove(text, &root, index_of(&root, "hooks")?),
     };
     // Repeat until no handler is left.
     without_handlers(&shorter, event, command)
 }
 
-fn length(node: &Node) -> usize {
+fn part_count(node: &JsonNode) -> usize {
     match &node.kind {
-        json_text::Kind::Object(members) => members.len(),
-        json_text::Kind::Array(items) => items.len(),
-        json_text::Kind::Plain => 0,
+        json_edit::JsonContent::Object(members) => members.len(),
+        json_edit::JsonContent::Array(items) => items.len(),
+        json_edit::JsonContent::Scalar => 0,
     }
 }
 
 /// Returns the handlers of Sinew among the groups of an event: index of the group, index in it, and the
 /// handler.
-fn ours<'n>(text: &str, groups: &'n Node, command: &str) -> Option<Vec<(usize, usize, &'n Node)>> {
-    value(text, groups)?.as_array()?;
+fn sinew_handlers<'n>(
+    text: &str,
+    groups: &'n JsonNode,
+    command: &str,
+) -> Option<Vec<(usize, usize, &'n JsonNode)>> {
+    parse_node(text, groups)?.as_array()?;
     let mut found = Vec::new();
     for (group_index, group) in groups.items().iter().enumerate() {
         let handlers = group.member("hooks").map(|member| member.value.items()).unwrap_or_default();
         for (index, handler) in handlers.iter().enumerate() {
-            if is_ours(&value(text, handler)?, command) {
+            if is_sinew_handler(&parse_node(text, handler)?, command) {
                 found.push((group_index, index, handler));
             }
         }
@@ -219,18 +224,19 @@ fn ours<'n>(text: &str, groups: &'n Node, command: &str) -> Option<Vec<(usize, u
     Some(found)
 }
 
-fn value(text: &str, node: &Node) -> Option<Value> {
+fn parse_node(text: &str, node: &JsonNode) -> Option<Value> {
     serde_json::from_str(text.get(node.span.clone())?).ok()
 }
 
-fn object(text: &str, node: &Node) -> Option<()> {
-    value(text, node)?.is_object().then_some(())
+fn require_object(text: &str, node: &JsonNode) -> Option<()> {
+    parse_node(text, node)?.is_object().then_some(())
 }
 
-fn shapeless(path: &Path, event: &str) -> Problem {
+fn unexpected_structure(path: &Path, event: &str) -> CommandError {
     let message =
         format!("{}: `hooks.{event}` does not have the structure that the host expects", path.display());
-    Problem::configuration(message).hint("nothing was changed; fix the file and run the command again")
+    CommandError::configuration(message)
+        .with_hint("nothing was changed; fix the file and run the command again")
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! its tool. Its output is checked against `output_schema` and, where running the tool is safe, against the
 //! real output.
 
-mod running;
+mod example_runs;
 
-use connectors::{Connectors, Road};
-use guardrail::{InputSchema, fits};
-use manifest::{Command, Example, Manifest};
+use connectors::{Connectors, PipelineEntry};
+use guardrail::{InputSchema, check_schema};
+use manifest::{CommandExample, Manifest, ManifestCommandSpec};
 use registry::{Tool, ToolRegistry};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -14,24 +14,24 @@ use server::Settings;
 use tool::Refusal;
 
 use crate::cli::JsonArgs;
-use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, paint, say, visible_line};
-use crate::{compose, functions};
-use running::Trial;
+use crate::command_context::CommandContext;
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::{ERROR_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line};
+use crate::{compose, function_workers};
+use example_runs::ExampleRuns;
 
 /// Result of testing one example.
-struct Tried {
+struct ExampleResult {
     tool: String,
     scenario: String,
-    how: How,
+    extent: TestExtent,
     /// Reason for the failure, or `None` if the example passed.
-    broken: Option<String>,
+    failure: Option<String>,
 }
 
 /// Extent of a test.
 #[derive(Debug, PartialEq, Eq)]
-enum How {
+enum TestExtent {
     /// The call was checked, and the tool did not have to run.
     Checked,
     /// The tool was run.
@@ -40,82 +40,92 @@ enum How {
     NotRun(String),
 }
 
-pub(super) fn run(setting: &Setting, manifests: &[Manifest], output: JsonArgs) -> Result<Exit, Problem> {
-    let failed = |error: &dyn std::fmt::Display| Problem::failed(error);
+pub(super) fn run(
+    setting: &CommandContext,
+    manifests: &[Manifest],
+    output: JsonArgs,
+) -> Result<ExitKind, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     let mut registry = ToolRegistry::new();
-    let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
+    let (sandbox, web) = (Sandbox::of_this_process(), compose::shared_web(&Settings::default())?);
     // The policy also refers to the built-in tools.
-    let undo = compose::undo(setting, &Settings::default());
+    let undo = compose::undo_store(setting, &Settings::default());
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
-    let connectors =
-        Connectors::new(sandbox, functions::of_this_process(), web.gatekeeper(), &Road::default());
-    let mut tried: Vec<Tried> = Vec::new();
+    let connectors = Connectors::new(
+        sandbox,
+        function_workers::shared_workers(),
+        web.gateway(),
+        &PipelineEntry::default(),
+    );
+    let mut tried: Vec<ExampleResult> = Vec::new();
     for skipped in connectors.register(manifests, &mut registry) {
         let (tool, scenario, broken) = (skipped.name, "registered".to_owned(), Some(skipped.why));
-        tried.push(Tried { tool, scenario, how: How::Checked, broken });
+        tried.push(ExampleResult { tool, scenario, extent: TestExtent::Checked, failure: broken });
     }
-    let mut trial = Trial::default();
+    let mut trial = ExampleRuns::default();
     for manifest in manifests {
         for (command, definition) in manifest.tools() {
             let name = definition.name().as_str();
             let Some(tool) = registry.get(name) else { continue };
             for example in manifest.examples(&command.name) {
-                let broken = runtime.block_on(hold(tool, example)).or_else(|| unpromised(command, example));
-                if broken.is_none() && running::is_safe(manifest, definition, example) {
+                let broken = runtime
+                    .block_on(check_example(tool, example))
+                    .or_else(|| output_mismatch(command, example));
+                if broken.is_none() && example_runs::is_safe_to_run(manifest, definition, example) {
                     trial.add(tried.len(), name, example);
                 }
                 let (tool, scenario) = (name.to_owned(), example.scenario.clone());
-                tried.push(Tried { tool, scenario, how: How::Checked, broken });
+                tried.push(ExampleResult { tool, scenario, extent: TestExtent::Checked, failure: broken });
             }
         }
     }
     for (index, how, broken) in trial.run(setting, registry, &runtime) {
         if let Some(one) = tried.get_mut(index) {
-            (one.how, one.broken) = (how, broken);
+            (one.extent, one.failure) = (how, broken);
         }
     }
     // Do not wait for threads: a blocked one would keep the command from exiting.
     runtime.shutdown_background();
-    show(&tried, output)
+    show_results(&tried, output)
 }
 
 /// Checks an example without running the tool, and returns the reason if it fails.
-async fn hold(tool: &Tool, example: &Example) -> Option<String> {
+async fn check_example(tool: &Tool, example: &CommandExample) -> Option<String> {
     let arguments = Value::Object(example.input.clone());
-    let refused = match fits(tool.definition(), tool.schema(), arguments) {
-        Ok(fitting) => fitting.validated().await.err(),
+    let refused = match check_schema(tool.definition(), tool.schema(), arguments) {
+        Ok(fitting) => fitting.run_validators().await.err(),
         Err(refusal) => Some(refusal),
     };
-    let wrong = is_about_arguments(example);
+    let wrong = has_invalid_arguments(example);
     match (wrong, refused) {
         (false, None) => None,
         (false, Some(refusal)) => Some(format!("the call is refused: {}", refusal.reason)),
         (true, None) => Some("the call is valid, but the example says it is not".to_owned()),
-        (true, Some(refusal)) => drift(example, &refusal),
+        (true, Some(refusal)) => message_mismatch(example, &refusal),
     }
 }
 
 /// Returns true if the example shows invalid arguments, as opposed to a valid call that fails.
-fn is_about_arguments(example: &Example) -> bool {
+fn has_invalid_arguments(example: &CommandExample) -> bool {
     let code = example.error.as_ref().and_then(|error| error.code.as_deref()).unwrap_or_default();
     example.scenario == "failure_invalid_param" || matches!(code, "VALIDATION_ERROR" | "FORMAT_ERROR")
 }
 
 /// Returns the mismatch between the output of an example and the `output_schema` of its command.
-fn unpromised(command: &Command, example: &Example) -> Option<String> {
+fn output_mismatch(command: &ManifestCommandSpec, example: &CommandExample) -> Option<String> {
     let (promised, output) = (command.output_schema.clone()?, example.output.as_ref()?);
     // A schema that does not compile was already reported as a diagnostic.
     let promised = InputSchema::compile(&Value::Object(promised)).ok()?;
-    let objection = promised.objection(output)?;
+    let objection = promised.first_error(output)?;
     Some(format!("the output of the example does not match `output_schema`: {objection}"))
 }
 
 /// Returns the difference between the error message of an example and the actual refusal. An outdated message
 /// would mislead the model.
-fn drift(example: &Example, refusal: &Refusal) -> Option<String> {
+fn message_mismatch(example: &CommandExample, refusal: &Refusal) -> Option<String> {
     if matches!(refusal.detail.as_deref(), Some("validator_failed" | "validator_unavailable")) {
         return Some(refusal.reason.clone());
     }
@@ -126,36 +136,43 @@ fn drift(example: &Example, refusal: &Refusal) -> Option<String> {
     (!found).then(|| format!("the example says `{wanted}`, the refusal says: {}", refusal.reason))
 }
 
-fn show(tried: &[Tried], output: JsonArgs) -> Result<Exit, Problem> {
-    let broken = tried.iter().filter(|one| one.broken.is_some()).count();
-    let exit = if broken == 0 { Exit::Done } else { Exit::Failed };
+fn show_results(tried: &[ExampleResult], output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let broken = tried.iter().filter(|one| one.failure.is_some()).count();
+    let exit = if broken == 0 { ExitKind::Done } else { ExitKind::Failed };
     if output.json {
-        let cases: Vec<Value> = tried.iter().map(told).collect();
-        say(json!({"schema_version": 1, "passed": tried.len() - broken, "failed": broken, "cases": cases}))?;
+        let cases: Vec<Value> = tried.iter().map(result_json).collect();
+        print_result_line(
+            json!({"schema_version": 1, "passed": tried.len() - broken, "failed": broken, "cases": cases}),
+        )?;
         return Ok(exit);
     }
     for one in tried {
-        let mark = if one.broken.is_none() { paint(GOOD, "passed") } else { paint(BAD, "failed") };
-        let how = match &one.how {
-            How::Checked => String::new(),
-            How::Run => " (the tool was run)".to_owned(),
-            How::NotRun(why) => format!(" (the tool was not run: {})", visible_line(why)),
+        let mark =
+            if one.failure.is_none() { paint(SUCCESS_STYLE, "passed") } else { paint(ERROR_STYLE, "failed") };
+        let how = match &one.extent {
+            TestExtent::Checked => String::new(),
+            TestExtent::Run => " (the tool was run)".to_owned(),
+            TestExtent::NotRun(why) => format!(" (the tool was not run: {})", escape_invisible_line(why)),
         };
-        say(format!("{mark} {} {}{how}", visible_line(&one.tool), visible_line(&one.scenario)))?;
-        if let Some(why) = &one.broken {
-            say(format!("       {}", visible_line(why)))?;
+        print_result_line(format!(
+            "{mark} {} {}{how}",
+            escape_invisible_line(&one.tool),
+            escape_invisible_line(&one.scenario)
+        ))?;
+        if let Some(why) = &one.failure {
+            print_result_line(format!("       {}", escape_invisible_line(why)))?;
         }
     }
-    say(format!("{} of {} passed", tried.len() - broken, tried.len()))?;
+    print_result_line(format!("{} of {} passed", tried.len() - broken, tried.len()))?;
     Ok(exit)
 }
 
-fn told(one: &Tried) -> Value {
-    let (tried, not_run) = match &one.how {
-        How::Checked => ("checked", None),
-        How::Run => ("run", None),
-        How::NotRun(why) => ("checked", Some(why)),
+fn result_json(one: &ExampleResult) -> Value {
+    let (tried, not_run) = match &one.extent {
+        TestExtent::Checked => ("checked", None),
+        TestExtent::Run => ("run", None),
+        TestExtent::NotRun(why) => ("checked", Some(why)),
     };
-    json!({"tool": one.tool, "scenario": one.scenario, "holds": one.broken.is_none(), "why": one.broken,
+    json!({"tool": one.tool, "scenario": one.scenario, "holds": one.failure.is_none(), "why": one.failure,
         "tried": tried, "not_run": not_run})
 }

@@ -2,29 +2,32 @@
 
 use super::*;
 
-fn resolved(
+fn resolve_with(
     settings: &OtlpSettings,
     variables: &[(&str, &str)],
-) -> Result<Option<Configuration>, TelemetryError> {
+) -> Result<Option<ExportConfiguration>, TelemetryError> {
     let environment =
         |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     resolve(settings, &environment)
 }
 
-fn at(endpoint: &str) -> OtlpSettings {
+fn settings_with_endpoint(endpoint: &str) -> OtlpSettings {
     OtlpSettings { endpoint: Some(endpoint.to_owned()), ..OtlpSettings::default() }
 }
 
 #[test]
 fn nothing_is_exported_by_default() {
-    assert_eq!(resolved(&OtlpSettings::default(), &[]).unwrap(), None);
-    let disabled = OtlpSettings { disabled: true, ..at("http://c:4318") };
-    assert_eq!(resolved(&disabled, &[]).unwrap(), None);
-    assert_eq!(resolved(&at("http://c:4318"), &[("OTEL_SDK_DISABLED", "TRUE")]).unwrap(), None);
-    assert!(resolved(&disabled, &[("OTEL_SDK_DISABLED", "false")]).unwrap().is_some());
+    assert_eq!(resolve_with(&OtlpSettings::default(), &[]).unwrap(), None);
+    let disabled = OtlpSettings { disabled: true, ..settings_with_endpoint("http://c:4318") };
+    assert_eq!(resolve_with(&disabled, &[]).unwrap(), None);
+    assert_eq!(
+        resolve_with(&settings_with_endpoint("http://c:4318"), &[("OTEL_SDK_DISABLED", "TRUE")]).unwrap(),
+        None
+    );
+    assert!(resolve_with(&disabled, &[("OTEL_SDK_DISABLED", "false")]).unwrap().is_some());
     let empty = [("OTEL_EXPORTER_OTLP_ENDPOINT", " ")];
     assert_eq!(
-        resolved(&OtlpSettings::default(), &empty).unwrap(),
+        resolve_with(&OtlpSettings::default(), &empty).unwrap(),
         None,
         "an empty variable counts as unset"
     );
@@ -33,22 +36,25 @@ fn nothing_is_exported_by_default() {
 #[test]
 fn endpoints_follow_the_specification() {
     let urls = |settings: &OtlpSettings, variables: &[(&str, &str)]| -> Vec<String> {
-        let configuration = resolved(settings, variables).unwrap().unwrap();
+        let configuration = resolve_with(settings, variables).unwrap().unwrap();
         assert_eq!(configuration.warnings, [] as [&str; 0]);
         configuration.signals.into_iter().map(|(_, to)| to.url).collect()
     };
     assert_eq!(
-        urls(&at("http://c:4318/"), &[]),
+        urls(&settings_with_endpoint("http://c:4318/"), &[]),
         ["http://c:4318/v1/traces", "http://c:4318/v1/metrics", "http://c:4318/v1/logs"]
     );
     assert_eq!(
-        urls(&at("http://c:4318"), &[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://e/x")]),
+        urls(&settings_with_endpoint("http://c:4318"), &[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://e/x")]),
         ["https://e/x/v1/traces", "https://e/x/v1/metrics", "https://e/x/v1/logs"]
     );
     let variables = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t/own"), ("OTEL_LOGS_EXPORTER", "none")];
-    assert_eq!(urls(&at("http://c"), &variables), ["http://t/own", "http://c/v1/metrics"]);
+    assert_eq!(
+        urls(&settings_with_endpoint("http://c"), &variables),
+        ["http://t/own", "http://c/v1/metrics"]
+    );
     assert_eq!(urls(&OtlpSettings::default(), &variables[..1]), ["http://t/own"]);
-    let some = OtlpSettings { signals: vec![Signal::Logs], ..at("http://c") };
+    let some = OtlpSettings { signals: vec![TelemetrySignal::Logs], ..settings_with_endpoint("http://c") };
     assert_eq!(urls(&some, &[]), ["http://c/v1/logs"]);
     assert_eq!(
         urls(&some, &[("OTEL_METRICS_EXPORTER", "console,otlp")]),
@@ -58,13 +64,13 @@ fn endpoints_follow_the_specification() {
 
 #[test]
 fn other_options_come_from_settings_and_variables() {
-    let mut settings = at("http://c");
+    let mut settings = settings_with_endpoint("http://c");
     settings.resource_attributes = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
     settings.traces_sampler = Sampler::AlwaysOff;
-    let plain = resolved(&settings, &[]).unwrap().unwrap();
+    let plain = resolve_with(&settings, &[]).unwrap().unwrap();
     assert_eq!(plain.sampler, (Sampler::AlwaysOff, 1.0));
     assert_eq!(plain.resource["service.name"], "sinew");
-    let configuration = resolved(
+    let configuration = resolve_with(
         &settings,
         &[
             ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
@@ -101,7 +107,8 @@ fn invalid_variable_is_a_warning() {
         ("OTEL_TRACES_SAMPLER_ARG", "2", "from 0 to 1"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "-1", "milliseconds"),
     ] {
-        let configuration = resolved(&at("http://c"), &[(variable, value)]).unwrap().unwrap();
+        let configuration =
+            resolve_with(&settings_with_endpoint("http://c"), &[(variable, value)]).unwrap().unwrap();
         let text = configuration.warnings.join("\n");
         assert!(text.contains(variable) && text.contains(expected), "{variable}={value}: {text}");
     }
@@ -110,9 +117,9 @@ fn invalid_variable_is_a_warning() {
 #[test]
 fn invalid_setting_is_an_error() {
     let check = |change: fn(&mut OtlpSettings), expected: &str| {
-        let mut settings = at("http://c");
+        let mut settings = settings_with_endpoint("http://c");
         change(&mut settings);
-        let error = resolved(&settings, &[]).unwrap_err().to_string();
+        let error = resolve_with(&settings, &[]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     };
@@ -133,7 +140,7 @@ fn invalid_setting_is_an_error() {
 
 #[test]
 fn header_values_are_never_shown() {
-    let mut settings = at("https://u:hunter2@c");
+    let mut settings = settings_with_endpoint("https://u:hunter2@c");
     settings.headers.insert("x-key".to_owned(), "hunter2".to_owned());
     let shown = format!("{settings:?}");
     assert!(shown.contains("x-key") && !shown.contains("hunter2"), "{shown}");
@@ -151,7 +158,7 @@ fn unknown_settings_and_values_are_refused() {
     )
     .unwrap();
     assert_eq!((settings.log.files, settings.log.max_bytes), (2, 10 * 1024 * 1024));
-    assert_eq!(settings.otlp.signals, [Signal::Traces]);
+    assert_eq!(settings.otlp.signals, [TelemetrySignal::Traces]);
     for wrong in [
         r#"{"otlp": {"endpont": "x"}}"#,
         r#"{"log": {"lvl": 1}}"#,
@@ -170,7 +177,7 @@ fn every_variable_read_is_listed_with_its_setting() {
         queried.borrow_mut().push(name.to_owned());
         None
     };
-    resolve(&at("http://c:4318"), &environment).unwrap();
+    resolve(&settings_with_endpoint("http://c:4318"), &environment).unwrap();
     let queried = queried.into_inner();
     assert!(queried.len() > 10, "{queried:?}");
     let listed = |name: &String| crate::VARIABLES.iter().any(|known| known.name == name);

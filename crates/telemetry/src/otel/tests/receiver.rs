@@ -11,15 +11,15 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum CollectorBehaviour {
     /// Accepts every request.
-    Kind,
+    Accepting,
     /// Accepts the connection and never responds.
     Silent,
 }
 
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct ReceivedExports {
     pub(super) traces: Vec<ExportTraceServiceRequest>,
     pub(super) metrics: Vec<ExportMetricsServiceRequest>,
     pub(super) logs: Vec<ExportLogsServiceRequest>,
@@ -28,17 +28,17 @@ pub(super) struct Taken {
     pub(super) bytes: Vec<u8>,
 }
 
-pub(super) struct Receiver {
+pub(super) struct TestCollector {
     pub(super) endpoint: String,
-    pub(super) taken: Arc<Mutex<Taken>>,
+    pub(super) received: Arc<Mutex<ReceivedExports>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Receiver {
-    pub(super) fn start(manner: Manner) -> Self {
+impl TestCollector {
+    pub(super) fn start(manner: CollectorBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let taken = Arc::new(Mutex::new(Taken::default()));
+        let taken = Arc::new(Mutex::new(ReceivedExports::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let (theirs, stopped) = (Arc::clone(&taken), Arc::clone(&stop));
         std::thread::spawn(move || {
@@ -48,26 +48,26 @@ impl Receiver {
                     break;
                 }
                 match manner {
-                    Manner::Silent => open.push(stream),
-                    Manner::Kind => {
+                    CollectorBehaviour::Silent => open.push(stream),
+                    CollectorBehaviour::Accepting => {
                         let taken = Arc::clone(&theirs);
                         std::thread::spawn(move || serve(stream, &taken));
                     }
                 }
             }
         });
-        Receiver { endpoint: format!("http://{address}"), taken, stop }
+        TestCollector { endpoint: format!("http://{address}"), received: taken, stop }
     }
 }
 
-impl Drop for Receiver {
+impl Drop for TestCollector {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(self.endpoint.trim_start_matches("http://"));
     }
 }
 
-fn serve(stream: TcpStream, taken: &Mutex<Taken>) {
+fn serve(stream: TcpStream, taken: &Mutex<ReceivedExports>) {
     let mut reader = BufReader::new(stream);
     loop {
         let (mut length, mut head) = (0, Vec::new());

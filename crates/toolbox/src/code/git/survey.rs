@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use tool::{Failure, FailureKind};
 
-use crate::code::outcome;
+use crate::code::with_outcome;
 
 /// Queries git itself, in the sandbox. The commands do not read the index, run hooks or filters, or use the
 /// network.
-pub(super) const SCRIPT: &str = "git --version && printf '\\0' && \
+pub(super) const SURVEY_SCRIPT: &str = "git --version && printf '\\0' && \
     { git rev-parse --is-bare-repository --show-object-format && \
       git rev-parse --path-format=absolute --absolute-git-dir --git-common-dir --show-toplevel || \
       { { [ -e .git ] || [ -L .git ]; } && echo 'a .git is here' >&2; exit 128; }; } && printf '\\0' && \
@@ -17,24 +17,24 @@ pub(super) const SCRIPT: &str = "git --version && printf '\\0' && \
     git config --null --name-only --list";
 
 /// Marker that the script prints if git cannot use an existing `.git`.
-pub(super) const UNUSABLE: &str = "a .git is here";
+pub(super) const UNUSABLE_MARKER: &str = "a .git is here";
 
 /// Repository as reported by git.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Survey {
+pub(super) struct RepositorySurvey {
     pub(super) version: String,
     /// Hash of the empty tree, in the object format of the repository.
     pub(super) empty_tree: &'static str,
-    pub(super) top: PathBuf,
+    pub(super) worktree_root: PathBuf,
     /// Directories that git reads besides its working tree.
-    pub(super) parts: Vec<PathBuf>,
+    pub(super) git_dirs: Vec<PathBuf>,
     /// Keys of settings that name a program.
-    pub(super) programs: Vec<String>,
+    pub(super) program_keys: Vec<String>,
 }
 
-impl Survey {
+impl RepositorySurvey {
     /// Parses the output of the script.
-    pub(super) fn read(text: &str) -> Option<Survey> {
+    pub(super) fn parse(text: &str) -> Option<RepositorySurvey> {
         let mut sections = text.splitn(4, '\0');
         let version = sections.next()?.trim().strip_prefix("git version ")?.to_owned();
         let places: Vec<&str> = sections.next()?.lines().collect();
@@ -48,21 +48,21 @@ impl Survey {
         let others = sections.next()?.lines().filter_map(|line| line.strip_prefix("alternate: "));
         let parts = [*folder, *shared].into_iter().chain(others).map(PathBuf::from).collect();
         let programs = sections.next()?.split('\0').filter(|key| names_program(key)).map(str::to_owned);
-        (*bare == "false").then(|| Survey {
+        (*bare == "false").then(|| RepositorySurvey {
             version,
             empty_tree,
-            top: PathBuf::from(top),
-            parts,
-            programs: programs.collect(),
+            worktree_root: PathBuf::from(top),
+            git_dirs: parts,
+            program_keys: programs.collect(),
         })
     }
 
     /// Checks that everything git would read is inside the granted directories and visible to the call.
-    pub(super) fn check(&self, may_read: impl Fn(&Path) -> bool) -> Result<(), Failure> {
-        let outside = [&self.top].into_iter().chain(&self.parts).find(|part| !may_read(part));
+    pub(super) fn check_access(&self, may_read: impl Fn(&Path) -> bool) -> Result<(), Failure> {
+        let outside = [&self.worktree_root].into_iter().chain(&self.git_dirs).find(|part| !may_read(part));
         match outside {
             None => Ok(()),
-            Some(part) => Err(not_allowed(&format!(
+            Some(part) => Err(repository_not_allowed(&format!(
                 "git would read `{}`, outside the granted directories",
                 part.display()
             ))),
@@ -81,10 +81,10 @@ fn names_program(key: &str) -> bool {
 }
 
 /// Failure for a repository that must not be used.
-pub(super) fn not_allowed(why: &str) -> Failure {
+pub(super) fn repository_not_allowed(why: &str) -> Failure {
     let message = format!("this repository is not allowed: {why}");
     let hint = "use a repository whose `.git`, working tree and alternates are inside the workspaces";
-    outcome(Failure::new(FailureKind::Unreadable, message).hint(hint), "repo_not_allowed")
+    with_outcome(Failure::new(FailureKind::Unreadable, message).with_hint(hint), "repo_not_allowed")
 }
 
 #[cfg(test)]
@@ -101,15 +101,18 @@ mod tests {
     fn locations_and_programs_are_parsed() {
         let config =
             "core.bare\0filter.a=b.c.clean\0filter.lfs.required\0diff.external\0diff.pdf.textconv\0alias.x\0";
-        let survey = Survey::read(&text("alternate: /other/objects\n", config)).unwrap();
+        let survey = RepositorySurvey::parse(&text("alternate: /other/objects\n", config)).unwrap();
         assert_eq!(survey.version, "2.47.3");
-        assert_eq!(survey.programs, ["filter.a=b.c.clean", "filter.lfs.required", "diff.pdf.textconv"]);
+        assert_eq!(survey.program_keys, ["filter.a=b.c.clean", "filter.lfs.required", "diff.pdf.textconv"]);
         let inside = |path: &Path| path.starts_with("/w");
-        let refused = survey.check(inside).unwrap_err();
+        let refused = survey.check_access(inside).unwrap_err();
         assert!(refused.message.contains("`/other/objects`"), "{refused}");
         assert_eq!(refused.output.unwrap()["outcome"], "repo_not_allowed");
-        Survey::read(&text("", "")).unwrap().check(inside).unwrap();
-        Survey::read(&text("", "")).unwrap().check(|path| path != Path::new("/w/r")).unwrap_err();
+        RepositorySurvey::parse(&text("", "")).unwrap().check_access(inside).unwrap();
+        RepositorySurvey::parse(&text("", ""))
+            .unwrap()
+            .check_access(|path| path != Path::new("/w/r"))
+            .unwrap_err();
     }
 
     #[test]
@@ -122,7 +125,7 @@ mod tests {
             good.replace("git version", "hub version"),
             String::new(),
         ] {
-            assert_eq!(Survey::read(&bad), None, "{bad}");
+            assert_eq!(RepositorySurvey::parse(&bad), None, "{bad}");
         }
     }
 }

@@ -7,55 +7,58 @@ use jiff::tz::TimeZone;
 use tool::Failure;
 
 use super::ps;
-use crate::system::bounded;
-use crate::system::log_record::{LogQuery, Logs};
-use crate::system::process_facts::{ProcessFacts, now};
-use crate::system::service::Service;
+use crate::system::bounded_command;
+use crate::system::log_record::{LogQuery, LogResult};
+use crate::system::process_facts::{ProcessFacts, now_seconds};
+use crate::system::service::ServiceStatus;
 use crate::system::{service, unified_log};
 
-const TIME: Duration = Duration::from_secs(5);
-const BYTES: usize = 4 * 1024 * 1024;
+const TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Returns the facts of a process, or nothing if there is no process with this pid.
-pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
-    let text = said("/bin/ps", &["-o", ps::COLUMNS, "-p", &pid.to_string()])?;
+pub(in crate::system) fn process_facts(pid: i64) -> Option<ProcessFacts> {
+    let text = program_stdout("/bin/ps", &["-o", ps::COLUMNS, "-p", &pid.to_string()])?;
     let zone = TimeZone::system();
     let to_utc =
         |time| Some(zone.to_ambiguous_zoned(time).compatible().ok()?.timestamp().as_duration().as_secs_f64());
-    ps::process(text.lines().next()?, to_utc, now())
+    ps::parse_process(text.lines().next()?, to_utc, now_seconds())
 }
 
 /// Returns the pids of the processes with this name, at most `most`.
-pub(in crate::system) fn named(name: &str, most: usize) -> Vec<i64> {
-    said("/bin/ps", &["-ax", "-o", "pid=,comm="]).map(|list| ps::named(&list, name, most)).unwrap_or_default()
+pub(in crate::system) fn pids_by_name(name: &str, most: usize) -> Vec<i64> {
+    program_stdout("/bin/ps", &["-ax", "-o", "pid=,comm="])
+        .map(|list| ps::pids_by_name(&list, name, most))
+        .unwrap_or_default()
 }
 
 /// Returns the number of processes listening on a port and their pids. macOS does not show other users'
 /// sockets.
-pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
-    let tcp = said("/usr/sbin/lsof", &["-nP", &format!("-iTCP:{port}"), "-sTCP:LISTEN", "-Fp"]);
-    let udp = said("/usr/sbin/lsof", &["-nP", &format!("-iUDP:{port}"), "-Fp"]);
-    let mut found: Vec<i64> = [tcp, udp].iter().flatten().flat_map(|text| ps::holders(text)).collect();
+pub(in crate::system) fn port_listeners(port: u16) -> (usize, Vec<i64>) {
+    let tcp = program_stdout("/usr/sbin/lsof", &["-nP", &format!("-iTCP:{port}"), "-sTCP:LISTEN", "-Fp"]);
+    let udp = program_stdout("/usr/sbin/lsof", &["-nP", &format!("-iUDP:{port}"), "-Fp"]);
+    let mut found: Vec<i64> =
+        [tcp, udp].iter().flatten().flat_map(|text| ps::parse_lsof_pids(text)).collect();
     found.sort_unstable();
     found.dedup();
     (found.len(), found)
 }
 
 /// Queries a launchd agent or daemon.
-pub(in crate::system) fn service(label: &str) -> Result<Option<Service>, Failure> {
+pub(in crate::system) fn query_service(label: &str) -> Result<Option<ServiceStatus>, Failure> {
     let user = rustix::process::getuid().as_raw();
     let domains = [format!("gui/{user}/{label}"), format!("user/{user}/{label}"), format!("system/{label}")];
-    let print = |target: &String| said("/bin/launchctl", &["print", target]);
-    Ok(domains.iter().find_map(|target| service::of_launchctl(label, &print(target)?)))
+    let print = |target: &String| program_stdout("/bin/launchctl", &["print", target]);
+    Ok(domains.iter().find_map(|target| service::parse_launchctl(label, &print(target)?)))
 }
 
 /// Queries the unified log.
-pub(in crate::system) fn logs(query: &LogQuery) -> Result<Logs, Failure> {
+pub(in crate::system) fn query_logs(query: &LogQuery) -> Result<LogResult, Failure> {
     unified_log::read(query)
 }
 
-fn said(program: &str, words: &[&str]) -> Option<String> {
+fn program_stdout(program: &str, words: &[&str]) -> Option<String> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let output = bounded::run(program, &words, TIME, BYTES).ok()?;
+    let output = bounded_command::run(program, &words, TIMEOUT, MAX_OUTPUT_BYTES).ok()?;
     String::from_utf8(output.stdout).ok()
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::civil::DateTime;
 
-use crate::system::process_facts::{ProcessFacts, moment, state_word};
+use crate::system::process_facts::{ProcessFacts, format_seconds, state_name};
 
 /// Columns of `ps`, in this order. The name is last, because it may contain spaces.
 pub(super) const COLUMNS: &str = "pid=,ppid=,uid=,state=,lstart=,time=,pcpu=,rss=,comm=";
 
 /// Parses one line of `ps`. Its start time is local, so the caller provides the conversion to UTC.
-pub(super) fn process(
+pub(super) fn parse_process(
     line: &str,
     to_utc: impl Fn(DateTime) -> Option<f64>,
     now: f64,
@@ -40,13 +40,13 @@ pub(super) fn process(
     }
     Some(ProcessFacts {
         pid,
-        started_at: moment(started),
+        started_at: format_seconds(started),
         name,
-        state: state_word(state),
+        state: state_name(state),
         parent_pid: Some(parent),
         user_id: Some(user),
         uptime_seconds: (now - started).max(0.0),
-        cpu_seconds: seconds(time),
+        cpu_seconds: parse_cpu_time(time),
         cpu_percent: percent,
         memory_bytes,
         threads: None,
@@ -57,12 +57,12 @@ pub(super) fn process(
 }
 
 /// Parses `MINUTES:SECONDS.HUNDREDTHS`, with hours before it for longer times.
-fn seconds(text: &str) -> Option<f64> {
+fn parse_cpu_time(text: &str) -> Option<f64> {
     text.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?))
 }
 
 /// Returns the pids of the processes in a `ps` list with this name.
-pub(super) fn named(list: &str, name: &str, most: usize) -> Vec<i64> {
+pub(super) fn pids_by_name(list: &str, name: &str, most: usize) -> Vec<i64> {
     let is_named = |line: &&str| {
         let path = line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
         path == name || path.rsplit('/').next() == Some(name)
@@ -73,7 +73,7 @@ pub(super) fn named(list: &str, name: &str, most: usize) -> Vec<i64> {
 }
 
 /// Parses the output of `lsof -F p`: one line `pPID` per process.
-pub(super) fn holders(text: &str) -> Vec<i64> {
+pub(super) fn parse_lsof_pids(text: &str) -> Vec<i64> {
     text.lines().filter_map(|line| line.strip_prefix('p')?.parse().ok()).collect()
 }
 
@@ -86,7 +86,7 @@ mod tests {
         let line = "  501     1   501 Ss   Mon Nov 16 10:11:12 2026     1:02.50   3.4  20480 /Applications/My App.app/Contents/MacOS/My App";
         let utc =
             |time: DateTime| time.in_tz("UTC").ok().map(|time| time.timestamp().as_duration().as_secs_f64());
-        let facts = process(line, utc, 1_794_823_900.0).unwrap();
+        let facts = parse_process(line, utc, 1_794_823_900.0).unwrap();
         assert_eq!((facts.pid, facts.parent_pid, facts.user_id), (501, Some(1), Some(501)));
         assert_eq!((facts.name.as_str(), facts.state), ("My App", "sleeping"));
         assert_eq!(facts.started_at, "2026-11-16T10:11:12.00Z");
@@ -94,13 +94,13 @@ mod tests {
         assert!(facts.open_files.is_none() && facts.unavailable.contains_key("open_files"));
         let foreign =
             "    1     0     0 Ss   Mon Nov 16 10:00:00 2026    12:00.00   0.0      0 /sbin/launchd";
-        let facts = process(foreign, utc, 1_794_823_900.0).unwrap();
+        let facts = parse_process(foreign, utc, 1_794_823_900.0).unwrap();
         assert!(facts.memory_bytes.is_none() && facts.unavailable.contains_key("memory_bytes"), "{facts:?}");
-        assert!(process("garbage", utc, 0.0).is_none());
-        assert_eq!(seconds("1:02:03"), Some(3723.0));
+        assert!(parse_process("garbage", utc, 0.0).is_none());
+        assert_eq!(parse_cpu_time("1:02:03"), Some(3723.0));
         let list =
             "    1 /sbin/launchd\n  501 /Applications/My App.app/Contents/MacOS/My App\n  502 /usr/bin/My\n";
-        assert_eq!((named(list, "My App", 9), named(list, "launchd", 9)), (vec![501], vec![1]));
-        assert_eq!(holders("p812\nf5\nn*:8080\np900\n"), [812, 900]);
+        assert_eq!((pids_by_name(list, "My App", 9), pids_by_name(list, "launchd", 9)), (vec![501], vec![1]));
+        assert_eq!(parse_lsof_pids("p812\nf5\nn*:8080\np900\n"), [812, 900]);
     }
 }

@@ -11,14 +11,14 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 
-use super::broken;
-use super::view::View;
-use crate::exit::Problem;
+use super::terminal_error;
+use super::view::WatchView;
+use crate::exit::CommandError;
 
 /// Size assumed if the terminal does not report one.
-const USUAL: (u16, u16) = (80, 24);
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
-pub(super) struct Screen {
+pub(super) struct WatchScreen {
     out: Stdout,
     /// Lines currently on the screen, so that unchanged lines are not written again.
     lines: Vec<String>,
@@ -26,15 +26,15 @@ pub(super) struct Screen {
     size: (u16, u16),
 }
 
-impl Screen {
-    pub(super) fn open() -> Result<Screen, Problem> {
-        let mut screen = Screen { out: stdout(), lines: Vec::new(), size: USUAL };
+impl WatchScreen {
+    pub(super) fn open() -> Result<WatchScreen, CommandError> {
+        let mut screen = WatchScreen { out: stdout(), lines: Vec::new(), size: DEFAULT_SIZE };
         screen.enter()?;
         Ok(screen)
     }
 
-    pub(super) fn draw(&mut self, view: &mut View) -> Result<(), Problem> {
-        let size = size().unwrap_or(USUAL);
+    pub(super) fn draw(&mut self, view: &mut WatchView) -> Result<(), CommandError> {
+        let size = size().unwrap_or(DEFAULT_SIZE);
         if size != self.size {
             (self.size, self.lines) = (size, Vec::new());
         }
@@ -43,14 +43,14 @@ impl Screen {
         if lines == self.lines {
             return Ok(());
         }
-        self.put(&lines).map_err(|error| broken(&error))?;
+        self.write_lines(&lines).map_err(|error| terminal_error(&error))?;
         self.lines = lines;
         Ok(())
     }
 
     /// Clears the screen from the first differing line down and writes the lines from there on, which also
     /// erases overflow of earlier lines.
-    fn put(&mut self, lines: &[String]) -> std::io::Result<()> {
+    fn write_lines(&mut self, lines: &[String]) -> std::io::Result<()> {
         let same = self.lines.iter().zip(lines).take_while(|(old, new)| old == new).count();
         let row = |row: usize| u16::try_from(row).unwrap_or(u16::MAX);
         queue!(self.out, MoveTo(0, row(same)), Clear(ClearType::FromCursorDown))?;
@@ -61,7 +61,7 @@ impl Screen {
     }
 
     /// Restores the terminal while `work` runs, for example an editor.
-    pub(super) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, Problem> {
+    pub(super) fn suspend<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, CommandError> {
         self.leave();
         let done = work();
         self.enter()?;
@@ -71,8 +71,8 @@ impl Screen {
 
     /// Enters raw mode and the alternate screen. Line wrapping is off, so that a line that is too long cannot
     /// cover the line below it.
-    fn enter(&mut self) -> Result<(), Problem> {
-        let broken = |error: std::io::Error| broken(&error);
+    fn enter(&mut self) -> Result<(), CommandError> {
+        let broken = |error: std::io::Error| terminal_error(&error);
         enable_raw_mode().map_err(broken)?;
         execute!(self.out, EnterAlternateScreen, DisableLineWrap, EnableBracketedPaste, Hide).map_err(broken)
     }
@@ -83,7 +83,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for WatchScreen {
     fn drop(&mut self) {
         self.leave();
     }

@@ -1,17 +1,17 @@
 //! Renders the screen: the pending requests, the selected request and the key help. Drawing also records how
 //! much of a request has been displayed.
 
-use execution::{CardLine, Tone, shown};
+use execution::{ApprovalRequestLine, LineStyle, escape_for_display};
 
-use super::super::super::painted;
-use super::layout::{cut, rule_lines, why_lines, wrap};
-use super::{Mode, Seen, View};
-use crate::terminal::{NOTE, QUIET, STRONG, paint};
+use super::super::super::colour_line;
+use super::layout::{reason_lines, rule_lines, truncate, wrap};
+use super::{DisplayProgress, InputMode, WatchView};
+use crate::terminal::{DIM_STYLE, HEADING_STYLE, WARNING_STYLE, paint};
 
 /// Minimum screen width. On a narrower screen nothing is displayed, so nothing can be approved.
-const NARROWEST: usize = 20;
+const MIN_WIDTH: usize = 20;
 /// Maximum number of requests in the list. If there are more, the list shows those around the selected one.
-const MOST_LISTED: usize = 6;
+const MAX_LISTED: usize = 6;
 const KEYS: [&str; 10] = [
     "a approve",
     "d deny",
@@ -24,29 +24,30 @@ const KEYS: [&str; 10] = [
     "space scroll",
     "q quit",
 ];
-const WHY: &str = "q returns to the request";
-const GONE: &str =
+const REASONS_HELP: &str = "q returns to the request";
+const SELECTION_GONE_HELP: &str =
     "the call you were reviewing is gone, and not by your decision (escape goes to the next one)";
 
-impl View {
+impl WatchView {
     /// Returns the lines of the screen. They contain only visible characters and the colours set here.
     pub(in super::super) fn lines(&mut self, width: usize, height: usize) -> Vec<String> {
         if self.width != width {
             // The text wraps differently now, so the lines displayed so far no longer count.
             (self.width, self.scroll) = (width, 0);
-            (self.seen, self.seen_of_rule) = (Seen::default(), Seen::default());
+            (self.display_progress, self.rule_display_progress) =
+                (DisplayProgress::default(), DisplayProgress::default());
         }
-        if width < NARROWEST {
-            return vec![cut("too narrow", width)];
+        if width < MIN_WIDTH {
+            return vec![truncate("too narrow", width)];
         }
-        let mut lines = vec![paint(STRONG, self.title())];
-        lines.extend(self.list(width));
-        lines.push(paint(QUIET, "─".repeat(width)));
-        let foot = self.foot(width);
+        let mut lines = vec![paint(HEADING_STYLE, self.title())];
+        lines.extend(self.list_lines(width));
+        lines.push(paint(DIM_STYLE, "─".repeat(width)));
+        let foot = self.footer_lines(width);
         let room = height.saturating_sub(lines.len() + foot.len() + 1).max(1);
         // If no line is left for the request, it is not displayed and its progress does not advance.
         if lines.len() < height {
-            lines.extend(self.card(width, room));
+            lines.extend(self.request_lines(width, room));
         }
         while lines.len() + foot.len() < height {
             lines.push(String::new());
@@ -57,89 +58,95 @@ impl View {
     }
 
     fn title(&self) -> String {
-        match self.questions.len() {
+        match self.approvals.len() {
             0 => "sinew approvals: no calls are pending".to_owned(),
             1 => "sinew approvals: 1 call is pending".to_owned(),
             count => format!("sinew approvals: {count} calls are pending"),
         }
     }
 
-    fn list(&self, width: usize) -> Vec<String> {
-        let at = self.questions.iter().position(|one| Some(&one.card.id) == self.chosen.as_ref());
-        let first = at.unwrap_or_default().saturating_sub(MOST_LISTED / 2);
-        let shown_ones = self.questions.iter().skip(first).take(MOST_LISTED);
+    fn list_lines(&self, width: usize) -> Vec<String> {
+        let at = self.approvals.iter().position(|one| Some(&one.card.id) == self.selected_id.as_ref());
+        let first = at.unwrap_or_default().saturating_sub(MAX_LISTED / 2);
+        let shown_ones = self.approvals.iter().skip(first).take(MAX_LISTED);
         let mut lines: Vec<String> = shown_ones
             .map(|one| {
-                let is_chosen = Some(&one.card.id) == self.chosen.as_ref();
+                let is_chosen = Some(&one.card.id) == self.selected_id.as_ref();
                 let sign = if is_chosen { ">" } else { " " };
-                let (id, summary) = (shown(&one.card.id), shown(&one.card.summary));
+                let (id, summary) = (escape_for_display(&one.card.id), escape_for_display(&one.card.summary));
                 let risk = one.card.risk.as_str();
                 let line =
-                    cut(&format!("{sign} {id}  {:>4} s  {risk:6}  {summary}", one.seconds_left), width);
-                if is_chosen { paint(STRONG, line) } else { line }
+                    truncate(&format!("{sign} {id}  {:>4} s  {risk:6}  {summary}", one.seconds_left), width);
+                if is_chosen { paint(HEADING_STYLE, line) } else { line }
             })
             .collect();
-        let hidden = self.questions.len().saturating_sub(lines.len());
+        let hidden = self.approvals.len().saturating_sub(lines.len());
         if hidden > 0 {
-            lines.push(paint(NOTE, format!("  and {hidden} more")));
+            lines.push(paint(WARNING_STYLE, format!("  and {hidden} more")));
         }
         lines
     }
 
-    fn card(&mut self, width: usize, room: usize) -> Vec<String> {
-        let Some(chosen) = self.chosen() else { return Vec::new() };
-        let text = match &self.mode {
-            Mode::Rule(_, _, rule) => rule_lines(rule),
-            Mode::Why => why_lines(chosen),
-            Mode::Looking | Mode::Message(_) | Mode::Pin(..) | Mode::Gone => chosen.card.lines(),
+    fn request_lines(&mut self, width: usize, room: usize) -> Vec<String> {
+        let Some(chosen) = self.selected() else { return Vec::new() };
+        let text = match &self.input_mode {
+            InputMode::ConfirmRule(_, _, rule) => rule_lines(rule),
+            InputMode::Reasons => reason_lines(chosen),
+            InputMode::Browse
+            | InputMode::DenialMessage(_)
+            | InputMode::Pin(..)
+            | InputMode::SelectionGone => chosen.card.lines(),
         };
-        let wrapped: Vec<CardLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
+        let wrapped: Vec<ApprovalRequestLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
         let fits = wrapped.len() <= room;
         let room = if fits { room } else { room.saturating_sub(1).max(1) };
         let last = wrapped.len().saturating_sub(room);
-        self.room = (last, room.saturating_sub(1).max(1));
+        self.scroll_limits = (last, room.saturating_sub(1).max(1));
         let from = self.scroll.min(last);
         let to = (from + room).min(wrapped.len());
-        let looked_at = match self.mode {
-            Mode::Looking => Some(&mut self.seen),
-            Mode::Rule(..) => Some(&mut self.seen_of_rule),
-            Mode::Message(_) | Mode::Pin(..) | Mode::Why | Mode::Gone => None,
+        let looked_at = match self.input_mode {
+            InputMode::Browse => Some(&mut self.display_progress),
+            InputMode::ConfirmRule(..) => Some(&mut self.rule_display_progress),
+            InputMode::DenialMessage(_)
+            | InputMode::Pin(..)
+            | InputMode::Reasons
+            | InputMode::SelectionGone => None,
         };
         if let Some(seen) = looked_at {
-            let to = if seen.to >= from { seen.to.max(to) } else { seen.to };
-            *seen = Seen { to, of: wrapped.len() };
+            let to = if seen.last_line >= from { seen.last_line.max(to) } else { seen.last_line };
+            *seen = DisplayProgress { last_line: to, line_count: wrapped.len() };
         }
-        let mut lines: Vec<String> = wrapped.iter().take(to).skip(from).map(painted).collect();
+        let mut lines: Vec<String> = wrapped.iter().take(to).skip(from).map(colour_line).collect();
         if !fits {
             let below = wrapped.len() - to;
             let more = format!("lines {}–{to} of {}; {below} more below (space)", from + 1, wrapped.len());
-            lines.push(paint(NOTE, more));
+            lines.push(paint(WARNING_STYLE, more));
         }
         lines
     }
 
-    fn foot(&self, width: usize) -> Vec<String> {
-        let line = match &self.mode {
-            Mode::Message(text) => {
-                format!("message to the model: {}▏  (enter sends, escape cancels)", shown(text))
+    fn footer_lines(&self, width: usize) -> Vec<String> {
+        let line = match &self.input_mode {
+            InputMode::DenialMessage(text) => {
+                format!("message to the model: {}▏  (enter sends, escape cancels)", escape_for_display(text))
             }
-            Mode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
-            Mode::Rule(..) => {
+            InputMode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
+            InputMode::ConfirmRule(..) => {
                 "y creates this rule and approves; space scrolls; any other key cancels".to_owned()
             }
-            Mode::Gone => GONE.to_owned(),
-            Mode::Why => WHY.to_owned(),
-            Mode::Looking if self.questions.is_empty() => "q quit".to_owned(),
-            Mode::Looking => return self.keys(width),
+            InputMode::SelectionGone => SELECTION_GONE_HELP.to_owned(),
+            InputMode::Reasons => REASONS_HELP.to_owned(),
+            InputMode::Browse if self.approvals.is_empty() => "q quit".to_owned(),
+            InputMode::Browse => return self.key_help_lines(width),
         };
-        let wrapped = wrap(&CardLine { tone: Tone::Quiet, text: line }, width);
-        let mut lines: Vec<String> = wrapped.iter().map(painted).collect();
-        lines.insert(0, paint(NOTE, cut(&self.said, width)));
+        let wrapped = wrap(&ApprovalRequestLine { style: LineStyle::Muted, text: line }, width);
+        let mut lines: Vec<String> = wrapped.iter().map(colour_line).collect();
+        lines.insert(0, paint(WARNING_STYLE, truncate(&self.status_text, width)));
         lines
     }
 
     /// Returns the status line and the key help, which wraps only between keys.
-    fn keys(&self, width: usize) -> Vec<String> {
+    fn key_help_lines(&self, width: usize) -> Vec<String> {
         let mut rows = vec![String::new()];
         for key in KEYS {
             match rows.last_mut() {
@@ -151,7 +158,7 @@ impl View {
                 _ => rows.push(key.to_owned()),
             }
         }
-        let keys = rows.iter().map(|row| paint(QUIET, cut(row, width + 1)));
-        [paint(NOTE, cut(&self.said, width))].into_iter().chain(keys).collect()
+        let keys = rows.iter().map(|row| paint(DIM_STYLE, truncate(row, width + 1)));
+        [paint(WARNING_STYLE, truncate(&self.status_text, width))].into_iter().chain(keys).collect()
     }
 }

@@ -6,100 +6,104 @@ use std::time::Instant;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Map, Value, json};
 
-use super::{Act, Mode, SETTLED, View};
+use super::{InputMode, MIN_DISPLAY_TIME, ViewAction, WatchView};
 
-impl View {
+impl WatchView {
     /// Handles a key in the current mode and returns the action it triggers.
-    pub(in super::super) fn press(&mut self, key: KeyEvent, now: Instant) -> Option<Act> {
+    pub(in super::super) fn handle_key(&mut self, key: KeyEvent, now: Instant) -> Option<ViewAction> {
         if key.modifiers == KeyModifiers::CONTROL && matches!(key.code, KeyCode::Char('c' | 'd')) {
-            return Some(Act::Quit);
+            return Some(ViewAction::Quit);
         }
         // Keys with Control, Alt or Super are meant for the terminal or the desktop.
         if !(key.modifiers - KeyModifiers::SHIFT).is_empty() {
             return None;
         }
-        self.said.clear();
-        match std::mem::take(&mut self.mode) {
-            Mode::Looking => self.look(key.code, now),
+        self.status_text.clear();
+        match std::mem::take(&mut self.input_mode) {
+            InputMode::Browse => self.handle_browse_key(key.code, now),
             // These keys return to the request. All others work as they do there.
-            Mode::Why if matches!(key.code, KeyCode::Char('q' | 'x') | KeyCode::Esc | KeyCode::Enter) => {
+            InputMode::Reasons
+                if matches!(key.code, KeyCode::Char('q' | 'x') | KeyCode::Esc | KeyCode::Enter) =>
+            {
                 self.scroll = 0;
                 None
             }
-            Mode::Why => self.look(key.code, now),
-            Mode::Gone => {
+            InputMode::Reasons => self.handle_browse_key(key.code, now),
+            InputMode::SelectionGone => {
                 match key.code {
-                    KeyCode::Esc | KeyCode::Enter => self.since = Some(now),
-                    _ => self.mode = Mode::Gone,
+                    KeyCode::Esc | KeyCode::Enter => self.selected_at = Some(now),
+                    _ => self.input_mode = InputMode::SelectionGone,
                 }
                 None
             }
-            Mode::Message(mut text) => match key.code {
+            InputMode::DenialMessage(mut text) => match key.code {
                 KeyCode::Enter => self.deny(Some(&text)),
                 KeyCode::Esc => None,
                 code => {
-                    typed(&mut text, code);
-                    self.mode = Mode::Message(text);
+                    edit_text(&mut text, code);
+                    self.input_mode = InputMode::DenialMessage(text);
                     None
                 }
             },
-            Mode::Pin(mut pin, id, params) => match key.code {
-                KeyCode::Enter => Some(Act::Pin(pin, id, params)),
+            InputMode::Pin(mut pin, id, params) => match key.code {
+                KeyCode::Enter => Some(ViewAction::DecideWithPin(pin, id, params)),
                 KeyCode::Esc => None,
                 code => {
-                    typed(&mut pin, code);
-                    self.mode = Mode::Pin(pin, id, params);
+                    edit_text(&mut pin, code);
+                    self.input_mode = InputMode::Pin(pin, id, params);
                     None
                 }
             },
-            Mode::Rule(id, params, rule) => self.agree(key.code, id, params, rule),
+            InputMode::ConfirmRule(id, params, rule) => self.handle_rule_key(key.code, id, params, rule),
         }
     }
 
     /// Handles a key while a rule is shown. Like an approval, `y` counts only after the whole rule was
     /// displayed.
-    fn agree(
+    fn handle_rule_key(
         &mut self,
         code: KeyCode,
         id: String,
         mut params: Map<String, Value>,
         rule: Value,
-    ) -> Option<Act> {
+    ) -> Option<ViewAction> {
         match code {
-            KeyCode::Char('y') if self.seen_of_rule.is_whole() => {
+            KeyCode::Char('y') if self.rule_display_progress.is_complete() => {
                 self.scroll = 0;
                 params.insert("rule".to_owned(), rule);
-                return Some(Act::Decide(id, params));
+                return Some(ViewAction::Decide(id, params));
             }
             KeyCode::Char('y') => {
-                self.say("part of the rule was not shown yet: scroll to its end first (space)")
+                self.set_status("part of the rule was not shown yet: scroll to its end first (space)")
             }
-            KeyCode::Char(' ') | KeyCode::PageDown => self.down(),
-            KeyCode::Char('b') | KeyCode::PageUp => self.up(),
+            KeyCode::Char(' ') | KeyCode::PageDown => self.page_down(),
+            KeyCode::Char('b') | KeyCode::PageUp => self.page_up(),
             _ => {
                 self.scroll = 0;
-                self.say("no rule was created, and nothing was approved");
+                self.set_status("no rule was created, and nothing was approved");
                 return None;
             }
         }
-        self.mode = Mode::Rule(id, params, rule);
+        self.input_mode = InputMode::ConfirmRule(id, params, rule);
         None
     }
 
-    fn look(&mut self, code: KeyCode, now: Instant) -> Option<Act> {
+    fn handle_browse_key(&mut self, code: KeyCode, now: Instant) -> Option<ViewAction> {
         match code {
-            KeyCode::Char('q') | KeyCode::Esc => return Some(Act::Quit),
+            KeyCode::Char('q') | KeyCode::Esc => return Some(ViewAction::Quit),
             KeyCode::Char('a') => return self.approve(&[], now),
             KeyCode::Char('s') => return self.approve(&[("for_session", json!(true))], now),
             KeyCode::Char('t') => return self.approve(&[("for_seconds", json!(600))], now),
             KeyCode::Char('d') => return self.deny(None),
-            KeyCode::Char('m') if self.chosen().is_some() => self.mode = Mode::Message(String::new()),
-            KeyCode::Char('x') => self.mode = Mode::Why,
-            KeyCode::Char('e') => return self.chosen().map(|one| Act::Edit(one.card.id.clone())),
-            KeyCode::Char('j') | KeyCode::Down => self.step(1, now),
-            KeyCode::Char('k') | KeyCode::Up => self.step(-1, now),
-            KeyCode::Char(' ') | KeyCode::PageDown => self.down(),
-            KeyCode::Char('b') | KeyCode::PageUp => self.up(),
+            KeyCode::Char('m') if self.selected().is_some() => {
+                self.input_mode = InputMode::DenialMessage(String::new())
+            }
+            KeyCode::Char('x') => self.input_mode = InputMode::Reasons,
+            KeyCode::Char('e') => return self.selected().map(|one| ViewAction::Edit(one.card.id.clone())),
+            KeyCode::Char('j') | KeyCode::Down => self.move_selection(1, now),
+            KeyCode::Char('k') | KeyCode::Up => self.move_selection(-1, now),
+            KeyCode::Char(' ') | KeyCode::PageDown => self.page_down(),
+            KeyCode::Char('b') | KeyCode::PageUp => self.page_up(),
             KeyCode::Home => self.scroll = 0,
             _ => {}
         }
@@ -107,60 +111,60 @@ impl View {
     }
 
     /// Scrolls one page down. Pages overlap by one line, so that no line is skipped.
-    fn down(&mut self) {
-        let (last, page) = self.room;
+    fn page_down(&mut self) {
+        let (last, page) = self.scroll_limits;
         self.scroll = self.scroll.saturating_add(page).min(last);
     }
 
-    fn up(&mut self) {
-        let (last, page) = self.room;
+    fn page_up(&mut self) {
+        let (last, page) = self.scroll_limits;
         self.scroll = self.scroll.min(last).saturating_sub(page);
     }
 
-    fn step(&mut self, by: isize, now: Instant) {
-        let at = self.questions.iter().position(|one| Some(&one.card.id) == self.chosen.as_ref());
+    fn move_selection(&mut self, by: isize, now: Instant) {
+        let at = self.approvals.iter().position(|one| Some(&one.card.id) == self.selected_id.as_ref());
         let next =
-            at.unwrap_or_default().saturating_add_signed(by).min(self.questions.len().saturating_sub(1));
-        self.choose(self.questions.get(next).map(|one| one.card.id.clone()), now);
+            at.unwrap_or_default().saturating_add_signed(by).min(self.approvals.len().saturating_sub(1));
+        self.select(self.approvals.get(next).map(|one| one.card.id.clone()), now);
     }
 
     /// Approves the selected request if all of it was displayed for long enough.
-    fn approve(&mut self, more: &[(&str, Value)], now: Instant) -> Option<Act> {
-        let id = self.chosen()?.card.id.clone();
-        if self.since.is_some_and(|since| now.duration_since(since) < SETTLED) {
+    fn approve(&mut self, more: &[(&str, Value)], now: Instant) -> Option<ViewAction> {
+        let id = self.selected()?.card.id.clone();
+        if self.selected_at.is_some_and(|since| now.duration_since(since) < MIN_DISPLAY_TIME) {
             // Restart the wait: a held key repeats, and only the press for the previous request was meant.
-            self.since = Some(now);
-            self.say("this is a different call: review it first");
+            self.selected_at = Some(now);
+            self.set_status("this is a different call: review it first");
             return None;
         }
-        if !self.seen.is_whole() {
-            self.say("part of the request was not shown yet: scroll to its end first (space)");
+        if !self.display_progress.is_complete() {
+            self.set_status("part of the request was not shown yet: scroll to its end first (space)");
             return None;
         }
         let mut params = Map::new();
         params.insert("answer".to_owned(), json!("approve"));
         params.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-        Some(Act::Decide(id, params))
+        Some(ViewAction::Decide(id, params))
     }
 
-    fn deny(&mut self, message: Option<&str>) -> Option<Act> {
-        let id = self.chosen()?.card.id.clone();
+    fn deny(&mut self, message: Option<&str>) -> Option<ViewAction> {
+        let id = self.selected()?.card.id.clone();
         let mut params = Map::new();
         params.insert("answer".to_owned(), json!("deny"));
         params
             .extend(message.filter(|text| !text.is_empty()).map(|text| ("message".to_owned(), json!(text))));
-        Some(Act::Decide(id, params))
+        Some(ViewAction::Decide(id, params))
     }
 
     /// Inserts pasted text into the open input field. Pasted text never acts as a key.
     pub(in super::super) fn paste(&mut self, text: &str) {
-        if let Mode::Message(into) | Mode::Pin(into, ..) = &mut self.mode {
-            text.chars().for_each(|c| typed(into, KeyCode::Char(c)));
+        if let InputMode::DenialMessage(into) | InputMode::Pin(into, ..) = &mut self.input_mode {
+            text.chars().for_each(|c| edit_text(into, KeyCode::Char(c)));
         }
     }
 }
 
-fn typed(text: &mut String, code: KeyCode) {
+fn edit_text(text: &mut String, code: KeyCode) {
     match code {
         KeyCode::Char(c) if text.len() < 500 => text.push(c),
         KeyCode::Backspace => drop(text.pop()),

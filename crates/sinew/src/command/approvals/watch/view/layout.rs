@@ -1,25 +1,35 @@
 //! Line layout for the view: texts shown instead of a request, and wrapping to the screen width.
 
-use execution::{CardLine, Listed, Tone, shown};
+use execution::{ApprovalRequestLine, LineStyle, ListedApproval, escape_for_display};
 use serde_json::Value;
 
-pub(super) fn rule_lines(rule: &Value) -> Vec<CardLine> {
-    let lines = rule.as_array().into_iter().flatten().map(|line| shown(line.as_str().unwrap_or_default()));
-    let head = CardLine { tone: Tone::Title, text: "the rule that would be created".to_owned() };
-    [head].into_iter().chain(lines.map(|text| CardLine { tone: Tone::Plain, text })).collect()
+pub(super) fn rule_lines(rule: &Value) -> Vec<ApprovalRequestLine> {
+    let lines = rule
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|line| escape_for_display(line.as_str().unwrap_or_default()));
+    let head =
+        ApprovalRequestLine { style: LineStyle::Title, text: "the rule that would be created".to_owned() };
+    [head]
+        .into_iter()
+        .chain(lines.map(|text| ApprovalRequestLine { style: LineStyle::Plain, text }))
+        .collect()
 }
 
-pub(super) fn why_lines(chosen: &Listed) -> Vec<CardLine> {
-    let head =
-        CardLine { tone: Tone::Title, text: format!("why {} needs approval", shown(&chosen.card.tool)) };
+pub(super) fn reason_lines(chosen: &ListedApproval) -> Vec<ApprovalRequestLine> {
+    let head = ApprovalRequestLine {
+        style: LineStyle::Title,
+        text: format!("why {} needs approval", escape_for_display(&chosen.card.tool)),
+    };
     let rules = chosen.card.rules().into_iter();
-    let rules = rules.map(|(rule, place)| CardLine {
-        tone: Tone::Plain,
+    let rules = rules.map(|(rule, place)| ApprovalRequestLine {
+        style: LineStyle::Plain,
         text: format!("{rule} requires approval ({place})"),
     });
     let hint = "No rule forbids the call; these rules require operator approval. The first decision is final and is \
                 recorded in the ledger. An approval lets this one call run once.";
-    let tail = CardLine { tone: Tone::Quiet, text: hint.to_owned() };
+    let tail = ApprovalRequestLine { style: LineStyle::Muted, text: hint.to_owned() };
     [head].into_iter().chain(rules).chain([tail]).collect()
 }
 
@@ -27,43 +37,45 @@ pub(super) fn why_lines(chosen: &Listed) -> Vec<CardLine> {
 const INDENT: &str = "    ";
 
 /// Wraps a line to `width`, between words where possible. No character is lost.
-pub(super) fn wrap(line: &CardLine, width: usize) -> Vec<CardLine> {
+pub(super) fn wrap(line: &ApprovalRequestLine, width: usize) -> Vec<ApprovalRequestLine> {
     let mut pieces = Vec::new();
     let mut piece = String::new();
     for c in line.text.chars() {
-        if wide(&piece) + wide_char(c) > width {
-            let rest = piece.split_off(last_word(&piece, width));
+        if text_width(&piece) + char_width(c) > width {
+            let rest = piece.split_off(break_offset(&piece, width));
             pieces.push(std::mem::replace(&mut piece, format!("{INDENT}{rest}")));
         }
         piece.push(c);
     }
     pieces.push(piece);
-    pieces.into_iter().map(|text| CardLine { tone: line.tone, text }).collect()
+    pieces.into_iter().map(|text| ApprovalRequestLine { style: line.style, text }).collect()
 }
 
 /// Returns the byte offset at which to break a full line: before its last word, or at its end if that word
 /// fills more than half of the line, as a long path does.
-fn last_word(piece: &str, width: usize) -> usize {
+fn break_offset(piece: &str, width: usize) -> usize {
     let begins = piece.rfind(' ').map(|space| space + 1);
-    begins.filter(|at| piece.get(..*at).is_some_and(|head| wide(head) > width / 2)).unwrap_or(piece.len())
+    begins
+        .filter(|at| piece.get(..*at).is_some_and(|head| text_width(head) > width / 2))
+        .unwrap_or(piece.len())
 }
 
-fn wide(text: &str) -> usize {
-    text.chars().map(wide_char).sum()
+fn text_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
 }
 
 /// Returns the maximum number of columns a character may take. Terminals and width tables disagree about
 /// non-ASCII characters, and breaking a line early loses nothing.
-fn wide_char(c: char) -> usize {
+fn char_width(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
 
 /// Truncates a line to `width` and marks the cut with `…`.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(super) fn truncate(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
     for c in text.chars() {
-        used += wide_char(c);
+        used += char_width(c);
         if used >= width {
             out.push('…');
             break;

@@ -1,0 +1,57 @@
+//! Health check of a server. It is not judged by the policy on its own, so it must be a read-only command of
+//! the same manifest, it is shown in approval requests, and it is not sent to a server process that can
+//! write.
+
+use manifest::{HealthCheck, HealthMethod, Manifest, McpSection, OutputForm};
+use serde_json::Value;
+use tool::Category;
+
+use super::tool_result::{self, McpToolResult};
+use crate::error::McpError;
+
+/// Health-check command and its expected answer.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerHealthCheck {
+    pub(crate) command: String,
+    expected: Option<Value>,
+}
+
+impl ServerHealthCheck {
+    /// Returns the health check of a manifest if it is one of its read-only commands. The manifest loader has
+    /// already reported other forms.
+    pub(crate) fn from_manifest(manifest: &Manifest, section: &McpSection) -> Option<ServerHealthCheck> {
+        let HealthCheck { method: HealthMethod::ToolCall, command, expected_response } =
+            section.health_check.as_ref()?
+        else {
+            return None;
+        };
+        let command = command.as_ref()?;
+        let mut commands = manifest.tools().map(|(command, _)| command);
+        let listed = commands.find(|listed| listed.name == *command)?;
+        let only_looks = listed.category == Some(Category::READ_ONLY);
+        let expected = expected_response.clone().map(Value::Object);
+        only_looks.then(|| ServerHealthCheck { command: command.clone(), expected })
+    }
+
+    /// Checks the answer of a health check.
+    pub(crate) fn check_result(&self, result: Value) -> Result<(), McpError> {
+        let command = &self.command;
+        let found = match tool_result::parse_result(result.clone(), OutputForm::Json)
+            .or_else(|_| tool_result::parse_result(result, OutputForm::Text))?
+        {
+            McpToolResult::Output(found) => found,
+            McpToolResult::ToolError(_) => {
+                return Err(McpError::Unhealthy(format!("`{command}` returned an error")));
+            }
+        };
+        match self.expected.as_ref().is_none_or(|expected| tool_result::contains_json(&found, expected)) {
+            true => Ok(()),
+            false => Err(McpError::Unhealthy(format!("the answer of `{command}` is not the expected one"))),
+        }
+    }
+
+    /// Describes the health check for an approval request.
+    pub(crate) fn preview_fact(&self) -> (String, String) {
+        ("first".to_owned(), format!("may call the tool `{}` of the server as a health check", self.command))
+    }
+}

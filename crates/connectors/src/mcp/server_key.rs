@@ -1,0 +1,135 @@
+//! Key of a server on the network. The manifest names the key; the settings define its host and where it is
+//! stored. If the hosts differ or the key is missing, nothing is sent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use manifest::KeyRequirement;
+use outbound::{Credential, KeySources};
+use serde_json::{Map, Value};
+use tool::{Failure, FailureKind};
+use url::Url;
+
+/// Key in the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredKey {
+    /// Only host that receives the key.
+    pub host: String,
+    /// Locations of the key.
+    pub places: KeySources,
+}
+
+/// Keys of the settings by name.
+pub type ConfiguredKeys = HashMap<String, ConfiguredKey>;
+
+/// Key that a manifest names, with the URL that receives it.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerKey {
+    name: String,
+    header: Option<String>,
+    url: String,
+    host: String,
+    configured: Option<ConfiguredKey>,
+}
+
+impl ServerKey {
+    /// Resolves the key of a manifest. The error states why a key cannot be sent in this form.
+    pub(crate) fn resolve(
+        wish: &KeyRequirement,
+        url: &str,
+        keys: &ConfiguredKeys,
+    ) -> Result<ServerKey, String> {
+        check_key_header(wish)?;
+        let host = Url::parse(url).ok().and_then(|url| Some(url.host()?.to_string()));
+        Ok(ServerKey {
+            name: wish.name.clone(),
+            header: wish.header.clone(),
+            url: url.to_owned(),
+            host: host.ok_or("its URL has no host")?,
+            configured: keys.get(&wish.name).cloned(),
+        })
+    }
+
+    /// Reads the key. It is read again for each call, so that a new key takes effect immediately. A keychain
+    /// may wait for its user, so the deadline of the call applies.
+    pub(crate) async fn credential(self: Arc<Self>, deadline: Instant) -> Result<Credential, Failure> {
+        let failed = |kind, why| Err(Failure::new(kind, why));
+        let found = tokio::task::spawn_blocking(move || self.read_key());
+        match tokio::time::timeout_at(deadline.into(), found).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => failed(FailureKind::Crashed, "reading the key failed"),
+            Err(_) => failed(FailureKind::TimedOut, "nothing was sent: reading the key timed out"),
+        }
+    }
+
+    /// Reads the key. Blocking.
+    fn read_key(&self) -> Result<Credential, Failure> {
+        let key = self
+            .configured_for_host()?
+            .places
+            .find()
+            .map_err(|why| self.missing_key_failure("was not found", why))?;
+        Credential::new(key, &self.url, self.header.as_deref()).map_err(Failure::from)
+    }
+
+    /// Checks the settings without reading the key: reading it may prompt the user and is not recorded.
+    pub(crate) fn check_configured(&self) -> Result<(), Failure> {
+        self.configured_for_host().map(drop)
+    }
+
+    fn missing_key_failure(&self, why: &str, hint: String) -> Failure {
+        let message = format!("nothing was sent: the key `{}` for `{}` {why}", self.name, self.host);
+        Failure::new(FailureKind::NotFound, message).with_hint(hint)
+    }
+
+    /// Returns the key in the settings if it is for this host.
+    fn configured_for_host(&self) -> Result<&ConfiguredKey, Failure> {
+        let ServerKey { name, host, .. } = self;
+        let Some(known) = &self.configured else {
+            let entry = format!("keys: {{{name}: {{host: {host}, key_file: ~/.config/sinew/keys/{name}}}}}");
+            return Err(self
+                .missing_key_failure("is not in the settings", format!("write `{entry}` into sinew.yaml")));
+        };
+        if known.host != *host {
+            let message =
+                format!("nothing was sent: the key `{name}` is for `{}`, not for `{host}`", known.host);
+            let hint = "the URL in the manifest and the host of the key in sinew.yaml (`keys`) must agree";
+            return Err(Failure::new(FailureKind::Denied, message).with_hint(hint));
+        }
+        Ok(known)
+    }
+
+    /// Describes the key for an approval request.
+    pub(crate) fn describe(&self) -> String {
+        let how = match &self.header {
+            None => "as a bearer token".to_owned(),
+            Some(header) => format!("in the header {header}"),
+        };
+        format!("`{}` is sent to {} {how}", self.name, self.host)
+    }
+}
+
+/// Checks that the header of a manifest may carry a key.
+pub(crate) fn check_key_header(wish: &KeyRequirement) -> Result<(), String> {
+    match &wish.header {
+        Some(header) if !outbound::may_carry_key(header) => {
+            Err(format!("a key cannot be sent in the header `{header}`, which controls the protocol"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Masks the key in a message of the server, which is displayed, stored and compared.
+pub(crate) fn mask_key(said: Value, credential: &Credential) -> Value {
+    let text = |text: String| credential.mask(&text).unwrap_or(text);
+    match said {
+        Value::String(said) => Value::String(text(said)),
+        Value::Array(all) => all.into_iter().map(|one| mask_key(one, credential)).collect(),
+        Value::Object(all) => {
+            let all = all.into_iter().map(|(name, one)| (text(name), mask_key(one, credential)));
+            Value::Object(all.collect::<Map<_, _>>())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,163 @@
+//! Runs a tool's program in the sandbox and converts the run report into an output.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Instant;
+
+use governance::Permit;
+use manifest::OutputForm;
+use registry::RecordedPermit;
+use sandbox::{
+    Captured, CommandPreview, ConfinedCommand, RunEnd, RunReport, Sandbox, SandboxCommand, SandboxError,
+    SandboxFingerprint,
+};
+use serde_json::{Value, json};
+use tool::{Failure, FailureKind, ToolOutput};
+
+use crate::bounded_json::{self, JsonRejection};
+use crate::file_pin::FilePin;
+
+/// Upper bound of the captured output, regardless of policy. The middle of a longer output is omitted.
+const MAX_OUTPUT_BYTES: u64 = 8 << 20;
+
+/// Program of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolProgram {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) pin: FilePin,
+    pub(crate) output: OutputForm,
+    /// Installation instructions, shown if the program is missing.
+    pub(crate) install_guide: Option<String>,
+}
+
+impl ToolProgram {
+    /// Runs the command to completion.
+    pub(crate) async fn run(
+        &self,
+        order: Arc<RecordedPermit>,
+        command: impl FnOnce(&Permit, Instant) -> Result<SandboxCommand, Failure> + Send + 'static,
+    ) -> Result<ToolOutput, Failure> {
+        let deadline = Instant::now() + order.value().timeout();
+        let confined =
+            self.prepare(&order, move |permit| command(permit, deadline), |confined| confined).await?;
+        let report = self.sandbox.run(confined).await.map_err(|error| self.sandbox_failure(error))?;
+        self.to_output(&report)
+    }
+
+    /// Like `prepare`, and returns the sandbox fingerprint if the process can be reused. A process that can
+    /// write is not reused.
+    pub(crate) async fn prepare_reusable(
+        &self,
+        order: &Arc<RecordedPermit>,
+        command: impl FnOnce(&Permit) -> Result<SandboxCommand, Failure> + Send + 'static,
+    ) -> Result<(ConfinedCommand, Option<SandboxFingerprint>), Failure> {
+        let look = |confined: ConfinedCommand| {
+            let enclosure = (!confined.can_write()).then(|| confined.fingerprint());
+            (confined, enclosure)
+        };
+        self.prepare(order, command, look).await
+    }
+
+    /// Prepares the command on the blocking pool and applies `look` there. Fails if the program is not the
+    /// accepted one.
+    async fn prepare<T: Send + 'static>(
+        &self,
+        order: &Arc<RecordedPermit>,
+        command: impl FnOnce(&Permit) -> Result<SandboxCommand, Failure> + Send + 'static,
+        look: impl FnOnce(ConfinedCommand) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (program, order) = (self.clone(), Arc::clone(order));
+        sandbox::prepare(move |awaited| {
+            let permit = order.value();
+            let mut command = command(permit)?;
+            command.output_bytes =
+                usize::try_from(permit.max_output_bytes().min(MAX_OUTPUT_BYTES)).unwrap_or(0);
+            let confined = ConfinedCommand::prepare(permit, &command, awaited)
+                .map_err(|error| program.sandbox_failure(error))?;
+            program.pin.check_program(confined.executable())?;
+            Ok(look(confined))
+        })
+        .await
+    }
+
+    /// Describes what a command would run, for an approval request: program file, arguments, folder,
+    /// variables and standard input. `words` replaces the arguments in the display.
+    pub(crate) fn preview_facts(
+        &self,
+        permit: &Permit,
+        command: &SandboxCommand,
+        words: &[OsString],
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let foresight = CommandPreview::of(permit, command).map_err(|error| self.sandbox_failure(error))?;
+        self.pin.check_program(&foresight.program)?;
+        let line: Vec<_> =
+            [&command.program].into_iter().chain(words).map(|word| word.to_string_lossy()).collect();
+        let input = command.input.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let own = [
+            ("argv".to_owned(), json!(line).to_string()),
+            ("stdin".to_owned(), input.unwrap_or_else(|| "nothing".to_owned())),
+        ];
+        Ok(own.into_iter().chain(foresight.facts()).collect())
+    }
+
+    /// Converts a sandbox error. The manifest may say how to install a missing program.
+    fn sandbox_failure(&self, error: SandboxError) -> Failure {
+        let guide = match error {
+            SandboxError::ProgramNotFound { .. } => self.install_guide.as_deref(),
+            _ => None,
+        };
+        let failure = Failure::from(error);
+        match guide {
+            Some(guide) => failure.with_hint(guide.trim()),
+            None => failure,
+        }
+    }
+
+    fn to_output(&self, report: &RunReport) -> Result<ToolOutput, Failure> {
+        let failed = |failure: Failure| {
+            Err(Failure { output: Some(raw_output(report)), sandbox: report.tier, ..failure })
+        };
+        if let Some(failure) = report.end.failure("Command") {
+            return failed(failure);
+        }
+        let value = match (self.output, report.end.exit_code()) {
+            (OutputForm::Text, _) => raw_output(report),
+            (OutputForm::Json, 0) => match bounded_json::parse_bounded(&report.stdout.head) {
+                Ok(value) if report.stdout.omitted == 0 => value,
+                Err(JsonRejection::TooManyValues) => {
+                    let message =
+                        format!("the tool's output has more than {} values", bounded_json::MAX_JSON_VALUES);
+                    return failed(Failure::new(FailureKind::TooLarge, message));
+                }
+                _ => {
+                    let message = "the tool's output is not JSON (tool_protocol_error)";
+                    return failed(Failure::new(FailureKind::Crashed, message));
+                }
+            },
+            (OutputForm::Json, code) => {
+                let message = format!("the tool exited with code {code}");
+                return failed(Failure::new(FailureKind::Crashed, message));
+            }
+        };
+        Ok(ToolOutput { value, usage: report.usage(), sandbox: report.tier, ..ToolOutput::default() })
+    }
+}
+
+/// Returns the captured output and exit status as JSON.
+fn raw_output(report: &RunReport) -> Value {
+    json!({
+        "exit_code": report.end.exit_code(),
+        "timed_out": report.end == RunEnd::TimedOut,
+        "stdout": captured_text(&report.stdout),
+        "stderr": captured_text(&report.stderr),
+    })
+}
+
+/// Converts captured output to text, with a marker for omitted bytes.
+fn captured_text(captured: &Captured) -> String {
+    let head = String::from_utf8_lossy(&captured.head);
+    match captured.omitted {
+        0 => head.into_owned(),
+        omitted => format!("{head}\n[{omitted} bytes left out]\n{}", String::from_utf8_lossy(&captured.tail)),
+    }
+}

@@ -1,0 +1,114 @@
+//! Edits of the arguments of a waiting call by the operator. The edited call is checked, judged and submitted
+//! for approval like any other call. Nothing runs here.
+
+use std::sync::Arc;
+
+use governance::{ApprovalRequired, Verdict};
+use registry::Tool;
+use tokio::sync::mpsc;
+use tool::{Arguments, Refusal};
+
+use super::approval_ref::ApprovalRef;
+use super::approval_stage::{ArgumentOrigin, compute_effect, new_approval_id, rule_names, submit_request};
+use super::{ArgumentEdit, EditOutcome};
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::{self, PipelineHalt};
+
+/// Receiving end of edits for one waiting call. Dropping it closes the channel.
+pub(super) struct EditReceiver<'a> {
+    layer: &'a ToolExecutionLayer,
+    id: &'a str,
+    /// Identifies this call among those that wait for the same approval.
+    sender: mpsc::Sender<ArgumentEdit>,
+    edits: mpsc::Receiver<ArgumentEdit>,
+}
+
+impl<'a> EditReceiver<'a> {
+    pub(super) fn open(layer: &'a ToolExecutionLayer, id: &'a str) -> Self {
+        let (sender, edits) = mpsc::channel(1);
+        // Appended, so that a second call that presents the same approval does not take edits away from the
+        // first.
+        layer.approvals.edit_channels().entry(id.to_owned()).or_default().push(sender.clone());
+        EditReceiver { layer, id, sender, edits }
+    }
+
+    pub(super) async fn next(&mut self) -> Option<ArgumentEdit> {
+        self.edits.recv().await
+    }
+}
+
+impl Drop for EditReceiver<'_> {
+    fn drop(&mut self) {
+        let mut editors = self.layer.approvals.edit_channels();
+        if let Some(waiting) = editors.get_mut(self.id) {
+            waiting.retain(|sender| !sender.same_channel(&self.sender));
+            if waiting.is_empty() {
+                editors.remove(self.id);
+            }
+        }
+    }
+}
+
+/// Applies an edit: the new arguments are checked, judged and submitted as a new request. If they are
+/// refused, the operator gets the reason and the call continues to wait unchanged.
+pub(super) async fn apply_edit(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    hand: &ApprovalRef,
+    edit: ArgumentEdit,
+) -> Option<PipelineHalt> {
+    let ArgumentEdit { arguments, reply: answer } = edit;
+    let judged = judge_edit(layer, call, tool, arguments.clone()).await;
+    // The operator was already told that the edit timed out, so it must not take effect afterwards.
+    if answer.is_closed() {
+        if let Ok(Some(next)) = &judged {
+            let why = "the edit of the arguments timed out";
+            layer.approvals.void(&layer.ledger, &next.id, why).await;
+        }
+        return None;
+    }
+    let (reply, halt) = match judged {
+        Ok(Some(next)) => (
+            Ok(EditOutcome::ApprovalRequired(next.id.clone())),
+            Some(PipelineHalt::Edited(arguments, Some(next))),
+        ),
+        Ok(None) => (Ok(EditOutcome::Permitted), Some(PipelineHalt::Edited(arguments, None))),
+        Err(refusal) => (Err(refusal.reason), None),
+    };
+    if halt.is_some() {
+        layer.approvals.void(&layer.ledger, &hand.id, "its arguments were changed by the operator").await;
+    }
+    let _ = answer.send(reply);
+    halt
+}
+
+/// Returns the new approval reference, or `None` if the edited call needs no approval.
+async fn judge_edit(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    arguments: Arguments,
+) -> Result<Option<ApprovalRef>, Box<Refusal>> {
+    let value = serde_json::Value::Object(arguments);
+    match pipeline::judge(layer, call, tool.definition(), tool.schema(), value).await? {
+        Verdict::Permit(_) => Ok(None),
+        Verdict::Denial(denial) => Err(denial.into()),
+        Verdict::ApprovalRequired(question) => {
+            let rules = rule_names(question.approval_rules());
+            let (question, effect) =
+                compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
+            submit_request(
+                layer,
+                call,
+                &question,
+                &effect,
+                rules,
+                (&new_approval_id(), ArgumentOrigin::Operator),
+            )
+            .await
+            .map(Some)
+        }
+    }
+}

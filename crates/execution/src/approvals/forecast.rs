@@ -1,0 +1,144 @@
+//! Predicts the result of an approval request without submitting it, for `explain`. Follows the same steps as
+//! the approval stage up to the point where something would be stored; the request is built and discarded.
+
+use std::sync::Arc;
+
+use governance::ApprovalRequired;
+use registry::Tool;
+use tool::{Refusal, RuleRef};
+
+use super::approval_ref::{ApprovalMode, ApprovalRef};
+use super::approval_stage::{
+    self, ArgumentOrigin, compute_effect_for_request, new_approval_id, prepare_request, rule_names,
+};
+use super::effect::CallEffect;
+use super::explain_record;
+use super::queue::{ApprovalClaim, UnusableApproval};
+use super::refusals::{capacity_refusal, pending_refusal, unusable_refusal};
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
+
+/// Predicted result of the approval stage.
+pub(crate) enum ApprovalForecast {
+    /// The operator would be asked; holds the refusal that the caller gets until then.
+    ApprovalRequired(Box<Refusal>),
+    /// The call is already approved; names the approval or the standing rule.
+    AlreadyApproved(RuleRef),
+}
+
+/// Policy for computing the effect of a call. The effect reveals the content of the files that the call would
+/// change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EffectPolicy {
+    /// Computed and not recorded, for the operator, who may read these files.
+    Unrecorded,
+    /// Computed and recorded in the ledger, for an agent: the refusal or the request of a real call would be
+    /// recorded too.
+    Recorded,
+    /// Not computed.
+    Skip,
+}
+
+/// Predicts the result of the approval stage, or returns the refusal that the call would get without a
+/// request.
+pub(crate) async fn forecast(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+    look: EffectPolicy,
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    // A call that must not request approval does not use an approval either.
+    let brought = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
+    if let Some(hand) = brought {
+        match layer.approvals.check_usable(&hand.id, &call.caller) {
+            Ok(()) | Err(UnusableApproval::Pending) => {}
+            Err(why) => return Err(unusable_refusal(call, &hand.id, &why)),
+        }
+    }
+    match look {
+        EffectPolicy::Unrecorded => forecast_with_effect(layer, call, tool, question, brought).await,
+        EffectPolicy::Recorded => {
+            call.keep_denial_facts(&question.facts());
+            let foreseen = forecast_with_effect(layer, call, tool, question, brought).await;
+            explain_record::record(layer, call, tool, &foreseen).await?;
+            foreseen
+        }
+        EffectPolicy::Skip => forecast_without_effect(layer, call, &question, brought),
+    }
+}
+
+async fn forecast_with_effect(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+    brought: Option<&ApprovalRef>,
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    let rules = rule_names(question.approval_rules());
+    if let Some(hand) = brought {
+        let (_question, effect) =
+            approval_stage::compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
+        return forecast_with_approval(layer, call, hand, &effect, &rules);
+    }
+    let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
+    let id = new_approval_id();
+    if call.approval_mode != ApprovalMode::Never {
+        let wanted = effect.call_profile(call, question.permit(), &layer.approvals.instance_id, &rules);
+        let covering = layer.approvals.queue().covering_rule(&wanted, layer.approvals.now()).cloned();
+        if let Some(id) = covering {
+            return Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&id)));
+        }
+    }
+    let prepared = prepare_request(layer, call, &question, &effect, rules, (&id, ArgumentOrigin::Caller))?;
+    if call.approval_mode != ApprovalMode::Never {
+        prepared.ledger_entry(layer, call, &effect, &id)?;
+    }
+    Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())))
+}
+
+/// Predicts the result without the effect, so that it does not depend on the content of files.
+fn forecast_without_effect(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    question: &ApprovalRequired,
+    brought: Option<&ApprovalRef>,
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    let approvals = &layer.approvals;
+    let Some(hand) = brought else {
+        let room = approvals.queue().check_capacity(&call.caller, approvals.now());
+        room.map_err(|full| capacity_refusal(call, full))?;
+        return Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())));
+    };
+    Ok(ApprovalForecast::ApprovalRequired(match approvals.check_usable(&hand.id, &call.caller) {
+        Err(UnusableApproval::Pending) => pending_refusal(call, &hand.id, "asked"),
+        _ => Box::new(question.no_approver_refusal()),
+    }))
+}
+
+/// Predicts the result for a call that presents an approval.
+fn forecast_with_approval(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    hand: &ApprovalRef,
+    effect: &CallEffect,
+    rules: &[String],
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    let (queue, now) = (layer.approvals.queue(), layer.approvals.now());
+    let claim = ApprovalClaim { caller: &call.caller, digest: effect.digest(), rules };
+    match queue.propose_use(&hand.id, claim, now) {
+        Ok(_) => Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&hand.id))),
+        Err(UnusableApproval::Pending)
+            if queue.get(&hand.id).is_some_and(|asked| asked.digest == effect.digest()) =>
+        {
+            Ok(ApprovalForecast::ApprovalRequired(pending_refusal(call, &hand.id, "asked")))
+        }
+        Err(UnusableApproval::Pending) => Err(unusable_refusal(call, &hand.id, &UnusableApproval::Mismatch)),
+        Err(why) => Err(unusable_refusal(call, &hand.id, &why)),
+    }
+}
+
+/// Reference to an approval or a standing rule in the form of a `RuleRef`.
+fn approval_rule_ref(id: &str) -> RuleRef {
+    RuleRef { file: "approvals".into(), line: 0, id: id.into() }
+}

@@ -1,0 +1,223 @@
+//! Judges host calls by the rules of the pipeline and records every denial.
+
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use governance::Verdict;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use telemetry::{Stage, redact};
+use tool::{MAX_QUOTED_CHARS, Refusal, RefusalCode, RuleRef, shorten};
+
+use crate::call::{CallRequest, PipelineCall};
+use crate::config_snapshot::ConfigSnapshot;
+use crate::explain::{self, ExplainedVerdict, Explanation};
+use crate::host::{Host, HostTool, JudgedTool, OnPermit, directory_contents, unconfined};
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::{self, DecisionContext};
+use crate::recorder;
+
+/// A call that a host is about to make with one of its own tools.
+#[derive(Clone, Debug)]
+pub struct HostCall {
+    /// Name of the host.
+    pub host: String,
+    /// The call, in the host's terms.
+    pub request: CallRequest,
+    /// Ids of the call, as reported by the host.
+    pub origin: HostCallOrigin,
+}
+
+/// Ids by which the host identifies the call in its own logs. They are not verified and are only recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCallOrigin {
+    /// Conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Tool call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// Agent within the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// User prompt that led to the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<String>,
+}
+
+/// Opinion of Sinew about a host call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "opinion", rename_all = "snake_case")]
+pub enum HostVerdict {
+    /// No opinion.
+    None {
+        /// Reason.
+        because: NotJudgedReason,
+    },
+    /// Sinew judged the call.
+    Judged {
+        /// Verdict and rules.
+        #[serde(flatten)]
+        explanation: Explanation,
+        /// Answer of this host's table for a permitted call.
+        on_permit: OnPermit,
+    },
+}
+
+/// Reason for not judging a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotJudgedReason {
+    /// The host table has no such tool.
+    UnknownTool,
+    /// The call reaches Sinew through an endpoint and is judged there.
+    JudgedOnArrival,
+}
+
+/// Error for a host without a host table.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown host `{}`: no host table describes it", .0.escape_debug())]
+pub struct UnknownHost(String);
+
+impl ConfigSnapshot {
+    /// Returns the host with this name.
+    pub(super) fn host(&self, name: &str) -> Result<&Host, UnknownHost> {
+        let known = self.hosts.iter().find(|host| host.name == name);
+        known.ok_or_else(|| UnknownHost(shorten(name, MAX_QUOTED_CHARS).to_string()))
+    }
+}
+
+impl Host {
+    /// Returns the tool that a call is judged as, or the reason why it is not judged.
+    pub(super) fn judged_tool(&self, name: &str) -> Result<&JudgedTool, NotJudgedReason> {
+        match self.tool(name) {
+            None => Err(NotJudgedReason::UnknownTool),
+            Some(HostTool::SinewTool) => Err(NotJudgedReason::JudgedOnArrival),
+            Some(HostTool::Judged(tool)) => Ok(tool),
+        }
+    }
+}
+
+impl ToolExecutionLayer {
+    /// Judges a host call. A permitted call counts against the rate limits of hosts, and a denial is
+    /// recorded. Nothing is run.
+    pub async fn judge_host_call(&self, host_call: HostCall) -> Result<HostVerdict, UnknownHost> {
+        let snapshot = self.snapshot.load_full();
+        let host = snapshot.host(&host_call.host)?;
+        let tool = match host.judged_tool(&host_call.request.tool_name) {
+            Ok(tool) => tool,
+            Err(because) => return Ok(HostVerdict::None { because }),
+        };
+        let reported = (host_call.origin, host_call.request.tool_name.clone());
+        let (call, input) =
+            PipelineCall::judge_only(host_call.request, &self.ledger, Arc::clone(&snapshot), self.mode());
+        let judging = async {
+            self.check_admission(&call)?;
+            let context = DecisionContext { limits: &self.host_limits, ..self.decision_context() };
+            judge(context, &call, tool, (input, host.user_home.as_deref())).await
+        };
+        let verdict = AssertUnwindSafe(judging)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(explain::internal_fault(&call)));
+        let (finding, rules) = explain::explain_verdict(verdict);
+        if matches!(finding, ExplainedVerdict::Deny { .. }) {
+            self.refusal_throttle.wait_for_turn().await;
+        }
+        let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
+        let explanation = explanation(&call, tool, finding, rules);
+        Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
+    }
+
+    /// Records a denial. If that fails, the call stays denied, and the refusal says that it could not be
+    /// recorded.
+    fn record_denial(
+        &self,
+        call: PipelineCall,
+        finding: ExplainedVerdict,
+        (host, (origin, tool)): (&str, &(HostCallOrigin, String)),
+    ) -> (PipelineCall, ExplainedVerdict) {
+        let ExplainedVerdict::Deny { refusal } = finding else { return (call, finding) };
+        let call = call.with_host_facts(origin.to_ledger_facts(host, tool));
+        let result = recorder::record_refusal(self, &call, (*refusal).clone());
+        (call, ExplainedVerdict::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) })
+    }
+}
+
+pub(super) fn explanation(
+    call: &PipelineCall,
+    tool: &JudgedTool,
+    finding: ExplainedVerdict,
+    rules: Vec<RuleRef>,
+) -> Explanation {
+    let tool_name = tool.definition().name().to_string();
+    let policy_hash = call.snapshot.policy.hash().to_owned();
+    Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
+}
+
+/// Judges a host call with the pipeline's own stages and counts it if it is permitted, because the host runs
+/// it without reporting back.
+pub(super) async fn judge(
+    context: DecisionContext<'_>,
+    call: &PipelineCall,
+    tool: &JudgedTool,
+    (input, home): (Value, Option<&Path>),
+) -> Result<Verdict, Box<Refusal>> {
+    refuse_malformed(call, &input)?;
+    let shows = tool.listed_names(&input);
+    let input = tool.resolve_arguments(input, home)?;
+    let shape = tool.shape_for(&call.snapshot.policy);
+    let schema = shape.schema().map_err(|mistake| host_table_error(call, mistake))?;
+    let valid = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
+    let verdict = pipeline::decide(context, call, valid).await?;
+    let verdict = unconfined::refuse_if_sandbox_required(call, &shape.definition, verdict)?;
+    let verdict =
+        directory_contents::refuse_forbidden_contents(context, call, tool, (verdict, shows)).await?;
+    match &verdict {
+        Verdict::Permit(permit) => {
+            context.limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
+        }
+        Verdict::Denial(denial) => call.keep_denial_facts(denial.facts()),
+        Verdict::ApprovalRequired(_) => {}
+    }
+    Ok(verdict)
+}
+
+/// Refusal for an error in the host table that only this call brought up.
+fn host_table_error(call: &PipelineCall, mistake: &str) -> Box<Refusal> {
+    let reason = format!("Permission denied: The host table is invalid: {mistake}");
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::InvalidArguments, reason);
+    Box::new(
+        refusal.with_detail("host_table").with_hint("run `sinew check` to see the location of the error"),
+    )
+}
+
+/// Checks the call against the curated map, which lists tools under the names that hosts use.
+fn refuse_malformed(call: &PipelineCall, input: &Value) -> Result<(), Box<Refusal>> {
+    match call.snapshot.with_guard(|guard| guard.check_unknown(&call.tool_name, input)) {
+        None => Ok(()),
+        Some(refusal) => Err(Box::new(refusal.with_hint("send the call again with the problem corrected"))),
+    }
+}
+
+impl HostCallOrigin {
+    /// Facts for the ledger. The host controls these texts, so they are shortened and redacted.
+    fn to_ledger_facts(&self, host: &str, tool: &str) -> Value {
+        let short = |text: &str| redact::shared().redact_text(&shorten(text, MAX_QUOTED_CHARS)).into_owned();
+        let reported = [
+            ("session_id", &self.session_id),
+            ("tool_use_id", &self.tool_use_id),
+            ("agent_id", &self.agent_id),
+            ("prompt_id", &self.prompt_id),
+        ];
+        let mut facts = json!({"name": host, "tool": short(tool)});
+        if let Some(facts) = facts.as_object_mut() {
+            let reported = reported.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)));
+            facts.extend(reported.map(|(key, text)| (key.to_owned(), json!(short(text)))));
+        }
+        facts
+    }
+}

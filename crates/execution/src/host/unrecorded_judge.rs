@@ -1,0 +1,76 @@
+//! Judge for host calls in a process without a ledger, such as a hook. It returns permits and approval
+//! questions. It leaves every denial to the daemon, which judges the call again and records it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use ledger::LedgerRecovery;
+use telemetry::TelemetryError;
+use tool::Mode;
+
+use crate::call::PipelineCall;
+use crate::config_snapshot::ConfigSnapshot;
+use crate::explain::{self, ExplainedVerdict};
+use crate::host::judge::{self, HostCall, HostVerdict, UnknownHost};
+use crate::layer::{MAX_OPENING, max_running_calls};
+use crate::limits::CallLimits;
+use crate::pipeline::DecisionContext;
+use crate::recorder;
+use crate::secret_screening;
+use crate::slots::FairSlots;
+
+/// Judges host calls by a snapshot and the recovered state of the ledger, and writes nothing.
+pub struct HostJudge {
+    snapshot: Arc<ConfigSnapshot>,
+    mode: Mode,
+    limits: CallLimits,
+    opening_slots: FairSlots,
+}
+
+impl HostJudge {
+    /// Creates a judge with the mode and the rate windows recovered from the ledger.
+    pub fn new(snapshot: ConfigSnapshot, recovery: &LedgerRecovery) -> Result<Self, TelemetryError> {
+        secret_screening::install_patterns(&snapshot.policy)?;
+        let mode = recorder::recovered_mode(recovery);
+        let limits = CallLimits::restore(max_running_calls(&snapshot, mode), recovery, |tool| {
+            snapshot.is_outbound(tool.as_str())
+        });
+        Ok(HostJudge {
+            snapshot: Arc::new(snapshot),
+            mode,
+            limits,
+            opening_slots: FairSlots::new(MAX_OPENING),
+        })
+    }
+
+    /// Judges a call. Returns `None` for a denial, which must be recorded before it is reported.
+    pub async fn judge(&self, host_call: HostCall) -> Result<Option<HostVerdict>, UnknownHost> {
+        let host = self.snapshot.host(&host_call.host)?;
+        let tool = match host.judged_tool(&host_call.request.tool_name) {
+            Ok(tool) => tool,
+            Err(because) => return Ok(Some(HostVerdict::None { because })),
+        };
+        let (call, input) =
+            PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
+        let context = DecisionContext { limits: &self.limits, opening_slots: &self.opening_slots };
+        let judging = judge::judge(context, &call, tool, (input, host.user_home.as_deref()));
+        let verdict = AssertUnwindSafe(judging)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(explain::internal_fault(&call)));
+        let (finding, rules) = explain::explain_verdict(verdict);
+        Ok(match finding {
+            ExplainedVerdict::Deny { .. } => None,
+            ExplainedVerdict::Permit | ExplainedVerdict::Ask { .. } => {
+                let explanation = judge::explanation(&call, tool, finding, rules);
+                Some(HostVerdict::Judged { explanation, on_permit: host.on_permit })
+            }
+        })
+    }
+
+    /// Returns the snapshot for the layer that records. `None` while a call is still being judged.
+    pub fn into_snapshot(self) -> Option<ConfigSnapshot> {
+        Arc::into_inner(self.snapshot)
+    }
+}

@@ -1,0 +1,38 @@
+//! Ledger queries for the control socket. All functions block.
+
+use ledger::entry::NoteEntry;
+use ledger::{ExportFormat, ExportPage, LedgerEntry, LedgerError, LedgerRecord, RecordFilter, VerifyReport};
+use serde_json::json;
+
+use crate::layer::ToolExecutionLayer;
+
+impl ToolExecutionLayer {
+    /// Returns matching records, newest first.
+    pub fn ledger_query(&self, filter: &RecordFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
+        self.ledger.query(filter)
+    }
+
+    /// Verifies every byte of the ledger. If it finds damage, it records that in the ledger.
+    pub fn ledger_verify(&self) -> Result<VerifyReport, LedgerError> {
+        let report = self.ledger.verify()?;
+        if !report.is_intact() {
+            let problems = report.problems.len();
+            let text = format!("ledger verification found {problems} problems");
+            let note = NoteEntry { about: "ledger_verify".to_owned(), text, data: json!(report) };
+            if let Err(error) = self.ledger.append(&LedgerEntry::Note(note)) {
+                tracing::error!(%error, problems, "the ledger is damaged, and the damage could not be recorded");
+            }
+        }
+        Ok(report)
+    }
+
+    /// Returns a page of matching records in an export format, oldest first.
+    pub fn ledger_export(
+        &self,
+        filter: &RecordFilter,
+        format: ExportFormat,
+        most_bytes: usize,
+    ) -> Result<ExportPage, LedgerError> {
+        self.ledger.reader().export_page(filter, format, most_bytes)
+    }
+}

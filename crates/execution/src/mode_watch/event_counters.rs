@@ -1,0 +1,230 @@
+//! Event counters for the mode rules: sliding windows over the last hour, with bounded memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use governance::files::Metric;
+
+/// Longest window that a rule may have.
+const MAX_WINDOW: Duration = Duration::from_secs(60 * 60);
+/// Maximum number of events kept per kind; the oldest are dropped first. The policy loader warns about a rule
+/// that needs more.
+const MAX_EVENTS: usize = governance::MAX_COUNTED_EVENTS as usize;
+/// Minimum number of ended calls for an error rate.
+const MIN_ENDS_FOR_RATE: usize = 5;
+
+/// Event that a rule can count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CountedEvent {
+    /// The policy or the operator refused a call.
+    Violation,
+    /// A high-risk call was started.
+    HighRisk,
+    /// A high-risk call was refused, or timed out waiting for approval.
+    RefusedHighRisk,
+    /// A call was malformed. The number is a hash of its connection and tool.
+    Malformed(u64),
+    /// The machine ran out of a resource.
+    Exhaustion,
+    /// The ledger's size limit removed records younger than their minimum age.
+    LedgerPressure,
+    /// A call ended without a fault of its tool or of the machine.
+    Ended,
+    /// A call failed through a fault of its tool or of the machine.
+    Failed,
+}
+
+impl CountedEvent {
+    /// Returns true if the rules must be evaluated at once.
+    pub(crate) fn is_urgent(self) -> bool {
+        self != CountedEvent::Ended
+    }
+}
+
+/// Counted events, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct EventCounters {
+    violations: SlidingWindow<()>,
+    high_risk: SlidingWindow<()>,
+    refused_high_risk: SlidingWindow<()>,
+    malformed: SlidingWindow<u64>,
+    exhaustion: SlidingWindow<()>,
+    ledger_pressure: SlidingWindow<()>,
+    ends: SlidingWindow<CallEnd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallEnd {
+    Success,
+    Failure,
+}
+
+impl EventCounters {
+    pub(crate) fn record(&mut self, what: CountedEvent, at: Duration) {
+        match what {
+            CountedEvent::Violation => self.violations.add(at, ()),
+            CountedEvent::HighRisk => self.high_risk.add(at, ()),
+            CountedEvent::RefusedHighRisk => self.refused_high_risk.add(at, ()),
+            CountedEvent::Malformed(whose) => self.malformed.add(at, whose),
+            CountedEvent::Exhaustion => self.exhaustion.add(at, ()),
+            CountedEvent::LedgerPressure => self.ledger_pressure.add(at, ()),
+            CountedEvent::Ended => self.ends.add(at, CallEnd::Success),
+            CountedEvent::Failed => self.ends.add(at, CallEnd::Failure),
+        }
+    }
+
+    /// Value of a metric over the window that ends now. `None` if it is not a counted metric, or if there are
+    /// too few calls for a rate.
+    pub(crate) fn read(&self, metric: Metric, now: Duration, window: Duration) -> Option<f64> {
+        let since = now.saturating_sub(window);
+        let count = match metric {
+            Metric::PolicyViolations => self.violations.after(since).count(),
+            Metric::HighRiskCalls => self.high_risk.after(since).count(),
+            Metric::RefusedHighRiskCalls => self.refused_high_risk.after(since).count(),
+            Metric::ResourceExhaustion => self.exhaustion.after(since).count(),
+            Metric::LedgerPressure => self.ledger_pressure.after(since).count(),
+            Metric::RepeatedValidationFailures => max_per_source(self.malformed.after(since)),
+            Metric::ToolErrorRate => return error_rate(self.ends.after(since)),
+            Metric::CpuLoadPercent
+            | Metric::MemoryUsedPercent
+            | Metric::MemoryPressure
+            | Metric::DiskUsedPercent => return None,
+        };
+        u32::try_from(count).ok().map(f64::from)
+    }
+
+    /// Drops events that are older than every window.
+    pub(crate) fn discard_expired(&mut self, now: Duration) {
+        let since = now.saturating_sub(MAX_WINDOW);
+        for times in [
+            &mut self.violations,
+            &mut self.high_risk,
+            &mut self.refused_high_risk,
+            &mut self.exhaustion,
+            &mut self.ledger_pressure,
+        ] {
+            times.discard_until(since);
+        }
+        self.malformed.discard_until(since);
+        self.ends.discard_until(since);
+    }
+}
+
+/// Largest number of events from one source.
+fn max_per_source<'a>(sources: impl Iterator<Item = &'a u64>) -> usize {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for source in sources {
+        *counts.entry(*source).or_default() += 1;
+    }
+    counts.into_values().max().unwrap_or(0)
+}
+
+/// Percentage of calls that failed.
+fn error_rate<'a>(ends: impl Iterator<Item = &'a CallEnd>) -> Option<f64> {
+    let (mut all, mut bad) = (0_u32, 0_u32);
+    for end in ends {
+        all += 1;
+        bad += u32::from(*end == CallEnd::Failure);
+    }
+    let enough = usize::try_from(all).is_ok_and(|all| all >= MIN_ENDS_FOR_RATE);
+    enough.then(|| f64::from(bad) / f64::from(all) * 100.0)
+}
+
+/// Events in order of time.
+#[derive(Debug)]
+struct SlidingWindow<T>(VecDeque<(Duration, T)>);
+
+impl<T> Default for SlidingWindow<T> {
+    fn default() -> Self {
+        SlidingWindow(VecDeque::new())
+    }
+}
+
+impl<T> SlidingWindow<T> {
+    /// Adds an event. It is normally the newest, but events restored from the ledger may be added after newer
+    /// ones.
+    fn add(&mut self, at: Duration, what: T) {
+        match self.0.back() {
+            Some((newest, _)) if *newest > at => {
+                let place = self.0.partition_point(|(time, _)| *time <= at);
+                self.0.insert(place, (at, what));
+            }
+            _ => self.0.push_back((at, what)),
+        }
+        if self.0.len() > MAX_EVENTS {
+            self.0.pop_front();
+        }
+    }
+
+    /// Events after `since`; an event at exactly that time has left the window.
+    fn after(&self, since: Duration) -> impl Iterator<Item = &T> {
+        let start = self.0.partition_point(|(time, _)| *time <= since);
+        self.0.range(start..).map(|(_, what)| what)
+    }
+
+    fn discard_until(&mut self, before: Duration) {
+        while self.0.front().is_some_and(|(time, _)| *time <= before) {
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    #[test]
+    fn events_leave_a_window_with_time() {
+        let mut counters = EventCounters::default();
+        let mut check = |what: &[(CountedEvent, u64)], metric, now, window, expect: Option<f64>| {
+            what.iter().for_each(|(what, second)| counters.record(*what, at(*second)));
+            counters.discard_expired(at(now));
+            assert_eq!(counters.read(metric, at(now), at(window)), expect, "{metric:?} at {now}");
+        };
+        let violation = CountedEvent::Violation;
+        check(&[], Metric::PolicyViolations, 0, 60, Some(0.0));
+        check(&[(violation, 10), (violation, 20)], Metric::PolicyViolations, 60, 60, Some(2.0));
+        check(&[], Metric::PolicyViolations, 70, 60, Some(1.0));
+        check(&[], Metric::PolicyViolations, 70, 0, Some(0.0));
+        // An event that is added late still counts at its own time.
+        check(&[(violation, 15)], Metric::PolicyViolations, 74, 60, Some(2.0));
+        check(&[], Metric::PolicyViolations, 10_000, 60, Some(0.0));
+        check(&[], Metric::HighRiskCalls, 10_000, 60, Some(0.0));
+        check(&[], Metric::CpuLoadPercent, 10_000, 60, None);
+        check(&[(CountedEvent::Exhaustion, 10_000)], Metric::ResourceExhaustion, 10_001, 60, Some(1.0));
+    }
+
+    #[test]
+    fn repetition_counts_one_caller_and_tool() {
+        let mut counters = EventCounters::default();
+        for whose in [1, 2, 1, 3, 1, 2] {
+            counters.record(CountedEvent::Malformed(whose), at(5));
+        }
+        assert_eq!(counters.read(Metric::RepeatedValidationFailures, at(6), at(60)), Some(3.0));
+    }
+
+    #[test]
+    fn error_rate_needs_enough_calls() {
+        let mut counters = EventCounters::default();
+        let rate = |counters: &EventCounters| counters.read(Metric::ToolErrorRate, at(6), at(60));
+        for end in [CountedEvent::Failed, CountedEvent::Failed, CountedEvent::Failed, CountedEvent::Ended] {
+            counters.record(end, at(5));
+        }
+        assert_eq!(rate(&counters), None, "four calls are too few");
+        counters.record(CountedEvent::Ended, at(5));
+        assert_eq!(rate(&counters), Some(60.0));
+    }
+
+    #[test]
+    fn number_of_kept_events_is_bounded() {
+        let mut counters = EventCounters::default();
+        for second in 0..10_000 {
+            counters.record(CountedEvent::Malformed(second), at(1));
+        }
+        assert_eq!(counters.malformed.0.len(), MAX_EVENTS);
+    }
+}

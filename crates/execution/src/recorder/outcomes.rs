@@ -1,0 +1,217 @@
+//! Records the outcome of a call whose decision is in the ledger: one ledger entry, one event, one result.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ledger::entry::{OutcomeFacts, RecordedOutcome};
+use ledger::{LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
+use registry::RecordedPermit;
+use telemetry::{TelemetryEvent, emit, metrics};
+use tool::{
+    CallId, Failure, FailureKind, Mode, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult,
+    TraceContext,
+};
+
+use super::{effect, metadata, record_refusal, redacted, stages, subject};
+use crate::ConfigSnapshot;
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
+use crate::nudge;
+use crate::pipeline::{BoundedOutput, ExecutedCall, ExecutionEnd};
+
+/// Records the outcome of a call and returns its result.
+pub(crate) fn record_outcome(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    ran: ExecutedCall,
+) -> ToolResult {
+    let ExecutedCall { order, execution_end: end } = ran;
+    let definition = Arc::clone(order.value().call().definition());
+    let (end, started, attempts) = match end {
+        ExecutionEnd::Ran { result: end, attempts } => {
+            layer.count_ended(call, &definition, &end);
+            (end, ToolStart::Yes(effect(&definition)), attempts)
+        }
+        ExecutionEnd::NotStarted(failure) => (Err(failure), ToolStart::No, 0),
+    };
+    // Measured before the outcome is recorded: the time for that belongs to the ledger, not to the call.
+    let latency = call.started.elapsed();
+    let facts = OutcomeFacts {
+        stages: stages(call),
+        attempts: (attempts > 1).then_some(attempts),
+        undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
+    };
+    let outcome = LedgerOutcome { facts, ..outcome(layer, latency, started, &end) };
+    let concluded = layer.ledger.conclude(&order, outcome);
+    let latency_ms = call.latency_ms();
+    let (end, recorded) = match concluded {
+        Ok(receipt) => (end, receipt.seq().is_some()),
+        Err(error) => (Err(unrecorded_failure(&end, &error)), false),
+    };
+    let name = definition.name().as_str();
+    let metadata = ResultMetadata {
+        recorded,
+        definition_hash: Some(definition.shared_hash()),
+        remaining: order.value().remaining_calls(layer.limits.counts(definition.name())),
+        ..metadata(call)
+    };
+    match end {
+        Ok(BoundedOutput { output: done, canonical }) => {
+            layer.tally.done.fetch_add(1, Ordering::Relaxed);
+            let output_bytes = canonical.len() as u64;
+            emit(TelemetryEvent::ToolCallCompleted { call: subject(call, name), latency_ms, output_bytes });
+            if let Some(cut) = &done.truncated {
+                metrics::record_truncation(definition.name(), cut);
+            }
+            ToolResult::done(name, done, metadata, latency_ms)
+        }
+        Err(failure) => {
+            let failure = nudge::with_example(call, subject(call, name), &definition, failure);
+            failed(layer, call, name, failure, metadata)
+        }
+    }
+}
+
+/// Records that a decided call was not started because the mode or the rules changed. The call then runs
+/// through the pipeline again.
+pub(crate) fn record_not_started(layer: &ToolExecutionLayer, call: &PipelineCall, order: &RecordedPermit) {
+    let outcome = LedgerOutcome {
+        failure: Some(FailureKind::Cancelled),
+        message: Some(
+            "the mode or the rules changed before the tool was started; the call is judged again".to_owned(),
+        ),
+        facts: OutcomeFacts { stages: stages(call), ..OutcomeFacts::default() },
+        ..LedgerOutcome::new(OutcomeStatus::NotStarted, call.started.elapsed())
+    };
+    // If this cannot be written, the next decision cannot be written either, and the call is refused for
+    // that.
+    if let Err(error) = layer.ledger.conclude(order, outcome) {
+        tracing::error!(%error, "a call was not started, but that could not be recorded");
+    }
+}
+
+fn failed(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    name: &str,
+    failure: Failure,
+    metadata: ResultMetadata,
+) -> ToolResult {
+    layer.tally.failed.fetch_add(1, Ordering::Relaxed);
+    let (kind, error, latency_ms) = (failure.kind, failure.message.as_str(), call.latency_ms());
+    emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, error, latency_ms });
+    ToolResult::failed(name, failure, metadata, latency_ms)
+}
+
+/// Start state of the tool, with the effect it could have.
+#[derive(Clone, Copy)]
+enum ToolStart {
+    Yes(RecordedEffect),
+    No,
+}
+
+fn outcome(
+    layer: &ToolExecutionLayer,
+    latency: Duration,
+    started: ToolStart,
+    end: &Result<BoundedOutput, Failure>,
+) -> LedgerOutcome {
+    match end {
+        Ok(BoundedOutput { output: done, canonical }) => LedgerOutcome {
+            output_digest: Some(layer.ledger.keyed_digest(canonical)),
+            files_touched: done.files_touched.iter().map(|name| redacted(name)).collect(),
+            truncated: done.truncated.clone(),
+            usage: done.usage,
+            ..LedgerOutcome::new(OutcomeStatus::Done, latency)
+        },
+        Err(failure) => LedgerOutcome {
+            failure: Some(failure.kind),
+            message: Some(redacted(&failure.message)),
+            ..LedgerOutcome::new(status_of(failure, started), latency)
+        },
+    }
+}
+
+/// Status of a failed call. A changing call that timed out or was interrupted may still take effect or be
+/// half done, so its status is unknown.
+fn status_of(failure: &Failure, started: ToolStart) -> OutcomeStatus {
+    match (failure.kind, started) {
+        (_, ToolStart::No) => OutcomeStatus::NotStarted,
+        (
+            FailureKind::TimedOut | FailureKind::Cancelled | FailureKind::Interrupted,
+            ToolStart::Yes(RecordedEffect::Changes),
+        ) => OutcomeStatus::Unknown,
+        (_, ToolStart::Yes(_)) => OutcomeStatus::Failed,
+    }
+}
+
+/// Failure of a call whose outcome could not be recorded: the caller must not take it for done.
+fn unrecorded_failure<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failure {
+    let what = if end.is_ok() { "succeeded" } else { "failed" };
+    Failure::new(FailureKind::Io, format!("the tool {what}, but that could not be recorded: {error}"))
+        .with_hint("its effect may have happened; check before trying again")
+}
+
+/// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
+pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> ToolResult {
+    let failure = internal_fault();
+    if !call.is_decision_recorded() {
+        let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, failure.message);
+        return record_refusal(
+            layer,
+            call,
+            refusal
+                .with_detail("internal_fault")
+                .with_hint("nothing was run; see the daemon log for details"),
+        );
+    }
+    let outcome = LedgerOutcome {
+        failure: Some(failure.kind),
+        message: Some(failure.message.clone()),
+        ..LedgerOutcome::new(OutcomeStatus::Unknown, call.started.elapsed())
+    };
+    let concluded = RecordedOutcome { call: call.ledger_call(&call.tool_name), outcome };
+    let (failure, recorded) = match layer.ledger.append(&LedgerEntry::Outcome(concluded)) {
+        Ok(_) => (failure, true),
+        Err(error) => (unrecorded_failure::<()>(&Err(failure), &error), false),
+    };
+    failed(layer, call, &call.tool_name, failure, ResultMetadata { recorded, ..metadata(call) })
+}
+
+/// Data for the result of a call whose recording panicked. It is copied from the call beforehand and
+/// formatted only if needed.
+pub(crate) struct CrashReport {
+    id: CallId,
+    tool_name: SharedText,
+    trace: TraceContext,
+    mode: Mode,
+    snapshot: Arc<ConfigSnapshot>,
+    started: Instant,
+}
+
+impl CrashReport {
+    pub(crate) fn of(call: &PipelineCall) -> Self {
+        CrashReport {
+            id: call.id,
+            tool_name: call.tool_name.clone(),
+            trace: call.trace.clone(),
+            mode: call.mode,
+            snapshot: Arc::clone(&call.snapshot),
+            started: call.started,
+        }
+    }
+
+    /// Returns the result for a call whose recording panicked.
+    pub(crate) fn crashed_result(self) -> ToolResult {
+        let metadata =
+            ResultMetadata::new(self.id, &self.trace, self.mode, self.snapshot.policy.shared_hash());
+        let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
+        ToolResult::failed(&self.tool_name, internal_fault(), metadata, latency_ms)
+    }
+}
+
+fn internal_fault() -> Failure {
+    Failure::new(FailureKind::Crashed, "an internal fault in Sinew ended this call")
+        .with_hint("the daemon keeps running; see its log for details")
+}

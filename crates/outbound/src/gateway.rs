@@ -1,0 +1,186 @@
+//! Gateway for outbound requests. It vets every hop of a request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use governance::Permit;
+use rustls::ClientConfig;
+use url::Url;
+
+use crate::client::send;
+use crate::error::OutboundError;
+use crate::request::{HttpRequest, ResponseLimits};
+use crate::response::{HttpResponse, ResponseStream, StopReading};
+use crate::tls::TrustedRoots;
+use crate::vet::{Resolver, UrlSource, VettedTarget, vet};
+use crate::websocket::{self, WebSocketConnection};
+
+/// Maximum number of redirects that are followed.
+pub const MAX_REDIRECTS: usize = 5;
+
+/// Opens every connection that a call makes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct HttpGateway {
+    tls: Arc<ClientConfig>,
+    resolver: Resolver,
+}
+
+impl HttpGateway {
+    /// Creates a gateway that trusts these certificates.
+    pub fn new(roots: TrustedRoots) -> Result<Self, OutboundError> {
+        let tls = roots.client_config().map_err(|error| OutboundError::InvalidRoots {
+            file: "the built-in list".to_owned(),
+            cause: error.to_string(),
+        })?;
+        Ok(HttpGateway { tls: Arc::new(tls), resolver: Resolver::System })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_resolver(self, script: Arc<crate::tests::ScriptedResolver>) -> Self {
+        HttpGateway { resolver: Resolver::Scripted(script), ..self }
+    }
+
+    /// Gets a page that a caller named, and follows redirects. The headers are sent at every hop, so they
+    /// must not contain a credential; a request with one uses `send`.
+    pub async fn get(
+        &self,
+        permit: &Permit,
+        url: &str,
+        headers: &[(&'static str, String)],
+        caps: ResponseLimits,
+    ) -> Result<HttpResponse, OutboundError> {
+        let mut led_by: Vec<Url> = Vec::new();
+        let mut next = url.to_owned();
+        loop {
+            let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
+            let answer = self.send_once(permit, &question, UrlSource::Caller, caps, &mut read_all).await?;
+            let host = answer.url.host_str().unwrap_or_default().to_owned();
+            let Some(onward) = answer.redirect_target(&host)? else {
+                return Ok(HttpResponse { led_by, ..answer });
+            };
+            led_by.push(answer.url);
+            if led_by.len() > MAX_REDIRECTS {
+                return Err(OutboundError::TooManyRedirects { host, hops: led_by.len() });
+            }
+            next = onward.into();
+        }
+    }
+
+    /// Sends a request to a service that the settings name. Redirects are not followed, so that keys are sent
+    /// to no other host.
+    pub async fn send(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        caps: ResponseLimits,
+    ) -> Result<HttpResponse, OutboundError> {
+        self.send_once(permit, question, UrlSource::Settings, caps, &mut read_all).await
+    }
+
+    /// Sends a request to a server that a manifest names. `is_enough` is called with each part of the body
+    /// and returns true to stop reading, because some servers leave their response open.
+    pub async fn send_until(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        caps: ResponseLimits,
+        is_enough: &mut StopReading<'_>,
+    ) -> Result<HttpResponse, OutboundError> {
+        self.send_once(permit, question, UrlSource::Manifest, caps, is_enough).await
+    }
+
+    /// Sends a request to a server that a manifest names, and returns the response as a stream. The response
+    /// must begin by the deadline.
+    pub async fn open_stream(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        deadline: Instant,
+    ) -> Result<ResponseStream, OutboundError> {
+        let listening = async {
+            let place = self.vet_target(permit, question, &question.url, UrlSource::Manifest).await?;
+            Ok(ResponseStream::new(&place, send(&place, &self.tls, question).await?))
+        };
+        with_deadline(listening, question, deadline).await
+    }
+
+    /// Opens a WebSocket with this subprotocol to a server that a manifest names. A `ws` URL is judged and
+    /// connected to as `http`, a `wss` URL as `https`. No message may be larger than the limit, and the
+    /// handshake must finish by the deadline.
+    pub async fn open_websocket(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        protocol: &'static str,
+        caps: ResponseLimits,
+    ) -> Result<WebSocketConnection, OutboundError> {
+        let opening = async {
+            let url = handshake_url(&question.url)?;
+            let place = self.vet_target(permit, question, &url, UrlSource::Manifest).await?;
+            websocket::open(&place, &self.tls, question, (protocol, caps.body_bytes)).await
+        };
+        with_deadline(opening, question, caps.deadline).await
+    }
+
+    /// Vets the target of a request. If the request has a key for another origin, it fails before any
+    /// connection is opened.
+    async fn vet_target(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        url: &str,
+        named_by: UrlSource,
+    ) -> Result<VettedTarget, OutboundError> {
+        let place = vet(permit, &self.resolver, url, named_by).await?;
+        question.credential.as_ref().map_or(Ok(()), |credential| credential.header_for(&place).map(drop))?;
+        Ok(place)
+    }
+
+    async fn send_once(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        named_by: UrlSource,
+        caps: ResponseLimits,
+        is_enough: &mut StopReading<'_>,
+    ) -> Result<HttpResponse, OutboundError> {
+        let asking = async {
+            let place = self.vet_target(permit, question, &question.url, named_by).await?;
+            let response = send(&place, &self.tls, question).await?;
+            Ok(HttpResponse::read(&place, response, caps.body_bytes, is_enough).await)
+        };
+        with_deadline(asking, question, caps.deadline).await
+    }
+}
+
+/// Returns the HTTP URL for the handshake of a WebSocket URL.
+pub(crate) fn handshake_url(url: &str) -> Result<String, OutboundError> {
+    let secure = url.strip_prefix("wss://").map(|rest| format!("https://{rest}"));
+    let plain = || url.strip_prefix("ws://").map(|rest| format!("http://{rest}"));
+    secure.or_else(plain).ok_or_else(|| OutboundError::WebSocketRefused {
+        host: host_of(url),
+        reason: "its address begins with neither `ws://` nor `wss://`".to_owned(),
+    })
+}
+
+fn host_of(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned()
+}
+
+async fn with_deadline<T>(
+    asking: impl Future<Output = Result<T, OutboundError>>,
+    question: &HttpRequest,
+    deadline: Instant,
+) -> Result<T, OutboundError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match tokio::time::timeout(left, asking).await {
+        Ok(answered) => answered,
+        Err(_) => Err(OutboundError::TimedOut { host: host_of(&question.url) }),
+    }
+}
+
+/// Never stops reading early.
+fn read_all(_: &[u8]) -> bool {
+    false
+}

@@ -1,0 +1,226 @@
+//! Start of the reply to one request: immediate, deferred, or a stream of notifications. Enforces the
+//! in-flight and subscription limits of the connection.
+
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::FutureExt;
+
+use super::{ConnectionEnd, ConnectionHandler};
+use crate::budget::BudgetShare;
+use crate::frame::{InputLine, NextLine};
+use crate::in_flight_requests::RequestGuard;
+use crate::notify::{NotificationTask, Notifier};
+use crate::outbox::Outbox;
+use crate::rpc::{self, Params, RequestId, RpcError, RpcReply};
+use crate::service::{MethodCall, MethodReply, PendingReply};
+
+/// Maximum number of subscriptions of one connection.
+const MAX_SUBSCRIPTIONS: usize = 4;
+
+impl<C: Send + Sync> ConnectionHandler<C> {
+    /// Dispatches one request and starts its reply.
+    pub(super) async fn handle_request(
+        &mut self,
+        id: RequestId,
+        method: &str,
+        params: Params,
+        line: InputLine<'_>,
+    ) -> ControlFlow<ConnectionEnd> {
+        let ticket = match self.in_flight.register(id) {
+            Ok(ticket) => ticket,
+            Err(id) => {
+                // The client could not tell two replies with the same id apart.
+                let error = RpcError::invalid_request("this id belongs to a request that is still open");
+                self.send(None, &Err(error.with_data("id", &id))).await;
+                return ControlFlow::Continue(());
+            }
+        };
+        let (id, withdrawn) = (ticket.id().clone(), ticket.cancellation().clone());
+        let call = MethodCall { id, params, received_at: line.received_at, cancellation: withdrawn };
+        match self.connection.service.dispatch(&mut self.connection.session, method, call) {
+            MethodReply::Immediate(reply) => self.reply_now(ticket, &reply).await,
+            MethodReply::Deferred(reply) => {
+                return self.start_reply(ticket, reply, line.share, NextLine::NotBuffered).await;
+            }
+            MethodReply::DeferredUnordered(reply) => {
+                return self.start_reply(ticket, reply, line.share, line.next_line).await;
+            }
+            MethodReply::ThenNotify(reply, following) => {
+                self.reply_and_subscribe(ticket, reply, following).await
+            }
+            MethodReply::NotifyOnly(following) => self.start_subscription(ticket, following).await,
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Polls a deferred reply once in this task, or spawns it at once if more requests are already buffered.
+    async fn start_reply(
+        &mut self,
+        ticket: RequestGuard,
+        reply: PendingReply,
+        share: BudgetShare,
+        behind: NextLine,
+    ) -> ControlFlow<ConnectionEnd> {
+        let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
+        let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
+        let at_once = match behind {
+            // An idle worker thread takes it.
+            NextLine::Buffered => Poll::Pending,
+            // A reply that is ready at the first poll needs no task, which would take longer to wake.
+            NextLine::NotBuffered => poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await,
+        };
+        if at_once.is_pending() {
+            self.pending_replies.spawn(answer);
+        }
+        self.wait_for_capacity().await
+    }
+
+    /// Replies and then starts a subscription.
+    async fn reply_and_subscribe(
+        &mut self,
+        ticket: RequestGuard,
+        reply: RpcReply,
+        following: NotificationTask,
+    ) {
+        match self.reserve_follower_slot() {
+            Ok(()) => {
+                self.reply_now(ticket, &reply).await;
+                self.subscriptions.spawn(following(Notifier::new(self.outbox.clone())));
+            }
+            Err(busy) => self.reply_now(ticket, &Err(busy)).await,
+        }
+    }
+
+    /// Starts a subscription that lasts until the request is cancelled.
+    async fn start_subscription(&mut self, ticket: RequestGuard, following: NotificationTask) {
+        if let Err(busy) = self.reserve_follower_slot() {
+            return self.reply_now(ticket, &Err(busy)).await;
+        }
+        let telling = following(Notifier::new(self.outbox.clone()));
+        self.subscriptions.spawn(async move {
+            tokio::select! {
+                biased;
+                () = ticket.cancellation().cancelled() => {}
+                () = telling => {}
+            }
+        });
+    }
+
+    /// Reserves a subscription slot of the socket, or returns a `busy` error. One slot covers all
+    /// subscriptions of a connection.
+    fn reserve_follower_slot(&mut self) -> Result<(), RpcError> {
+        if self.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+            return Err(RpcError::server("busy", "too many subscriptions: use another connection"));
+        }
+        if self.follower_slot.is_none() {
+            self.follower_slot = Arc::clone(&self.connection.follower_slots).try_acquire_owned().ok();
+        }
+        let busy = "too many connections have subscriptions: close one of them, or try again";
+        self.follower_slot.as_ref().map(|_| ()).ok_or_else(|| RpcError::server("busy", busy))
+    }
+
+    async fn wait_for_capacity(&mut self) -> ControlFlow<ConnectionEnd> {
+        while self.pending_replies.len() >= self.connection.limits.max_in_flight {
+            tokio::select! {
+                biased;
+                () = self.outbox.closed() => return ControlFlow::Break(ConnectionEnd::Disconnected),
+                () = self.connection.stop.cancelled() => return ControlFlow::Break(ConnectionEnd::Stopped),
+                _ = self.pending_replies.join_next() => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn reply_now(&self, ticket: RequestGuard, reply: &RpcReply) {
+        let line = rpc::encode_reply(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
+        // Closed before the reply is sent: a client that has received it may reuse the id.
+        drop(ticket);
+        self.outbox.send(line).await;
+    }
+}
+
+/// Waits for a reply and sends it as a line of at most `limit` bytes. `share` is held until the reply is
+/// encoded.
+async fn answer_later(
+    ticket: RequestGuard,
+    reply: impl Future<Output = RpcReply>,
+    outbox: Outbox,
+    limit: usize,
+    held: impl Send,
+) {
+    let reply = AssertUnwindSafe(reply).catch_unwind();
+    let reply = tokio::select! {
+        biased;
+        // Polled first: a request that was cancelled before it started is still started, so that it is
+        // recorded in the ledger; and a reply that is ready at once registers no waiter for the cancellation.
+        reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
+        // The pipeline ends the call and records its outcome; no reply is sent.
+        () = ticket.cancellation().cancelled() => return,
+        () = outbox.closed() => return,
+    };
+    let line = rpc::encode_reply(Some(ticket.id()), &reply, limit);
+    drop((reply, held));
+    // Closed before the reply is sent: a client that has received it may reuse the id.
+    if ticket.close() {
+        outbox.send(line).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::in_flight_requests::InFlightRequests;
+
+    #[tokio::test]
+    async fn id_is_free_before_its_reply_is_sent() {
+        let (server, _client) = tokio::io::duplex(16);
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600));
+        // The client does not read and this fills the queue, so the reply below cannot be sent.
+        outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
+        let (open, id) = (InFlightRequests::default(), RequestId::read(json!(1)).unwrap());
+        let ticket = open.register(id.clone()).unwrap();
+        let answer = answer_later(ticket, async { rpc::encode_result(&json!({})) }, outbox, 1000, ());
+        tokio::pin!(answer);
+        assert!(timeout(Duration::from_millis(50), &mut answer).await.is_err(), "it was sent");
+        assert!(open.register(id).is_ok(), "the id is still in use while its reply waits");
+    }
+
+    #[tokio::test]
+    async fn request_cancelled_early_starts_but_gets_no_reply() {
+        let (server, mut client) = tokio::io::duplex(1000);
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(600));
+        let (open, id) = (InFlightRequests::default(), RequestId::read(json!(1)).unwrap());
+        let begun = AtomicUsize::new(0);
+        let endless = async {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
+        };
+        let at_once = async {
+            begun.fetch_add(1, Ordering::Relaxed);
+            rpc::encode_result(&json!({}))
+        };
+        let ticket = || {
+            let ticket = open.register(id.clone()).unwrap();
+            open.cancel(&id);
+            ticket
+        };
+        answer_later(ticket(), endless, outbox.clone(), 1000, ()).await;
+        answer_later(ticket(), at_once, outbox, 1000, ()).await;
+        assert_eq!(begun.into_inner(), 2);
+        writer.await.unwrap();
+        let mut said = String::new();
+        client.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, "");
+    }
+}

@@ -1,0 +1,375 @@
+//! Sealed copy of the accepted configuration, in the state folder.
+//!
+//! A change that loosens the policy needs operator approval. Without the copy, a restart would bypass it: the
+//! next start compares the files with the copy. It is written after a configuration is applied and sealed
+//! with the ledger's key, so that an edited copy is detected.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use connectors::{PinStore, PinVersion};
+use execution::ConfigSnapshot;
+use ledger::Ledger;
+use serde_json::Value;
+use server::SinewHome;
+
+/// Limits of a configuration: a few short files and up to ten thousand manifests of about 25 KiB. A single
+/// file may be a program beside its manifest. A larger folder is not copied.
+const MAX_CONFIG_BYTES: usize = 256 << 20;
+const MAX_FILE_BYTES: usize = 16 << 20;
+const MAX_FILES: usize = 16_384;
+/// A copy also holds the digests of the tools and the seal, so its limit must exceed that of its source.
+const MAX_COPY_BYTES: usize = 2 * MAX_CONFIG_BYTES;
+const MAX_DEPTH: usize = 8;
+/// Maximum number of threads that write a copy, and minimum number of files per thread.
+const MAX_WRITER_THREADS: usize = 32;
+const MIN_FILES_PER_THREAD: usize = 64;
+
+/// Files of a configuration at one point in time, by their path in the copy.
+#[derive(PartialEq, Eq)]
+pub(crate) struct ConfigFiles(BTreeMap<PathBuf, Vec<u8>>);
+
+/// Comparison of the current configuration with the accepted one.
+pub(crate) enum AcceptedComparison {
+    /// No configuration has been accepted yet.
+    Missing,
+    /// The copy cannot be used, with the reason.
+    Unusable(String),
+    /// The copy differs from the current files; holds its path.
+    Differs(PathBuf),
+    /// The copy and the current files are identical.
+    Identical,
+}
+
+/// Returns the key folder, which is inside the configuration folder but not part of the configuration.
+pub(crate) fn keys_dir(home: &SinewHome) -> PathBuf {
+    home.config_dir().join(KEYS_DIR)
+}
+
+impl ConfigFiles {
+    /// Reads the current files and the tool definitions of MCP servers in the given version.
+    pub(crate) fn read_current(home: &SinewHome, taking: PinVersion) -> io::Result<ConfigFiles> {
+        let keys = keys_dir(home);
+        let mut found = ConfigFileScan { files: Vec::new(), skipped_paths: vec![home.tools_dir(), &keys] };
+        found.scan_dir(home.config_dir(), Path::new("config"), 0)?;
+        found.skipped_paths = vec![home.config_dir()];
+        found.scan_dir(home.tools_dir(), Path::new("tools"), 0)?;
+        let left = AtomicUsize::new(MAX_CONFIG_BYTES);
+        let mut files = found.read_all(&left)?;
+        for (id, said) in pin_store(home, taking).read_all()? {
+            charge_bytes(&left, said.len())?;
+            files.insert(pin_path(&id), said);
+        }
+        check_file_count(files)
+    }
+
+    fn read_copy(copy: &Path) -> io::Result<ConfigFiles> {
+        let mut found = ConfigFileScan { files: Vec::new(), skipped_paths: Vec::new() };
+        found.scan_dir(&copy.join("config"), Path::new("config"), 0)?;
+        found.scan_dir(&copy.join("tools"), Path::new("tools"), 0)?;
+        found.scan_dir(&copy.join(UPSTREAM_DIR), Path::new(UPSTREAM_DIR), 0)?;
+        let origins = copy.join(ORIGINS_FILE);
+        if let Ok(facts) = fs::metadata(&origins) {
+            let (name, length) = (PathBuf::from(ORIGINS_FILE), facts.len());
+            found.files.push(ScannedConfigFile { name, path: origins, length, max_bytes: MAX_COPY_BYTES });
+        }
+        check_file_count(found.read_all(&AtomicUsize::new(MAX_COPY_BYTES))?)
+    }
+
+    /// Adds the origin digest of each tool: these files do not show that a tool's program was replaced.
+    pub(crate) fn with_origins(mut self, world: &ConfigSnapshot) -> ConfigFiles {
+        let origins = world
+            .registry
+            .definitions()
+            .filter_map(|tool| Some((tool.name().to_string(), Value::from(tool.origin()?))));
+        let origins = Value::Object(origins.collect()).to_string();
+        self.0.insert(PathBuf::from(ORIGINS_FILE), origins.into_bytes());
+        self
+    }
+
+    /// Iterates over the pinned tool definitions by server id.
+    fn pins(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let pins = self.0.iter().filter(|(name, _)| name.starts_with(UPSTREAM_DIR));
+        pins.filter_map(|(name, said)| Some((name.file_stem()?.to_str()?, said.as_slice())))
+    }
+
+    /// Computes the keyed digest over all names and contents. Lengths are included, so parts cannot shift.
+    fn seal(&self, ledger: &Ledger) -> String {
+        let mut bytes = Vec::new();
+        for (name, content) in &self.0 {
+            let name = name.as_os_str().as_encoded_bytes();
+            for part in [name, content] {
+                bytes.extend_from_slice(&part.len().to_le_bytes());
+                bytes.extend_from_slice(part);
+            }
+        }
+        ledger.keyed_digest(&bytes)
+    }
+}
+
+/// Search for the files below some folders.
+struct ConfigFileScan<'a> {
+    files: Vec<ScannedConfigFile>,
+    /// Paths to skip: they are read separately or not at all.
+    skipped_paths: Vec<&'a Path>,
+}
+
+struct ScannedConfigFile {
+    /// Path in the copy.
+    name: PathBuf,
+    path: PathBuf,
+    /// Size from the metadata.
+    length: u64,
+    /// Size limit.
+    max_bytes: usize,
+}
+
+impl ConfigFileScan<'_> {
+    fn scan_dir(&mut self, folder: &Path, name: &Path, depth: usize) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (path, name) = (entry.path(), name.join(entry.file_name()));
+            // Users link to configuration kept elsewhere, so links are followed. A dangling link is no
+            // configuration; once its target exists, that is a change.
+            let Ok(facts) = fs::metadata(&path) else { continue };
+            if self.skipped_paths.contains(&path.as_path()) {
+                continue;
+            } else if facts.is_dir() && depth < MAX_DEPTH {
+                self.scan_dir(&path, &name, depth + 1)?;
+            } else if facts.is_file() {
+                let length = facts.len();
+                self.files.push(ScannedConfigFile { name, path, length, max_bytes: MAX_FILE_BYTES });
+                if self.files.len() > MAX_FILES {
+                    return Err(too_large_error());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all files in parallel.
+    fn read_all(self, left: &AtomicUsize) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
+        let contents = manifest::parallel_map(&self.files, |file| file.read(left));
+        let named = self.files.into_iter().zip(contents);
+        named.map(|(file, content)| Ok((file.name, content?))).collect()
+    }
+}
+
+impl ScannedConfigFile {
+    fn read(&self, left: &AtomicUsize) -> io::Result<Vec<u8>> {
+        let most = self.max_bytes as u64;
+        // The reported size may be wrong (sparse file), so it only sets the initial capacity, within the
+        // limits.
+        let room = self.length.min(most).min(left.load(Ordering::Relaxed) as u64) + 1;
+        let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
+        fs::File::open(&self.path)?.take(most + 1).read_to_end(&mut content)?;
+        if content.len() > self.max_bytes {
+            let (name, most) = (self.name.display(), self.max_bytes >> 20);
+            let message = format!("`{name}` has more than {most} MiB: keep only configuration there");
+            return Err(io::Error::other(message));
+        }
+        charge_bytes(left, content.len())?;
+        Ok(content)
+    }
+}
+
+/// Subtracts `bytes` from the remaining budget.
+fn charge_bytes(left: &AtomicUsize, bytes: usize) -> io::Result<()> {
+    let less = |left: usize| left.checked_sub(bytes);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map(drop).map_err(|_| too_large_error())
+}
+
+fn check_file_count(files: BTreeMap<PathBuf, Vec<u8>>) -> io::Result<ConfigFiles> {
+    if files.len() > MAX_FILES { Err(too_large_error()) } else { Ok(ConfigFiles(files)) }
+}
+
+fn too_large_error() -> io::Error {
+    io::Error::other(format!(
+        "the configuration has more than {} MiB or {MAX_FILES} files: keep only configuration there",
+        MAX_CONFIG_BYTES >> 20
+    ))
+}
+
+/// Compares the sealed copy with the current files.
+pub(crate) fn compare_with_accepted(
+    home: &SinewHome,
+    ledger: &Ledger,
+    now: Option<&ConfigFiles>,
+) -> AcceptedComparison {
+    match read_sealed_copy(home, ledger) {
+        Ok(Some((_, kept))) if Some(&kept) == now => AcceptedComparison::Identical,
+        Ok(Some((copy, _))) => AcceptedComparison::Differs(copy),
+        Ok(None) => AcceptedComparison::Missing,
+        Err(why) => AcceptedComparison::Unusable(why),
+    }
+}
+
+/// Reads the copy and verifies its seal. The error is the reason why the copy cannot be used.
+fn read_sealed_copy(home: &SinewHome, ledger: &Ledger) -> Result<Option<(PathBuf, ConfigFiles)>, String> {
+    let copy = copy_path(home);
+    let seal = match fs::read_to_string(copy.join(SEAL_FILE)) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !copy.exists() => return Ok(None),
+        Err(error) => return Err(format!("its seal cannot be read: {error}")),
+        Ok(seal) => seal,
+    };
+    let snapshot = ConfigFiles::read_copy(&copy).map_err(|error| error.to_string())?;
+    match snapshot.seal(ledger) == seal.trim_end() {
+        true => Ok(Some((copy, snapshot))),
+        false => Err("it was changed".to_owned()),
+    }
+}
+
+/// Returns the origin digest of each tool when the copy was accepted. Empty for a copy from before digests
+/// were stored.
+pub(crate) fn accepted_origins(copy: &Path) -> HashMap<String, String> {
+    let text = fs::read(copy.join(ORIGINS_FILE)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Returns true if an accepted configuration exists that the next start compares with.
+pub(crate) fn has_accepted_copy(home: &SinewHome) -> bool {
+    copy_path(home).exists()
+}
+
+/// Writer of the accepted copy. Clones share one lock, so that only one replaces the copy at a time.
+#[derive(Clone, Default)]
+pub(crate) struct AcceptedConfigWriter(Arc<Mutex<Weak<Ledger>>>);
+
+impl AcceptedConfigWriter {
+    /// Sets the ledger whose key seals the copy, once it is open.
+    pub(crate) fn set_ledger(&self, ledger: &Arc<Ledger>) {
+        *self.lock() = Arc::downgrade(ledger);
+    }
+
+    /// Stores a configuration as accepted.
+    pub(crate) fn store(&self, home: &SinewHome, snapshot: &ConfigFiles) -> io::Result<()> {
+        let turn = self.lock();
+        let ledger = turn.upgrade().ok_or_else(no_ledger_error)?;
+        // A copy whose seal is invalid is always rewritten.
+        if !matches!(read_sealed_copy(home, &ledger), Ok(Some((_, kept))) if kept == *snapshot) {
+            write_copy(home, &ledger, snapshot)?;
+        }
+        let upstreams = pin_store(home, PinVersion::Accepted);
+        snapshot.pins().try_for_each(|(id, said)| upstreams.accept(id, said))
+    }
+
+    /// Adds the first tool definitions of a server to the copy. Without a copy, the first one written
+    /// includes them.
+    pub(crate) fn add_pins(&self, home: &SinewHome, id: &str, said: &[u8]) -> io::Result<()> {
+        let turn = self.lock();
+        let ledger = turn.upgrade().ok_or_else(no_ledger_error)?;
+        let unusable = |why: String| io::Error::other(format!("the accepted copy is unusable: {why}"));
+        let Some((_, mut snapshot)) = read_sealed_copy(home, &ledger).map_err(unusable)? else {
+            return Ok(());
+        };
+        let before = snapshot.0.insert(pin_path(id), said.to_vec());
+        if before.as_deref() == Some(said) { Ok(()) } else { write_copy(home, &ledger, &snapshot) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Weak<Ledger>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_ledger_error() -> io::Error {
+    io::Error::other("the ledger is not open, so the copy cannot be sealed")
+}
+
+/// Replaces the copy atomically: after a crash either the old or the new one is complete.
+fn write_copy(home: &SinewHome, ledger: &Ledger, snapshot: &ConfigFiles) -> io::Result<()> {
+    let (copy, new, old) =
+        (copy_path(home), home.state_dir().join("accepted.new"), home.state_dir().join("accepted.old"));
+    remove_dir_if_exists(&new)?;
+    remove_dir_if_exists(&old)?;
+    create_private_dir(&new)?;
+    write_files(&new, snapshot)?;
+    write_synced(&new.join(SEAL_FILE), snapshot.seal(ledger).as_bytes())?;
+    match fs::rename(&copy, &old) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::rename(&new, &copy)?;
+    fs::File::open(home.state_dir())?.sync_all()?;
+    remove_dir_if_exists(&old)
+}
+
+/// Writes and syncs every file. The file system commits concurrent syncs together, so many threads write in
+/// parallel.
+fn write_files(folder: &Path, snapshot: &ConfigFiles) -> io::Result<()> {
+    let files: Vec<_> = snapshot.0.iter().collect();
+    let put = |(name, content): &(&PathBuf, &Vec<u8>)| {
+        let file = folder.join(name);
+        file.parent().map_or(Ok(()), create_private_dir)?;
+        write_synced(&file, content)
+    };
+    let each = files.len().div_ceil(MAX_WRITER_THREADS).max(MIN_FILES_PER_THREAD);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            files.chunks(each).map(|part| scope.spawn(move || part.iter().try_for_each(put))).collect();
+        let ended = |writer: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
+            writer.join().unwrap_or_else(|_| Err(io::Error::other("a writer of the copy panicked")))
+        };
+        // Join every thread, even after the first error.
+        let ends: Vec<io::Result<()>> = writers.into_iter().map(ended).collect();
+        ends.into_iter().collect()
+    })
+}
+
+const SEAL_FILE: &str = "seal";
+/// Key folder inside the configuration folder. Keys are read in place and are not part of the accepted copy.
+const KEYS_DIR: &str = "keys";
+/// Origin digests by tool name.
+const ORIGINS_FILE: &str = "origins.json";
+/// Folder of pinned MCP tool definitions, in the state and in the copy.
+const UPSTREAM_DIR: &str = "upstream";
+
+/// Returns the store of pinned MCP tool definitions.
+pub(crate) fn pin_store(home: &SinewHome, taking: PinVersion) -> PinStore {
+    let upstreams = PinStore::new(home.state_dir().join(UPSTREAM_DIR), taking);
+    match home.config_copy() {
+        Some(copy) => upstreams.with_copy(copy.join(UPSTREAM_DIR)),
+        None => upstreams,
+    }
+}
+
+/// Returns the path of a server's pinned definitions in the copy.
+fn pin_path(id: &str) -> PathBuf {
+    Path::new(UPSTREAM_DIR).join(PinStore::file_name(id))
+}
+
+/// Returns the path of the copy. Restores the old copy if a crash interrupted `write_copy` between its two
+/// renames.
+fn copy_path(home: &SinewHome) -> PathBuf {
+    let (copy, old) = (home.state_dir().join("accepted"), home.state_dir().join("accepted.old"));
+    if !copy.exists() && old.exists() {
+        // If this fails, no copy is found, and the start treats the accepted configuration as unknown.
+        let _ = fs::rename(&old, &copy);
+    }
+    copy
+}
+
+fn create_private_dir(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn remove_dir_if_exists(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

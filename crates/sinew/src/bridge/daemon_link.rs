@@ -1,0 +1,115 @@
+//! Connection to the daemon: one at a time, reconnected when it breaks.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use server::{Client, DaemonSocket};
+
+use super::DaemonStartup;
+use crate::command_context::CommandContext;
+use crate::daemon_start;
+use crate::exit::{CommandError, ExitKind};
+
+/// Timeout for a restarting daemon. A restart by a service manager takes a fraction of it.
+pub(super) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
+
+pub(super) struct DaemonLink {
+    setting: CommandContext,
+    startup: DaemonStartup,
+    state: Mutex<LinkState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct LinkState {
+    /// Stream for the client's lines, while connected.
+    stream: Option<Arc<UnixStream>>,
+    /// True once the client has closed its side.
+    finished: bool,
+}
+
+impl DaemonLink {
+    pub(super) fn new(setting: CommandContext, daemons: DaemonStartup) -> Self {
+        DaemonLink { setting, startup: daemons, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Connects to a daemon. Starts one or waits for one if none answers.
+    pub(super) fn connect(&self, patience: Duration) -> Result<UnixStream, CommandError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let failed = match self.open_connection() {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            if self.startup == DaemonStartup::StartIfMissing && !self.setting.is_state_locked() {
+                daemon_start::ensure_daemon(&self.setting)?;
+            } else if Instant::now() >= deadline {
+                return Err(failed);
+            }
+            std::thread::sleep(RECONNECT_INTERVAL);
+        }
+    }
+
+    fn open_connection(&self) -> Result<UnixStream, CommandError> {
+        let runtime = self.setting.runtime()?;
+        let dialled = runtime.block_on(Client::connect_stream(
+            self.setting.home(),
+            DaemonSocket::Agent,
+            Duration::ZERO,
+        ));
+        let connection = dialled.map_err(|error| self.setting.client_error(&error))?;
+        let blocking =
+            connection.into_std().and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
+        blocking.map_err(|error| CommandError::new(ExitKind::Unreachable, error.to_string()))
+    }
+
+    /// Makes this connection available to `stream`.
+    pub(super) fn set_connected(&self, connection: &UnixStream) {
+        let mut state = self.lock();
+        state.stream = connection.try_clone().ok().map(Arc::new);
+        if state.finished {
+            shutdown_write(&state);
+        }
+        self.changed.notify_all();
+    }
+
+    pub(super) fn set_disconnected(&self) {
+        self.lock().stream = None;
+    }
+
+    /// Waits for a connection and returns its stream.
+    pub(super) fn stream(&self) -> Arc<UnixStream> {
+        let mut state = self.lock();
+        loop {
+            if let Some(way) = &state.stream {
+                return Arc::clone(way);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Closes the sending side; responses to requests already sent still arrive.
+    pub(super) fn finish(&self) {
+        let mut state = self.lock();
+        state.finished = true;
+        shutdown_write(&state);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.lock().finished
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LinkState> {
+        // The state is consistent after every statement, so a poisoned lock is safe to use.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shutdown_write(state: &LinkState) {
+    if let Some(way) = &state.stream {
+        let _ = way.shutdown(Shutdown::Write);
+    }
+}

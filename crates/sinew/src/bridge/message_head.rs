@@ -1,0 +1,83 @@
+//! Fields of a JSON-RPC line that the bridge needs. An invalid line is forwarded; the daemon reports the
+//! error.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use tool::strict_json;
+
+/// Id, method and error of a message.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct MessageHead<'a> {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(borrow, default)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+}
+
+impl<'a> MessageHead<'a> {
+    pub(super) fn parse(line: &'a [u8]) -> Self {
+        // Serde would read a JSON array as the fields in order.
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        is_object.then(|| serde_json::from_slice(line).ok()).flatten().unwrap_or_default()
+    }
+
+    /// Parses a line from the client as strictly as the daemon does. The daemon answers a line that it
+    /// rejects as a whole (for example for a duplicate key) without an id, so no response to that id must be
+    /// expected.
+    pub(super) fn parse_strict(line: &'a [u8]) -> Self {
+        let is_strict = std::str::from_utf8(line).is_ok_and(|text| strict_json::parse(text).is_ok());
+        if is_strict { MessageHead::parse(line) } else { MessageHead::default() }
+    }
+
+    /// Returns the id if this is a request.
+    pub(super) fn request_id(&self) -> Option<&Value> {
+        self.id.as_ref().filter(|_| self.method.is_some())
+    }
+
+    /// Returns the id of the request if this is a response.
+    pub(super) fn response_id(&self) -> Option<&Value> {
+        self.id.as_ref().filter(|_| self.method.is_none())
+    }
+
+    pub(super) fn is_error(&self) -> bool {
+        self.error.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_responses_are_recognised_by_id_and_method() {
+        let check = |line: &str, asks: Option<Value>, answers: Option<Value>| {
+            let head = MessageHead::parse(line.as_bytes());
+            assert_eq!((head.request_id(), head.response_id()), (asks.as_ref(), answers.as_ref()), "{line}");
+        };
+        check(r#"{"id":1,"method":"ping"}"#, Some(1.into()), None);
+        check(r#"{"method":"a\u0062","params":{"id":5},"id":"x"}"#, Some("x".into()), None);
+        check(r#"{"method":"notifications/x"}"#, None, None);
+        check(r#"{"id":7,"result":{"method":"m"}}"#, None, Some(7.into()));
+        check("nonsense", None, None);
+        check("[1]", None, None);
+    }
+
+    #[test]
+    fn a_line_the_daemon_rejects_is_not_a_request() {
+        let asks = |line: &str| MessageHead::parse_strict(line.as_bytes()).request_id().cloned();
+        assert_eq!(asks(r#"{"id":1,"method":"tools/call","params":{"a":1}}"#), Some(1.into()));
+        for refused in [
+            r#"{"id":1,"method":"tools/call","params":{"a":1,"a":2}}"#,
+            r#"{"id":1,"id":2,"method":"ping"}"#,
+            r#"{"id":1,"method":"ping","params":"\u0000"}"#,
+            r#"{"id":1,"method":"ping"} x"#,
+        ] {
+            assert_eq!(asks(refused), None, "{refused}");
+        }
+    }
+}

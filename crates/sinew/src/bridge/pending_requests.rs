@@ -1,0 +1,145 @@
+//! Open requests and handshake of the client, so that the bridge can report a lost daemon and repeat the
+//! handshake.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::message_head::MessageHead;
+
+/// Notification that a client sends after its handshake.
+pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
+/// Id of the repeated handshake. One of the client's own ids could be in use.
+const REPEATED_HANDSHAKE_ID: &str = "sinew-bridge";
+
+/// The open requests of one client.
+#[derive(Default)]
+pub(super) struct PendingRequests(Mutex<PendingRequestsState>);
+
+#[derive(Default)]
+struct PendingRequestsState {
+    open: HashSet<Value>,
+    /// Handshake with its id, from the request until an error response.
+    handshake: Option<(Value, Vec<u8>)>,
+}
+
+impl PendingRequests {
+    /// Notes a line from the client.
+    pub(super) fn note_request(&self, head: &MessageHead<'_>, line: &[u8]) {
+        let Some(id) = head.request_id().cloned() else { return };
+        let mut state = self.lock();
+        state.open.insert(id.clone());
+        if head.method.as_deref() == Some("initialize") && state.handshake.is_none() {
+            state.handshake = Some((id, line.to_owned()));
+        }
+    }
+
+    /// Notes a response to the client.
+    pub(super) fn note_response(&self, head: &MessageHead<'_>) {
+        let Some(id) = head.response_id() else { return };
+        let mut state = self.lock();
+        state.open.remove(id);
+        if head.is_error() && state.handshake.as_ref().is_some_and(|(greeting, _)| greeting == id) {
+            state.handshake = None;
+        }
+    }
+
+    /// Removes all open requests and returns an error response for each. Only the ledger shows whether a call
+    /// that had started has completed.
+    pub(super) fn fail_all(&self) -> Vec<Vec<u8>> {
+        let mut state = self.lock();
+        let open = std::mem::take(&mut state.open);
+        if state.handshake.as_ref().is_some_and(|(id, _)| open.contains(id)) {
+            state.handshake = None;
+        }
+        open.iter().map(daemon_gone_error).collect()
+    }
+
+    /// Removes one open request and returns its error response, unless it was already removed.
+    pub(super) fn fail_one(&self, id: &Value) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        if state.handshake.as_ref().is_some_and(|(greeting, _)| greeting == id) {
+            state.handshake = None;
+        }
+        state.open.remove(id).then(|| daemon_gone_error(id))
+    }
+
+    /// Returns the client's handshake with a new id, if it has had one.
+    pub(super) fn handshake(&self) -> Option<Vec<u8>> {
+        let state = self.lock();
+        let (_, line) = state.handshake.as_ref()?;
+        let mut message: Value = serde_json::from_slice(line).ok()?;
+        *message.get_mut("id")? = json!(REPEATED_HANDSHAKE_ID);
+        Some(format!("{message}\n").into_bytes())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingRequestsState> {
+        // The state is consistent after every statement, so a poisoned lock is safe to use.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn daemon_gone_error(id: &Value) -> Vec<u8> {
+    let message = "the daemon stopped before it answered; the ledger shows whether and how the call ended";
+    let error = json!({"code": -32000, "message": message, "data": {"code": "daemon_gone"}});
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(calls: &PendingRequests, line: &str) {
+        calls.note_request(&MessageHead::parse(line.as_bytes()), line.as_bytes());
+    }
+
+    fn failed_requests(calls: &PendingRequests) -> Vec<String> {
+        let mut told: Vec<String> =
+            calls.fail_all().into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+        told.sort();
+        told
+    }
+
+    #[test]
+    fn each_open_request_gets_one_error() {
+        let calls = PendingRequests::default();
+        note(&calls, r#"{"id":1,"method":"tools/call"}"#);
+        note(&calls, r#"{"id":"b","method":"tools/call"}"#);
+        note(&calls, r#"{"method":"notifications/cancelled"}"#);
+        calls.note_response(&MessageHead::parse(br#"{"id":1,"result":{}}"#));
+        let told_first = failed_requests(&calls);
+        assert_eq!(told_first.len(), 1);
+        assert!(
+            told_first[0].contains(r#""id":"b""#) && told_first[0].contains("daemon_gone"),
+            "{told_first:?}"
+        );
+        assert!(failed_requests(&calls).is_empty());
+        // Different spellings of an id are equal.
+        note(&calls, r#"{"id":"\u0041","method":"tools/call"}"#);
+        calls.note_response(&MessageHead::parse(br#"{"id":"A","result":{}}"#));
+        assert!(failed_requests(&calls).is_empty());
+        note(&calls, r#"{"id":2,"method":"tools/call"}"#);
+        assert!(calls.fail_one(&2.into()).is_some() && calls.fail_one(&2.into()).is_none());
+    }
+
+    #[test]
+    fn only_a_completed_handshake_is_repeated() {
+        let calls = PendingRequests::default();
+        assert!(calls.handshake().is_none());
+        let hello = r#"{"id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+        note(&calls, hello);
+        failed_requests(&calls);
+        assert!(calls.handshake().is_none(), "it was answered with an error");
+        note(&calls, hello);
+        calls.note_response(&MessageHead::parse(br#"{"id":0,"error":{"code":1,"message":"no"}}"#));
+        assert!(calls.handshake().is_none(), "it was refused");
+        note(&calls, hello);
+        calls.note_response(&MessageHead::parse(br#"{"id":0,"result":{}}"#));
+        let again: Value = serde_json::from_slice(&calls.handshake().unwrap()).unwrap();
+        assert_eq!(
+            (&again["id"], &again["params"]["protocolVersion"]),
+            (&json!(REPEATED_HANDSHAKE_ID), &json!("2025-11-25"))
+        );
+    }
+}

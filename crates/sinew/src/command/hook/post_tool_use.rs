@@ -1,0 +1,76 @@
+//! `sinew hook post-tool-use`: asks the daemon for advice on the result of a host tool, else reviews it in
+//! this process with the same configuration. It blocks nothing, undoes nothing and writes nothing.
+
+use execution::{Advice, HostCallOutcome};
+use governance::Policy;
+use serde_json::{Value, json};
+
+use super::host_event::HostEvent;
+use super::host_reply::HostReply;
+use super::{home, to_reason};
+use crate::cli::HookArgs;
+use crate::command_context::CommandContext;
+use crate::compose;
+use crate::exit::CommandError;
+use crate::host_table::{self, CLAUDE_CODE, TableCheckLevel};
+
+const METHOD: &str = "sinew/review_host";
+const POST_TOOL_USE: &str = "PostToolUse";
+const POST_TOOL_USE_FAILURE: &str = "PostToolUseFailure";
+
+pub(super) fn run(args: &HookArgs) -> Result<HostReply, String> {
+    let mut event = HostEvent::from_stdin()?;
+    let name = event.expect_name(&[POST_TOOL_USE, POST_TOOL_USE_FAILURE])?;
+    let tool = event.required_text("tool_name")?;
+    let review = match name {
+        POST_TOOL_USE_FAILURE => {
+            HostCallOutcome::Failed { tool: tool.clone(), error: event.required_text("error")? }
+        }
+        _ => HostCallOutcome::Succeeded(event.take_field("tool_response").unwrap_or_default()),
+    };
+    let setting = CommandContext::new(home(args)?, "/".into());
+    let advice =
+        review_in_daemon(&setting, &tool, &review).map_or_else(|| review_in_process(&setting, &review), Ok);
+    let advice = advice.map_err(|problem| to_reason(&problem))?;
+    Ok(advice.map_or(HostReply::NoDecision, |text| HostReply::Context(name, text)))
+}
+
+/// Asks the daemon. Returns `None` if no daemon answers or the request is too long for it; the review in this
+/// process uses the same configuration.
+fn review_in_daemon(setting: &CommandContext, tool: &str, review: &HostCallOutcome) -> Option<Advice> {
+    let params = || {
+        let (key, value) = match review {
+            HostCallOutcome::Succeeded(answer) => ("tool_response", answer.clone()),
+            HostCallOutcome::Failed { error, .. } => ("error", json!(error)),
+        };
+        json!({"host": CLAUDE_CODE, "tool_name": tool, key: value})
+    };
+    let mut reply = setting.try_request_agent(METHOD, params).ok()??;
+    serde_json::from_value(reply.get_mut("advice").map(Value::take)?).ok()
+}
+
+fn review_in_process(setting: &CommandContext, review: &HostCallOutcome) -> Result<Advice, CommandError> {
+    match review {
+        HostCallOutcome::Failed { tool, error } => {
+            let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
+            let hosts = host_table::load_with(&folder, home, TableCheckLevel::Lazy)?;
+            let host = hosts.iter().find(|host| host.name == CLAUDE_CODE);
+            Ok(host.and_then(|host| host.example_advice(tool, error)))
+        }
+        HostCallOutcome::Succeeded(answer) => {
+            let redactor =
+                execution::redactor(&load_policy(setting)?).map_err(CommandError::configuration)?;
+            Ok(execution::secrets_advice(&redactor, answer))
+        }
+    }
+}
+
+/// Loads the policy for its secret patterns only, so its rules are not checked against the tools.
+fn load_policy(setting: &CommandContext) -> Result<Policy, CommandError> {
+    let around = compose::policy_environment(setting);
+    let policy = match compose::governance_dir(setting)? {
+        Some(folder) => Policy::load(&folder, &around),
+        None => Policy::embedded(&around),
+    };
+    policy.map_err(CommandError::configuration)
+}

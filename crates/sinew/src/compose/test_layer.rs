@@ -1,0 +1,50 @@
+//! Execution layer for testing tools: the policy of this home, an empty workspace and a temporary ledger. It
+//! changes nothing in the home, and a daemon may run at the same time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use execution::{ConfigSnapshot, LayerParts, ToolExecutionLayer};
+use file_access::{UndoLimits, UndoStore};
+use governance::{Workspace, WorkspaceAccess, Workspaces};
+use ledger::{Ledger, LedgerOptions};
+use registry::ToolRegistry;
+use sandbox::Sandbox;
+
+use crate::command_context::CommandContext;
+use crate::exit::CommandError;
+use crate::host_table;
+
+/// Builds the layer with these tools in an existing empty private folder.
+pub(crate) fn test_layer(
+    setting: &CommandContext,
+    registry: ToolRegistry,
+    folder: &Path,
+) -> Result<Arc<ToolExecutionLayer>, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
+    let (state, work) = (folder.join("state"), folder.join("work"));
+    for folder in [&state, &work] {
+        std::fs::create_dir(folder).map_err(|error| failed(&error))?;
+    }
+    let work = work.canonicalize().and_then(|work| Workspace::open(&work, WorkspaceAccess::ReadOnly));
+    let workspaces = Workspaces::new(vec![work.map_err(|error| failed(&error))?]);
+    let home = setting.home();
+    let hosts = host_table::load(&home.config_dir().join("hosts"), home.user_home())?;
+    let policy = super::load_policy(setting, super::detect_isolation)?;
+    let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+    super::check_policy(&policy, &registry, &hosts)?;
+    let curated = super::load_curated_map(setting, &registry)?;
+    Sandbox::of_this_process().set_output_dir(&state.join("output"));
+    Sandbox::of_this_process().set_journal_dir(&state.join("runs"));
+    let (ledger, recovery) =
+        Ledger::open(&state.join("ledger"), &LedgerOptions::default()).map_err(|error| failed(&error))?;
+    let nothing = UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO };
+    let undo = UndoStore::at(&state.join("undo"), nothing);
+    // This snapshot is never replaced, so its keys are never compared.
+    let keys = BTreeMap::new();
+    let world = ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys };
+    ToolExecutionLayer::new(LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo })
+        .map_err(CommandError::configuration)
+}

@@ -1,0 +1,60 @@
+//! Starts a daemon if none runs and waits until it answers. The daemon outlives the command that starts it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command_context::{CommandContext, serve_error};
+use crate::exit::{CommandError, ExitKind};
+
+/// Timeout for a new daemon to answer.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Starts a daemon unless one already answers.
+pub(crate) fn ensure_daemon(setting: &CommandContext) -> Result<(), CommandError> {
+    if setting.is_daemon_ready() {
+        return Ok(());
+    }
+    setting.home().prepare().map_err(|error| serve_error(&error))?;
+    let words = setting.home().log_dir().join("start.log");
+    let mut starting = spawn(&words)?;
+    let deadline = Instant::now() + START_TIMEOUT;
+    while !setting.is_daemon_ready() {
+        let ended = starting.try_wait().ok().flatten();
+        // The new daemon also exits if another one won the race for the state lock; that one will answer.
+        if ended.is_some_and(|status| !status.success()) && !setting.is_state_locked() {
+            return Err(start_error("it exited immediately", &words));
+        }
+        if Instant::now() >= deadline {
+            return Err(start_error("it does not answer", &words));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+/// Starts the daemon in its own process group, so that a signal to the starting command's group does not
+/// reach it.
+fn spawn(words: &Path) -> Result<Child, CommandError> {
+    let cannot =
+        |error: std::io::Error| CommandError::failed(format!("the daemon cannot be started: {error}"));
+    let log =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(words).map_err(cannot)?;
+    let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+    command.arg("serve").current_dir("/").process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().map_err(cannot)
+}
+
+fn start_error(how: &str, words: &Path) -> CommandError {
+    let said = std::fs::read_to_string(words).unwrap_or_default();
+    let problem = CommandError::new(
+        ExitKind::Unreachable,
+        format!("the daemon was started, but {how}: {}", said.trim()),
+    );
+    problem.with_hint(format!("run `sinew serve` to see more; its output is in {}", words.display()))
+}

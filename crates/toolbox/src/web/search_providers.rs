@@ -1,0 +1,96 @@
+//! Search providers, queried in order, each with its own protocol and rate, until one answers. Every attempt
+//! is reported with its outcome, and a block is never reported as an empty result.
+
+mod provider_outcome;
+mod provider_query;
+mod request_pacing;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use web_content::{SearchEngine, WebSearchHit};
+
+use super::options::ProviderOptions;
+use super::ttl_cache::TtlCache;
+
+pub(super) use provider_outcome::{ProviderAttempt, ProviderOutcome};
+pub(super) use provider_query::{RecencyRange, SearchRequest, query_provider};
+use request_pacing::RequestPacing;
+
+/// Number of cached results.
+const CACHE_ENTRIES: usize = 64;
+
+/// Search providers in order, with the state of each.
+pub(super) struct ProviderChain {
+    entries: Vec<ProviderSlot>,
+    pub(super) cache: TtlCache<SearchAnswer>,
+}
+
+/// Search provider and its rate state.
+pub(super) struct ProviderSlot {
+    pub(super) provider: ProviderOptions,
+    pacing: Mutex<RequestPacing>,
+}
+
+/// Successful search.
+pub(super) struct SearchAnswer {
+    pub(super) engine: SearchEngine,
+    pub(super) url: String,
+    pub(super) hits: Vec<WebSearchHit>,
+    pub(super) tried: Vec<ProviderAttempt>,
+}
+
+impl ProviderChain {
+    pub(super) fn new(providers: Vec<ProviderOptions>, fresh_for: Duration) -> Self {
+        let link = |provider: ProviderOptions| ProviderSlot {
+            pacing: Mutex::new(RequestPacing::for_engine(provider.engine)),
+            provider,
+        };
+        ProviderChain {
+            entries: providers.into_iter().map(link).collect(),
+            cache: TtlCache::new(fresh_for, CACHE_ENTRIES),
+        }
+    }
+
+    pub(super) fn entries(&self) -> &[ProviderSlot] {
+        &self.entries
+    }
+}
+
+impl ProviderSlot {
+    /// Reserves the next request time, or returns why the provider is paused.
+    pub(super) fn reserve_request(&self, now: Instant) -> Result<Instant, ProviderAttempt> {
+        let mut pace = self.pacing.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.reserve_request(now).map_err(|(outcome, left)| ProviderAttempt {
+            provider: engine_name(self.provider.engine),
+            outcome,
+            detail: Some("not queried: it is paused after an earlier failure".to_owned()),
+            retry_after_seconds: Some(left.as_secs().max(1)),
+        })
+    }
+
+    /// Records an outcome and returns how long the provider is paused.
+    pub(super) fn record_outcome(
+        &self,
+        outcome: ProviderOutcome,
+        requested_pause: Option<Duration>,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.pacing.lock().unwrap_or_else(PoisonError::into_inner).record_outcome(
+            outcome,
+            requested_pause,
+            now,
+        )
+    }
+}
+
+/// Returns the name of a provider, as in settings and results.
+pub(super) fn engine_name(engine: SearchEngine) -> &'static str {
+    match engine {
+        SearchEngine::DuckduckgoHtml => "duckduckgo_html",
+        SearchEngine::DuckduckgoLite => "duckduckgo_lite",
+        SearchEngine::Searxng => "searxng",
+        SearchEngine::Brave => "brave",
+        SearchEngine::Tavily => "tavily",
+    }
+}

@@ -1,0 +1,121 @@
+//! Rate of requests to a search provider. Requests during a block prolong the block.
+
+use std::time::{Duration, Instant};
+
+use web_content::SearchEngine;
+
+use super::provider_outcome::ProviderOutcome;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Initial pause after a block. Blocks last tens of minutes, and a request prolongs them.
+const INITIAL_BLOCK_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// Longest pause that a service may request.
+const MAX_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Rate state of one provider.
+#[derive(Debug)]
+pub(super) struct RequestPacing {
+    min_interval: Duration,
+    next_request: Option<Instant>,
+    paused_until: Option<(ProviderOutcome, Instant)>,
+    next_block_pause: Duration,
+}
+
+impl RequestPacing {
+    /// Creates the initial state, without a pause.
+    pub(super) fn for_engine(engine: SearchEngine) -> Self {
+        let between = match engine {
+            SearchEngine::DuckduckgoHtml | SearchEngine::DuckduckgoLite | SearchEngine::Brave => {
+                Duration::from_secs(1)
+            }
+            SearchEngine::Searxng | SearchEngine::Tavily => Duration::from_millis(200),
+        };
+        RequestPacing {
+            min_interval: between,
+            next_request: None,
+            paused_until: None,
+            next_block_pause: INITIAL_BLOCK_PAUSE,
+        }
+    }
+
+    /// Reserves the time of the next request, or returns why the provider is paused and for how long.
+    pub(super) fn reserve_request(&mut self, now: Instant) -> Result<Instant, (ProviderOutcome, Duration)> {
+        if let Some((outcome, until)) = self.paused_until.filter(|(_, until)| *until > now) {
+            return Err((outcome, until - now));
+        }
+        self.paused_until = None;
+        let turn = self.next_request.map_or(now, |next| next.max(now));
+        self.next_request = Some(turn + self.min_interval);
+        Ok(turn)
+    }
+
+    /// Records an outcome and returns how long the provider is paused for it.
+    pub(super) fn record_outcome(
+        &mut self,
+        outcome: ProviderOutcome,
+        requested_pause: Option<Duration>,
+        now: Instant,
+    ) -> Option<Duration> {
+        let pause = match outcome {
+            ProviderOutcome::Ok | ProviderOutcome::Empty => {
+                self.next_block_pause = INITIAL_BLOCK_PAUSE;
+                return None;
+            }
+            ProviderOutcome::Blocked => {
+                let pause = self.next_block_pause;
+                self.next_block_pause = (pause * 2).min(HOUR);
+                pause
+            }
+            ProviderOutcome::RateLimited => MINUTE,
+            ProviderOutcome::Quota => HOUR,
+            ProviderOutcome::Auth | ProviderOutcome::ParseChanged => 5 * MINUTE,
+            ProviderOutcome::Unreachable => MINUTE / 4,
+        };
+        let pause = requested_pause.unwrap_or(pause).min(MAX_PAUSE);
+        self.paused_until = Some((outcome, now + pause));
+        Some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_spaced_and_stop_during_a_block() {
+        let mut pace = RequestPacing::for_engine(SearchEngine::DuckduckgoHtml);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!((pace.reserve_request(start), pace.reserve_request(start)), (Ok(start), Ok(at(1))));
+        assert_eq!(pace.reserve_request(at(10)), Ok(at(10)));
+        assert_eq!(pace.record_outcome(ProviderOutcome::Ok, None, at(10)), None);
+        let quarter = Duration::from_secs(15 * 60);
+        assert_eq!(pace.record_outcome(ProviderOutcome::Blocked, None, at(10)), Some(quarter));
+        assert_eq!(
+            pace.reserve_request(at(20)),
+            Err((ProviderOutcome::Blocked, quarter - Duration::from_secs(10)))
+        );
+        assert!(pace.reserve_request(at(10 + 15 * 60)).is_ok());
+        assert_eq!(
+            pace.record_outcome(ProviderOutcome::Blocked, None, at(1000)),
+            Some(quarter * 2),
+            "each block doubles the pause"
+        );
+        assert_eq!(pace.record_outcome(ProviderOutcome::Blocked, None, at(1000)), Some(HOUR));
+        assert_eq!(pace.record_outcome(ProviderOutcome::Blocked, None, at(1000)), Some(HOUR));
+        pace.record_outcome(ProviderOutcome::Empty, None, at(9000));
+        assert_eq!(
+            pace.record_outcome(ProviderOutcome::Blocked, None, at(9000)),
+            Some(quarter),
+            "an answer resets the pause"
+        );
+        let requested_pause = Some(Duration::from_secs(7));
+        assert_eq!(
+            pace.record_outcome(ProviderOutcome::RateLimited, requested_pause, at(9000)),
+            requested_pause
+        );
+        let absurd = Some(Duration::from_secs(u64::MAX / 4));
+        assert_eq!(pace.record_outcome(ProviderOutcome::RateLimited, absurd, at(9000)), Some(MAX_PAUSE));
+    }
+}
