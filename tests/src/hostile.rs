@@ -121,6 +121,6 @@ pub fn fill_workspace(workspace: &Path, read_only: &Path) {
 /// Creates a System V shared memory segment in the IPC namespace of this process.
 fn create_shared_memory() -> String {
     let made = Command::new("/usr/bin/ipcmk").args(["-M", "4096"]).output().expect("ipcmk, which makes it");
-    let said = String::from_utf8_lossy(&made.stdout).into_owned();
-    said.split_whitespace().last().unwrap_or_else(|| panic!("{made:?}")).to_owned()
+    let text = String::from_utf8_lossy(&made.stdout).into_owned();
+    text.split_whitespace().last().unwrap_or_else(|| panic!("{made:?}")).to_owned()
 }

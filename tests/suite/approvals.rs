@@ -31,8 +31,8 @@ fn home_requiring_approval(timeout_seconds: u64) -> Home {
         "tools:\n  write_file: {requires_approval: true, allowed_in_modes: [NORMAL, ALERT]}\n",
     );
     let safety = std::fs::read_to_string(home.root().join("config/governance/safety.yaml")).expect("written");
-    let patience = format!("timeout_seconds: {timeout_seconds} ");
-    home.configure("governance/safety.yaml", &safety.replace("timeout_seconds: 300", &patience));
+    let time_limit = format!("timeout_seconds: {timeout_seconds} ");
+    home.configure("governance/safety.yaml", &safety.replace("timeout_seconds: 300", &time_limit));
     home
 }
 

@@ -29,12 +29,12 @@ fn facts(refusal: &Value) -> [&Value; 4] {
 }
 
 fn explain(home: &Home, tool: &str, arguments: &Value, exit: i32) -> Value {
-    let mut told = home.run(&["explain", tool, "--json", &arguments.to_string()]).must_exit(exit).json();
-    assert_eq!(told["schema_version"], 1, "{told}");
-    if let Some(refusal) = told["refusal"].as_object_mut() {
+    let mut reported = home.run(&["explain", tool, "--json", &arguments.to_string()]).must_exit(exit).json();
+    assert_eq!(reported["schema_version"], 1, "{reported}");
+    if let Some(refusal) = reported["refusal"].as_object_mut() {
         refusal.remove("trace_id");
     }
-    told
+    reported
 }
 
 #[test]
@@ -45,13 +45,17 @@ fn explain_agrees_with_the_call_with_and_without_a_daemon() {
         cases.iter().map(|(tool, arguments, exit)| explain(&home, tool, arguments, *exit)).collect();
     let daemon = Daemon::start_in(home);
     for ((tool, arguments, exit), alone) in cases.iter().zip(alone) {
-        let told = explain(daemon.home(), tool, arguments, *exit);
-        assert_eq!(told, alone, "{tool} {arguments}");
+        let reported = explain(daemon.home(), tool, arguments, *exit);
+        assert_eq!(reported, alone, "{tool} {arguments}");
         let done =
             daemon.home().run(&["call", tool, "--json", &arguments.to_string()]).must_exit(*exit).json();
         let refusal = &done["metadata"]["refusal"];
-        assert_eq!(facts(&told["refusal"]), facts(refusal), "{tool} {arguments}");
-        assert_eq!(told["verdict"] == "permit", done["success"] == true, "{tool} {arguments}: {told}");
+        assert_eq!(facts(&reported["refusal"]), facts(refusal), "{tool} {arguments}");
+        assert_eq!(
+            reported["verdict"] == "permit",
+            done["success"] == true,
+            "{tool} {arguments}: {reported}"
+        );
     }
 }
 

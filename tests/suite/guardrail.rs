@@ -23,8 +23,8 @@ fn every_endpoint_applies_the_guardrail() {
     let home = daemon.home();
     let by_socket = daemon.agent().execute("write_file", &json!({"path": "", "content": "x"}));
     assert_eq!(refusal(&by_socket)["code"], "invalid_arguments");
-    let told = home.run(&["call", "write_file", "path=", "content=x"]).must_exit(3);
-    assert!(told.stderr().contains("Missing required fields: path."), "{told}");
+    let reported = home.run(&["call", "write_file", "path=", "content=x"]).must_exit(3);
+    assert!(reported.stderr().contains("Missing required fields: path."), "{reported}");
     let mut mcp = daemon.agent();
     let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     mcp.request("initialize", &hello);
@@ -70,21 +70,27 @@ fn one_event_names_the_fields_and_no_start_is_announced() {
     agent.execute("write_file", &json!({"contnet": secret, "mode": secret}));
     agent.execute("gmail_send_email", &json!({"body": secret}));
     agent.execute("read_file", &json!({"path": "missing.txt"}));
-    let mut told = Vec::new();
-    while told.len() < 4 {
-        told.push(events.receive().expect("an event")["params"].clone());
+    let mut reported = Vec::new();
+    while reported.len() < 4 {
+        reported.push(events.receive().expect("an event")["params"].clone());
     }
-    let names: Vec<&Value> = told.iter().map(|event| &event["event"]).collect();
+    let names: Vec<&Value> = reported.iter().map(|event| &event["event"]).collect();
     assert_eq!(
         names,
         ["tool_validation_failed", "tool_validation_failed", "tool_call_started", "tool_call_failed"]
     );
-    assert_eq!((&told[0]["tool"], &told[0]["missing"]), (&json!("write_file"), &json!(["path", "content"])));
     assert_eq!(
-        (&told[1]["tool"], &told[1]["missing"]),
+        (&reported[0]["tool"], &reported[0]["missing"]),
+        (&json!("write_file"), &json!(["path", "content"]))
+    );
+    assert_eq!(
+        (&reported[1]["tool"], &reported[1]["missing"]),
         (&json!("gmail_send_email"), &json!(["subject", "one of: recipient_email|to"]))
     );
-    assert!(!told.iter().any(|event| event.to_string().contains(secret)), "no value is told: {told:?}");
+    assert!(
+        !reported.iter().any(|event| event.to_string().contains(secret)),
+        "no value is told: {reported:?}"
+    );
 }
 
 #[test]
@@ -145,8 +151,8 @@ fn map_is_a_file_and_a_broken_one_stops_the_start() {
         ),
     );
     home.file("a.md", "x");
-    let told = home.run(&["call", "read_file", "path=a.md"]).must_exit(3);
-    assert!(told.stderr().contains("at least 5 characters long"), "{told}");
+    let reported = home.run(&["call", "read_file", "path=a.md"]).must_exit(3);
+    assert!(reported.stderr().contains("at least 5 characters long"), "{reported}");
     for (broken, expect) in [
         ("tools: {read_file: {requird: [path]}}\n", "guardrails.yaml:1:21"),
         ("tools: {read_file: {required: [pth]}}\n", "did you mean `path`?"),
@@ -154,12 +160,12 @@ fn map_is_a_file_and_a_broken_one_stops_the_start() {
         ("", "the file is empty"),
     ] {
         home.configure("governance/guardrails.yaml", broken);
-        let told = home.run(&["call", "read_file", "path=a.md"]).must_exit(7);
-        assert!(told.stderr().contains(expect), "{broken}: {told}");
+        let reported = home.run(&["call", "read_file", "path=a.md"]).must_exit(7);
+        assert!(reported.stderr().contains(expect), "{broken}: {reported}");
     }
     std::fs::remove_file(&file).unwrap();
-    let told = home.run(&["call", "read_file", "path=a.md"]).must_exit(7);
-    assert!(told.stderr().contains("guardrails.yaml: does not exist"), "{told}");
+    let reported = home.run(&["call", "read_file", "path=a.md"]).must_exit(7);
+    assert!(reported.stderr().contains("guardrails.yaml: does not exist"), "{reported}");
     home.run(&["init"]).must_exit(0);
     home.run(&["call", "read_file", "path=a.md"]).must_exit(0);
 }
@@ -224,9 +230,9 @@ fn operator_may_skip_the_map_and_it_is_recorded() {
     home.run(&forced).must_exit(0);
     assert_eq!(std::fs::read_to_string(home.workspace().join("a.txt")).unwrap(), "short");
     let event = loop {
-        let told = watching.receive().expect("an event");
-        if told["params"]["event"] == "guardrail_skipped" {
-            break told;
+        let reported = watching.receive().expect("an event");
+        if reported["params"]["event"] == "guardrail_skipped" {
+            break reported;
         }
     };
     assert_eq!(event["params"]["tool"], "write_file", "{event}");
@@ -238,11 +244,11 @@ fn operator_may_skip_the_map_and_it_is_recorded() {
         "{decision}"
     );
     // The schema and the policy still apply.
-    let told = home.run(&["call", "write_file", "path=b.txt", "--skip-guardrail"]).must_exit(3);
-    assert!(told.stderr().contains("content"), "{told}");
+    let reported = home.run(&["call", "write_file", "path=b.txt", "--skip-guardrail"]).must_exit(3);
+    assert!(reported.stderr().contains("content"), "{reported}");
     let key = home.user_home().join(".ssh/id").display().to_string();
-    let told = home.run(&["call", "write_file", &format!("path={key}"), "content=x", "--skip-guardrail"]);
-    assert!(told.must_exit(3).stderr().contains("Permission denied"));
+    let reported = home.run(&["call", "write_file", &format!("path={key}"), "content=x", "--skip-guardrail"]);
+    assert!(reported.must_exit(3).stderr().contains("Permission denied"));
     let refused = home.records().into_iter().rfind(|record| record["kind"] == "refusal").unwrap();
     assert_eq!(refused["facts"]["curated_map"], "left_out", "{refused}");
 }

@@ -172,9 +172,9 @@ fn every_verdict_is_given_and_denials_are_recorded() {
     let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
     let cases = cases(daemon.home());
     for (tool, input, decision, reason) in &cases {
-        let told = run_pre_tool_use(daemon.home(), tool, input);
-        assert_eq!(told.decision(), *decision, "{tool} {input}: {}", told.object);
-        assert!(told.reason().contains(reason), "{tool} {input}: {}", told.object);
+        let reported = run_pre_tool_use(daemon.home(), tool, input);
+        assert_eq!(reported.decision(), *decision, "{tool} {input}: {}", reported.object);
+        assert!(reported.reason().contains(reason), "{tool} {input}: {}", reported.object);
     }
     let refusals = refusals(daemon.home());
     assert_eq!(refusals.len(), cases.iter().filter(|(_, _, decision, _)| *decision == "deny").count());
@@ -182,8 +182,8 @@ fn every_verdict_is_given_and_denials_are_recorded() {
         let caller = &record["caller"];
         assert_eq!((&caller["door"], &caller["client"]), (&json!("hook"), &json!("claude-code")), "{record}");
         let host = &record["facts"]["host"];
-        let told = ["session_id", "tool_use_id", "agent_id", "prompt_id"].map(|key| host[key].as_str());
-        assert_eq!(told, [Some("s-1"), Some("toolu_1"), Some("a-1"), Some("p-1")], "{record}");
+        let reported = ["session_id", "tool_use_id", "agent_id", "prompt_id"].map(|key| host[key].as_str());
+        assert_eq!(reported, [Some("s-1"), Some("toolu_1"), Some("a-1"), Some("p-1")], "{record}");
     }
     let of_write =
         |record: &Value| record["facts"]["host"]["tool"] == "Write" && record["tool"] == "write_file";
@@ -196,7 +196,7 @@ fn every_verdict_is_given_and_denials_are_recorded() {
 fn decision_and_record_are_the_same_without_a_daemon() {
     let home = Home::initialised().without_automatic_modes();
     let cases: Vec<_> = cases(&home).into_iter().step_by(4).collect();
-    let told = |home: &Home| -> Vec<Value> {
+    let reported = |home: &Home| -> Vec<Value> {
         cases.iter().map(|(tool, input, ..)| run_pre_tool_use(home, tool, input).object).collect()
     };
     let essence = |records: Vec<Value>| -> Vec<[Value; 4]> {
@@ -205,11 +205,11 @@ fn decision_and_record_are_the_same_without_a_daemon() {
             .map(|record| ["tool", "code", "rule", "reason"].map(|key| record[key].clone()))
             .collect()
     };
-    let alone = told(&home);
+    let alone = reported(&home);
     let recorded = essence(refusals(&home));
     assert!(!recorded.is_empty());
     let daemon = Daemon::start_in(home);
-    assert_eq!(told(daemon.home()), alone);
+    assert_eq!(reported(daemon.home()), alone);
     let both = essence(refusals(daemon.home()));
     assert_eq!(both, [recorded.clone(), recorded].concat());
 }
@@ -237,9 +237,9 @@ fn mode_applies_to_host_tools() {
     check("NORMAL", ["allow", "allow", "ask", "allow", "ask"]);
     check("ALERT", ["allow", "ask", "ask", "ask", "ask"]);
     check("LOCKDOWN", ["allow", "deny", "deny", "deny", "deny"]);
-    let told = run_pre_tool_use(home, "Bash", &json!({"command": "ls"}));
-    assert!(told.reason().contains("Tool not allowed in LOCKDOWN mode"), "{}", told.object);
-    assert!(told.reason().contains("modes.yaml:"), "the rule with its place: {}", told.object);
+    let reported = run_pre_tool_use(home, "Bash", &json!({"command": "ls"}));
+    assert!(reported.reason().contains("Tool not allowed in LOCKDOWN mode"), "{}", reported.object);
+    assert!(reported.reason().contains("modes.yaml:"), "the rule with its place: {}", reported.object);
 }
 
 #[test]
@@ -252,10 +252,11 @@ fn policy_files_apply_to_host_tools() {
     };
     let rules = "tools:\n  bash:\n    forbidden_in_modes: [NORMAL]\n";
     replace("governance/tools.yaml", "tools:\n", rules);
-    let told = run_pre_tool_use(&home, "Bash", &json!({"command": "ls"}));
-    assert_eq!(told.decision(), "deny");
+    let reported = run_pre_tool_use(&home, "Bash", &json!({"command": "ls"}));
+    assert_eq!(reported.decision(), "deny");
     assert!(
-        told.reason().contains("rule: bash.forbidden_in_modes (") && told.reason().contains("tools.yaml:")
+        reported.reason().contains("rule: bash.forbidden_in_modes (")
+            && reported.reason().contains("tools.yaml:")
     );
     let commands = "  bash:\n    forbidden_commands: [curl]\n    allowed_commands: [cargo, curl]\n";
     replace("governance/tools.yaml", "  bash:\n    forbidden_in_modes: [NORMAL]\n", commands);
@@ -264,12 +265,12 @@ fn policy_files_apply_to_host_tools() {
     {
         assert_eq!(run_pre_tool_use(&home, "Bash", &json!({"command": line})).decision(), decision, "{line}");
     }
-    let told = run_pre_tool_use(&home, "Grep", &json!({"pattern": "x"}));
-    assert_eq!(told.decision(), "allow");
+    let reported = run_pre_tool_use(&home, "Grep", &json!({"pattern": "x"}));
+    assert_eq!(reported.decision(), "allow");
     assert!(
-        told.reason().contains("`read_file` in NORMAL mode: ") && told.reason().contains(".yaml:"),
+        reported.reason().contains("`read_file` in NORMAL mode: ") && reported.reason().contains(".yaml:"),
         "{}",
-        told.object
+        reported.object
     );
     replace("hosts/claude-code.yaml", "on_permit: allow", "on_permit: none");
     assert_eq!(run_pre_tool_use(&home, "Grep", &json!({"pattern": "x"})).decision(), "none");
@@ -299,11 +300,11 @@ fn host_may_not_run_what_must_be_sandboxed() {
     let check = |home: &Home, rule: &str| {
         let rules = format!("tools:\n  bash:\n    {rule}\n");
         home.configure("governance/tools.yaml", &text.replacen("tools:\n", &rules, 1));
-        let told = run_pre_tool_use(home, "Bash", &json!({"command": "ls"}));
-        assert_eq!(told.decision(), "deny", "{rule}: {}", told.object);
+        let reported = run_pre_tool_use(home, "Bash", &json!({"command": "ls"}));
+        assert_eq!(reported.decision(), "deny", "{rule}: {}", reported.object);
         let key = rule.split(':').next().unwrap();
-        assert!(told.reason().contains(&format!("rule: bash.{key} (")), "{}", told.object);
-        assert!(told.reason().contains("Sinew has no tool for this"), "{}", told.object);
+        assert!(reported.reason().contains(&format!("rule: bash.{key} (")), "{}", reported.object);
+        assert!(reported.reason().contains("Sinew has no tool for this"), "{}", reported.object);
     };
     for rule in ["requires_sandbox: true", "min_isolation: reduced", "memory_mb: 512", "network: off"] {
         check(&home, rule);
@@ -312,17 +313,21 @@ fn host_may_not_run_what_must_be_sandboxed() {
     assert_eq!(last["code"], "sandbox_unavailable", "{last}");
     // The daemon has probed what the machine supports, and decides the same.
     let daemon = Daemon::start_in(home);
-    let told = run_pre_tool_use(daemon.home(), "Bash", &json!({"command": "ls"}));
-    assert!(told.decision() == "deny" && told.reason().contains("bash.network"), "{}", told.object);
+    let reported = run_pre_tool_use(daemon.home(), "Bash", &json!({"command": "ls"}));
+    assert!(
+        reported.decision() == "deny" && reported.reason().contains("bash.network"),
+        "{}",
+        reported.object
+    );
 }
 
 #[test]
 fn host_working_directory_opens_nothing() {
     let home = Home::new();
     let file = home.file("README.md", "x");
-    let told = run_pre_tool_use(&home, "Read", &json!({"file_path": file}));
-    assert_eq!(told.decision(), "deny", "the folder was never added");
-    assert!(told.reason().contains("sinew workspace add"), "{}", told.object);
+    let reported = run_pre_tool_use(&home, "Read", &json!({"file_path": file}));
+    assert_eq!(reported.decision(), "deny", "the folder was never added");
+    assert!(reported.reason().contains("sinew workspace add"), "{}", reported.object);
     home.run(&["workspace", "add", "."]).must_exit(0);
     assert_eq!(run_pre_tool_use(&home, "Read", &json!({"file_path": file})).decision(), "allow");
     let mut elsewhere = event(&home, "Grep", &json!({"pattern": "x"}));

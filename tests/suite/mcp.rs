@@ -68,11 +68,11 @@ fn clients_are_notified_when_the_tools_change() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/clickup.yaml");
     std::fs::copy(shipped, folder.join("shipped.yaml")).unwrap();
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
-    let told = client.receive().expect("it is told");
+    let reported = client.receive().expect("it is told");
     assert_eq!(
-        (&told["method"], told.get("id")),
+        (&reported["method"], reported.get("id")),
         (&json!("notifications/tools/list_changed"), None),
-        "{told}"
+        "{reported}"
     );
     assert!(names(&mut client).len() > before.len());
 }

@@ -23,8 +23,8 @@ fn set(control: &mut Client, mode: &str) -> Value {
 }
 
 fn history(home: &Home) -> Vec<Value> {
-    let told = home.run(&["mode", "history", "--json"]).must_exit(0).json();
-    told["changes"].as_array().expect("a list").clone()
+    let reported = home.run(&["mode", "history", "--json"]).must_exit(0).json();
+    reported["changes"].as_array().expect("a list").clone()
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let mut control = daemon.control();
     wait_for(&mut control, "ALERT");
     let refused = set(&mut control, "RECOVERY");
-    let told = refused["error"]["message"].as_str().expect("an error");
-    assert!(told.contains("NORMAL or DEGRADED or LOCKDOWN"), "the ways are named: {told}");
+    let reported = refused["error"]["message"].as_str().expect("an error");
+    assert!(reported.contains("NORMAL or DEGRADED or LOCKDOWN"), "the ways are named: {reported}");
     assert_eq!(set(&mut control, "NORMAL")["result"]["previous"], "ALERT");
     assert_eq!(
         daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}))["success"],

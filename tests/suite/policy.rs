@@ -58,18 +58,18 @@ fn check_reports_every_mistake_with_position_and_fix() {
     let run = home.run(&["check", "--json"]);
     assert_eq!(run.output.status.code(), Some(7), "{run}");
     let found = run.json();
-    let told = |list: &str, line: u64, words: &str| {
+    let reported = |list: &str, line: u64, words: &str| {
         let all = found[list].as_array().unwrap();
         let one = all.iter().find(|one| one["message"].as_str().unwrap().contains(words));
         let one = one.unwrap_or_else(|| panic!("{words}: {found:#}"));
         assert_eq!(one["line"], line, "{one}");
         assert!(one["suggestion"].is_string() && one["file"].as_str().unwrap().ends_with(".yaml"), "{one}");
     };
-    told("errors", 6, "no tool is called `write_fil`");
-    told("errors", 1, "`wriet_file` is not a keyword");
-    told("warnings", 3, "allows every path of the machine");
-    told("warnings", 3, "`/srv/**` never matches");
-    told("warnings", 3, "`/srv/x` changes nothing");
+    reported("errors", 6, "no tool is called `write_fil`");
+    reported("errors", 1, "`wriet_file` is not a keyword");
+    reported("warnings", 3, "allows every path of the machine");
+    reported("warnings", 3, "`/srv/**` never matches");
+    reported("warnings", 3, "`/srv/x` changes nothing");
     let text = home.run(&["check"]);
     assert_eq!(text.output.status.code(), Some(7), "{text}");
     assert!(text.stdout().contains("cannot be used: "), "{text}");
@@ -97,15 +97,15 @@ fn allowing_every_path_needs_an_explicit_statement() {
         home.configure("governance/tools.yaml", &tools);
         for words in [&["serve"][..], &["call", "read_file", "path=x"]] {
             let run = home.run(words).must_exit(7);
-            let told = run.stderr();
+            let reported = run.stderr();
             assert!(
-                told.contains("tools.yaml:3:21") && told.contains("allow_every_path: true"),
-                "{all}: {told}"
+                reported.contains("tools.yaml:3:21") && reported.contains("allow_every_path: true"),
+                "{all}: {reported}"
             );
         }
         home.configure("governance/tools.yaml", &format!("{tools}    allow_every_path: true\n"));
-        let told = home.run(&["call", "read_file", "path=/etc/hostname"]);
-        assert!(told.stderr().contains("allows every path of the machine"), "{all}: {told}");
+        let reported = home.run(&["call", "read_file", "path=/etc/hostname"]);
+        assert!(reported.stderr().contains("allows every path of the machine"), "{all}: {reported}");
     }
     let daemon = Daemon::start_in(home);
     assert!(daemon.log().contains("allows every path of the machine"), "{}", daemon.log());
@@ -124,10 +124,11 @@ fn policy_that_breaks_its_own_example_stops_the_daemon() {
     for words in [&["check"][..], &["call", "read_file", "path=x"]] {
         let run = home.run(words);
         assert_eq!(run.output.status.code(), Some(7), "{run}");
-        let said = format!("{}{}", run.stdout(), run.stderr());
+        let reported_text = format!("{}{}", run.stdout(), run.stderr());
         assert!(
-            said.contains("expects allow; the rules say deny") && said.contains("tools.yaml:5:9"),
-            "{said}"
+            reported_text.contains("expects allow; the rules say deny")
+                && reported_text.contains("tools.yaml:5:9"),
+            "{reported_text}"
         );
     }
 }

@@ -79,8 +79,8 @@ fn dropped_guardrail_requirement_waits_for_acceptance() {
         daemon.home().run(&["reload"]).must_exit(0);
         assert!(!reads(&daemon), "what is demanded holds at once: {strict}");
         // This command and the file watcher race; either way the status shows what was applied.
-        let told = reload_state(&daemon)["changes"].to_string();
-        assert!(told.contains("tightens") && !told.contains("loosens"), "{strict}: {told}");
+        let reported = reload_state(&daemon)["changes"].to_string();
+        assert!(reported.contains("tightens") && !reported.contains("loosens"), "{strict}: {reported}");
         for less in [lax, "tools:\n  other: {required: [x]}\n"] {
             daemon.home().configure("governance/guardrails.yaml", less);
             let asked = daemon.home().run(&["reload"]).must_exit(4);
@@ -95,8 +95,8 @@ fn dropped_guardrail_requirement_waits_for_acceptance() {
     }
     daemon.home().configure("governance/guardrails.yaml", &format!("# Words.\n{lax}"));
     daemon.home().run(&["reload"]).must_exit(0);
-    let told = reload_state(&daemon)["changes"].to_string();
-    assert!(told.contains("neutral") && !told.contains("loosens"), "{told}");
+    let reported = reload_state(&daemon)["changes"].to_string();
+    assert!(reported.contains("neutral") && !reported.contains("loosens"), "{reported}");
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn invalid_configuration_changes_nothing_and_is_located() {
     assert!(!reads(&daemon));
     daemon.home().configure("governance/tools.yaml", "tools:\n  read_file:\n    alowed_in_modes: [NORMAL]\n");
     wait_until("it is rejected", || reload_state(&daemon)["result"] == "rejected");
-    let told = reload_state(&daemon)["error"].as_str().expect("why").to_owned();
+    let reported = reload_state(&daemon)["error"].as_str().expect("why").to_owned();
     assert!(
-        told.contains("tools.yaml") && told.contains("allowed_in_modes"),
-        "with place and advice: {told}"
+        reported.contains("tools.yaml") && reported.contains("allowed_in_modes"),
+        "with place and advice: {reported}"
     );
     let refused = daemon.home().run(&["reload"]).must_exit(7);
     assert!(refused.stderr().contains("3:") || refused.stderr().contains("line 3"), "{refused}");

@@ -70,8 +70,8 @@ fn call_cut_short_by_a_crash_is_not_run_again() {
     agent.send(format!("{line}\n").as_bytes());
     let mut control = daemon.control();
     let running = |control: &mut Client| {
-        let told = control.request("control/calls.list", &json!({}));
-        told["result"]["calls"].as_array().unwrap().iter().any(|call| call["state"] == "running")
+        let reported = control.request("control/calls.list", &json!({}));
+        reported["result"]["calls"].as_array().unwrap().iter().any(|call| call["state"] == "running")
     };
     while !running(&mut control) {
         std::thread::sleep(std::time::Duration::from_millis(5));

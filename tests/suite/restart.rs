@@ -163,8 +163,8 @@ fn configuration_that_cannot_be_stored_does_not_hold() {
     std::fs::File::create(&large).unwrap().set_len(64 << 30).unwrap();
     daemon.home().configure("governance/tools.yaml", SHUT);
     let refused = daemon.home().run(&["reload", "--accept"]);
-    let said = refused.stderr();
-    assert!(said.contains("cannot be stored for the next start") && said.contains("16 MiB"), "{refused}");
+    let text = refused.stderr();
+    assert!(text.contains("cannot be stored for the next start") && text.contains("16 MiB"), "{refused}");
     assert!(reads(&daemon), "nothing was said to hold that a restart would undo");
     std::fs::remove_file(&large).unwrap();
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
@@ -181,8 +181,8 @@ fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     let home = home(SHUT);
     home.put_tool("speaker.yaml", ECHO);
     let knows = |daemon: &Daemon| {
-        let told = daemon.agent().execute("speaker.say", &json!({}));
-        told["metadata"]["refusal"]["code"] != "unknown_tool"
+        let reported = daemon.agent().execute("speaker.say", &json!({}));
+        reported["metadata"]["refusal"]["code"] != "unknown_tool"
     };
     let daemon = Daemon::start_in(home);
     assert!(knows(&daemon), "the first start takes what is there");

@@ -12,20 +12,20 @@ fn run_managed(home: &Home, code: i32, words: &[&str]) -> (SinewRun, String) {
 }
 
 /// Like `run_managed`, with a `systemctl` that also prints this text.
-fn run_answered(home: &Home, (code, says): (i32, &str), words: &[&str]) -> (SinewRun, String) {
+fn run_answered(home: &Home, (code, message): (i32, &str), words: &[&str]) -> (SinewRun, String) {
     let programs = home.user_home().join("programs");
-    let told = home.user_home().join("told");
+    let reported = home.user_home().join("told");
     std::fs::create_dir_all(&programs).unwrap();
-    let script = format!("#!/bin/sh\necho \"$@\" >> {}\necho '{says}'\nexit {code}\n", told.display());
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}\necho '{message}'\nexit {code}\n", reported.display());
     let manager = programs.join("systemctl");
     std::fs::write(&manager, script).unwrap();
     std::fs::set_permissions(&manager, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let _ = std::fs::remove_file(&told);
+    let _ = std::fs::remove_file(&reported);
     let mut command = sinew();
     command.args(words).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
     let run = SinewRun { arguments: words.join(" "), output: command.output().unwrap() };
-    (run, std::fs::read_to_string(told).unwrap_or_default())
+    (run, std::fs::read_to_string(reported).unwrap_or_default())
 }
 
 fn unit(home: &Home, name: &str) -> std::path::PathBuf {
@@ -35,9 +35,9 @@ fn unit(home: &Home, name: &str) -> std::path::PathBuf {
 #[test]
 fn service_is_installed_once_and_removed_completely() {
     let home = Home::initialised();
-    let (first, told) = run_managed(&home, 0, &["service", "install"]);
+    let (first, reported) = run_managed(&home, 0, &["service", "install"]);
     assert!(first.must_exit(0).stdout().contains("written"));
-    assert!(told.contains("--user enable sinew.socket sinew.service"), "{told}");
+    assert!(reported.contains("--user enable sinew.socket sinew.service"), "{reported}");
     let text = std::fs::read_to_string(unit(&home, "sinew.service")).unwrap();
     let (again, _) = run_managed(&home, 0, &["service", "install"]);
     assert!(again.must_exit(0).stdout().contains("unchanged"), "a second time changes nothing");
@@ -48,18 +48,18 @@ fn service_is_installed_once_and_removed_completely() {
     assert!(refreshed.must_exit(0).stdout().contains("updated"));
     assert_eq!(std::fs::read_to_string(unit(&home, "sinew.service")).unwrap(), text);
     for (verb, word) in [("start", "start"), ("stop", "stop"), ("restart", "restart")] {
-        let (run, told) = run_managed(&home, 0, &["service", verb]);
+        let (run, reported) = run_managed(&home, 0, &["service", verb]);
         run.must_exit(0);
-        assert!(told.contains(&format!("--user {word} ")), "{verb}: {told}");
+        assert!(reported.contains(&format!("--user {word} ")), "{verb}: {reported}");
     }
-    let (removed, told) = run_managed(&home, 0, &["service", "uninstall"]);
+    let (removed, reported) = run_managed(&home, 0, &["service", "uninstall"]);
     removed.must_exit(0);
-    assert!(told.contains("disable --now"), "{told}");
+    assert!(reported.contains("disable --now"), "{reported}");
     assert!(!unit(&home, "sinew.service").exists() && !unit(&home, "sinew.socket").exists());
     assert!(home.root().join("config/sinew.yaml").exists(), "what is the user's stays");
-    let (missing, told) = run_managed(&home, 0, &["service", "start"]);
+    let (missing, reported) = run_managed(&home, 0, &["service", "start"]);
     assert!(missing.must_exit(1).stderr().contains("sinew service install"));
-    assert!(told.is_empty(), "a manager is not asked about what is not there: {told}");
+    assert!(reported.is_empty(), "a manager is not asked about what is not there: {reported}");
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn verify_units(home: &Home, units: &str) {
     verify.args(["verify", "--user"]).arg(folder.join("sinew.service")).arg(folder.join("sinew.socket"));
     match verify.env("XDG_RUNTIME_DIR", home.user_home()).output() {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let ours: Vec<&str> = said.lines().filter(|line| line.contains("sinew.")).collect();
-            assert!(ours.is_empty(), "{said}");
+            let reported_text = String::from_utf8_lossy(&output.stderr);
+            let ours: Vec<&str> = reported_text.lines().filter(|line| line.contains("sinew.")).collect();
+            assert!(ours.is_empty(), "{reported_text}");
         }
         Err(error) => println!("left out: systemd-analyze: {error}"),
     }
@@ -141,10 +141,13 @@ fn service_uses_the_directories_of_the_installing_shell() {
 #[test]
 fn no_service_is_installed_beside_a_manual_daemon() {
     let daemon = tests::Daemon::start();
-    let (refused, told) = run_managed(daemon.home(), 0, &["service", "install"]);
+    let (refused, reported) = run_managed(daemon.home(), 0, &["service", "install"]);
     let refused = refused.must_exit(1);
     assert!(refused.stderr().contains(&format!("kill {}", daemon.pid())), "{refused}");
-    assert!(told.is_empty() && !unit(daemon.home(), "sinew.service").exists(), "nothing was touched: {told}");
+    assert!(
+        reported.is_empty() && !unit(daemon.home(), "sinew.service").exists(),
+        "nothing was touched: {reported}"
+    );
     let home = daemon.stop();
     let (installed, _) = run_managed(&home, 0, &["service", "install"]);
     installed.must_exit(0);
@@ -155,16 +158,22 @@ fn no_service_is_installed_beside_a_manual_daemon() {
     assert!(again.must_exit(0).stdout().contains("unchanged"), "its own daemon is no other");
     for verb in ["start", "restart"] {
         // A number elsewhere in the output of the manager is not its answer.
-        for said in ["0", "", "1", &format!("Tasks: {} (limit: 99)", daemon.pid())] {
-            let (refused, told) = run_answered(daemon.home(), (0, said), &["service", verb]);
+        for text in ["0", "", "1", &format!("Tasks: {} (limit: 99)", daemon.pid())] {
+            let (refused, reported) = run_answered(daemon.home(), (0, text), &["service", verb]);
             let refused = refused.must_exit(1);
             assert!(refused.stderr().contains(&format!("kill {}", daemon.pid())), "{refused}");
-            assert!(told.contains("MainPID") && !told.contains(verb), "the manager was only asked: {told}");
+            assert!(
+                reported.contains("MainPID") && !reported.contains(verb),
+                "the manager was only asked: {reported}"
+            );
         }
         let known = daemon.pid().to_string();
-        let (run, told) = run_answered(daemon.home(), (0, &known), &["service", verb]);
+        let (run, reported) = run_answered(daemon.home(), (0, &known), &["service", verb]);
         run.must_exit(0);
-        assert!(told.contains(&format!("--user {verb} ")), "what it started itself is its own: {told}");
+        assert!(
+            reported.contains(&format!("--user {verb} ")),
+            "what it started itself is its own: {reported}"
+        );
     }
 }
 

@@ -109,9 +109,9 @@ fn nobody_connects_under(mask: u32) {
     let home = Daemon::start_in(home).stop();
     let _daemon = Daemon::start_in(home);
     stranger.tell("stop");
-    let told = stranger.hear();
-    let counted: Vec<u64> = told.split(' ').map(|number| number.parse().expect("a number")).collect();
-    assert!(matches!(counted[..], [tries, 0] if tries > 0), "it tried, and was never inside: {told}");
+    let reported = stranger.hear();
+    let counted: Vec<u64> = reported.split(' ').map(|number| number.parse().expect("a number")).collect();
+    assert!(matches!(counted[..], [tries, 0] if tries > 0), "it tried, and was never inside: {reported}");
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn another_user_is_dropped_before_any_data_is_sent() {
         stranger.tell(&format!("once {}", home.socket(name).display()));
         assert_eq!(stranger.hear(), "heard 0", "{name}: no greeting, no version");
     }
-    let told = |log: &str| log.lines().filter(|line| line.contains("foreign_user_dropped")).count();
+    let reported = |log: &str| log.lines().filter(|line| line.contains("foreign_user_dropped")).count();
     // The log is written asynchronously.
-    wait_until("both are in the log", || told(&home.run(&["logs"]).must_exit(0).stdout()) >= 2);
+    wait_until("both are in the log", || reported(&home.run(&["logs"]).must_exit(0).stdout()) >= 2);
     let log = home.run(&["logs"]).must_exit(0).stdout();
     assert!(log.contains(&STRANGER.to_string()), "by its number: {log}");
     assert!(daemon.agent().request("sinew/status", &serde_json::json!({}))["result"].is_object());

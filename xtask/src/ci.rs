@@ -159,7 +159,7 @@ mod tests {
     fn check(words: &[&str], expect: Result<Selection, &str>) {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         match (Selection::parse(&words), expect) {
-            (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
+            (Err(text), Err(part)) => assert!(text.contains(part), "{text}"),
             (got, expect) => assert_eq!(got, expect.map_err(str::to_owned), "{words:?}"),
         }
     }

@@ -52,8 +52,8 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     command.stdin(Stdio::null());
     let output = command.output().with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`{}` ended with {}: {}", shown(command), output.status, said.trim());
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("`{}` ended with {}: {}", shown(command), output.status, text.trim());
     }
     String::from_utf8(output.stdout)
         .with_context(|| format!("`{}` wrote bytes that are not UTF-8", shown(command)))

@@ -35,8 +35,8 @@ pub(crate) fn for_everybody(root: &Root) -> String {
 
 /// Links the part of this toolchain that builds for this machine.
 fn with_rust(folder: &Path) -> Result<()> {
-    let said = process::capture(Command::new("rustc").args(["--version", "--verbose"]))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("no host")?;
+    let text = process::capture(Command::new("rustc").args(["--version", "--verbose"]))?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("no host")?;
     let root = process::capture(Command::new("rustc").args(["--print", "sysroot"]))?;
     let root = Path::new(root.trim());
     let programs =

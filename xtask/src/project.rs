@@ -84,8 +84,8 @@ impl Profile {
 
 /// Target triple of this system.
 pub(crate) fn host_target(root: &Root) -> Result<String> {
-    let said = process::capture(&mut root.command("rustc", &["-vV"]))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    let reported_text = process::capture(&mut root.command("rustc", &["-vV"]))?;
+    let host = reported_text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc does not say what it runs on")?.to_owned())
 }
 

@@ -138,10 +138,10 @@ impl CommandTemplate {
 
 impl ToolExecutor for CliTool {
     fn preview(&self, permit: &Permit) -> Result<CallPreview, Failure> {
-        let foreseen = self.input_processor.preview(permit.call().tool_arguments(), permit)?;
-        let command = self.template.command(permit, &foreseen.arguments, Instant::now())?;
+        let preview = self.input_processor.preview(permit.call().tool_arguments(), permit)?;
+        let command = self.template.command(permit, &preview.arguments, Instant::now())?;
         let facts = self.program.preview_facts(permit, &command, &command.arguments)?;
-        Ok(foreseen.into_preview(facts, ExecutionSite::AsDefined))
+        Ok(preview.into_preview(facts, ExecutionSite::AsDefined))
     }
 
     fn backing(&self) -> Vec<(&'static str, String)> {

@@ -54,11 +54,11 @@ impl From<OutboundError> for McpError {
 impl McpError {
     /// Removes a key from text that comes from the server.
     pub(crate) fn masked(self, credential: &Credential) -> McpError {
-        let text = |said: String| credential.mask(&said).unwrap_or(said);
+        let text = |reported_text: String| credential.mask(&reported_text).unwrap_or(reported_text);
         match self {
-            McpError::ConnectionLost(said) => McpError::ConnectionLost(text(said)),
+            McpError::ConnectionLost(reported_text) => McpError::ConnectionLost(text(reported_text)),
             McpError::RpcError { code, message } => McpError::RpcError { code, message: text(message) },
-            McpError::ProtocolViolation(said) => McpError::ProtocolViolation(text(said)),
+            McpError::ProtocolViolation(reported_text) => McpError::ProtocolViolation(text(reported_text)),
             other => other,
         }
     }
@@ -91,10 +91,10 @@ impl McpError {
     }
 
     /// Converts the error into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, said: &str) -> Failure {
-        let hint = match said.trim() {
+    pub(crate) fn into_failure(self, reported_text: &str) -> Failure {
+        let hint = match reported_text.trim() {
             "" => "run the server command of the manifest by hand to see the problem".to_owned(),
-            said => format!("its last output: {said}"),
+            reported_text => format!("its last output: {reported_text}"),
         };
         let failed = |kind, error: &McpError| Failure::new(kind, error.to_string());
         match self {
@@ -152,19 +152,19 @@ impl CallAbort {
     }
 
     /// Converts the reason into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, said: &str, order: &RecordedPermit) -> Failure {
+    pub(crate) fn into_failure(self, text: &str, order: &RecordedPermit) -> Failure {
         match self {
             CallAbort::Rejected(failure) => failure,
-            CallAbort::BeforeCall(error) => error.into_failure(said),
+            CallAbort::BeforeCall(error) => error.into_failure(text),
             CallAbort::AfterCall(error) if error.may_have_happened() && is_recorded_as_change(order) => {
                 let message = format!("{error}; the call may have taken effect");
-                let hint = match said.trim() {
+                let hint = match text.trim() {
                     "" => "check its effect first; Sinew does not retry".to_owned(),
-                    said => format!("check its effect first; Sinew does not retry; last output: {said}"),
+                    text => format!("check its effect first; Sinew does not retry; last output: {text}"),
                 };
                 Failure::new(FailureKind::Interrupted, message).with_hint(hint)
             }
-            CallAbort::AfterCall(error) => error.into_failure(said),
+            CallAbort::AfterCall(error) => error.into_failure(text),
             CallAbort::TimedOut => CallAbort::timeout_failure(),
         }
     }

@@ -166,7 +166,7 @@ impl ToolExecutor for McpTool {
         // A call without a configured key would fail, so no approval is requested. The key itself is read by
         // the call.
         self.upstream.key.as_ref().map_or(Ok(()), |key| key.check_configured())?;
-        let foreseen = self.input_processor.preview(with_opened_paths(permit), permit)?;
+        let preview = self.input_processor.preview(with_opened_paths(permit), permit)?;
         let (mut facts, at_work) = match &self.endpoint {
             ServerEndpoint::Process(server, program) => {
                 let command = server.command(permit, self.grant, Instant::now())?;
@@ -177,8 +177,8 @@ impl ToolExecutor for McpTool {
                 (vec![("server".to_owned(), format!("POST {url}"))], ExecutionSite::RemoteServer)
             }
             ServerEndpoint::Sse(url) => {
-                let told = format!("GET {url}, then POST to the endpoint that it names");
-                (vec![("server".to_owned(), told)], ExecutionSite::RemoteServer)
+                let reported = format!("GET {url}, then POST to the endpoint that it names");
+                (vec![("server".to_owned(), reported)], ExecutionSite::RemoteServer)
             }
             ServerEndpoint::WebSocket(url) => (
                 vec![("server".to_owned(), format!("GET {url}, upgraded to a WebSocket"))],
@@ -188,7 +188,7 @@ impl ToolExecutor for McpTool {
         facts.extend(self.upstream.key.as_ref().map(|key| ("key".to_owned(), key.describe())));
         facts.extend(self.upstream.health.as_ref().map(ServerHealthCheck::preview_fact));
         facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
-        Ok(foreseen.into_preview(facts, at_work))
+        Ok(preview.into_preview(facts, at_work))
     }
 
     fn backing(&self) -> Vec<(&'static str, String)> {
@@ -203,8 +203,8 @@ impl ToolExecutor for McpTool {
         }
     }
 
-    fn release(&self, whose: CacheScope<'_>) {
-        self.upstream.release(whose);
+    fn release(&self, owner: CacheScope<'_>) {
+        self.upstream.release(owner);
     }
 
     fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {

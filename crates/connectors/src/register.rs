@@ -58,14 +58,14 @@ impl Connectors {
         sandbox: &Sandbox,
         workers: &WorkerPool,
         gatekeeper: &HttpGateway,
-        road: &PipelineEntry,
+        pipeline_entry: &PipelineEntry,
     ) -> Self {
         let (sandbox, workers) = (sandbox.clone(), workers.clone());
         Connectors {
             sandbox,
             workers,
             gatekeeper: gatekeeper.clone(),
-            pipeline: road.clone(),
+            pipeline: pipeline_entry.clone(),
             pin_store: None,
             accepted_origins: Arc::default(),
             keys: Arc::default(),
@@ -204,14 +204,14 @@ impl Connectors {
         let (executor, origin) = self.check_origin(&spec.name, executor, origin);
         spec.origin = Some(origin);
         let definition: ToolDefinition = spec.check().map_err(|error| error.to_string())?;
-        let lore = Arc::new(manifest_knowledge::tool_guidance(manifest, command, shared));
+        let guidance = Arc::new(manifest_knowledge::tool_guidance(manifest, command, shared));
         let rules = manifest_knowledge::validators(manifest, command, shared);
         let workers = self.workers.clone();
         let tool = Tool::new(definition, executor, |schema| {
-            let schema = schema.with_guidance(Arc::clone(&lore));
+            let schema = schema.with_guidance(Arc::clone(&guidance));
             match rules.is_empty() {
                 true => schema,
-                false => schema.with_validators(Arc::new(Validators::new(rules, lore, workers))),
+                false => schema.with_validators(Arc::new(Validators::new(rules, guidance, workers))),
             }
         });
         tool.map_err(|error| error.to_string())
@@ -254,11 +254,11 @@ impl Connectors {
             ),
             (ManifestBackend::Tools(aggregates), _) => {
                 let orchestration = orchestration(manifest, shared);
-                let (road, workers) = (self.pipeline.clone(), self.workers.clone());
+                let (pipeline, workers) = (self.pipeline.clone(), self.workers.clone());
                 let aggregates = Arc::clone(aggregates);
                 (
                     Arc::new(MetaTool {
-                        pipeline: road,
+                        pipeline: pipeline,
                         aggregates,
                         orchestration,
                         workers,

@@ -88,8 +88,8 @@ impl ToolProgram {
         command: &SandboxCommand,
         words: &[OsString],
     ) -> Result<Vec<(String, String)>, Failure> {
-        let foresight = CommandPreview::of(permit, command).map_err(|error| self.sandbox_failure(error))?;
-        self.pin.check_program(&foresight.program)?;
+        let preview = CommandPreview::of(permit, command).map_err(|error| self.sandbox_failure(error))?;
+        self.pin.check_program(&preview.program)?;
         let line: Vec<_> =
             [&command.program].into_iter().chain(words).map(|word| word.to_string_lossy()).collect();
         let input = command.input.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
@@ -97,7 +97,7 @@ impl ToolProgram {
             ("argv".to_owned(), json!(line).to_string()),
             ("stdin".to_owned(), input.unwrap_or_else(|| "nothing".to_owned())),
         ];
-        Ok(own.into_iter().chain(foresight.facts()).collect())
+        Ok(own.into_iter().chain(preview.facts()).collect())
     }
 
     /// Converts a sandbox error. The manifest may say how to install a missing program.

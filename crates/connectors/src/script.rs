@@ -152,14 +152,14 @@ impl ScriptInput {
 
 impl ToolExecutor for ScriptTool {
     fn preview(&self, permit: &Permit) -> Result<CallPreview, Failure> {
-        let foreseen = self.input_processor.preview(with_opened_paths(permit), permit)?;
-        let command = self.input.command(&foreseen.arguments, Instant::now())?;
+        let preview = self.input_processor.preview(with_opened_paths(permit), permit)?;
+        let command = self.input.command(&preview.arguments, Instant::now())?;
         // The operator reviewed the script when accepting it, and it has not changed, so its digest
         // identifies it.
         let words: Vec<OsString> =
             self.input.script.display_arguments().into_iter().map(Into::into).collect();
         let facts = self.program.preview_facts(permit, &command, &words)?;
-        Ok(foreseen.into_preview(facts, ExecutionSite::AsDefined))
+        Ok(preview.into_preview(facts, ExecutionSite::AsDefined))
     }
 
     fn backing(&self) -> Vec<(&'static str, String)> {

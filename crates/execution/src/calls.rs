@@ -163,8 +163,8 @@ impl ActiveCalls {
     }
 
     /// Sets the state of a call and adds it to the list.
-    pub(crate) fn set_state(&self, track: &Arc<CallTracker>, standing: CallState) {
-        *track.state() = standing;
+    pub(crate) fn set_state(&self, track: &Arc<CallTracker>, status: CallState) {
+        *track.state() = status;
         self.insert(track);
     }
 

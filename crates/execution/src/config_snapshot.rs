@@ -74,12 +74,12 @@ impl ConfigSnapshot {
     /// Makes the selected tools release what they keep for the next call, such as an idle process.
     pub(crate) fn release_resources(
         &self,
-        whose: CacheScope<'_>,
+        owner: CacheScope<'_>,
         is_meant: impl Fn(&ToolDefinition) -> bool,
     ) {
         let meant = self.registry.definitions().filter(|definition| is_meant(definition));
         for tool in meant.filter_map(|definition| self.registry.get(definition.name().as_str())) {
-            tool.executor().release(whose);
+            tool.executor().release(owner);
         }
     }
 

@@ -158,8 +158,8 @@ impl Host {
                 (is_plain_tool_name(rest) || !matches!(tool, HostTool::SinewTool)).then_some(start.len())
             }
         };
-        let fitting = self.tools.iter().filter_map(|(known, tool)| Some((fits(known, tool)?, tool)));
-        fitting.max_by_key(|(length, _)| *length).map(|(_, tool)| tool)
+        let schema_checked = self.tools.iter().filter_map(|(known, tool)| Some((fits(known, tool)?, tool)));
+        schema_checked.max_by_key(|(length, _)| *length).map(|(_, tool)| tool)
     }
 
     /// Text that identifies everything in the table of this host.

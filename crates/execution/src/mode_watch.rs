@@ -107,7 +107,7 @@ impl ToolExecutionLayer {
             removed_segments: self.ledger.health().removed.under_pressure,
             reads_refused: false,
         };
-        let mut eye = BackgroundSampler::new(folder);
+        let mut sampler = BackgroundSampler::new(folder);
         let mut next_look = Instant::now();
         loop {
             let paced = self.needs_sampling();
@@ -115,9 +115,9 @@ impl ToolExecutionLayer {
                 () = self.mode_watch.notify.notified() => tokio::time::sleep(MIN_EVALUATION_INTERVAL).await,
                 () = tokio::time::sleep_until(next_look.into()), if paced => {
                     next_look = Instant::now() + SAMPLE_PERIOD;
-                    eye.start_sample(&self.sampled_metrics());
+                    sampler.start_sample(&self.sampled_metrics());
                 }
-                () = eye.sample_finished() => {}
+                () = sampler.sample_finished() => {}
                 state = ledger.changed() => self.on_ledger_state(&state).await,
                 Ok(()) = pressure.changed() => {
                     let now = *pressure.borrow_and_update();
@@ -126,7 +126,7 @@ impl ToolExecutionLayer {
                 }
                 () = self.bookkeeping.due() => self.write_ended_groups(),
             }
-            self.apply_mode_rules(eye.latest()).await;
+            self.apply_mode_rules(sampler.latest()).await;
         }
     }
 

@@ -135,8 +135,8 @@ pub(crate) async fn judge(
     };
     let checked = call.time_stage(Stage::Check, || offload_if_large(arguments, check));
     match checked {
-        Ok(fitting) => {
-            let valid = validate(layer, call, fitting).await?;
+        Ok(schema_checked) => {
+            let valid = validate(layer, call, schema_checked).await?;
             decide(layer.decision_context(), call, valid).await
         }
         Err(rejected) => Err(Box::pin(repair::with_repair(layer, call, rejected)).await),
@@ -147,9 +147,9 @@ pub(crate) async fn judge(
 pub(crate) async fn validate(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    fitting: SchemaCheckedCall,
+    schema_checked: SchemaCheckedCall,
 ) -> Result<ValidCall, Box<Refusal>> {
-    let valid = match fitting.without_validators() {
+    let valid = match schema_checked.without_validators() {
         Ok(valid) => valid,
         // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
         Err(unasked) => Box::pin(run_validators(layer, call, unasked)).await?,
@@ -161,12 +161,12 @@ pub(crate) async fn validate(
 async fn run_validators(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    fitting: SchemaCheckedCall,
+    schema_checked: SchemaCheckedCall,
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
         let _slot = layer.validation_slots.acquire(call.caller.connection).await;
-        fitting.run_validators().await
+        schema_checked.run_validators().await
     };
     let ValidatedCall { call: valid, slow_validators: slow } = call.within_deadline(validating).await??;
     for (validator, took) in slow {
@@ -190,12 +190,12 @@ pub(crate) async fn decide(
     let policy = &call.snapshot.policy;
     secret_screening::refuse_blocked(policy, &valid)?;
     let situation = call.situation(context.limits.counts(valid.definition().name()));
-    let cleared = match call.time_stage(Stage::Judge, || governance::precheck(policy, &situation, valid)) {
-        Ok(cleared) => cleared,
+    let prechecked = match call.time_stage(Stage::Judge, || governance::precheck(policy, &situation, valid)) {
+        Ok(prechecked) => prechecked,
         Err(denial) => return Ok(Verdict::Denial(denial)),
     };
     let began = Instant::now();
-    let (opened, way) = call.within_deadline(open(context, call, cleared)).await??;
+    let (opened, way) = call.within_deadline(open(context, call, prechecked)).await??;
     let verdict = call.time_stage(Stage::Judge, || governance::judge(policy, &situation, opened));
     if matches!(verdict, Verdict::Denial(_)) {
         response_padding::pad_response(began, way).await;
@@ -210,20 +210,20 @@ pub(crate) async fn decide(
 async fn open(
     context: DecisionContext<'_>,
     call: &PipelineCall,
-    cleared: Prechecked,
+    prechecked: Prechecked,
 ) -> Result<(OpenedCall<Prechecked>, OpenMethod), Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
-    let cleared = match file_access::try_open_cached(cleared) {
+    let prechecked = match file_access::try_open_cached(prechecked) {
         Ok(opened) => return Ok((opened, OpenMethod::Prefetched)),
-        Err(cleared) => cleared,
+        Err(prechecked) => prechecked,
     };
-    let limit = cleared.timeout();
+    let limit = prechecked.timeout();
     let refuse =
         |code, detail: &str, reason: String| Refusal::new(&call.tool_name, code, reason).with_detail(detail);
     let opening = async {
         let slot = context.opening_slots.acquire(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
-            let opened = file_access::open(cleared);
+            let opened = file_access::open(prechecked);
             drop(slot);
             opened
         })

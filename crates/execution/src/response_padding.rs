@@ -78,17 +78,17 @@ mod tests {
 
     #[test]
     fn refusal_flood_is_slowed_until_a_pause() {
-        let (pace, now) = (RefusalThrottle::default(), Instant::now());
+        let (interval, now) = (RefusalThrottle::default(), Instant::now());
         for n in 0..REFUSAL_BURST {
-            assert_eq!(pace.next_delay(now), Duration::ZERO, "refusal {n}");
+            assert_eq!(interval.next_delay(now), Duration::ZERO, "refusal {n}");
         }
-        assert_eq!(pace.next_delay(now), REFUSAL_INTERVAL);
-        assert_eq!(pace.next_delay(now), REFUSAL_INTERVAL * 2);
+        assert_eq!(interval.next_delay(now), REFUSAL_INTERVAL);
+        assert_eq!(interval.next_delay(now), REFUSAL_INTERVAL * 2);
         let later = now + REFUSAL_INTERVAL * 5;
-        assert_eq!(pace.next_delay(later), Duration::ZERO, "three intervals have passed");
+        assert_eq!(interval.next_delay(later), Duration::ZERO, "three intervals have passed");
         let much_later = now + REFUSAL_INTERVAL * REFUSAL_BURST * 10;
-        let at_once = (0..REFUSAL_BURST).filter(|_| pace.next_delay(much_later).is_zero()).count();
+        let at_once = (0..REFUSAL_BURST).filter(|_| interval.next_delay(much_later).is_zero()).count();
         assert_eq!(at_once, REFUSAL_BURST as usize, "unused refusals beyond the burst are not saved up");
-        assert_eq!(pace.next_delay(much_later), REFUSAL_INTERVAL);
+        assert_eq!(interval.next_delay(much_later), REFUSAL_INTERVAL);
     }
 }

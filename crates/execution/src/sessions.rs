@@ -181,9 +181,9 @@ impl WorkerSession {
     }
 
     /// Returns true if the allowlist contains this tool, by any of its current names.
-    fn allows(&self, tool: &str, world: &ConfigSnapshot) -> bool {
+    fn allows(&self, tool: &str, snapshot: &ConfigSnapshot) -> bool {
         let same = |listed: &String| {
-            let (listed_as, asked_as) = (world.registry.get(listed), world.registry.get(tool));
+            let (listed_as, asked_as) = (snapshot.registry.get(listed), snapshot.registry.get(tool));
             match (listed_as, asked_as) {
                 (Some(listed), Some(asked)) => Arc::ptr_eq(listed, asked),
                 _ => false,
@@ -196,13 +196,14 @@ impl WorkerSession {
 impl ToolExecutionLayer {
     /// Opens a session and records it.
     pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
-        let world = self.snapshot.load();
-        let (terms, name) = (CheckedTerms::check(&wish, &world.policy.files().safety.sessions)?, wish.name);
+        let snapshot = self.snapshot.load();
+        let (terms, name) =
+            (CheckedTerms::check(&wish, &snapshot.policy.files().safety.sessions)?, wish.name);
         let by = redact_client_name(by.clone());
         // The server opens worker sockets one at a time, so the capacity checked here cannot be taken before
         // the insert.
         self.sessions.check_capacity(&by, name.is_some())?;
-        let shown = terms.to_json(&world);
+        let shown = terms.to_json(&snapshot);
         let session_id = fresh_session_id();
         let data = json!({"name": name, "by": by, "terms": shown});
         // Charged for its end too, which is then recorded whatever the budget.
@@ -287,12 +288,12 @@ impl ToolExecutionLayer {
     /// Tool definitions that pass the filter and that the session allows, sorted by name. Without a session,
     /// all that pass the filter.
     pub fn tools_in(&self, session: Option<&str>, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
-        let world = self.snapshot.load();
-        let mut tools = world.tools(filter);
+        let snapshot = self.snapshot.load();
+        let mut tools = snapshot.tools(filter);
         if let Some(id) = session {
             let session = self.sessions.find(id);
             tools.retain(|tool| {
-                session.as_ref().is_some_and(|open| open.allows(tool.name().as_str(), &world))
+                session.as_ref().is_some_and(|open| open.allows(tool.name().as_str(), &snapshot))
             });
         }
         tools

@@ -144,19 +144,19 @@ mod tests {
     #[tokio::test]
     async fn only_requested_metrics_are_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let mut eye = BackgroundSampler::new(folder.path());
-        assert_eq!(eye.latest(), None);
-        eye.start_sample(&[]);
-        assert!(eye.running.is_none(), "nothing is requested, so nothing is sampled");
-        eye.start_sample(&[Metric::DiskUsedPercent]);
-        eye.sample_finished().await;
-        let first = eye.latest().unwrap().clone();
+        let mut sampler = BackgroundSampler::new(folder.path());
+        assert_eq!(sampler.latest(), None);
+        sampler.start_sample(&[]);
+        assert!(sampler.running.is_none(), "nothing is requested, so nothing is sampled");
+        sampler.start_sample(&[Metric::DiskUsedPercent]);
+        sampler.sample_finished().await;
+        let first = sampler.latest().unwrap().clone();
         assert!(first.disk_used.is_some_and(|used| (0.0..=100.0).contains(&used)), "{first:?}");
         assert_eq!((first.cpu_load, first.memory_used), (None, None), "they are not requested");
-        eye.start_sample(&[Metric::CpuLoadPercent, Metric::MemoryUsedPercent, Metric::MemoryPressure]);
-        eye.start_sample(&[Metric::DiskUsedPercent]);
-        eye.sample_finished().await;
-        let second = eye.latest().unwrap();
+        sampler.start_sample(&[Metric::CpuLoadPercent, Metric::MemoryUsedPercent, Metric::MemoryPressure]);
+        sampler.start_sample(&[Metric::DiskUsedPercent]);
+        sampler.sample_finished().await;
+        let second = sampler.latest().unwrap();
         assert!(second.cpu_load.is_some_and(|load| (0.0..=100.0).contains(&load)), "{second:?}");
         assert!(second.memory_used.is_some_and(|used| used > 0.0 && used < 100.0), "{second:?}");
         assert!(second.memory_pressure.is_some_and(|level| [1.0, 2.0, 4.0].contains(&level)), "{second:?}");

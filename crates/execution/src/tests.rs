@@ -129,10 +129,10 @@ impl LayerBench {
 
     /// Creates a layer on the state that an earlier one may have left in this directory.
     fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
-        let world = LayerBench::snapshot_in(folder, registry);
+        let fixture = LayerBench::snapshot_in(folder, registry);
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &LedgerOptions::default()).unwrap();
         let (state, undo) = (folder.join("state"), empty_undo_store(folder));
-        ToolExecutionLayer::new(LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo })
+        ToolExecutionLayer::new(LayerParts { snapshot: fixture, ledger, recovery, state_dir: state, undo })
             .unwrap()
     }
 

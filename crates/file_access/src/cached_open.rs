@@ -144,11 +144,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn cached_open_reaches_the_same_object() {
-        let world = WorkspaceFixture::new();
-        let path = world.file("ws/file", "content");
-        world.link("ws/link", &path);
-        let slow = open(read(&world.path("ws/link"))).unwrap();
-        let fast = try_open_cached(read(&world.path("ws/link"))).map_err(|_| "given back").unwrap();
+        let fixture = WorkspaceFixture::new();
+        let path = fixture.file("ws/file", "content");
+        fixture.link("ws/link", &path);
+        let slow = open(read(&fixture.path("ws/link"))).unwrap();
+        let fast = try_open_cached(read(&fixture.path("ws/link"))).map_err(|_| "given back").unwrap();
         let (slow, fast) = (&slow.paths()[0], &fast.paths()[0]);
         assert_eq!(
             (fast.canonical(), fast.as_typed(), fast.key()),
@@ -167,14 +167,14 @@ mod tests {
 
     #[test]
     fn uncached_paths_are_returned_to_the_caller() {
-        let world = WorkspaceFixture::new();
-        world.file("ws/file", "content");
-        world.link("ws/dangling", "nowhere");
-        let _ = open(read(&world.path("ws/file")));
+        let fixture = WorkspaceFixture::new();
+        fixture.file("ws/file", "content");
+        fixture.link("ws/dangling", "nowhere");
+        let _ = open(read(&fixture.path("ws/file")));
         let given_back = |call: SinglePathCall| try_open_cached(call).is_err();
-        assert!(given_back(read(&world.path("ws/missing"))));
-        assert!(given_back(read(&world.path("ws/dangling"))));
-        assert!(given_back(SinglePathCall::at(&world.path("ws/file"), PathAccess::Write)));
+        assert!(given_back(read(&fixture.path("ws/missing"))));
+        assert!(given_back(read(&fixture.path("ws/dangling"))));
+        assert!(given_back(SinglePathCall::at(&fixture.path("ws/file"), PathAccess::Write)));
         assert!(given_back(read(std::path::Path::new("/dev/null"))));
         assert!(given_back(read(std::path::Path::new("/proc/self/status"))), "not a local volume");
         assert!(given_back(read(std::path::Path::new("/proc/self/root/etc/passwd"))), "through a process");
@@ -182,12 +182,12 @@ mod tests {
 
     #[test]
     fn large_and_growing_files_are_not_prefetched() {
-        let world = WorkspaceFixture::new();
-        let path = world.file("ws/large", &"x".repeat(MAX_PREFETCH_BYTES + 1));
+        let fixture = WorkspaceFixture::new();
+        let path = fixture.file("ws/large", &"x".repeat(MAX_PREFETCH_BYTES + 1));
         let opened = open(read(&path)).unwrap();
         assert_eq!(opened.paths()[0].kind(), ObjectKind::File);
         assert!(!opened.paths()[0].try_prefetch(), "too large");
-        let path = world.file("ws/grows", "abc");
+        let path = fixture.file("ws/grows", "abc");
         let opened = open(read(&path)).unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(b"defgh", 3).unwrap();

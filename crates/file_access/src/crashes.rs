@@ -43,12 +43,15 @@ fn sweep(change: TestedChange, fault: InjectedFault, kinds: &[&str]) {
     let mut met = 0;
     for (call, count) in swept.clone() {
         for nth in 1..=plain.count(call) + SLACK {
-            let world = change.prepare();
-            let ran =
-                run_traced(&world, change, Some(&format!("{call}:{}:when={nth}", fault.to_strace_option())));
+            let fixture = change.prepare();
+            let ran = run_traced(
+                &fixture,
+                change,
+                Some(&format!("{call}:{}:when={nth}", fault.to_strace_option())),
+            );
             let what = format!("{change:?} {call} {fault:?} {nth}");
-            check_end(&world, &ran, fault, [&before, &after], &what);
-            check_restart(&world, change, [&before, &after], &what);
+            check_end(&fixture, &ran, fault, [&before, &after], &what);
+            check_restart(&fixture, change, [&before, &after], &what);
             met += usize::from(ran.hit_fault());
         }
         assert!(*count > 0);
@@ -59,13 +62,13 @@ fn sweep(change: TestedChange, fault: InjectedFault, kinds: &[&str]) {
 
 /// Checks that the workspace is in the old or the new state, and in the one that the child reported.
 fn check_end(
-    world: &WorkspaceFixture,
+    fixture: &WorkspaceFixture,
     ran: &TracedRun,
     fault: InjectedFault,
     [before, after]: [&change::WorkspaceState; 2],
     what: &str,
 ) {
-    let now = change::workspace_state(world);
+    let now = change::workspace_state(fixture);
     match ran.code {
         Some(0) => assert_eq!(&now, after, "{what}: reported success\n{}", ran.log),
         Some(1) => assert_eq!(&now, before, "{what}: reported failure\n{}", ran.log),
@@ -79,17 +82,17 @@ fn check_end(
 /// Checks that recovery changes nothing in the workspace and leaves no temporary name, and that the change
 /// can then be undone or made.
 fn check_restart(
-    world: &WorkspaceFixture,
+    fixture: &WorkspaceFixture,
     change: TestedChange,
     [before, after]: [&change::WorkspaceState; 2],
     what: &str,
 ) {
-    let now = change::workspace_state(world);
-    world.undo().recover().unwrap();
-    assert_eq!(change::workspace_state(world), now, "{what}: recovery changes nothing");
+    let now = change::workspace_state(fixture);
+    fixture.undo().recover().unwrap();
+    assert_eq!(change::workspace_state(fixture), now, "{what}: recovery changes nothing");
     let is_litter = |name: &String| name.starts_with(".sinew-tmp-");
-    assert!(!world.names("ws").iter().any(is_litter), "{what}: {:?}", world.names("ws"));
-    let kept = if world.path("undo").exists() { world.names("undo") } else { Vec::new() };
+    assert!(!fixture.names("ws").iter().any(is_litter), "{what}: {:?}", fixture.names("ws"));
+    let kept = if fixture.path("undo").exists() { fixture.names("undo") } else { Vec::new() };
     let has = |name: &str, ending: &str| kept.contains(&format!("{name}.{ending}"));
     for name in &kept {
         let known = name.strip_suffix(".before").is_none_or(|key| has(key, "json"));
@@ -97,20 +100,20 @@ fn check_restart(
     }
     let (done, other) = match (&now == after, change.is_undo()) {
         (true, true) => return,
-        (true, false) => (change.undo(world), before),
-        (false, _) => (change.apply(world), after),
+        (true, false) => (change.undo(fixture), before),
+        (false, _) => (change.apply(fixture), after),
     };
     assert!(done.is_ok(), "{what}: {done:?}, {kept:?}");
-    assert_eq!(&change::workspace_state(world), other, "{what}: after recovery");
+    assert_eq!(&change::workspace_state(fixture), other, "{what}: after recovery");
 }
 
 /// Entry point of the child: makes one change and reports the result by its exit code.
 #[test]
 fn one_change() {
-    let Some(world) = WorkspaceFixture::from_parent() else { return };
+    let Some(fixture) = WorkspaceFixture::from_parent() else { return };
     let change = TestedChange::from_parent();
     tracer::wait_for_tracer();
-    let made = tracer::with_markers(|| change.apply(&world));
+    let made = tracer::with_markers(|| change.apply(&fixture));
     std::process::exit(i32::from(made.is_err()));
 }
 

@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn a_path_is_closed_by_any_git_directory_on_its_way() {
-        let world = WorkspaceFixture::new();
+        let fixture = WorkspaceFixture::new();
         for file in ["ws/bare/HEAD", "ws/bare/objects/x", "ws/bare/refs/x", "ws/part/HEAD", "ws/part/refs/x"]
         {
-            world.file(file, "");
+            fixture.file(file, "");
         }
         let check = |path: &str, expect: Option<GitEntry>| {
-            assert_eq!(entry_at(&world.path(path)), expect, "{path}");
+            assert_eq!(entry_at(&fixture.path(path)), expect, "{path}");
         };
         for path in ["ws/bare/config", "ws/bare/hooks/pre-commit", "ws/bare/hooks/a/b", "ws/bare/HEAD"] {
             check(path, Some(GitEntry::Existing));
@@ -86,12 +86,12 @@ mod tests {
     #[test]
     fn two_writers_cannot_complete_a_git_directory_together() {
         for round in 0..50 {
-            let world = WorkspaceFixture::new();
-            world.file(&format!("ws/{round}/HEAD"), "ref: refs/heads/main\n");
+            let fixture = WorkspaceFixture::new();
+            fixture.file(&format!("ws/{round}/HEAD"), "ref: refs/heads/main\n");
             let last = ["objects", "refs"].map(|name| format!("ws/{round}/{name}"));
             // Opened before either is made, as two calls that are judged at the same time.
-            let opened = last.each_ref().map(|name| world.write(name.strip_prefix("ws/").unwrap()));
-            let (start, saving) = (Barrier::new(2), world.recorder());
+            let opened = last.each_ref().map(|name| fixture.write(name.strip_prefix("ws/").unwrap()));
+            let (start, saving) = (Barrier::new(2), fixture.recorder());
             let made = std::thread::scope(|scope| {
                 let writers = opened.each_ref().map(|path| {
                     scope.spawn(|| {

@@ -182,9 +182,9 @@ mod tests {
     use super::*;
     use crate::testing::WorkspaceFixture;
 
-    fn others(world: &WorkspaceFixture, likely: &[&str], guarded: &[&str]) -> HardLinkNames {
-        let mut opened = world.read("in/a");
-        let paths = |list: &[&str]| list.iter().map(|name| world.path(name)).collect();
+    fn others(fixture: &WorkspaceFixture, likely: &[&str], guarded: &[&str]) -> HardLinkNames {
+        let mut opened = fixture.read("in/a");
+        let paths = |list: &[&str]| list.iter().map(|name| fixture.path(name)).collect();
         let search = HardLinkSearch { likely_folders: paths(likely), guarded_folders: paths(guarded) };
         find_other_names(&mut opened, &search);
         opened.other_names().clone()
@@ -192,77 +192,77 @@ mod tests {
 
     #[test]
     fn other_hard_links_are_found() {
-        let world = WorkspaceFixture::new();
-        world.file("ws/in/a", "x");
-        world.file("ws/deep/er/z", "z");
-        assert_eq!(others(&world, &["ws"], &["outside"]), HardLinkNames::Known(vec![]), "it has one name");
-        fs::hard_link(world.path("ws/in/a"), world.path("ws/deep/er/b")).unwrap();
+        let fixture = WorkspaceFixture::new();
+        fixture.file("ws/in/a", "x");
+        fixture.file("ws/deep/er/z", "z");
+        assert_eq!(others(&fixture, &["ws"], &["outside"]), HardLinkNames::Known(vec![]), "it has one name");
+        fs::hard_link(fixture.path("ws/in/a"), fixture.path("ws/deep/er/b")).unwrap();
         let known =
-            |names: &[&str]| HardLinkNames::Known(names.iter().map(|name| world.path(name)).collect());
+            |names: &[&str]| HardLinkNames::Known(names.iter().map(|name| fixture.path(name)).collect());
         assert_eq!(
-            others(&world, &["ws"], &["/"]),
+            others(&fixture, &["ws"], &["/"]),
             known(&["ws/deep/er/b"]),
             "all names are in the workspace"
         );
-        assert_eq!(others(&world, &[], &["outside"]), known(&[]), "none is where it must not be");
-        assert_eq!(others(&world, &[], &["/"]), HardLinkNames::Unknown, "everywhere is too far");
-        fs::hard_link(world.path("ws/in/a"), world.path("outside/c")).unwrap();
-        assert_eq!(others(&world, &["ws"], &["outside"]), known(&["ws/deep/er/b", "outside/c"]));
+        assert_eq!(others(&fixture, &[], &["outside"]), known(&[]), "none is where it must not be");
+        assert_eq!(others(&fixture, &[], &["/"]), HardLinkNames::Unknown, "everywhere is too far");
+        fs::hard_link(fixture.path("ws/in/a"), fixture.path("outside/c")).unwrap();
+        assert_eq!(others(&fixture, &["ws"], &["outside"]), known(&["ws/deep/er/b", "outside/c"]));
         assert_eq!(
-            others(&world, &[], &["outside/c"]),
+            others(&fixture, &[], &["outside/c"]),
             known(&["outside/c"]),
             "a guarded file is a name too"
         );
-        assert_eq!(others(&world, &[], &["nowhere"]), known(&[]));
+        assert_eq!(others(&fixture, &[], &["nowhere"]), known(&[]));
     }
 
     #[test]
     fn other_hard_links_of_a_visited_file_are_found() {
-        let world = WorkspaceFixture::new();
-        world.file("ws/in/a", "x");
-        let reader = || world.read("in/a").reader().unwrap();
+        let fixture = WorkspaceFixture::new();
+        fixture.file("ws/in/a", "x");
+        let reader = || fixture.read("in/a").reader().unwrap();
         let search =
-            HardLinkSearch { likely_folders: Vec::new(), guarded_folders: vec![world.path("outside")] };
-        let others = || reader().other_names(&world.path("ws/in/a"), &search);
+            HardLinkSearch { likely_folders: Vec::new(), guarded_folders: vec![fixture.path("outside")] };
+        let others = || reader().other_names(&fixture.path("ws/in/a"), &search);
         assert_eq!((others(), reader().has_several_names()), (HardLinkNames::Known(vec![]), false));
-        fs::hard_link(world.path("ws/in/a"), world.path("outside/c")).unwrap();
-        let expect = HardLinkNames::Known(vec![world.path("outside/c")]);
+        fs::hard_link(fixture.path("ws/in/a"), fixture.path("outside/c")).unwrap();
+        let expect = HardLinkNames::Known(vec![fixture.path("outside/c")]);
         assert_eq!((others(), reader().has_several_names()), (expect, true));
     }
 
     #[test]
     fn search_stops_at_its_entry_limit() {
-        let world = WorkspaceFixture::new();
-        world.file("ws/in/a", "x");
-        fs::create_dir(world.path("outside/big")).unwrap();
-        fs::hard_link(world.path("ws/in/a"), world.path("outside/z")).unwrap();
+        let fixture = WorkspaceFixture::new();
+        fixture.file("ws/in/a", "x");
+        fs::create_dir(fixture.path("outside/big")).unwrap();
+        fs::hard_link(fixture.path("ws/in/a"), fixture.path("outside/z")).unwrap();
         let mut walk = LinkFinder::new(ObjectIdentity { device: 0, inode: 0 }, Path::new("/nothing"), 1);
-        let status = platform::status(platform::open_handle(&world.path("outside")).unwrap()).unwrap();
+        let status = platform::status(platform::open_handle(&fixture.path("outside")).unwrap()).unwrap();
         walk.identity = ObjectIdentity { device: status.facts.identity.device, inode: u64::MAX };
         walk.entries_left = 2;
         for name in ["1", "2", "3"] {
-            world.file(&format!("outside/big/{name}"), "");
+            fixture.file(&format!("outside/big/{name}"), "");
         }
         assert!(
-            walk.search_folder(&world.path("outside")) == LinkSearchEnd::Truncated,
+            walk.search_folder(&fixture.path("outside")) == LinkSearchEnd::Truncated,
             "more entries than the bound"
         );
     }
 
     #[test]
     fn a_folder_that_cannot_be_read_is_not_taken_for_searched() {
-        let Some(world) = WorkspaceFixture::from_parent() else {
-            let world = WorkspaceFixture::new();
-            world.file("ws/in/a", "x");
-            fs::hard_link(world.path("ws/in/a"), world.path("outside/c")).unwrap();
+        let Some(fixture) = WorkspaceFixture::from_parent() else {
+            let fixture = WorkspaceFixture::new();
+            fixture.file("ws/in/a", "x");
+            fs::hard_link(fixture.path("ws/in/a"), fixture.path("outside/c")).unwrap();
             use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(world.path("outside"), fs::Permissions::from_mode(0o000)).unwrap();
+            fs::set_permissions(fixture.path("outside"), fs::Permissions::from_mode(0o000)).unwrap();
             let test = "links::tests::a_folder_that_cannot_be_read_is_not_taken_for_searched";
-            let output = world.unprivileged_child(test);
-            fs::set_permissions(world.path("outside"), fs::Permissions::from_mode(0o700)).unwrap();
+            let output = fixture.unprivileged_child(test);
+            fs::set_permissions(fixture.path("outside"), fs::Permissions::from_mode(0o700)).unwrap();
             crate::testing::assert_passed(&output);
             return;
         };
-        assert_eq!(others(&world, &[], &["outside"]), HardLinkNames::Unknown);
+        assert_eq!(others(&fixture, &[], &["outside"]), HardLinkNames::Unknown);
     }
 }

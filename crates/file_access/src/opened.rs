@@ -193,7 +193,7 @@ impl OpenedPath {
         } else {
             HardLinkNames::Known(Vec::new())
         };
-        let (key, access, in_hand) = (request.key, request.access, OnceLock::new());
+        let (key, access, held) = (request.key, request.access, OnceLock::new());
         let git_entry = match access {
             PathAccess::Read => None,
             PathAccess::Write => git_directory::entry_at(&canonical),
@@ -210,14 +210,14 @@ impl OpenedPath {
             object,
             other_names,
             git_entry,
-            prefetched: in_hand,
+            prefetched: held,
         }
     }
 
     /// Returns the same path with another object, which has appeared since it was opened.
     pub(crate) fn with_object(&self, object: OpenedObject) -> Self {
         let (key, access, other_names) = (self.key.clone(), self.access, HardLinkNames::Known(Vec::new()));
-        let (typed, canonical, in_hand) = (self.as_typed.clone(), self.canonical.clone(), OnceLock::new());
+        let (typed, canonical, held) = (self.as_typed.clone(), self.canonical.clone(), OnceLock::new());
         let git_entry = self.git_entry;
         OpenedPath {
             key,
@@ -227,7 +227,7 @@ impl OpenedPath {
             object,
             other_names,
             git_entry,
-            prefetched: in_hand,
+            prefetched: held,
         }
     }
 

@@ -65,11 +65,11 @@ impl NameSwapRace<'_> {
 }
 
 /// Runs `attempt` at least `times` times while the names are exchanged.
-fn race(world: &WorkspaceFixture, names: [&str; 2], target: &str, times: u64, attempt: impl Fn(u64)) {
-    world.link(&format!("ws/{}", names[1]), target);
-    let names = names.map(|name| world.path("ws").join(name));
+fn race(fixture: &WorkspaceFixture, names: [&str; 2], target: &str, times: u64, attempt: impl Fn(u64)) {
+    fixture.link(&format!("ws/{}", names[1]), target);
+    let names = names.map(|name| fixture.path("ws").join(name));
     let (exchanges, attempts, over) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
-    let race = NameSwapRace { world, names, target, exchanges, attempts, stop: over };
+    let race = NameSwapRace { world: fixture, names, target, exchanges, attempts, stop: over };
     let deadline = Instant::now() + Duration::from_secs(60);
     std::thread::scope(|scope| {
         scope.spawn(|| race.run());
@@ -93,23 +93,23 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Opens a path and returns it if governance would permit it.
-fn permitted(world: &WorkspaceFixture, text: &str, access: PathAccess) -> Option<OpenedPath> {
-    let opened = world.try_open(text, access).unwrap();
-    opened.canonical().starts_with(world.path("ws")).then_some(opened)
+fn permitted(fixture: &WorkspaceFixture, text: &str, access: PathAccess) -> Option<OpenedPath> {
+    let opened = fixture.try_open(text, access).unwrap();
+    opened.canonical().starts_with(fixture.path("ws")).then_some(opened)
 }
 
 #[test]
 fn read_content_matches_the_judged_name() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/target", "inside");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/target", "inside");
     let (inside, outside) = <(AtomicU64, AtomicU64)>::default();
-    race(&world, ["target", "swap"], "../outside/secret", 1000, |_| {
-        let opened = world.read("target");
+    race(&fixture, ["target", "swap"], "../outside/secret", 1000, |_| {
+        let opened = fixture.read("target");
         if opened.kind() != ObjectKind::File {
             return;
         }
         let bytes = opened.read_range(0, 100).unwrap().bytes;
-        let is_inside = opened.canonical().starts_with(world.path("ws"));
+        let is_inside = opened.canonical().starts_with(fixture.path("ws"));
         assert_eq!(bytes == b"inside", is_inside, "{:?}", opened.canonical());
         if is_inside { &inside } else { &outside }.fetch_add(1, SeqCst);
     });
@@ -118,17 +118,17 @@ fn read_content_matches_the_judged_name() {
 
 #[test]
 fn folder_swapped_for_a_link_leaks_nothing() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/folder/secret", "inside the folder");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/folder/secret", "inside the folder");
     let (read, listed) = <(AtomicU64, AtomicU64)>::default();
-    race(&world, ["folder", "swap"], "../outside", 1000, |_| {
-        if let Some(opened) = permitted(&world, "folder/secret", PathAccess::Read)
+    race(&fixture, ["folder", "swap"], "../outside", 1000, |_| {
+        if let Some(opened) = permitted(&fixture, "folder/secret", PathAccess::Read)
             && opened.kind() == ObjectKind::File
         {
             assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside the folder");
             read.fetch_add(1, SeqCst);
         }
-        if let Some(folder) = permitted(&world, "folder", PathAccess::Read)
+        if let Some(folder) = permitted(&fixture, "folder", PathAccess::Read)
             && folder.kind() == ObjectKind::Directory
         {
             assert_eq!(folder.list(10).unwrap().entries[0].size, Some(17));
@@ -140,13 +140,14 @@ fn folder_swapped_for_a_link_leaks_nothing() {
 
 #[test]
 fn write_never_lands_outside() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/target", "inside");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/target", "inside");
     let written = AtomicU64::new(0);
-    race(&world, ["target", "swap"], "../outside/secret", 200, |round| {
-        let Some(opened) = permitted(&world, "target", PathAccess::Write) else { return };
+    race(&fixture, ["target", "swap"], "../outside/secret", 200, |round| {
+        let Some(opened) = permitted(&fixture, "target", PathAccess::Write) else { return };
         let new = format!("inside {round}");
-        let done = opened.replace(new.as_bytes(), &ContentPrecondition::Anything, &world.recorder()).is_ok();
+        let done =
+            opened.replace(new.as_bytes(), &ContentPrecondition::Anything, &fixture.recorder()).is_ok();
         written.fetch_add(u64::from(done), SeqCst);
     });
     assert!(written.into_inner() > 0, "the racer must not have won every time");
@@ -154,20 +155,20 @@ fn write_never_lands_outside() {
 
 #[test]
 fn write_into_a_swapped_folder_never_lands_outside() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/folder/secret", "inside");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/folder/secret", "inside");
     let (replaced, created) = <(AtomicU64, AtomicU64)>::default();
-    race(&world, ["folder", "swap"], "../outside", 200, |round| {
+    race(&fixture, ["folder", "swap"], "../outside", 200, |round| {
         let new = format!("new{round}");
         for (text, expected, count) in [
             ("secret", ContentPrecondition::Anything, &replaced),
             (new.as_str(), ContentPrecondition::Absent, &created),
         ] {
-            let Some(opened) = permitted(&world, &format!("folder/{text}"), PathAccess::Write) else {
+            let Some(opened) = permitted(&fixture, &format!("folder/{text}"), PathAccess::Write) else {
                 continue;
             };
             count.fetch_add(
-                u64::from(opened.replace(b"inside", &expected, &world.recorder()).is_ok()),
+                u64::from(opened.replace(b"inside", &expected, &fixture.recorder()).is_ok()),
                 SeqCst,
             );
         }
@@ -177,12 +178,14 @@ fn write_into_a_swapped_folder_never_lands_outside() {
 
 #[test]
 fn created_folders_never_lead_outside() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/new/secret", "inside");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/new/secret", "inside");
     let made = AtomicU64::new(0);
-    race(&world, ["new", "swap"], "../outside", 200, |round| {
-        let Some(opened) = permitted(&world, &format!("new/{round}/file"), PathAccess::Write) else { return };
-        let done = opened.replace_with_folders(b"inside", &ContentPrecondition::Absent, &world.recorder());
+    race(&fixture, ["new", "swap"], "../outside", 200, |round| {
+        let Some(opened) = permitted(&fixture, &format!("new/{round}/file"), PathAccess::Write) else {
+            return;
+        };
+        let done = opened.replace_with_folders(b"inside", &ContentPrecondition::Absent, &fixture.recorder());
         made.fetch_add(u64::from(done.is_ok()), SeqCst);
     });
     assert!(made.into_inner() > 0, "the racer must not have won every time");

@@ -221,17 +221,17 @@ impl OpenedPath {
         expected: &ContentPrecondition,
         copied: Option<(&tree::TreeFingerprint, &RemovalGuard<'_>)>,
     ) -> Result<(), AccessError> {
-        let aside = OsStr::new(pending.temporary());
+        let quarantined = OsStr::new(pending.temporary());
         let rename = |from: &OsStr, to: &OsStr| {
             rustix::fs::renameat_with(&place.folder, from, &place.folder, to, RenameFlags::NOREPLACE)
         };
-        rename(&place.leaf, aside).map_err(|errno| match errno {
+        rename(&place.leaf, quarantined).map_err(|errno| match errno {
             Errno::NOENT => self.conflict_error("it does not exist any more"),
             errno => self.removal_error(errno),
         })?;
         let nothing = RemovalGuard::none();
         let protects = copied.map_or(&nothing, |(_, protects)| protects);
-        let mut checked = self.check_removed(&place.folder, aside, expected, protects);
+        let mut checked = self.check_removed(&place.folder, quarantined, expected, protects);
         if let Some((seen, _)) = copied
             && checked.is_ok()
             && self.fingerprint().ok().as_ref() != Some(seen)
@@ -241,7 +241,7 @@ impl OpenedPath {
         // The deletion cannot be reverted, so the rename must be durable before it.
         let checked = checked.and_then(|()| place.sync().map_err(|errno| self.removal_error(errno)));
         if let Err(error) = checked {
-            return match rename(aside, &place.leaf) {
+            return match rename(quarantined, &place.leaf) {
                 Ok(()) => Err(error),
                 Err(errno) => {
                     pending.keep_saved();
@@ -249,11 +249,11 @@ impl OpenedPath {
                 }
             };
         }
-        tree::remove_tree(&place.folder, aside).map_err(|errno| {
+        tree::remove_tree(&place.folder, quarantined).map_err(|errno| {
             // A folder may be partly deleted, but all of it is saved. Any other object is either there or
             // not.
             let is_whole = !matches!(self.object, OpenedObject::Directory { .. });
-            if !is_whole || rename(aside, &place.leaf).is_err() {
+            if !is_whole || rename(quarantined, &place.leaf).is_err() {
                 pending.keep_saved();
             }
             self.removal_error(errno)

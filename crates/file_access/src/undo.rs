@@ -90,7 +90,7 @@ impl UndoStore {
 impl UndoStore {
     /// Reserves space for a state, next to the states that may not be pruned. Returns the size of those if it
     /// does not fit.
-    fn reserve(&self, folder: &StoreFolder, record: &UndoRecord, room: UndoQuota) -> Result<(), u64> {
+    fn reserve(&self, folder: &StoreFolder, record: &UndoRecord, available: UndoQuota) -> Result<(), u64> {
         let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
         let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
         let own = (record.saved_ms, record.key());
@@ -98,7 +98,7 @@ impl UndoStore {
         let young = index.iter().filter(|(key, _)| key.0 >= recent && **key != own);
         let taken = young.map(|(_, bytes)| bytes).sum::<u64>();
         let fits = taken.saturating_add(record.bytes) <= self.limits.keep_bytes;
-        if room == UndoQuota::Enforced && !fits {
+        if available == UndoQuota::Enforced && !fits {
             return Err(taken);
         }
         index.insert(own, record.bytes);

@@ -107,10 +107,10 @@ fn measure(policy: &Policy, tool: &str, workspaces: &Workspaces, calls: u32) -> 
         let call =
             guardrail::check(&definition, &schema, json!({"path": "notes.txt"})).map_err(|r| r.reason)?;
         let begun = Instant::now();
-        let cleared = governance::precheck(policy, &situation, call)
+        let prechecked = governance::precheck(policy, &situation, call)
             .map_err(|denial| denial.refusal().reason.clone())?;
         clearing.push(begun.elapsed());
-        let opened = file_access::open(cleared)?;
+        let opened = file_access::open(prechecked)?;
         let begun = Instant::now();
         let verdict = governance::judge(policy, &situation, opened);
         judging.push(begun.elapsed());

@@ -137,9 +137,9 @@ impl CommandRules {
                     (RequestedCommand::ShellLine(_), _) => false,
                 };
                 if found != *expected {
-                    let says = if *expected { "must match" } else { "must not match" };
+                    let requirement = if *expected { "must match" } else { "must not match" };
                     let does = if found { "does" } else { "does not" };
-                    let message = format!("the rule {says} `{line}`, and {does}");
+                    let message = format!("the rule {requirement} `{line}`, and {does}");
                     let place = Located { value: (), line: rule.rule.line, column: rule.column };
                     inspection.error(&place, &message, Some("change `argv` or the example".to_owned()));
                 }

@@ -57,10 +57,10 @@ impl SituationFacts {
 
     /// Combines these facts with those of an opened call.
     pub(crate) fn opened_facts(&self, opened: &OpenedCall<Prechecked>) -> Value {
-        let (cleared, named) = (opened.call(), opened.call().named_targets());
+        let (prechecked, named) = (opened.call(), opened.call().named_targets());
         let paths = opened.paths().iter().zip(&named.path_requests);
         let paths = paths.map(|(path, request)| PathFacts::from_opened(path, request));
-        self.build_facts(paths.collect(), &named.external_targets, cleared.call().arguments())
+        self.build_facts(paths.collect(), &named.external_targets, prechecked.call().arguments())
     }
 
     /// Combines these facts with those of a call whose paths were not opened: its names as typed and their
@@ -91,15 +91,15 @@ impl SituationFacts {
     fn build_facts(
         &self,
         paths: Vec<PathFacts<'_>>,
-        errands: &ExternalTargets,
+        targets: &ExternalTargets,
         arguments: &Arguments,
     ) -> Value {
         json!(DecisionFacts {
             moment: self.header(),
             paths,
             content_bytes: path_rules::content_bytes(arguments),
-            commands: errands.commands.iter().map(CommandFacts::from_command).collect(),
-            hosts: errands.network_targets.iter().map(HostFacts::from_target).collect(),
+            commands: targets.commands.iter().map(CommandFacts::from_command).collect(),
+            hosts: targets.network_targets.iter().map(HostFacts::from_target).collect(),
             would_deny: self.shadow_denial(),
         })
     }

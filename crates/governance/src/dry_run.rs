@@ -52,11 +52,11 @@ pub fn dry_run(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> 
     let judged = check_typed(&effective_policy, situation, call.arguments(), &mut notes).and_then(|named| {
         let reached: Vec<ReachedPath> = named.path_requests.iter().map(ReachedPath::from_request).collect();
         let content_bytes = path_rules::content_bytes(call.arguments());
-        let (requests, errands) = (&named.path_requests, &named.external_targets);
+        let (requests, targets) = (&named.path_requests, &named.external_targets);
         let facts = DecisionInput {
             path_requests: requests,
             reached_paths: &reached,
-            external_targets: errands,
+            external_targets: targets,
             content_bytes,
         };
         decide(&effective_policy, situation, &facts, &mut notes)

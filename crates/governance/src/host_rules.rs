@@ -331,8 +331,8 @@ impl OutboundRules {
     ///
     /// The lists of hosts apply. A private address is accepted, because the operator configured it.
     pub(crate) fn check_service(&self, target: &NetworkTarget) -> Result<HostLocation, DenialReason> {
-        let mut trail = RuleTrace::disabled();
-        let mut notes = TraceRecorder::new(&mut trail);
+        let mut trace = RuleTrace::disabled();
+        let mut notes = TraceRecorder::new(&mut trace);
         let host = self.check_not_blocked(target, &mut notes)?;
         self.check_listed(host, target, &mut notes)?;
         Ok(if is_local_host(host) { HostLocation::Local } else { HostLocation::Public })
@@ -343,8 +343,8 @@ impl OutboundRules {
     /// A manifest is not policy: a host on this machine or a private network is accepted only if the tool's
     /// own list names exactly that host.
     pub(crate) fn check_manifest_server(&self, target: &NetworkTarget) -> Result<HostLocation, DenialReason> {
-        let mut trail = RuleTrace::disabled();
-        let mut notes = TraceRecorder::new(&mut trail);
+        let mut trace = RuleTrace::disabled();
+        let mut notes = TraceRecorder::new(&mut trace);
         let host = self.check_not_blocked(target, &mut notes)?;
         let is_granted = is_local_host(host) && self.lists_host(host);
         if !is_granted {

@@ -130,13 +130,13 @@ pub(crate) fn check_typed(
     notes: &mut TraceRecorder<'_>,
 ) -> Result<NamedTargets, DenialReason> {
     effective_policy.admit(situation, notes)?;
-    let errands = ExternalTargets::from_arguments(effective_policy.definition, arguments);
-    effective_policy.admit_external_targets(&errands, notes)?;
+    let targets = ExternalTargets::from_arguments(effective_policy.definition, arguments);
+    effective_policy.admit_external_targets(&targets, notes)?;
     let requests = path_rules::path_requests(effective_policy, arguments, situation.workspaces)?;
     for request in &requests {
         path_rules::admit_typed(effective_policy, situation.workspaces, request, notes)?;
     }
-    Ok(NamedTargets { path_requests: requests, external_targets: errands })
+    Ok(NamedTargets { path_requests: requests, external_targets: targets })
 }
 
 /// Decides on a call from facts alone.

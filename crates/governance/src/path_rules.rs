@@ -167,11 +167,12 @@ fn refuse_forbidden(
     request: &PathRequest,
     notes: &mut TraceRecorder<'_>,
 ) -> Result<(), DenialReason> {
-    let floor = &effective_policy.policy.built_in_denials;
-    let protected = floor.find_denial(name, request.access);
+    let lower_bound = &effective_policy.policy.built_in_denials;
+    let protected = lower_bound.find_denial(name, request.access);
     notes.set_value(|| name.to_string());
     if notes.is_enabled() {
-        let before = floor.rules_before(request.access, protected.as_ref().map(|floor| &floor.rule));
+        let before =
+            lower_bound.rules_before(request.access, protected.as_ref().map(|lower_bound| &lower_bound.rule));
         notes.record_skipped(before.iter().map(|(rule, why)| (rule, why.clone())));
     }
     if let Some(BuiltInDenial { code, rule, reason: why }) = protected {

@@ -102,13 +102,13 @@ impl Policy {
         let (modes, tools, safety) =
             combine_results(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
         let files = PolicyFiles { modes, tools, safety, documents };
-        let floor = BuiltInDenials::new(&environment.protected).map_err(|error| {
+        let lower_bound = BuiltInDenials::new(&environment.protected).map_err(|error| {
             PolicyError::new(vec![DocumentError::for_file(
                 BUILT_IN_FILE_NAME,
                 &format!("cannot be compiled: {}", error.message),
             )])
         })?;
-        CheckedFiles::new(&files, environment)?.into_policy(files, floor)
+        CheckedFiles::new(&files, environment)?.into_policy(files, lower_bound)
     }
 
     /// Returns these rules with the isolation level that the sandbox provides on this machine. The default is
@@ -246,7 +246,7 @@ impl CheckedFiles {
         })
     }
 
-    fn into_policy(self, files: PolicyFiles, floor: BuiltInDenials) -> Result<Policy, PolicyError> {
+    fn into_policy(self, files: PolicyFiles, lower_bound: BuiltInDenials) -> Result<Policy, PolicyError> {
         if !self.errors.is_empty() {
             return Err(PolicyError::new(self.errors));
         }
@@ -269,7 +269,7 @@ impl CheckedFiles {
             tools,
             common,
             safety,
-            built_in_denials: Arc::new(floor),
+            built_in_denials: Arc::new(lower_bound),
             known_categories,
             files,
             warnings,

@@ -126,21 +126,21 @@ mod tests {
     fn target_of_a_linked_bin_must_be_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (shelf, real) = (root.join("shelf"), root.join("real/bin"));
-        create_dir_all(&shelf).unwrap();
+        let (cache, real) = (root.join("shelf"), root.join("real/bin"));
+        create_dir_all(&cache).unwrap();
         create_dir_all(&real).unwrap();
-        symlink(&real, shelf.join("bin")).unwrap();
-        assert_eq!(check_folder(&shelf, &[]), Ok(()));
+        symlink(&real, cache.join("bin")).unwrap();
+        assert_eq!(check_folder(&cache, &[]), Ok(()));
         let mode = |folder: &Path, mode| set_permissions(folder, Permissions::from_mode(mode)).unwrap();
         for open in [real.as_path(), real.parent().unwrap()] {
             mode(open, 0o777);
-            let (message, suggestion) = check_folder(&shelf, &[]).unwrap_err();
+            let (message, suggestion) = check_folder(&cache, &[]).unwrap_err();
             assert!(message.contains("it can be changed by"), "{message}");
             assert!(suggestion.starts_with("chmod go-w"), "{suggestion}");
             mode(open, 0o755);
         }
-        assert!(check_folder(&shelf, std::slice::from_ref(&real)).is_err(), "nor calls");
+        assert!(check_folder(&cache, std::slice::from_ref(&real)).is_err(), "nor calls");
         std::fs::remove_dir(&real).unwrap();
-        assert_eq!(check_folder(&shelf, &[]), Ok(()), "a link that leads nowhere has no programs");
+        assert_eq!(check_folder(&cache, &[]), Ok(()), "a link that leads nowhere has no programs");
     }
 }

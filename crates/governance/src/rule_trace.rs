@@ -181,10 +181,10 @@ impl<'t> TraceRecorder<'t> {
         rule: &RuleRef,
         states: impl FnOnce() -> Option<String>,
         asked: impl FnOnce() -> String,
-        said: RuleOutcome,
+        text: RuleOutcome,
     ) {
         let Some(written) = &mut self.trace.content else { return };
-        let step = TraceStep { rule: rule.clone(), states: states(), asked: asked(), said };
+        let step = TraceStep { rule: rule.clone(), states: states(), asked: asked(), said: text };
         if !written.steps.contains(&step) {
             self.value.clone_from(&step.asked);
             written.steps.push(step);

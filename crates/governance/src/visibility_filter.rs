@@ -26,8 +26,9 @@ impl VisibilityFilter {
     pub(crate) fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
         let name = NormalizedPath::canonical(path)?;
         let forbidden = self.forbidden.first_match(&name).cloned();
-        forbidden
-            .or_else(|| self.built_in_denials.find_denial(&name, PathAccess::Read).map(|floor| floor.rule))
+        forbidden.or_else(|| {
+            self.built_in_denials.find_denial(&name, PathAccess::Read).map(|lower_bound| lower_bound.rule)
+        })
     }
 
     /// Returns the paths that the rules of the call forbid without wildcards, including everything below

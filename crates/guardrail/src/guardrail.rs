@@ -72,8 +72,8 @@ impl<'a> Guardrail<'a> {
             if unfit.from_curated_map {
                 refusal.rule = self.curated.for_tool(name).map(|entry| entry.rule.clone());
             }
-            if let Some(lore) = known.schema.guidance() {
-                lore.add_to(&mut refusal, known.definition);
+            if let Some(guidance) = known.schema.guidance() {
+                guidance.add_to(&mut refusal, known.definition);
             }
             let proposal = repair::propose(self, known, unfit.arguments).map(Box::new);
             RejectedCall { refusal: Box::new(refusal), proposal }

@@ -70,8 +70,8 @@ impl InputSchema {
     }
 
     /// Adds guidance to include in refusals.
-    pub fn with_guidance(self, lore: Arc<ToolGuidance>) -> Self {
-        InputSchema { guidance: Some(lore), ..self }
+    pub fn with_guidance(self, tool_guidance: Arc<ToolGuidance>) -> Self {
+        InputSchema { guidance: Some(tool_guidance), ..self }
     }
 
     /// Returns the first error of a value as one short line. For values that are not call arguments, such as

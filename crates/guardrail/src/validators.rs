@@ -37,8 +37,8 @@ struct ValidatorResults {
 
 impl Validators {
     /// Creates the validators of a tool, to be run by these workers.
-    pub fn new(rules: Vec<ValidatorRule>, lore: Arc<ToolGuidance>, workers: WorkerPool) -> Self {
-        Validators { rules, guidance: lore, workers }
+    pub fn new(rules: Vec<ValidatorRule>, tool_guidance: Arc<ToolGuidance>, workers: WorkerPool) -> Self {
+        Validators { rules, guidance: tool_guidance, workers }
     }
 
     /// Runs every validator, so that the caller gets all problems at once, and returns the slow ones with

@@ -55,9 +55,9 @@ pub(crate) struct ScriptEngine {
 
 impl ScriptEngine {
     pub(crate) fn new() -> Result<Self, String> {
-        let told = |error: Error| error.to_string();
+        let report_text = |error: Error| error.to_string();
         let heap = EngineHeap::new().ok_or("not enough memory for the engine")?;
-        let runtime = Runtime::new_with_alloc(heap.clone_handle()).map_err(told)?;
+        let runtime = Runtime::new_with_alloc(heap.clone_handle()).map_err(report_text)?;
         runtime.set_memory_limit(MEMORY_LIMIT);
         runtime.set_max_stack_size(MAX_STACK);
         // The engine can crash in a collection during a failed allocation; within 8 MB no collection is
@@ -71,7 +71,7 @@ impl ScriptEngine {
             over.set(over.get() || late);
             late
         })));
-        let context = Context::custom::<AllowedIntrinsics>(&runtime).map_err(told)?;
+        let context = Context::custom::<AllowedIntrinsics>(&runtime).map_err(report_text)?;
         let harness = context.with(|ctx| {
             let harness = run_harness(&ctx).map_err(|_| exception_message(&ctx))?;
             Ok::<_, String>(Persistent::save(&ctx, harness))

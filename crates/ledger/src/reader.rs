@@ -68,16 +68,16 @@ impl LedgerReader {
     fn scan(
         &self,
         filter: &RecordFilter,
-        floor: u64,
+        lower_bound: u64,
         limit: usize,
     ) -> Result<Vec<LedgerRecord>, LedgerError> {
         let mut reverse = ReverseLines::new(segment::list(&self.folder)?);
-        let floor = floor.max(filter.seq_range().0.saturating_sub(1));
+        let lower_bound = lower_bound.max(filter.seq_range().0.saturating_sub(1));
         let mut records = Vec::new();
         while records.len() < limit {
             let Some(line) = reverse.next_line()? else { break };
             let Some(facets) = SearchFields::parse(&line) else { continue };
-            if facets.seq <= floor {
+            if facets.seq <= lower_bound {
                 break;
             }
             if filter.matches(&facets) {

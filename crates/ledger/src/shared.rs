@@ -94,12 +94,12 @@ impl LedgerShared {
         purpose: WritePurpose,
     ) -> Result<DurabilityTicket, LedgerError> {
         let body = EntryBody::new(entry, &self.key)?;
-        let (told, answer) = oneshot::channel();
+        let (reported, answer) = oneshot::channel();
         let mut writer = lock(&self.writer);
         let seq = writer.append(entry, body, purpose);
         self.after_write(&writer);
         let seq = seq?;
-        lock(&self.queue).waiters.push(DurabilityWaiter { seq, result_sender: told });
+        lock(&self.queue).waiters.push(DurabilityWaiter { seq, result_sender: reported });
         drop(writer);
         self.work_available.notify_one();
         Ok(DurabilityTicket { seq, result: answer })

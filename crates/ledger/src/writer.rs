@@ -155,9 +155,9 @@ impl LedgerWriter {
             data: serde_json::Value::Null,
         };
         let entry = LedgerEntry::Note(note);
-        let said = EntryBody::new(&entry, &self.key)
+        let text = EntryBody::new(&entry, &self.key)
             .and_then(|body| self.append(&entry, body, WritePurpose::FinalRecord));
-        if let Err(error) = said {
+        if let Err(error) = text {
             tracing::error!(%error, "no room for the ledger's last words");
         }
     }

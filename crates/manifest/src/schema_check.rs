@@ -83,8 +83,8 @@ fn resolve<'s>(node: &YamlNode, shape: &'s Value) -> Option<&'s Map<String, Valu
         return resolve(node, schema().pointer(reference.trim_start_matches('#'))?);
     }
     if let Some(choices) = object.get("anyOf").and_then(Value::as_array) {
-        let mut fitting = choices.iter().filter_map(|choice| resolve(node, choice));
-        return fitting.find(|choice| allowed_values(choice).is_some() || admits(choice, node));
+        let mut schema_checked = choices.iter().filter_map(|choice| resolve(node, choice));
+        return schema_checked.find(|choice| allowed_values(choice).is_some() || admits(choice, node));
     }
     Some(object)
 }

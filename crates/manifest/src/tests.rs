@@ -24,8 +24,8 @@ fn read(text: &str) -> (Option<Manifest>, Vec<Diagnostic>) {
 #[track_caller]
 fn check(text: &str, expect: &[(DiagnosticCode, u64, &str)]) {
     let (manifest, found) = read(text);
-    let told: Vec<_> = found.iter().map(|one| (one.code, one.error.line, one.field.as_str())).collect();
-    assert_eq!(told, expect, "{text}\n{}", shown(&found));
+    let reported: Vec<_> = found.iter().map(|one| (one.code, one.error.line, one.field.as_str())).collect();
+    assert_eq!(reported, expect, "{text}\n{}", shown(&found));
     for one in &found {
         let is_hidden =
             ["tool.mcp_specific.key", "tool.mcp_specific.url"].iter().any(|at| one.field.starts_with(at));

@@ -55,9 +55,9 @@ impl HttpResponse {
             match response.chunk().await {
                 Ok(None) => break,
                 Ok(Some(part)) => {
-                    let room = most - bytes.len();
-                    is_cut = part.len() > room;
-                    let part = part.get(..room.min(part.len())).unwrap_or_default();
+                    let space = most - bytes.len();
+                    is_cut = part.len() > space;
+                    let part = part.get(..space.min(part.len())).unwrap_or_default();
                     bytes.extend_from_slice(part);
                     if is_enough(part) {
                         break;

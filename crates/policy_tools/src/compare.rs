@@ -255,7 +255,7 @@ impl RankedSetting {
     }
 }
 
-fn compare_ranked(whose: &str, old: &RankedSetting, new: &RankedSetting, found: &mut Vec<PolicyDifference>) {
+fn compare_ranked(owner: &str, old: &RankedSetting, new: &RankedSetting, found: &mut Vec<PolicyDifference>) {
     let effect = match new.rank.cmp(&old.rank) {
         Ordering::Less => PolicyEffect::Tightens,
         Ordering::Equal => return,
@@ -264,7 +264,7 @@ fn compare_ranked(whose: &str, old: &RankedSetting, new: &RankedSetting, found: 
     add_difference(
         found,
         effect,
-        format!("{whose}{} {} (before: {})", new.subject, new.value(), old.value()),
+        format!("{owner}{} {} (before: {})", new.subject, new.value(), old.value()),
         None,
     );
 }

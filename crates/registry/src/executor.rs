@@ -89,7 +89,7 @@ pub trait ToolExecutor: Send + Sync + 'static {
 
     /// Releases resources retained for the next call, such as an idle process, because they must not be used
     /// any more. Running calls continue, and their resources are released when they end.
-    fn release(&self, _whose: CacheScope<'_>) {}
+    fn release(&self, _owner: CacheScope<'_>) {}
 
     /// Runs the tool. The order is shared, because a thread blocked in a system call outlives its deadline
     /// and needs its handles until it returns.

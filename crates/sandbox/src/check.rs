@@ -58,7 +58,7 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
     let (address, process) = (listener.local_addr()?, std::process::id());
     // Without a PID namespace the watcher would end the probe itself for its number of processes.
     let processes = if tier == SandboxTier::Full { PROCESSES } else { 0 };
-    let said = run_probe(tier, &ProbeTargets { file: file.clone(), process, address, processes });
+    let text = run_probe(tier, &ProbeTargets { file: file.clone(), process, address, processes });
     std::fs::remove_file(&file)?;
     // Without its own mounts a run can change file modes, which the reduced tier does not claim to prevent.
     // On macOS there is no safe way to try tracing.
@@ -67,11 +67,11 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
         ProbeAttempt::Trace => cfg!(target_os = "linux"),
         _ => true,
     };
-    Ok(ProbeAttempt::ALL.into_iter().filter(is_built).map(|push| finding(push, &said)).collect())
+    Ok(ProbeAttempt::ALL.into_iter().filter(is_built).map(|push| finding(push, &text)).collect())
 }
 
-fn finding(push: ProbeAttempt, said: &Result<String, String>) -> SandboxFinding {
-    let (held, cause) = match said.as_ref().map(|said| probe::result_of(said, push)) {
+fn finding(push: ProbeAttempt, text: &Result<String, String>) -> SandboxFinding {
+    let (held, cause) = match text.as_ref().map(|text| probe::result_of(text, push)) {
         Ok(Some(0)) => (false, "the attempt succeeded".to_owned()),
         Ok(Some(code @ 1..)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
         Ok(Some(_)) => (false, "the attempt could not be made".to_owned()),

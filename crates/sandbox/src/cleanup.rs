@@ -52,7 +52,7 @@ impl WorkspaceBaseline {
         latest: Option<SystemTime>,
         bounds: &ScanBounds,
     ) -> Result<Vec<Quarantined>, SandboxError> {
-        let (mut aside, mut problem) = (QuarantineList::default(), None);
+        let (mut quarantined, mut problem) = (QuarantineList::default(), None);
         for folder in &self.writable {
             // Hidden folders were not scanned before the run, so their contents are not new.
             let shows = |path: &Path| !self.hidden.contains(path);
@@ -63,14 +63,14 @@ impl WorkspaceBaseline {
                         new.iter().filter(|path| latest.is_none_or(|latest| predates(path, latest)));
                     in_time
                         .filter_map(|path| self.quarantine_path(path))
-                        .for_each(|one| aside.add(one, bounds));
+                        .for_each(|one| quarantined.add(one, bounds));
                     Ok(())
                 });
             problem = problem.or(unseen);
         }
         let problem = problem.map(|unseen| SandboxError::CleanupIncomplete(Box::new(unseen)));
-        let Some(problem) = problem.or(aside.too_many()) else { return Ok(aside.listed) };
-        aside.listed.iter().for_each(log_quarantined);
+        let Some(problem) = problem.or(quarantined.too_many()) else { return Ok(quarantined.listed) };
+        quarantined.listed.iter().for_each(log_quarantined);
         Err(problem)
     }
 
@@ -308,133 +308,137 @@ mod tests {
 
     #[test]
     fn protected_path_is_recognised_by_its_file() {
-        let world = TestFolder::with(&[".git"], &[".git/config"]);
-        let (before, config) = (world.before(), world.root.join(".git/config"));
+        let fixture = TestFolder::with(&[".git"], &[".git/config"]);
+        let (before, config) = (fixture.before(), fixture.root.join(".git/config"));
         assert!(aside(&before, ConcurrentRuns::Possible).is_empty());
         std::fs::write(&config, "changed by the owner").unwrap();
         assert!(aside(&before, ConcurrentRuns::Possible).is_empty(), "same file");
-        world.replace(".git/config");
+        fixture.replace(".git/config");
         assert!(
             aside(&before, ConcurrentRuns::None).is_empty(),
             "replaced in its folder by a process outside"
         );
         let of_another = aside(&before, ConcurrentRuns::Possible);
         assert_eq!(of_another, std::slice::from_ref(&config), "or by a concurrent run");
-        std::fs::rename(world.root.join(".git"), world.root.join("moved")).unwrap();
-        std::fs::create_dir(world.root.join(".git")).unwrap();
+        std::fs::rename(fixture.root.join(".git"), fixture.root.join("moved")).unwrap();
+        std::fs::create_dir(fixture.root.join(".git")).unwrap();
         std::fs::write(&config, "by another").unwrap();
         assert_eq!(aside(&before, ConcurrentRuns::None), [config], "another folder");
     }
 
     #[test]
     fn reused_inode_is_not_mistaken_for_the_old_file() {
-        let world = TestFolder::with(&[], &[".envrc"]);
-        let mut before = world.before();
+        let fixture = TestFolder::with(&[], &[".envrc"]);
+        let mut before = fixture.before();
         let kept = before.protected.values_mut().next().unwrap();
         kept.created.1 += 1;
         assert_eq!(
             aside(&before, ConcurrentRuns::Possible),
-            [world.root.join(".envrc")],
+            [fixture.root.join(".envrc")],
             "created at another time"
         );
     }
 
     #[test]
     fn new_repository_loses_its_head_file() {
-        let world = TestFolder::with(&["src/hooks", "own/objects", "own/refs"], &["own/HEAD", "own/config"]);
-        let before = world.before();
-        assert!(before.protected.contains_key(&world.root.join("own/config")));
+        let fixture =
+            TestFolder::with(&["src/hooks", "own/objects", "own/refs"], &["own/HEAD", "own/config"]);
+        let before = fixture.before();
+        assert!(before.protected.contains_key(&fixture.root.join("own/config")));
         for name in ["src/objects", "src/refs", "own/hooks"] {
-            std::fs::create_dir(world.root.join(name)).unwrap();
+            std::fs::create_dir(fixture.root.join(name)).unwrap();
         }
         for name in ["src/HEAD", "src/config"] {
-            std::fs::write(world.root.join(name), "evil").unwrap();
+            std::fs::write(fixture.root.join(name), "evil").unwrap();
         }
         let mut set_aside = aside(&before, ConcurrentRuns::None);
         set_aside.sort();
-        assert_eq!(set_aside, ["own/hooks", "src/HEAD"].map(|name| world.root.join(name)));
-        assert!(world.root.join("src/hooks").exists(), "it existed before");
+        assert_eq!(set_aside, ["own/hooks", "src/HEAD"].map(|name| fixture.root.join(name)));
+        assert!(fixture.root.join("src/hooks").exists(), "it existed before");
         assert!(aside(&before, ConcurrentRuns::None).is_empty());
     }
 
     #[test]
     fn quarantine_moves_nothing_that_existed_before() {
-        let world = TestFolder::with(&["a/.vscode"], &["a/.env"]);
-        let hidden = [world.root.join("a/.env")].into();
+        let fixture = TestFolder::with(&["a/.vscode"], &["a/.env"]);
+        let hidden = [fixture.root.join("a/.env")].into();
         for before in
-            [world.before(), WorkspaceBaseline { hidden, protected: BTreeMap::new(), ..world.before() }]
+            [fixture.before(), WorkspaceBaseline { hidden, protected: BTreeMap::new(), ..fixture.before() }]
         {
-            let left = before.quarantine_path(&world.root.join("a")).unwrap();
+            let left = before.quarantine_path(&fixture.root.join("a")).unwrap();
             assert_eq!(left.moved_to, None);
-            assert_eq!(before.quarantine_path(&world.root).unwrap().moved_to, None);
+            assert_eq!(before.quarantine_path(&fixture.root).unwrap().moved_to, None);
         }
-        assert!(world.root.join("a/.env").exists());
+        assert!(fixture.root.join("a/.env").exists());
         let left = Leftovers::default();
-        let one = |moved_to| vec![Quarantined { path: world.root.join("a/.vscode"), moved_to }];
+        let one = |moved_to| vec![Quarantined { path: fixture.root.join("a/.vscode"), moved_to }];
         assert!(require_all_quarantined(one(Some(PathBuf::from("/x"))), &left).is_ok());
-        assert!(left.retry_or_refuse(std::slice::from_ref(&world.root)).is_ok());
+        assert!(left.retry_or_refuse(std::slice::from_ref(&fixture.root)).is_ok());
         assert!(matches!(require_all_quarantined(one(None), &left), Err(SandboxError::QuarantineFailed(_))));
-        assert!(left.retry_or_refuse(&[world.root.join("elsewhere")]).is_ok());
-        assert!(world.root.join("a/.vscode").exists());
-        assert!(left.retry_or_refuse(std::slice::from_ref(&world.root)).is_ok(), "it can be quarantined now");
-        assert!(!world.root.join("a/.vscode").exists());
+        assert!(left.retry_or_refuse(&[fixture.root.join("elsewhere")]).is_ok());
+        assert!(fixture.root.join("a/.vscode").exists());
+        assert!(
+            left.retry_or_refuse(std::slice::from_ref(&fixture.root)).is_ok(),
+            "it can be quarantined now"
+        );
+        assert!(!fixture.root.join("a/.vscode").exists());
     }
 
     #[test]
     fn files_newer_than_the_run_are_not_quarantined() {
-        let world = TestFolder::with(&[], &[]);
-        let before = world.before();
-        std::fs::write(world.root.join(".bashrc"), "").unwrap();
+        let fixture = TestFolder::with(&[], &[]);
+        let before = fixture.before();
+        std::fs::write(fixture.root.join(".bashrc"), "").unwrap();
         let now = SystemTime::now();
-        let aside = |latest| {
+        let quarantine = |latest| {
             before
                 .quarantine_new_names(ConcurrentRuns::Possible, Some(latest), &ScanBounds::after_run())
                 .unwrap()
                 .len()
         };
-        assert_eq!(aside(now - Duration::from_secs(60)), 0);
-        assert_eq!(aside(now + Duration::from_secs(60)), 1);
+        assert_eq!(quarantine(now - Duration::from_secs(60)), 0);
+        assert_eq!(quarantine(now + Duration::from_secs(60)), 1);
     }
 
     #[test]
     fn files_in_unreadable_folders_are_quarantined() {
         ::tests::drop_root_permanently();
-        let world = TestFolder::with(&["a/b", "c"], &[]);
-        let before = world.before();
+        let fixture = TestFolder::with(&["a/b", "c"], &[]);
+        let before = fixture.before();
         let left = ["a/b/.bashrc", "a/.bashrc", "c/.bashrc"];
-        left.iter().for_each(|name| std::fs::write(world.root.join(name), "evil").unwrap());
+        left.iter().for_each(|name| std::fs::write(fixture.root.join(name), "evil").unwrap());
         let closed = ["a/b", "a", "c"];
-        closed.iter().for_each(|name| world.set_mode(name, 0o000));
+        closed.iter().for_each(|name| fixture.set_mode(name, 0o000));
         assert_eq!(aside(&before, ConcurrentRuns::None).len(), left.len());
         for name in ["a", "a/b", "c"] {
-            assert_eq!(world.mode(name), 0o000, "{name}");
-            world.set_mode(name, 0o755);
+            assert_eq!(fixture.mode(name), 0o000, "{name}");
+            fixture.set_mode(name, 0o755);
         }
-        left.iter().for_each(|name| assert!(!world.root.join(name).exists(), "{name}"));
+        left.iter().for_each(|name| assert!(!fixture.root.join(name).exists(), "{name}"));
     }
 
     #[test]
     fn scan_timeout_is_reported_as_incomplete() {
-        let world = TestFolder::with(&[], &[]);
-        let before = world.before();
-        std::fs::write(world.root.join(".bashrc"), "").unwrap();
+        let fixture = TestFolder::with(&[], &[]);
+        let before = fixture.before();
+        std::fs::write(fixture.root.join(".bashrc"), "").unwrap();
         let late = ScanBounds { deadline: WorkDeadline::after(Duration::ZERO), ..ScanBounds::after_run() };
-        let told = before.quarantine_new_names(ConcurrentRuns::None, None, &late).unwrap_err();
+        let reported = before.quarantine_new_names(ConcurrentRuns::None, None, &late).unwrap_err();
         assert!(
-            matches!(&told, SandboxError::CleanupIncomplete(why) if matches!(**why, SandboxError::ScanTimedOut(_))),
-            "{told}"
+            matches!(&reported, SandboxError::CleanupIncomplete(why) if matches!(**why, SandboxError::ScanTimedOut(_))),
+            "{reported}"
         );
     }
 
     #[test]
     fn files_beyond_the_list_limit_are_quarantined_too() {
-        let world = TestFolder::with(&["a", "b", "c"], &[]);
-        let before = world.before();
+        let fixture = TestFolder::with(&["a", "b", "c"], &[]);
+        let before = fixture.before();
         let left = ["a/.bashrc", "b/.bashrc", "c/.bashrc"];
-        left.iter().for_each(|name| std::fs::write(world.root.join(name), "evil").unwrap());
+        left.iter().for_each(|name| std::fs::write(fixture.root.join(name), "evil").unwrap());
         let few = ScanBounds { names: 1, ..ScanBounds::after_run() };
-        let told = before.quarantine_new_names(ConcurrentRuns::None, None, &few);
-        assert!(matches!(told, Err(SandboxError::TooManyLeftovers(3))), "{told:?}");
-        left.iter().for_each(|name| assert!(!world.root.join(name).exists(), "{name}"));
+        let reported = before.quarantine_new_names(ConcurrentRuns::None, None, &few);
+        assert!(matches!(reported, Err(SandboxError::TooManyLeftovers(3))), "{reported:?}");
+        left.iter().for_each(|name| assert!(!fixture.root.join(name).exists(), "{name}"));
     }
 }

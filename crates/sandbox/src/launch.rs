@@ -59,14 +59,14 @@ pub(crate) async fn run(
     let spills = outlets.spills.as_ref().map(|spills| spills.for_owner(&confined.owner));
     let stream = |pipe, of| OutputReader::new(pipe, of, confined.output_bytes, spills.clone());
     let (mut out, mut err) = (stream(stdout, OutputStream::Stdout), stream(stderr, OutputStream::Stderr));
-    let heard = {
+    let received = {
         let listening = launcher.wait_until_ended();
         tokio::pin!(listening);
         let deadline = tokio::time::sleep(longest);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
-                heard = &mut listening => break heard,
+                received = &mut listening => break received,
                 () = out.ready(), if out.is_open() => { out.read_chunk(outlets); }
                 () = err.ready(), if err.is_open() => { err.read_chunk(outlets); }
                 () = feed.write_some(), if feed.is_open() => {}
@@ -74,7 +74,7 @@ pub(crate) async fn run(
             }
         }
     };
-    let (end, spent) = heard?;
+    let (end, spent) = received?;
     let (stdout, stderr) = (out.finish(outlets), err.finish(outlets));
     Ok(FinishedRun { end, usage: spent, setup_time: confining, stdout, stderr })
 }

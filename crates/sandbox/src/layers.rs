@@ -212,6 +212,6 @@ pub(crate) mod disabled {
     fn is_listed(word: &str) -> bool {
         let mut words = std::env::args();
         words.next().as_deref() == Some(LAUNCHER_NAME)
-            && words.nth(2).is_some_and(|told| told.split(',').any(|one| one == word))
+            && words.nth(2).is_some_and(|reported| reported.split(',').any(|one| one == word))
     }
 }

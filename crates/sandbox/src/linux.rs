@@ -61,11 +61,11 @@ pub(crate) fn has_cgroups(daemon: i32) -> bool {
 /// Returns the command-line argument that tells a launcher where to create its control group; empty if there
 /// is none. Removes the groups of launchers that were killed.
 pub(crate) fn cgroup_argument() -> OsString {
-    let told = DelegatedCgroup::of_this_process().map(|groups| {
+    let reported = DelegatedCgroup::of_this_process().map(|groups| {
         groups.sweep();
         groups.launcher_argument()
     });
-    told.unwrap_or_default()
+    reported.unwrap_or_default()
 }
 
 /// Prepares everything that does not depend on the command, waits for a run request, and reports how the run

@@ -77,14 +77,15 @@ impl ConfinedCommand {
         };
         let (mut writable, mut readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
         refuse_nul(command)?;
-        let shelves = ProgramDirs::of(permit)?;
-        let program = program::find(&command.program, &shelves.search_path(), permit.writable_folders())?;
+        let program_dirs = ProgramDirs::of(permit)?;
+        let program =
+            program::find(&command.program, &program_dirs.search_path(), permit.writable_folders())?;
         if command.folder_access == FolderAccess::ReadOnly {
             readable.append(&mut writable);
         }
         let is_granted = |root: &PathBuf| readable.iter().any(|granted| root.starts_with(granted));
         let shelved: Vec<PathBuf> =
-            shelves.roots().iter().filter(|root| !is_granted(root)).cloned().collect();
+            program_dirs.roots().iter().filter(|root| !is_granted(root)).cloned().collect();
         readable.extend(shelved);
         let folder = working_folder(command, permit)?;
         let asked = permit.confinement();
@@ -119,7 +120,7 @@ impl ConfinedCommand {
             output_bytes: command.output_bytes,
             deadline: command.deadline,
             prepared_at: begun,
-            variables: command.variables.iter().cloned().chain(shelves.path_variable()).collect(),
+            variables: command.variables.iter().cloned().chain(program_dirs.path_variable()).collect(),
             input: command.input.clone(),
             owner: permit.call().party(),
             baseline: before,

@@ -249,12 +249,14 @@ impl Sandbox {
             if let Some(run) = run {
                 backend::wait_for_launcher(run.launcher, END_TIMEOUT);
                 // It is unknown which runs were concurrent.
-                let aside = run.baseline.quarantine_new_names(
+                let quarantined = run.baseline.quarantine_new_names(
                     ConcurrentRuns::Possible,
                     Some(run.ends_before),
                     &ScanBounds::after_run(),
                 );
-                match aside.and_then(|aside| cleanup::require_all_quarantined(aside, &self.leftovers)) {
+                match quarantined
+                    .and_then(|quarantined| cleanup::require_all_quarantined(quarantined, &self.leftovers))
+                {
                     Ok(_) => {}
                     Err(error @ SandboxError::QuarantineFailed(_)) => {
                         // The record stays, so that the next start tries again.

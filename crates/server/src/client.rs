@@ -242,9 +242,9 @@ mod tests {
     #[tokio::test]
     async fn missing_daemon_is_explained() {
         let (_folder, home) = home();
-        let check = |(message, hint): (String, String), says: &str, advises: &str| {
+        let check = |(message, hint): (String, String), message_text: &str, advises: &str| {
             assert!(message.contains(&home.agent_socket().display().to_string()), "{message}");
-            assert!(message.ends_with(says), "{message}");
+            assert!(message.ends_with(message_text), "{message}");
             assert!(hint.contains(advises), "{hint}");
         };
         let start = "`sinew serve`";
@@ -285,8 +285,8 @@ mod tests {
     async fn busy_error_of_a_full_daemon_reaches_the_client() {
         let (_folder, home) = home();
         let path = home.agent_socket();
-        let hall = SharedListenerState::new(ConnectionLimits { max_connections: 1, ..limits() });
-        let daemon = std::thread::spawn(move || daemon_at(hall, path)).join().unwrap();
+        let sockets = SharedListenerState::new(ConnectionLimits { max_connections: 1, ..limits() });
+        let daemon = std::thread::spawn(move || daemon_at(sockets, path)).join().unwrap();
         let mut first = Client::connect(&home, DaemonSocket::Agent, Duration::ZERO).await.unwrap();
         first.request("echo", json!({})).await.unwrap();
         let mut second = Client::connect(&home, DaemonSocket::Agent, Duration::ZERO).await.unwrap();

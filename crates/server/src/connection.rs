@@ -87,7 +87,7 @@ impl<C: Send + Sync> ClientConnection<C> {
         self.session.outbox = Some(outbox.clone());
         let (answers, open) = (JoinSet::new(), InFlightRequests::default());
         let following = JoinSet::new();
-        let mut talk = ConnectionHandler {
+        let mut conversation = ConnectionHandler {
             connection: self,
             outbox,
             pending_replies: answers,
@@ -96,10 +96,10 @@ impl<C: Send + Sync> ClientConnection<C> {
             in_flight: open,
             invalid_lines: 0,
         };
-        let end = talk.read_lines(&mut lines).await;
-        talk.finish_replies(&end, || has_disconnected(lines.source())).await;
+        let end = conversation.read_lines(&mut lines).await;
+        conversation.finish_replies(&end, || has_disconnected(lines.source())).await;
         // The writer task sends what is queued and ends once its last sender is dropped.
-        drop(talk);
+        drop(conversation);
         let _ = writer.await;
         if matches!(end, ConnectionEnd::Unusable) {
             lines.discard_input(LINGER_TIMEOUT).await;

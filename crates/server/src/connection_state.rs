@@ -50,11 +50,11 @@ impl ConnectionState {
     }
 
     /// Returns the caller on whose behalf a call through this endpoint runs.
-    pub(crate) fn caller(&self, door: CallerEndpoint) -> Caller {
+    pub(crate) fn caller(&self, socket_name: CallerEndpoint) -> Caller {
         Caller {
             uid: self.peer.uid,
             pid: self.peer.pid,
-            door,
+            door: socket_name,
             connection: self.connection,
             client: self.handshake.as_ref().and_then(|handshake| handshake.client.clone()),
             session: self.worker_session.as_deref().map(str::to_owned),

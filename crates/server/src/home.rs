@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn reported_variables_locate_the_same_home() {
-        let check = |platform, said: &[(&str, &str)], expect: &[(&str, &str)]| {
-            let home = SinewHome::locate_on(platform, &environment(said)).unwrap();
+        let check = |platform, text: &[(&str, &str)], expect: &[(&str, &str)]| {
+            let home = SinewHome::locate_on(platform, &environment(text)).unwrap();
             let kept: Vec<_> =
                 home.variables().iter().map(|(key, path)| (*key, path.to_str().unwrap())).collect();
             assert_eq!(kept, expect);

@@ -74,13 +74,17 @@ impl SharedListenerState {
 }
 
 impl<C: Send + Sync> ConnectionListener<C> {
-    pub(crate) fn new(service: SocketService<C>, hall: SharedListenerState, door: ListenerLimits) -> Self {
-        let places = Arc::new(Semaphore::new(door.max_connections));
-        let followers = Arc::new(Semaphore::new(door.max_followers));
+    pub(crate) fn new(
+        service: SocketService<C>,
+        sockets: SharedListenerState,
+        endpoint: ListenerLimits,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(endpoint.max_connections));
+        let followers = Arc::new(Semaphore::new(endpoint.max_followers));
         ConnectionListener {
             service: Arc::new(service),
-            shared: hall,
-            limits: door,
+            shared: sockets,
+            limits: endpoint,
             connection_slots: places,
             follower_slots: followers,
             is_full: AtomicBool::new(false),

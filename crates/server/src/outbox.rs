@@ -71,16 +71,16 @@ impl Outbox {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (lines, queue) = mpsc::unbounded_channel();
-        let (room, unsent) = (Arc::new(Semaphore::new(QUEUE_BYTES)), Arc::<AtomicUsize>::default());
+        let (space, unsent) = (Arc::new(Semaphore::new(QUEUE_BYTES)), Arc::<AtomicUsize>::default());
         let gone = CancellationToken::new();
         let outbox = OutboxQueue {
             lines,
-            capacity: Arc::clone(&room),
+            capacity: Arc::clone(&space),
             unsent_bytes: Arc::clone(&unsent),
             closed: gone.clone(),
         };
         let writer =
-            OutboxWriter { sink, queue, capacity: room, unsent_bytes: unsent, closed: gone, stall_timeout };
+            OutboxWriter { sink, queue, capacity: space, unsent_bytes: unsent, closed: gone, stall_timeout };
         (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
@@ -99,13 +99,13 @@ impl Outbox {
     }
 
     async fn enqueue(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
-        let OutboxQueue { lines, capacity: room, unsent_bytes: unsent, .. } = &*self.0;
+        let OutboxQueue { lines, capacity: space, unsent_bytes: unsent, .. } = &*self.0;
         unsent.fetch_add(line.len(), Ordering::Relaxed);
         let weight = UnsentBytes(Arc::clone(unsent), line.len());
         // A line larger than the queue occupies the whole queue.
         let needed = u32::try_from((line.len() + LINE_OVERHEAD_BYTES).min(QUEUE_BYTES)).unwrap_or(u32::MAX);
-        if let Ok(room) = Arc::clone(room).acquire_many_owned(needed).await {
-            let _ = lines.send(QueuedLine { line, _capacity: room, _share: share, _unsent: weight });
+        if let Ok(space) = Arc::clone(space).acquire_many_owned(needed).await {
+            let _ = lines.send(QueuedLine { line, _capacity: space, _share: share, _unsent: weight });
         }
     }
 

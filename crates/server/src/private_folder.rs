@@ -120,11 +120,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let check = |name: &str, reason: &str, remedy: &str| {
             let path = home.path().join(name);
-            let ServeError::UnsafeFolder { reason: said, remedy: offered, .. } = ensure(&path).unwrap_err()
+            let ServeError::UnsafeFolder { reason: text, remedy: offered, .. } = ensure(&path).unwrap_err()
             else {
                 panic!("{name}: another error")
             };
-            assert!(said.contains(reason), "{name}: {said}");
+            assert!(text.contains(reason), "{name}: {text}");
             assert!(offered.contains(remedy), "{name}: {offered}");
         };
         for (name, mode) in [("group", 0o750), ("other", 0o701), ("open", 0o777)] {

@@ -130,7 +130,7 @@ impl ConfigReloader {
         loop {
             tokio::select! {
                 () = watch.changed() => {}
-                heard = hangup.recv() => match heard {
+                received = hangup.recv() => match received {
                     Some(()) => tracing::info!("SIGHUP received: reading the configuration again"),
                     // The signal stream has ended; file changes still count.
                     None => watch.changed().await,
@@ -153,11 +153,11 @@ impl ConfigReloader {
             ("log, otlp or capture_content", then.telemetry != now.telemetry),
         ];
         let changed = parts.into_iter().filter(|(_, changed)| *changed);
-        let told = changed.map(|(part, _)| PolicyDifference {
+        let reported = changed.map(|(part, _)| PolicyDifference {
             effect: PolicyEffect::Neutral,
             what: format!("{part} in sinew.yaml changed: the change takes effect at the next start"),
             rule: None,
         });
-        told.collect()
+        reported.collect()
     }
 }

@@ -219,12 +219,12 @@ mod tests {
 
     /// Checks the error of an invalid line: codes, part of the message, and request id.
     #[track_caller]
-    fn check(text: &str, code: i64, word: &str, says: &str, id: &str) {
+    fn check(text: &str, code: i64, word: &str, message_text: &str, id: &str) {
         let unreadable = parse_message(text).unwrap_err();
         let shown = text.chars().take(80).collect::<String>();
         let error = unreadable.error;
         assert_eq!((error.code, error.data_code()), (code, Some(word)), "{shown}: {error:?}");
-        assert!(error.message.contains(says), "{shown}: {error:?}");
+        assert!(error.message.contains(message_text), "{shown}: {error:?}");
         assert_eq!(json!(unreadable.id).to_string(), id, "{shown}");
     }
 

@@ -90,8 +90,9 @@ pub async fn serve(
     let mut inherited = InheritedSockets::from_service_manager();
     let mut control_socket = BoundSocket::inherit_or_bind(control_path, &mut inherited, lock).await?;
     let mut agent_socket = BoundSocket::inherit_or_bind(agent_path, &mut inherited, lock).await?;
-    let hall = SharedListenerState::new(limits);
-    let workers = WorkerSockets::new(Arc::clone(&layer), hall.clone(), home.run_dir(), descriptor_limit());
+    let worker_sockets = SharedListenerState::new(limits);
+    let workers =
+        WorkerSockets::new(Arc::clone(&layer), worker_sockets.clone(), home.run_dir(), descriptor_limit());
     let agent = agent::service(AgentContext {
         layer: Arc::clone(&layer),
         limits,
@@ -102,12 +103,12 @@ pub async fn serve(
         reloader: Arc::clone(&reloader),
         limits,
         sockets: paths.clone(),
-        connections: hall.connections.clone(),
+        connections: worker_sockets.connections.clone(),
         worker_sockets: Arc::clone(&workers),
         stop: stop.clone(),
     });
-    let agent = ConnectionListener::new(agent, hall.clone(), agent_listener_limits(limits));
-    let control = ConnectionListener::new(control, hall.clone(), CONTROL_LISTENER_LIMITS);
+    let agent = ConnectionListener::new(agent, worker_sockets.clone(), agent_listener_limits(limits));
+    let control = ConnectionListener::new(control, worker_sockets.clone(), CONTROL_LISTENER_LIMITS);
     tracing::info!(socket = %agent_path.display(), max_connections = limits.max_connections, "serving");
     tokio::select! {
         () = signals.wait_for_stop(&stop) => {}
@@ -120,7 +121,7 @@ pub async fn serve(
     }
     // New clients find no socket, instead of a connection that is never served.
     drop((agent_socket, control_socket));
-    let exit = shut_down(&layer, &hall, &mut signals).await;
+    let exit = shut_down(&layer, &worker_sockets, &mut signals).await;
     workers.close_all();
     tracing::info!(?exit, "stopped");
     Ok(exit)
@@ -128,13 +129,13 @@ pub async fn serve(
 
 /// Accepts connections, and binds the socket again if its file was removed. Open connections are kept.
 async fn serve_socket<C: Send + Sync>(
-    door: &ConnectionListener<C>,
+    endpoint: &ConnectionListener<C>,
     socket: &mut BoundSocket,
     (path, lock): (&Path, &StateLock),
 ) -> Infallible {
     loop {
         tokio::select! {
-            never = door.run(socket.listener()) => match never {},
+            never = endpoint.run(socket.listener()) => match never {},
             () = socket.wait_until_removed() => {}
         }
         match BoundSocket::bind(path, lock).await {
@@ -161,14 +162,14 @@ fn agent_listener_limits(limits: ConnectionLimits) -> ListenerLimits {
 /// that still arrive.
 async fn shut_down(
     layer: &ToolExecutionLayer,
-    hall: &SharedListenerState,
+    sockets: &SharedListenerState,
     signals: &mut StopSignals,
 ) -> ServeExit {
     let orderly = async {
-        let running = layer.drain(hall.limits.drain_timeout).await;
-        hall.stop.cancel();
-        hall.connections.close();
-        let _ = tokio::time::timeout(FLUSH_TIMEOUT, hall.connections.wait()).await;
+        let running = layer.drain(sockets.limits.drain_timeout).await;
+        sockets.stop.cancel();
+        sockets.connections.close();
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, sockets.connections.wait()).await;
         if running == 0 { ServeExit::Drained } else { ServeExit::CutShort { running } }
     };
     tokio::select! {
@@ -258,7 +259,7 @@ mod tests {
         let lock = StateLock::acquire(&home).unwrap();
         let path = home.agent_socket();
         let mut socket = BoundSocket::bind(&path, &lock).await.unwrap();
-        let door = listener(
+        let endpoint = listener(
             agent_listener_limits(limits()),
             SharedListenerState::new(limits()),
             TestServiceContext::default(),
@@ -276,7 +277,7 @@ mod tests {
             inside.write_all(b"{}\n").await.expect("open connections are kept");
         };
         tokio::select! {
-            never = serve_socket(&door, &mut socket, (&path, &lock)) => match never {},
+            never = serve_socket(&endpoint, &mut socket, (&path, &lock)) => match never {},
             found = tokio::time::timeout(Duration::from_secs(90), removed) => found.expect("it is bound again"),
         }
     }

@@ -285,9 +285,9 @@ fn panic_affects_only_its_request() {
 
 #[test]
 fn foreign_user_gets_no_byte() {
-    let mut hall = SharedListenerState::new(limits());
-    hall.own_uid += 1;
-    let daemon = daemon_with_state(hall);
+    let mut sockets = SharedListenerState::new(limits());
+    sockets.own_uid += 1;
+    let daemon = daemon_with_state(sockets);
     let mut client = daemon.client();
     client.expect_end();
     assert_eq!(daemon.shared.connections.len(), 0);
@@ -420,13 +420,13 @@ fn out_of_descriptors() {
 #[test]
 fn idle_connections_are_closed_and_followers_limited() {
     let folder = tempfile::tempdir().unwrap();
-    let door = ListenerLimits {
+    let endpoint = ListenerLimits {
         max_connections: 4,
         max_followers: 2,
         idle_timeout: Some(Duration::from_millis(100)),
     };
     let daemon =
-        daemon_with_limits(door, SharedListenerState::new(limits()), folder.path().join("test.sock"));
+        daemon_with_limits(endpoint, SharedListenerState::new(limits()), folder.path().join("test.sock"));
     // Each client sends a request as soon as it connects; one that waited for another's reply could be closed
     // as idle.
     let (mut first, mut second) = (daemon.subscribed_client(), daemon.subscribed_client());

@@ -120,13 +120,13 @@ impl OpenWorkerSockets {
 
     /// Closes a socket and ends its session. Returns true if it was open.
     fn close(&self, id: &str, why: &str) -> bool {
-        let Some(door) = self.lock_sockets().remove(id) else { return false };
+        let Some(endpoint) = self.lock_sockets().remove(id) else { return false };
         // Recorded first: when a client sees that the socket is gone, the ledger already has the end of the
         // session.
         let _ = self.layer.close_session(id, why);
-        door.stop.cancel();
+        endpoint.stop.cancel();
         // The listener task also removes the file, but later; this makes the removal visible at once.
-        let _ = fs::remove_file(&door.path);
+        let _ = fs::remove_file(&endpoint.path);
         true
     }
 }
@@ -143,16 +143,23 @@ impl WorkerSockets {
     /// Creates an empty table, limited by the number of file descriptors.
     pub(crate) fn new(
         layer: Arc<ToolExecutionLayer>,
-        hall: SharedListenerState,
+        worker_sockets: SharedListenerState,
         folder: &Path,
         descriptors: u64,
     ) -> Arc<Self> {
         let affordable =
             usize::try_from(descriptors / 8).unwrap_or(usize::MAX) / (CONNECTIONS_PER_WORKER + 1);
         let places = Arc::new(Semaphore::new(affordable.clamp(1, MAX_WORKER_SOCKETS)));
-        let doors = Arc::new(OpenWorkerSockets { layer: Arc::clone(&layer), sockets: Mutex::default() });
+        let endpoints = Arc::new(OpenWorkerSockets { layer: Arc::clone(&layer), sockets: Mutex::default() });
         let (folder, named) = (folder.to_owned(), Mutex::default());
-        Arc::new(WorkerSockets { layer, shared: hall, folder, slots: places, open_sockets: doors, named })
+        Arc::new(WorkerSockets {
+            layer,
+            shared: worker_sockets,
+            folder,
+            slots: places,
+            open_sockets: endpoints,
+            named,
+        })
     }
 
     /// Opens a session and its socket.
@@ -172,25 +179,30 @@ impl WorkerSockets {
         let stop = self.shared.stop.child_token();
         let open = OpenWorkerSocket { path: path.clone(), stop: stop.clone(), _slot: place };
         self.open_sockets.lock_sockets().insert(opened.session_id.clone(), open);
-        let door = WorkerSocket { opened, path: path, opener, open_sockets: Arc::clone(&self.open_sockets) };
-        let bound = BoundSocket::bind_new(&door.path).map_err(|error| {
+        let endpoint =
+            WorkerSocket { opened, path: path, opener, open_sockets: Arc::clone(&self.open_sockets) };
+        let bound = BoundSocket::bind_new(&endpoint.path).map_err(|error| {
             WorkerSocketError::Unavailable(RpcError::server("resource_exhausted", error.to_string()))
         })?;
-        self.serve(&door, stop, bound);
-        Ok(door)
+        self.serve(&endpoint, stop, bound);
+        Ok(endpoint)
     }
 
-    fn serve(&self, door: &WorkerSocket, stop: CancellationToken, bound: BoundSocket) {
-        let hall = SharedListenerState { stop: stop.clone(), ..self.shared.clone() };
+    fn serve(&self, endpoint: &WorkerSocket, stop: CancellationToken, bound: BoundSocket) {
+        let sockets = SharedListenerState { stop: stop.clone(), ..self.shared.clone() };
         // An empty reference: a worker socket must not open further sessions.
-        let context =
-            AgentContext { layer: Arc::clone(&self.layer), limits: hall.limits, worker_sockets: Weak::new() };
+        let context = AgentContext {
+            layer: Arc::clone(&self.layer),
+            limits: sockets.limits,
+            worker_sockets: Weak::new(),
+        };
         let manners = listener::ListenerLimits {
             max_connections: CONNECTIONS_PER_WORKER,
             max_followers: CONNECTIONS_PER_WORKER,
             idle_timeout: None,
         };
-        let listener = ConnectionListener::new(service(context, &door.opened.session_id), hall, manners);
+        let listener =
+            ConnectionListener::new(service(context, &endpoint.opened.session_id), sockets, manners);
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -226,19 +238,19 @@ impl WorkerSockets {
     /// Returns true if this connection may access the session: it opened the session, or the session is named
     /// and was opened by the same caller.
     pub(crate) fn may_access(&self, session: &ConnectionState, id: &str) -> bool {
-        let is = |door: &WorkerSocket| door.opened.session_id == id;
+        let is = |endpoint: &WorkerSocket| endpoint.opened.session_id == id;
         session.worker_sockets.iter().any(is)
-            || self.lock_named().values().any(|door| is(door) && door.is_opened_by(session))
+            || self.lock_named().values().any(|endpoint| is(endpoint) && endpoint.is_opened_by(session))
     }
 
     /// Closes a session that this connection may access.
     pub(crate) fn close(&self, session: &mut ConnectionState, id: &str) {
-        let is = |door: &WorkerSocket| door.opened.session_id == id;
-        session.worker_sockets.retain(|door| !is(door));
+        let is = |endpoint: &WorkerSocket| endpoint.opened.session_id == id;
+        session.worker_sockets.retain(|endpoint| !is(endpoint));
         // Dropped after the lock is released, because closing a socket writes to the ledger.
         let closed: Vec<WorkerSocket> = {
             let mut named = self.lock_named();
-            named.extract_if(|_, door| is(door)).map(|(_, door)| door).collect()
+            named.extract_if(|_, endpoint| is(endpoint)).map(|(_, endpoint)| endpoint).collect()
         };
         drop(closed);
     }
@@ -249,7 +261,10 @@ impl WorkerSockets {
         // Frees the name of the session.
         let named = {
             let mut named = self.lock_named();
-            named.extract_if(|_, door| door.opened.session_id == id).map(|(_, door)| door).collect::<Vec<_>>()
+            named
+                .extract_if(|_, endpoint| endpoint.opened.session_id == id)
+                .map(|(_, endpoint)| endpoint)
+                .collect::<Vec<_>>()
         };
         drop(named);
         was_open

@@ -61,9 +61,9 @@ impl ConfigFiles {
         found.scan_dir(home.tools_dir(), Path::new("tools"), 0)?;
         let left = AtomicUsize::new(MAX_CONFIG_BYTES);
         let mut files = found.read_all(&left)?;
-        for (id, said) in pin_store(home, taking).read_all()? {
-            charge_bytes(&left, said.len())?;
-            files.insert(pin_path(&id), said);
+        for (id, text) in pin_store(home, taking).read_all()? {
+            charge_bytes(&left, text.len())?;
+            files.insert(pin_path(&id), text);
         }
         check_file_count(files)
     }
@@ -82,8 +82,8 @@ impl ConfigFiles {
     }
 
     /// Adds the origin digest of each tool: these files do not show that a tool's program was replaced.
-    pub(crate) fn with_origins(mut self, world: &ConfigSnapshot) -> ConfigFiles {
-        let origins = world
+    pub(crate) fn with_origins(mut self, snapshot: &ConfigSnapshot) -> ConfigFiles {
+        let origins = snapshot
             .registry
             .definitions()
             .filter_map(|tool| Some((tool.name().to_string(), Value::from(tool.origin()?))));
@@ -95,7 +95,7 @@ impl ConfigFiles {
     /// Iterates over the pinned tool definitions by server id.
     fn pins(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let pins = self.0.iter().filter(|(name, _)| name.starts_with(UPSTREAM_DIR));
-        pins.filter_map(|(name, said)| Some((name.file_stem()?.to_str()?, said.as_slice())))
+        pins.filter_map(|(name, text)| Some((name.file_stem()?.to_str()?, text.as_slice())))
     }
 
     /// Computes the keyed digest over all names and contents. Lengths are included, so parts cannot shift.
@@ -169,8 +169,8 @@ impl ScannedConfigFile {
         let most = self.max_bytes as u64;
         // The reported size may be wrong (sparse file), so it only sets the initial capacity, within the
         // limits.
-        let room = self.length.min(most).min(left.load(Ordering::Relaxed) as u64) + 1;
-        let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
+        let space = self.length.min(most).min(left.load(Ordering::Relaxed) as u64) + 1;
+        let mut content = Vec::with_capacity(usize::try_from(space).unwrap_or_default());
         fs::File::open(&self.path)?.take(most + 1).read_to_end(&mut content)?;
         if content.len() > self.max_bytes {
             let (name, most) = (self.name.display(), self.max_bytes >> 20);
@@ -259,20 +259,20 @@ impl AcceptedConfigWriter {
             write_copy(home, &ledger, snapshot)?;
         }
         let upstreams = pin_store(home, PinVersion::Accepted);
-        snapshot.pins().try_for_each(|(id, said)| upstreams.accept(id, said))
+        snapshot.pins().try_for_each(|(id, reported_text)| upstreams.accept(id, reported_text))
     }
 
     /// Adds the first tool definitions of a server to the copy. Without a copy, the first one written
     /// includes them.
-    pub(crate) fn add_pins(&self, home: &SinewHome, id: &str, said: &[u8]) -> io::Result<()> {
+    pub(crate) fn add_pins(&self, home: &SinewHome, id: &str, reported_text: &[u8]) -> io::Result<()> {
         let turn = self.lock();
         let ledger = turn.upgrade().ok_or_else(no_ledger_error)?;
         let unusable = |why: String| io::Error::other(format!("the accepted copy is unusable: {why}"));
         let Some((_, mut snapshot)) = read_sealed_copy(home, &ledger).map_err(unusable)? else {
             return Ok(());
         };
-        let before = snapshot.0.insert(pin_path(id), said.to_vec());
-        if before.as_deref() == Some(said) { Ok(()) } else { write_copy(home, &ledger, &snapshot) }
+        let before = snapshot.0.insert(pin_path(id), reported_text.to_vec());
+        if before.as_deref() == Some(reported_text) { Ok(()) } else { write_copy(home, &ledger, &snapshot) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Weak<Ledger>> {

@@ -125,7 +125,7 @@ impl StdioBridge {
 /// Writes one line to the client and flushes it.
 fn write_line(line: &[u8]) -> Result<(), CommandError> {
     let mut out = stdout().lock();
-    let said = out.write_all(line).and_then(|()| out.flush());
+    let text = out.write_all(line).and_then(|()| out.flush());
     // The client has closed its side; that is not a failure.
-    said.map_err(|_| CommandError::new(ExitKind::Done, ""))
+    text.map_err(|_| CommandError::new(ExitKind::Done, ""))
 }

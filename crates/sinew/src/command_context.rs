@@ -183,8 +183,8 @@ impl CommandContext {
     }
 
     fn configured_definitions(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, CommandError> {
-        let world = compose::config_snapshot(self, &self.settings()?, WorkspaceSelection::Configured)?;
-        Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect())
+        let snapshot = compose::config_snapshot(self, &self.settings()?, WorkspaceSelection::Configured)?;
+        Ok(snapshot.tools(filter).iter().map(|definition| (**definition).clone()).collect())
     }
 
     /// Sends a request to the agent socket.

@@ -250,7 +250,7 @@ pub(crate) fn hook_snapshot(setting: &CommandContext) -> Result<(Settings, Confi
     let settings = setting.settings()?;
     // Isolation was not detected, so policy examples that require it must not fail.
     let full = || Some(Isolation::Full);
-    let world = build_snapshot(
+    let config_snapshot = build_snapshot(
         setting,
         &settings,
         WorkspaceSelection::Configured,
@@ -258,8 +258,8 @@ pub(crate) fn hook_snapshot(setting: &CommandContext) -> Result<(Settings, Confi
         full,
         PinVersion::Accepted,
     )?;
-    let policy = world.policy.with_isolation(None);
-    Ok((settings, ConfigSnapshot { policy, ..world }))
+    let policy = config_snapshot.policy.with_isolation(None);
+    Ok((settings, ConfigSnapshot { policy, ..config_snapshot }))
 }
 
 /// Inspects the ledger without opening it for writing.
@@ -348,20 +348,20 @@ pub(crate) fn open_ledger(
 pub(crate) fn open_layer(
     setting: &CommandContext,
     settings: &Settings,
-    world: ConfigSnapshot,
+    snapshot: ConfigSnapshot,
 ) -> Result<Arc<ToolExecutionLayer>, CommandError> {
-    layer_on(setting, open_ledger(setting, settings)?, world)
+    layer_on(setting, open_ledger(setting, settings)?, snapshot)
 }
 
 /// Builds the execution layer on an open ledger.
 pub(crate) fn layer_on(
     setting: &CommandContext,
     (ledger, recovery): (Arc<Ledger>, LedgerRecovery),
-    world: ConfigSnapshot,
+    snapshot: ConfigSnapshot,
 ) -> Result<Arc<ToolExecutionLayer>, CommandError> {
     let (state, undo) = (setting.home().state_dir().to_owned(), undo_store(setting, &setting.settings()?));
     setting.accepted_writer().set_ledger(&ledger);
-    let parts = LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo };
+    let parts = LayerParts { snapshot: snapshot, ledger, recovery, state_dir: state, undo };
     let layer = ToolExecutionLayer::new(parts).map_err(CommandError::configuration)?;
     layer_hooks::connect_introspection(&layer, setting.home().state_dir());
     layer_hooks::connect_pipeline(&layer, setting.pipeline_entry());

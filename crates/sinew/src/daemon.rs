@@ -56,9 +56,9 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
         AcceptedComparison::Missing => Err(None),
     };
     let (files, configuration) = match kept {
-        Ok(Some((world, settings))) if is_looser(&settings, &world, &files) => {
+        Ok(Some((config_snapshot, settings))) if is_looser(&settings, &config_snapshot, &files) => {
             let settings = Settings { reload: settings.reload, ..files.settings };
-            (LoadedFiles { snapshot: world, settings, ..files }, StartConfiguration::Waiting)
+            (LoadedFiles { snapshot: config_snapshot, settings, ..files }, StartConfiguration::Waiting)
         }
         Ok(_) => (files, StartConfiguration::Taken),
         // The operator is not asked at a first start, so newer definitions of MCP servers are not accepted.
@@ -68,9 +68,9 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
             (without_manifests(read_config(setting, PinVersion::Accepted)?), StartConfiguration::Unknown)
         }
     };
-    let LoadedFiles { snapshot: world, settings, files: snapshot } = files;
+    let LoadedFiles { snapshot: config_snapshot, settings, files: snapshot } = files;
     let is_accepted = !matches!(configuration, StartConfiguration::Waiting | StartConfiguration::Unknown);
-    let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
+    let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), config_snapshot)?;
     compose::recover_interrupted(setting, &settings)?;
     layer.announce_start(configuration).map_err(CommandError::configuration)?;
     let is_held = match snapshot {
@@ -85,9 +85,9 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
     };
     // At a first start, newer definitions of MCP servers have not been compared yet.
     let is_held = is_held && configuration != StartConfiguration::First;
-    let is_told = watch_covers_all(&setting.home().watched_dirs(), &unread_dirs(setting.home()));
+    let is_reported = watch_covers_all(&setting.home().watched_dirs(), &unread_dirs(setting.home()));
     let held =
-        if is_held && is_told { InitialConfigState::MatchesFiles } else { InitialConfigState::MayDiffer };
+        if is_held && is_reported { InitialConfigState::MatchesFiles } else { InitialConfigState::MayDiffer };
     let following = ReloadInputs { loader: config_loader(setting.clone()), watch, initial: held };
     Ok(PreparedDaemon { layer, settings, reload_inputs: following })
 }
@@ -110,9 +110,9 @@ fn is_first_start(ledger: &Ledger, recovery: &LedgerRecovery) -> bool {
 
 /// Returns true if the files permit more than the accepted configuration and the settings require approval
 /// for that.
-fn is_looser(accepted: &Settings, world: &ConfigSnapshot, files: &LoadedFiles) -> bool {
+fn is_looser(accepted: &Settings, config_snapshot: &ConfigSnapshot, files: &LoadedFiles) -> bool {
     accepted.reload == ReloadMode::Ask
-        && (files.settings.reload == ReloadMode::Auto || loosens(world, &files.snapshot))
+        && (files.settings.reload == ReloadMode::Auto || loosens(config_snapshot, &files.snapshot))
 }
 
 /// Loads the accepted copy. The error is the reason why it cannot be loaded.
@@ -152,7 +152,7 @@ fn warn_of_unknown(why: Option<&str>) {
 fn config_loader(setting: CommandContext) -> ConfigLoader {
     Arc::new(move || {
         let read = read_config(&setting, PinVersion::Newest);
-        let LoadedFiles { snapshot: world, settings, files: snapshot } =
+        let LoadedFiles { snapshot: config_snapshot, settings, files: snapshot } =
             read.map_err(|problem| match problem.hint {
                 Some(hint) => format!("{} ({hint})", problem.message),
                 None => problem.message,
@@ -162,7 +162,7 @@ fn config_loader(setting: CommandContext) -> ConfigLoader {
             .map_err(|why| format!("the configuration cannot be stored for the next start: {why}"))?;
         let setting = setting.clone();
         let once_held = Box::new(move || _ = store_accepted(&setting, &snapshot));
-        Ok(LoadedConfig { snapshot: world, settings, on_applied: once_held })
+        Ok(LoadedConfig { snapshot: config_snapshot, settings, on_applied: once_held })
     })
 }
 
@@ -173,15 +173,15 @@ fn read_config(setting: &CommandContext, taking: PinVersion) -> Result<LoadedFil
     loop {
         let before = scan_files(setting, taking);
         let settings = setting.settings()?;
-        let world = compose::config_snapshot_with_pins(setting, &settings, taking)?;
+        let config_snapshot = compose::config_snapshot_with_pins(setting, &settings, taking)?;
         let snapshot = scan_files(setting, taking);
         if before == snapshot {
-            let snapshot = snapshot.map(|snapshot| snapshot.with_origins(&world));
-            return Ok(LoadedFiles { snapshot: world, settings, files: snapshot });
+            let snapshot = snapshot.map(|snapshot| snapshot.with_origins(&config_snapshot));
+            return Ok(LoadedFiles { snapshot: config_snapshot, settings, files: snapshot });
         }
         if attempt == MAX_READ_ATTEMPTS {
             let snapshot = Err("its files change while they are read".to_owned());
-            return Ok(LoadedFiles { snapshot: world, settings, files: snapshot });
+            return Ok(LoadedFiles { snapshot: config_snapshot, settings, files: snapshot });
         }
         attempt += 1;
     }

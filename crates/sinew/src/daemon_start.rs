@@ -51,10 +51,10 @@ fn spawn(words: &Path) -> Result<Child, CommandError> {
 }
 
 fn start_error(how: &str, words: &Path) -> CommandError {
-    let said = std::fs::read_to_string(words).unwrap_or_default();
+    let text = std::fs::read_to_string(words).unwrap_or_default();
     let problem = CommandError::new(
         ExitKind::Unreachable,
-        format!("the daemon was started, but {how}: {}", said.trim()),
+        format!("the daemon was started, but {how}: {}", text.trim()),
     );
     problem.with_hint(format!("run `sinew serve` to see more; its output is in {}", words.display()))
 }

@@ -28,9 +28,9 @@ pub(crate) fn connect_introspection(layer: &Arc<ToolExecutionLayer>, state: &Pat
 }
 
 /// Runs the inner calls of meta tools through the pipeline of this layer, on behalf of the original caller.
-pub(crate) fn connect_pipeline(layer: &Arc<ToolExecutionLayer>, road: &PipelineEntry) {
+pub(crate) fn connect_pipeline(layer: &Arc<ToolExecutionLayer>, pipeline_entry: &PipelineEntry) {
     let layer = Arc::downgrade(layer);
-    road.connect(move |call| {
+    pipeline_entry.connect(move |call| {
         let layer = layer.upgrade()?;
         let request = CallRequest {
             tool_name: call.tool,
@@ -107,12 +107,12 @@ fn self_checks(layer: &Weak<ToolExecutionLayer>, state: &Path) -> Vec<SelfCheckR
         });
     }
     let used = system_metrics::used_percent(state);
-    let has_room = used.is_some_and(|used| used < DISK_FULL_PERCENT);
+    let has_space = used.is_some_and(|used| used < DISK_FULL_PERCENT);
     all.push(SelfCheckResult {
         what: "the ledger's disk has free space".to_owned(),
-        holds: has_room,
+        holds: has_space,
         found: used.map(|used| format!("{used:.0} % used")),
-        remedy: (!has_room).then(|| "free disk space: no call runs if it cannot be recorded".to_owned()),
+        remedy: (!has_space).then(|| "free disk space: no call runs if it cannot be recorded".to_owned()),
     });
     all
 }

@@ -66,20 +66,20 @@ pub(crate) fn host_keys(settings: &Settings) -> ConfiguredKeys {
 
 /// Describes each key in full, for the operator who accepts a change.
 pub(crate) fn describe_keys(settings: &Settings) -> BTreeMap<String, String> {
-    let told = |(name, key): (&String, &KeySetting)| {
+    let reported = |(name, key): (&String, &KeySetting)| {
         let mut places = vec![format!("the keychain item `sinew` of the account {name:?}")];
         places.extend(key.key_file.as_ref().map(|file| format!("the file {file:?}")));
         places.extend(key.key_variable.as_ref().map(|variable| format!("the variable {variable:?}")));
         (name.clone(), format!("for {}, from {}", key.host, places.join(" or ")))
     };
-    settings.keys.iter().map(told).collect()
+    settings.keys.iter().map(reported).collect()
 }
 
 /// Returns the store of MCP tool definitions, which adds the first definitions of a server to the accepted
 /// copy.
 fn pin_store(setting: &CommandContext, taking: PinVersion) -> PinStore {
     let (keeper, home) = (setting.accepted_writer().clone(), setting.home().clone());
-    let seal = move |id: &str, said: &[u8]| keeper.add_pins(&home, id, said);
+    let seal = move |id: &str, text: &[u8]| keeper.add_pins(&home, id, text);
     accepted_config::pin_store(setting.home(), taking).with_sealer(Arc::new(seal))
 }
 

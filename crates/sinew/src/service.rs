@@ -104,10 +104,10 @@ impl ServiceManagerKind {
     }
 
     /// Parses the process id from the output of that command.
-    pub(crate) fn parse_pid(self, said: &str) -> Option<i32> {
+    pub(crate) fn parse_pid(self, text: &str) -> Option<i32> {
         let pid = match self {
-            ServiceManagerKind::Launchd => said.lines().find_map(|line| line.trim().strip_prefix("pid = ")),
-            ServiceManagerKind::Systemd => Some(said),
+            ServiceManagerKind::Launchd => text.lines().find_map(|line| line.trim().strip_prefix("pid = ")),
+            ServiceManagerKind::Systemd => Some(text),
         };
         // Systemd prints 0 if the service does not run.
         pid?.trim().parse().ok().filter(|pid| *pid > 0)
@@ -142,9 +142,9 @@ pub(crate) fn run_commands(steps: &[ManagerCommand]) -> Result<(), CommandError>
     for step in steps {
         match step {
             ManagerCommand::Required(words) => {
-                let (worked, said) = run_command(words)?;
+                let (worked, text) = run_command(words)?;
                 if !worked {
-                    let message = format!("`{}` failed: {}", words.join(" "), said.trim());
+                    let message = format!("`{}` failed: {}", words.join(" "), text.trim());
                     return Err(CommandError::failed(message).with_hint(
                         "`sinew service install --print` shows the files; `sinew serve` runs without a manager",
                     ));
@@ -176,8 +176,8 @@ pub(crate) fn run_command(words: &[String]) -> Result<(bool, String), CommandErr
         let problem = CommandError::failed(format!("`{program}` cannot be run: {error}"));
         problem.with_hint("`sinew serve` runs the daemon without a service manager")
     })?;
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
 }
 
 #[cfg(test)]
@@ -216,8 +216,8 @@ mod tests {
             None
         );
         assert_eq!(ServiceManagerKind::Systemd.parse_pid("42\n"), Some(42));
-        for said in ["0\n", "", "Main PID: 42 (sinew)", "42\n43\n"] {
-            assert_eq!(ServiceManagerKind::Systemd.parse_pid(said), None, "{said}");
+        for text in ["0\n", "", "Main PID: 42 (sinew)", "42\n43\n"] {
+            assert_eq!(ServiceManagerKind::Systemd.parse_pid(text), None, "{text}");
         }
     }
 

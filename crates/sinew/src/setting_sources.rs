@@ -70,8 +70,8 @@ fn rows_of_setting(
 ) -> Vec<SettingRow> {
     let key = path.join(".");
     let usual = find_value(built_in, path).map(|(_, node)| node.to_json());
-    let said = file.and_then(|file| find_value(file, path));
-    let (value, origin) = match said {
+    let reported_text = file.and_then(|file| find_value(file, path));
+    let (value, origin) = match reported_text {
         Some((line, node)) => {
             let value = node.to_json();
             let as_built_in = usual.as_ref() == Some(&value);

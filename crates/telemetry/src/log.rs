@@ -36,9 +36,9 @@ pub(crate) struct LogLayer {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let heard = CapturedEvent::capture(event);
-        let is_shown = heard.is_ours() && crate::event_feed::has_subscribers();
-        let pending = Arc::new(LazyRecord::new(heard));
+        let received = CapturedEvent::capture(event);
+        let is_shown = received.is_ours() && crate::event_feed::has_subscribers();
+        let pending = Arc::new(LazyRecord::new(received));
         if is_shown {
             crate::event_feed::publish(event.metadata().name(), pending.record());
         }

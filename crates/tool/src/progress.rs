@@ -63,11 +63,11 @@ mod tests {
     fn notifications_reach_the_listener_or_are_dropped() {
         Progress::default().report(ProgressNote::with_message("no listener"));
         assert!(!Progress::default().has_listener());
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let ears = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let ears = Arc::clone(&received);
         let progress = Progress::with_listener(move |note| ears.lock().unwrap().push(note.message));
         progress.report(ProgressNote::with_message("half"));
         progress.report(ProgressNote::with_message("done"));
-        assert_eq!(*heard.lock().unwrap(), ["half", "done"]);
+        assert_eq!(*received.lock().unwrap(), ["half", "done"]);
     }
 }

@@ -43,8 +43,8 @@ impl<A, O> SandboxedTool<A, O> {
     }
 
     /// Sets the function that previews a call.
-    pub(crate) fn with_preview(self, foresee: SandboxedPreviewFn<A>) -> Self {
-        SandboxedTool { preview: foresee, ..self }
+    pub(crate) fn with_preview(self, preview: SandboxedPreviewFn<A>) -> Self {
+        SandboxedTool { preview: preview, ..self }
     }
 }
 
@@ -123,13 +123,13 @@ impl SandboxSession {
     async fn execute(
         &mut self,
         command: SandboxCommand,
-        hear: Option<OutputListener>,
+        on_output: Option<OutputListener>,
     ) -> Result<RunReport, Failure> {
         let order = Arc::clone(&self.order);
         let confined =
             sandbox::prepare(move |awaited| Ok(ConfinedCommand::prepare(order.value(), &command, awaited)?))
                 .await?;
-        let report = self.sandbox.run_with_progress(confined, hear).await?;
+        let report = self.sandbox.run_with_progress(confined, on_output).await?;
         let used = report.usage();
         self.tier = report.tier;
         self.usage.cpu_ms += used.cpu_ms;

@@ -11,15 +11,19 @@ pub(crate) fn document_kind(bytes: &[u8], content_type: Option<&str>) -> Documen
     if beginning.starts_with(b"%PDF-") {
         return DocumentKind::Pdf;
     }
-    let said =
+    let reported_text =
         content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match said.as_str() {
+    match reported_text.as_str() {
         "application/pdf" => DocumentKind::Pdf,
         "text/html" | "application/xhtml+xml" => DocumentKind::Html,
         "application/json" | "text/json" => DocumentKind::Json,
-        said if said.ends_with("+json") => DocumentKind::Json,
-        said if said.starts_with("image/") || said.starts_with("audio/") || said.starts_with("video/") => {
-            if said == "image/svg+xml" {
+        reported_text if reported_text.ends_with("+json") => DocumentKind::Json,
+        reported_text
+            if reported_text.starts_with("image/")
+                || reported_text.starts_with("audio/")
+                || reported_text.starts_with("video/") =>
+        {
+            if reported_text == "image/svg+xml" {
                 DocumentKind::Text
             } else {
                 DocumentKind::Binary
@@ -46,8 +50,8 @@ mod tests {
 
     #[test]
     fn document_kinds_are_distinguished() {
-        let check = |bytes: &[u8], said: Option<&str>, expect: DocumentKind| {
-            assert_eq!(document_kind(bytes, said), expect, "{said:?}");
+        let check = |bytes: &[u8], reported_text: Option<&str>, expect: DocumentKind| {
+            assert_eq!(document_kind(bytes, reported_text), expect, "{reported_text:?}");
         };
         check(b"x", Some("text/html; charset=utf-8"), DocumentKind::Html);
         check(b" <!DOCTYPE html><p>", None, DocumentKind::Html);

@@ -94,18 +94,29 @@ mod tests {
 
     #[test]
     fn article_is_markdown_without_menus() {
-        let told = convert(&page(), "https://example.org/birds/heron", PagePart::Readable);
-        assert_eq!((told.view, told.title.as_deref()), (PagePart::Readable, Some("Herons")));
-        assert!(told.text.contains("## Waiting") && told.text.contains("The heron stands"), "{}", told.text);
-        assert!(told.text.contains("[two](https://example.org/birds/next?x=1)"), "{}", told.text);
-        assert!(!told.text.contains("Menu entry") && !told.text.contains("evil"), "{}", told.text);
+        let reported = convert(&page(), "https://example.org/birds/heron", PagePart::Readable);
+        assert_eq!((reported.view, reported.title.as_deref()), (PagePart::Readable, Some("Herons")));
+        assert!(
+            reported.text.contains("## Waiting") && reported.text.contains("The heron stands"),
+            "{}",
+            reported.text
+        );
+        assert!(reported.text.contains("[two](https://example.org/birds/next?x=1)"), "{}", reported.text);
+        assert!(
+            !reported.text.contains("Menu entry") && !reported.text.contains("evil"),
+            "{}",
+            reported.text
+        );
     }
 
     #[test]
     fn whole_page_contains_menus_but_no_scripts() {
-        let told = convert(&page(), "https://example.org/", PagePart::Whole);
-        assert!(told.text.contains("[Menu entry](https://example.org/a)") && told.text.contains("Imprint"));
-        assert!(!told.text.contains("evil"));
+        let reported = convert(&page(), "https://example.org/", PagePart::Whole);
+        assert!(
+            reported.text.contains("[Menu entry](https://example.org/a)")
+                && reported.text.contains("Imprint")
+        );
+        assert!(!reported.text.contains("evil"));
         let short = convert(
             "<p>Short <a href='javascript:x()'>link</a>.</p>",
             "https://example.org/",
@@ -118,8 +129,8 @@ mod tests {
     #[test]
     fn deeply_nested_page_is_read_as_plain_text() {
         let deep = format!("{}secret text", "<div><b>".repeat(50_000));
-        let told = convert(&deep, "https://example.org/", PagePart::Readable);
-        assert_eq!(told.text, "secret text");
-        assert!(told.note.unwrap().contains("100000 deep"));
+        let reported = convert(&deep, "https://example.org/", PagePart::Readable);
+        assert_eq!(reported.text, "secret text");
+        assert!(reported.note.unwrap().contains("100000 deep"));
     }
 }

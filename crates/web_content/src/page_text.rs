@@ -42,9 +42,15 @@ pub(crate) fn extract_page(
     let page = PageText { charset: Some(charset.to_owned()), ..page };
     match (kind, view) {
         (DocumentKind::Html, PagePart::Readable | PagePart::Whole) => {
-            let told = html::convert(&text, url, view);
-            let title = told.title.map(|title| single_line(&title, MAX_TITLE_CHARS));
-            PageText { title, view: told.view, text: escape_invisible(&told.text), note: told.note, ..page }
+            let reported = html::convert(&text, url, view);
+            let title = reported.title.map(|title| single_line(&title, MAX_TITLE_CHARS));
+            PageText {
+                title,
+                view: reported.view,
+                text: escape_invisible(&reported.text),
+                note: reported.note,
+                ..page
+            }
         }
         (DocumentKind::Json, PagePart::Readable | PagePart::Whole) => {
             let (text, note) = pretty_json(&text);

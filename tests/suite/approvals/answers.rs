@@ -67,9 +67,9 @@ fn edited_arguments_need_an_approval_of_their_own() {
     edit(&first, r#"{"path": "b.txt", "content": "right\n"}"#).must_exit(0);
     let second = pending_approval(&mut control);
     assert_ne!(second, first);
-    let card = control.request("control/approvals.show", &json!({"id": second}))["result"].clone();
-    assert_eq!(card["edited"], true);
-    assert!(card["summary"].as_str().unwrap().ends_with("/b.txt"), "{card}");
+    let request = control.request("control/approvals.show", &json!({"id": second}))["result"].clone();
+    assert_eq!(request["edited"], true);
+    assert!(request["summary"].as_str().unwrap().ends_with("/b.txt"), "{request}");
     assert_eq!(decide(&mut control, &first, "approve")["error"]["data"]["code"], "already_decided");
     decide(&mut control, &second, "approve");
     let done = call.join().unwrap();
@@ -78,6 +78,6 @@ fn edited_arguments_need_an_approval_of_their_own() {
     assert_eq!(std::fs::read_to_string(home.workspace().join("b.txt")).unwrap(), "right\n");
     assert!(!home.workspace().join("a.txt").exists());
     let gone = request_approval(&mut daemon.agent(), &json!({"path": "c.txt", "content": "x"}));
-    let nobody = edit(&gone, r#"{"path": "c.txt", "content": "y"}"#).must_exit(1);
-    assert!(nobody.stderr().contains("does not wait"), "{nobody}");
+    let no_approver = edit(&gone, r#"{"path": "c.txt", "content": "y"}"#).must_exit(1);
+    assert!(no_approver.stderr().contains("does not wait"), "{no_approver}");
 }

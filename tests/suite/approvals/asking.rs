@@ -258,13 +258,13 @@ fn mcp_client_gets_progress_or_a_pending_result() {
     let message = json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call",
         "params": call(json!({"progressToken": "p"}))});
     agent.send(format!("{message}\n").as_bytes());
-    let told = agent.receive().expect("progress");
+    let reported = agent.receive().expect("progress");
     assert_eq!(
-        (&told["method"], &told["params"]["progressToken"]),
+        (&reported["method"], &reported["params"]["progressToken"]),
         (&json!("notifications/progress"), &json!("p"))
     );
     let id = pending_approval(&mut control);
-    assert!(told["params"]["message"].as_str().unwrap().contains(&id), "{told}");
+    assert!(reported["params"]["message"].as_str().unwrap().contains(&id), "{reported}");
     decide(&mut control, &id, "approve");
     let end = std::iter::from_fn(|| agent.receive()).find(|message| message["id"] == 77).expect("the answer");
     assert_eq!(end["result"]["isError"], false, "{end}");

@@ -44,14 +44,14 @@ fn approval_of_one_worker_is_used_once_and_only_by_it() {
     for n in 0..50 {
         let params = json!({"tool_name": "write_file", "arguments": arguments, "approval": "async", "approval_id": id});
         let line = json!({"jsonrpc": "2.0", "id": 1000 + n, "method": "sinew/execute", "params": params});
-        for door in [&mut one, &mut other] {
-            door.send(format!("{line}\n").as_bytes());
+        for endpoint in [&mut one, &mut other] {
+            endpoint.send(format!("{line}\n").as_bytes());
         }
     }
     let ends: Vec<Value> = [&mut one, &mut other]
         .into_iter()
-        .flat_map(|door| {
-            (0..50).map(|_| door.receive().expect("an answer")["result"].clone()).collect::<Vec<_>>()
+        .flat_map(|endpoint| {
+            (0..50).map(|_| endpoint.receive().expect("an answer")["result"].clone()).collect::<Vec<_>>()
         })
         .collect();
     assert_eq!(ends.iter().filter(|end| end["success"] == true).count(), 1, "{ends:?}");
@@ -66,8 +66,8 @@ fn client_with_a_masked_or_cut_name_gets_its_own_approval() {
     for name in [format!("token {secret}"), "long ".repeat(60)] {
         let arguments = json!({"path": "a.txt", "content": name.len().to_string()});
         let id = request_approval(&mut named_client(&daemon, &name), &arguments);
-        let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
-        assert!(!card.to_string().contains(&secret), "{card}");
+        let request = daemon.control().request("control/approvals.show", &json!({"id": id}));
+        assert!(!request.to_string().contains(&secret), "{request}");
         decide(&mut daemon.control(), &id, "approve");
         let done = write_with_approval(&mut named_client(&daemon, &name), &arguments, &id);
         assert_eq!(done["success"], true, "{name}: {done}");
@@ -82,8 +82,11 @@ fn operator_call_approval_does_not_cover_an_agent() {
     let params = json!({"tool_name": "write_file", "arguments": arguments, "approval": "async"});
     let asked = daemon.control().request("control/execute", &params)["result"].clone();
     let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
-    let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
-    assert!(card["result"]["caller"].as_str().unwrap().ends_with("through the control socket"), "{card}");
+    let request = daemon.control().request("control/approvals.show", &json!({"id": id}));
+    assert!(
+        request["result"]["caller"].as_str().unwrap().ends_with("through the control socket"),
+        "{request}"
+    );
     daemon.home().run(&["approve", id, "--for", "10m", "--yes"]).must_exit(0);
     let refused = write_with_approval(&mut daemon.agent(), &arguments, id);
     assert_eq!(refused["success"], false, "{refused}");

@@ -10,8 +10,9 @@ pub(super) fn request_effect(daemon: &Daemon, tool: &str, arguments: &Value) -> 
     let pending = daemon.agent().execute_with(tool, arguments, &json!({"approval": "async"}));
     let id = pending["metadata"]["refusal"]["approval_id"].as_str();
     let id = id.unwrap_or_else(|| panic!("{pending}")).to_owned();
-    let card = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
-    let facts = card["effect"].as_array().unwrap_or_else(|| panic!("{card}")).iter();
+    let approval_request =
+        daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
+    let facts = approval_request["effect"].as_array().unwrap_or_else(|| panic!("{approval_request}")).iter();
     let text = |fact: &Value, key: &str| fact[key].as_str().unwrap().to_owned();
     (id, facts.map(|fact| format!("{} {}", text(fact, "label"), text(fact, "text"))).collect())
 }
@@ -197,17 +198,17 @@ fn masking_of_secrets_hides_no_path() {
         let answer = agent.execute_with("write_file", &arguments, &json!({"approval": "async"}));
         if code(&answer) == "approval_pending" {
             let id = answer["metadata"]["refusal"]["approval_id"].as_str().unwrap();
-            let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
-            assert!(!card.to_string().contains("redacted"), "{card}");
+            let request = daemon.control().request("control/approvals.show", &json!({"id": id}));
+            assert!(!request.to_string().contains("redacted"), "{request}");
         } else {
             assert_eq!(detail(&answer), "too_much_to_show", "{answer}");
         }
     }
     let mut named = super::callers::named_client(&daemon, "sinew (uid 0)");
     let id = request_approval(&mut named, &json!({"path": "a.txt", "content": "x"}));
-    let card = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
-    let caller = card["caller"].as_str().unwrap();
-    assert!(caller.starts_with("\"sinew (uid 0)\" (uid "), "its own word, between quotes: {card}");
+    let request = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
+    let caller = request["caller"].as_str().unwrap();
+    assert!(caller.starts_with("\"sinew (uid 0)\" (uid "), "its own word, between quotes: {request}");
 }
 
 #[test]

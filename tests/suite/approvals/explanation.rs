@@ -36,9 +36,9 @@ fn explain_agrees_that_an_effect_cannot_be_shown() {
         ("delete_file", json!({"path": "many", "recursive": true}), "not_foreseeable"),
         ("delete_file", json!({"path": "nowhere"}), "not_foreseeable"),
     ] {
-        let told = explain(&mut agent, tool, &arguments, &json!({}));
-        assert_eq!(told["verdict"], "deny", "{tool} {detail}: {told}");
-        assert!(!told["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {told}");
+        let reported = explain(&mut agent, tool, &arguments, &json!({}));
+        assert_eq!(reported["verdict"], "deny", "{tool} {detail}: {reported}");
+        assert!(!reported["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {reported}");
         let note = daemon.home().complete_records().pop().unwrap();
         assert_eq!(
             (&note["about"], &note["data"]["detail"]),
@@ -46,12 +46,12 @@ fn explain_agrees_that_an_effect_cannot_be_shown() {
             "{note}"
         );
         let refused = agent.execute(tool, &arguments);
-        assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {told}");
-        assert_eq!(told["refusal"]["detail"], detail, "{told}");
+        assert_eq!(facts(&reported["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {reported}");
+        assert_eq!(reported["refusal"]["detail"], detail, "{reported}");
     }
     pending_approvals(&mut daemon.control(), 0);
-    let told = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
-    assert_eq!(told["verdict"], "ask", "{told}");
+    let reported = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
+    assert_eq!(reported["verdict"], "ask", "{reported}");
     pending_approvals(&mut daemon.control(), 0);
 }
 
@@ -62,28 +62,31 @@ fn explain_reports_an_approval_without_using_it() {
     let arguments = json!({"path": "a.txt", "content": "x"});
     let id = request_approval(&mut agent, &arguments);
     let brought = json!({"approval_id": id});
-    let told = explain(&mut agent, "write_file", &arguments, &brought);
-    assert_eq!((&told["verdict"], &told["refusal"]["code"]), (&json!("ask"), &json!("approval_pending")));
+    let reported = explain(&mut agent, "write_file", &arguments, &brought);
+    assert_eq!(
+        (&reported["verdict"], &reported["refusal"]["code"]),
+        (&json!("ask"), &json!("approval_pending"))
+    );
     decide(&mut control, &id, "approve");
     for _ in 0..2 {
-        let told = explain(&mut agent, "write_file", &arguments, &brought);
-        assert_eq!(told["verdict"], "permit", "{told}");
-        assert!(told["rules"].to_string().contains(&id), "by that answer: {told}");
+        let reported = explain(&mut agent, "write_file", &arguments, &brought);
+        assert_eq!(reported["verdict"], "permit", "{reported}");
+        assert!(reported["rules"].to_string().contains(&id), "by that answer: {reported}");
     }
     let other = json!({"path": "a.txt", "content": "y"});
-    let told = explain(&mut agent, "write_file", &other, &brought);
-    assert_eq!(told["refusal"]["detail"], "approval_mismatch", "{told}");
+    let reported = explain(&mut agent, "write_file", &other, &brought);
+    assert_eq!(reported["refusal"]["detail"], "approval_mismatch", "{reported}");
     assert_eq!(write_with_approval(&mut agent, &arguments, &id)["success"], true);
-    let told = explain(&mut agent, "write_file", &arguments, &brought);
-    assert_eq!(told["refusal"]["detail"], "approval_used", "{told}");
+    let reported = explain(&mut agent, "write_file", &arguments, &brought);
+    assert_eq!(reported["refusal"]["detail"], "approval_used", "{reported}");
 
     let id = request_approval(&mut agent, &arguments);
     daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
-    let told = explain(&mut agent, "write_file", &arguments, &json!({}));
-    assert_eq!(told["verdict"], "permit", "a standing rule covers it: {told}");
+    let reported = explain(&mut agent, "write_file", &arguments, &json!({}));
+    assert_eq!(reported["verdict"], "permit", "a standing rule covers it: {reported}");
     assert_eq!(agent.execute("write_file", &arguments)["success"], true);
-    let told = explain(&mut agent, "write_file", &json!({"path": "b.txt", "content": "x"}), &json!({}));
-    assert_eq!(told["verdict"], "ask", "and nothing else: {told}");
+    let reported = explain(&mut agent, "write_file", &json!({"path": "b.txt", "content": "x"}), &json!({}));
+    assert_eq!(reported["verdict"], "ask", "and nothing else: {reported}");
 }
 
 #[test]
@@ -94,10 +97,14 @@ fn explain_agrees_that_too_many_requests_are_pending() {
         request_approval(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
     }
     let one_more = json!({"path": "more.txt", "content": "x"});
-    let told = explain(&mut agent, "write_file", &one_more, &json!({}));
+    let reported = explain(&mut agent, "write_file", &one_more, &json!({}));
     let refused = agent.execute_with("write_file", &one_more, &json!({"approval": "async"}));
-    assert_eq!((&told["verdict"], detail(&refused)), (&json!("deny"), "too_many_approvals"), "{told}");
-    assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{told}");
+    assert_eq!(
+        (&reported["verdict"], detail(&refused)),
+        (&json!("deny"), "too_many_approvals"),
+        "{reported}"
+    );
+    assert_eq!(facts(&reported["refusal"]), facts(&refused["metadata"]["refusal"]), "{reported}");
 }
 
 #[test]
@@ -109,12 +116,12 @@ fn explain_on_the_control_socket_leaves_no_record() {
     let before = daemon.home().complete_records().len();
     for (guess, exit, verdict) in [("one", 4, "ask"), ("two", 3, "deny")] {
         let arguments = json!({"path": "notes.txt", "edits": [{"old_text": guess, "new_text": "x"}]});
-        let told = daemon
+        let reported = daemon
             .home()
             .run(&["explain", "edit_file", "--json", &arguments.to_string()])
             .must_exit(exit)
             .json();
-        assert_eq!(told["verdict"], verdict, "{told}");
+        assert_eq!(reported["verdict"], verdict, "{reported}");
     }
     assert_eq!(daemon.home().complete_records().len(), before);
     // The agent socket does not offer the method.

@@ -112,8 +112,8 @@ fn only_read_only_commands_can_be_granted_by_prefix() {
     daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
     assert_eq!(run(&["sh", "-c", "true"])["success"], true);
     assert_eq!(code(&run(&["sh", "-c", "false"])), "approval_pending");
-    let told = json!({"command": ["sh", "-c", "true"], "stdin": "echo other words"});
-    assert_eq!(code(&daemon.agent().execute_with("run_command", &told, &async_)), "approval_pending");
+    let reported = json!({"command": ["sh", "-c", "true"], "stdin": "echo other words"});
+    assert_eq!(code(&daemon.agent().execute_with("run_command", &reported, &async_)), "approval_pending");
     let asked = run(&["echo", "one"]);
     let id = asked["metadata"]["refusal"]["approval_id"].as_str().expect("an id").to_owned();
     let opened = ["approve", &id, "--for", "10m", "--pattern", "command=echo", "--yes"];

@@ -9,9 +9,10 @@ use super::*;
 #[test]
 fn notifier_program_gets_title_and_text_without_secrets() {
     let home = home_requiring_approval(300);
-    let told = home.user_home().join("told.txt");
+    let reported = home.user_home().join("told.txt");
     let program = home.user_home().join("tell.sh");
-    std::fs::write(&program, format!("#!/bin/sh\nprintf '%s|' \"$@\" >> '{}'\n", told.display())).unwrap();
+    std::fs::write(&program, format!("#!/bin/sh\nprintf '%s|' \"$@\" >> '{}'\n", reported.display()))
+        .unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let file = home.root().join("config/sinew.yaml");
     let settings = std::fs::read_to_string(&file).unwrap();
@@ -24,17 +25,17 @@ fn notifier_program_gets_title_and_text_without_secrets() {
         &json!({"path": format!("{secret}\u{1b}.txt"), "content": "x"}),
     );
     let deadline = Instant::now() + Duration::from_secs(15);
-    let said = loop {
-        let said = std::fs::read_to_string(&told).unwrap_or_default();
-        if said.matches('|').count() >= 3 {
-            break said;
+    let text = loop {
+        let text = std::fs::read_to_string(&reported).unwrap_or_default();
+        if text.matches('|').count() >= 3 {
+            break text;
         }
-        assert!(Instant::now() < deadline, "nobody was told: {said}");
+        assert!(Instant::now() < deadline, "nobody was told: {text}");
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert!(said.starts_with("$(touch pwned)|Sinew: a call needs your approval|"), "as arguments: {said}");
-    assert!(said.contains(&id) && said.contains("write_file"), "{said}");
-    assert!(!said.contains(&secret) && !said.contains('\u{1b}'), "{said}");
+    assert!(text.starts_with("$(touch pwned)|Sinew: a call needs your approval|"), "as arguments: {text}");
+    assert!(text.contains(&id) && text.contains("write_file"), "{text}");
+    assert!(!text.contains(&secret) && !text.contains('\u{1b}'), "{text}");
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn run(home: &Home, words: &[&str], input: &str) -> (Option<i32>, String) {
         .expect("run sinew");
     child.stdin.take().unwrap().write_all(input.as_bytes()).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn approval_and_mode_relaxation_need_the_pin() {
     for (mode, input, exit) in
         [("ALERT", "", 0), ("NORMAL", "wrong horse\n", 3), ("NORMAL", "correct horse\n", 0)]
     {
-        let (ended, said) = run(daemon.home(), &["mode", "set", mode, "--pin-stdin"], input);
-        assert_eq!(ended, Some(exit), "{mode}: {said}");
+        let (ended, text) = run(daemon.home(), &["mode", "set", mode, "--pin-stdin"], input);
+        assert_eq!(ended, Some(exit), "{mode}: {text}");
     }
     daemon
         .home()
@@ -84,26 +84,26 @@ fn approval_and_mode_relaxation_need_the_pin() {
         "governance/tools.yaml",
         "tools:\n  write_file: {requires_approval: true, allowed_in_modes: [NORMAL, ALERT, RECOVERY]}\n",
     );
-    let (ended, said) = run(daemon.home(), &accept, "correct horse\n");
-    assert_eq!(ended, Some(0), "{said}");
+    let (ended, text) = run(daemon.home(), &accept, "correct horse\n");
+    assert_eq!(ended, Some(0), "{text}");
     let id = request_approval(&mut agent, &arguments);
     assert_eq!(decide(&mut control, &id, "deny")["result"]["decided"], true, "a no takes no PIN");
     let id = request_approval(&mut agent, &arguments);
-    let (exit, said) = run(daemon.home(), &["approve", &id, "--pin-stdin"], "correct horse\n");
-    assert_eq!(exit, Some(0), "{said}");
+    let (exit, text) = run(daemon.home(), &["approve", &id, "--pin-stdin"], "correct horse\n");
+    assert_eq!(exit, Some(0), "{text}");
     assert_eq!(write_with_approval(&mut agent, &arguments, &id)["success"], true);
-    let (exit, said) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "wrong\n");
-    assert_ne!(exit, Some(0), "{said}");
-    let (exit, said) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "correct horse\n");
-    assert_eq!(exit, Some(0), "{said}");
+    let (exit, text) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "wrong\n");
+    assert_ne!(exit, Some(0), "{text}");
+    let (exit, text) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "correct horse\n");
+    assert_eq!(exit, Some(0), "{text}");
     assert!(!file.exists());
 }
 
 #[test]
 fn pin_guessing_is_slowed_down() {
     let home = home_requiring_approval(300);
-    let (short, said) = run(&home, &["pin", "set", "--pin-stdin"], "25801\n");
-    assert!(short != Some(0) && said.contains("6 to 128 characters"), "too easily guessed: {said}");
+    let (short, text) = run(&home, &["pin", "set", "--pin-stdin"], "25801\n");
+    assert!(short != Some(0) && text.contains("6 to 128 characters"), "too easily guessed: {text}");
     assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "258013\n").0, Some(0));
     let kept = std::fs::read_to_string(home.root().join("state/operator-pin")).unwrap();
     assert!(kept.contains("$m=65536,t=3,"), "a guess costs something: {kept}");
@@ -155,17 +155,17 @@ fn undo_needs_the_pin() {
     let looked = undo(&mut control, json!({"dry_run": true}));
     assert_eq!(looked["result"]["dry_run"], true, "looking changes nothing: {looked}");
     assert!(file.exists());
-    let (exit, said) = run(daemon.home(), &["undo", id, "--pin-stdin"], "correct horse\n");
-    assert_eq!(exit, Some(0), "{said}");
+    let (exit, text) = run(daemon.home(), &["undo", id, "--pin-stdin"], "correct horse\n");
+    assert_eq!(exit, Some(0), "{text}");
     assert!(!file.exists());
     // The same holds without a daemon.
     let again = daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}));
     let id = again["metadata"]["call_id"].as_str().unwrap();
     let home = daemon.stop();
-    let (exit, said) = run(&home, &["undo", id, "--pin-stdin"], "wrong horse\n");
-    assert!(exit == Some(3) && said.contains("the PIN is wrong") && file.exists(), "{exit:?}: {said}");
-    let (exit, said) = run(&home, &["undo", id, "--pin-stdin"], "correct horse\n");
-    assert!(exit == Some(0) && !file.exists(), "{exit:?}: {said}");
+    let (exit, text) = run(&home, &["undo", id, "--pin-stdin"], "wrong horse\n");
+    assert!(exit == Some(3) && text.contains("the PIN is wrong") && file.exists(), "{exit:?}: {text}");
+    let (exit, text) = run(&home, &["undo", id, "--pin-stdin"], "correct horse\n");
+    assert!(exit == Some(0) && !file.exists(), "{exit:?}: {text}");
 }
 
 #[test]

@@ -68,10 +68,12 @@ fn manifest_tool_request_shows_the_exact_argv() {
     assert!(facts.iter().any(|fact| fact.starts_with("sees the variables PATH, HOME")), "{facts:?}");
     decide(&mut daemon.control(), &id, "approve");
     let done = call_with_approval(&daemon, "counter.count_lines", &arguments, &id);
-    let said = done["output"]["stdout"].as_str().unwrap_or_else(|| panic!("{done}"));
+    let reported_text = done["output"]["stdout"].as_str().unwrap_or_else(|| panic!("{done}"));
     assert!(
-        said.contains("4 total") && said.contains("a b.txt") && said.contains("c.txt"),
-        "every file: {said}"
+        reported_text.contains("4 total")
+            && reported_text.contains("a b.txt")
+            && reported_text.contains("c.txt"),
+        "every file: {reported_text}"
     );
 
     let (id, facts) = request_effect(&daemon, "teacher.say_again", &arguments);
@@ -134,15 +136,15 @@ fn request_shows_the_output_of_the_processor() {
     let daemon = Daemon::start_in(home);
     let arguments = json!({"text": "quiet"});
     let given = json!({"text": "QUIET!", "more": 1});
-    let said = format!("gets arguments rewritten by the processor `shout`: {given}");
+    let reported_text = format!("gets arguments rewritten by the processor `shout`: {given}");
     for (kind, shown) in [
         ("cli", format!("argv {}", json!(["echo", "QUIET!"]))),
         ("local", format!("stdin {}", json!({"command": "echo", "arguments": given}))),
-        ("mcp", said.clone()),
+        ("mcp", reported_text.clone()),
     ] {
         let tool = format!("{kind}-shout.echo");
         let (id, facts) = request_effect(&daemon, &tool, &arguments);
-        for line in [&shown, &said] {
+        for line in [&shown, &reported_text] {
             assert!(facts.contains(line), "{kind}: {line}: {facts:?}");
         }
         decide(&mut daemon.control(), &id, "approve");

@@ -44,8 +44,11 @@ fn after_restart_approval_counts_once_and_nothing_runs_alone() {
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let listed = pending_approvals(&mut control, 2);
     assert_eq!(listed.iter().map(id_of).collect::<Vec<_>>(), [id.clone(), answered.clone()]);
-    let card = control.request("control/approvals.show", &json!({"id": id}));
-    assert_eq!(card["result"]["changes"][0]["what"], "is created with 1 bytes", "{card}");
+    let approval_request = control.request("control/approvals.show", &json!({"id": id}));
+    assert_eq!(
+        approval_request["result"]["changes"][0]["what"], "is created with 1 bytes",
+        "{approval_request}"
+    );
     assert!(!daemon.home().workspace().join("b.txt").exists(), "nothing runs by itself");
     assert_eq!(write_with_approval(&mut agent, &other, &answered)["success"], true);
     assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
@@ -207,8 +210,8 @@ fn waiting_call_whose_file_changed_is_asked_again() {
         }
         assert!(std::time::Instant::now() < deadline, "it was not asked anew");
     };
-    let card = control.request("control/approvals.show", &json!({"id": second}));
-    assert!(card["result"]["changes"][0]["lines"].to_string().contains("meanwhile"), "{card}");
+    let request = control.request("control/approvals.show", &json!({"id": second}));
+    assert!(request["result"]["changes"][0]["lines"].to_string().contains("meanwhile"), "{request}");
     decide(&mut control, &second, "approve");
     assert_eq!(call.join().unwrap()["success"], true);
     assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "new\n");
@@ -218,12 +221,12 @@ fn waiting_call_whose_file_changed_is_asked_again() {
 fn request_changed_on_disk_cannot_be_approved() {
     let daemon = daemon_requiring_approval();
     let id = request_approval(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
-    let card = daemon.home().root().join(format!("state/approvals/{id}.json"));
+    let request = daemon.home().root().join(format!("state/approvals/{id}.json"));
     use std::os::unix::fs::PermissionsExt;
-    assert_eq!(std::fs::metadata(&card).unwrap().permissions().mode() & 0o777, 0o600);
-    let text = std::fs::read_to_string(&card).unwrap();
+    assert_eq!(std::fs::metadata(&request).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&request).unwrap();
     let home = daemon.crash();
-    std::fs::write(&card, text.replace("a.txt", "harmless.txt")).unwrap();
+    std::fs::write(&request, text.replace("a.txt", "harmless.txt")).unwrap();
     let daemon = Daemon::start_in(home);
     pending_approvals(&mut daemon.control(), 0);
     let decided = decide(&mut daemon.control(), &id, "approve");

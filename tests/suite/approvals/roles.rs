@@ -60,10 +60,10 @@ fn sandboxed_child_reaches_no_socket_and_no_request() {
     let ran = agent.execute("run_command", &json!({"command": ["python3", "-c", program]}));
     assert_eq!(ran["output"]["exit_code"], 1, "{ran}");
     assert!(ran["output"]["stderr"].to_string().contains("PermissionError"), "it gets no socket: {ran}");
-    let card = daemon.home().root().join(format!("state/approvals/{id}.json"));
-    let read = agent.execute("run_command", &json!({"command": ["cat", card]}));
+    let request = daemon.home().root().join(format!("state/approvals/{id}.json"));
+    let read = agent.execute("run_command", &json!({"command": ["cat", request]}));
     assert!(read["output"]["exit_code"] == 1 || code_of(&read).is_some(), "{read}");
-    let read = agent.execute("read_file", &json!({"path": card}));
+    let read = agent.execute("read_file", &json!({"path": request}));
     assert!(code(&read).starts_with("path_") || code(&read) == "control_plane", "{read}");
     assert_eq!(pending_approvals(&mut daemon.control(), 1)[0]["state"], "pending");
 }

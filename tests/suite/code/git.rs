@@ -17,8 +17,8 @@ pub(crate) fn git(folder: &Path, words: &[&str]) -> String {
         .env("HOME", "/nowhere")
         .env("GIT_CONFIG_NOSYSTEM", "1");
     let output = command.output().expect("run git");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "git {words:?}: {said}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "git {words:?}: {text}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -50,8 +50,8 @@ fn git_needs_an_allowing_rule_and_forbidding_takes_precedence() {
             |words: &[&str]| daemon.agent().execute("run_command", &json!({"command": words, "cwd": folder}));
         for words in [&["git", "push"][..], &["/usr/bin/git", "push", "origin"], &["/usr/bin/sudo", "id"]] {
             let refusal = run(words)["metadata"]["refusal"].clone();
-            let said = (&refusal["code"], &refusal["detail"]);
-            assert_eq!(said, (&json!("command_not_allowed"), &json!(detail)), "{words:?}: {refusal}");
+            let text = (&refusal["code"], &refusal["detail"]);
+            assert_eq!(text, (&json!("command_not_allowed"), &json!(detail)), "{words:?}: {refusal}");
         }
         let status = run(&["git", "status", "--short"]);
         match tools {

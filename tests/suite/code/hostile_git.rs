@@ -114,8 +114,8 @@ fn check_nothing_runs(ways: &[&str], work: &[&str]) {
         let copy = home.workspace().with_file_name(format!("copy{number}"));
         assert!(std::process::Command::new("cp").arg("-a").args([&repo, &copy]).status().unwrap().success());
         for words in [["status", "-s"], ["diff", "-p"], ["log", "-p"]] {
-            let mut by_hand = std::process::Command::new("git");
-            let _ = by_hand.args(words).current_dir(&copy).env("HOME", "/nowhere").output();
+            let mut manual = std::process::Command::new("git");
+            let _ = manual.args(words).current_dir(&copy).env("HOME", "/nowhere").output();
         }
         assert!(mark.exists() || !work.contains(way), "{way} does nothing by hand");
         let _ = std::fs::remove_file(&mark);

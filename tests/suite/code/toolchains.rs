@@ -56,9 +56,9 @@ fn clippy_reports_problems_and_leaves_nothing_behind() {
     let seen = &result["output"];
     assert_eq!((&seen["clean"], &seen["total"]), (&json!(false), &json!(1)), "{seen}");
     let one = &seen["complaints"][0];
-    let told = (&one["file"], &one["line"], &one["code"], &one["severity"]);
+    let reported = (&one["file"], &one["line"], &one["code"], &one["severity"]);
     let expect = (&json!("src/lib.rs"), &json!(2), &json!("clippy::needless_return"), &json!("warning"));
-    assert_eq!(told, expect, "{one}");
+    assert_eq!(reported, expect, "{one}");
     assert!(one["fix"].as_str().is_some_and(|fix| fix.contains("remove")), "{one}");
     assert!(seen["program"]["path"].as_str().unwrap().starts_with(rust.to_str().unwrap()), "{seen}");
     assert_eq!(result["metadata"]["sandbox"]["tier"], "full");
@@ -149,8 +149,8 @@ fn user_installed_mypy_and_ruff_report_in_one_format() {
     let mypy = call_tool(&daemon, "run_linter", &json!({"path": "project", "linter": "mypy"}));
     assert_eq!((&mypy["success"], &mypy["output"]["total"]), (&json!(true), &json!(1)), "{mypy}");
     let one = &mypy["output"]["complaints"][0];
-    let told = (&one["file"], &one["line"], &one["code"], &one["severity"]);
-    assert_eq!(told, (&json!("a.py"), &json!(4), &json!("return-value"), &json!("error")), "{one}");
+    let reported = (&one["file"], &one["line"], &one["code"], &one["severity"]);
+    assert_eq!(reported, (&json!("a.py"), &json!(4), &json!("return-value"), &json!("error")), "{one}");
     assert!(mypy["output"]["program"]["version"].as_str().unwrap().starts_with("mypy "), "{mypy}");
     assert_eq!(mypy["output"]["program"]["from_project"], false);
     let ruff = call_tool(&daemon, "run_linter", &json!({"path": "project"}));
@@ -216,8 +216,8 @@ fn hostile_build_script_reaches_nothing() {
     let linted = call_tool(&daemon, "run_linter", &json!({"path": "project"}));
     assert!(linted.to_string().contains("`told`: got []"), "{linted}");
     let tested = call_tool(&daemon, "run_tests", &json!({"path": "project"}));
-    let said = tested["output"]["failures"][0]["output"].as_str().unwrap_or_default();
-    assert!(said.contains("got []"), "{tested}");
+    let reported_text = tested["output"]["failures"][0]["output"].as_str().unwrap_or_default();
+    assert!(reported_text.contains("got []"), "{tested}");
     assert!(!outside.exists() && listener.accept().is_err(), "nothing came out");
 }
 
@@ -235,9 +235,12 @@ fn programs_are_not_taken_from_a_workspace() {
             &policy_with_program_folder(&home.user_home().canonicalize().unwrap().join(place)),
         );
         let refused = home.run(&["check", "--json"]).must_exit(7).json();
-        let told = &refused["errors"][0];
-        assert!(told["message"].as_str().unwrap().contains("programs cannot be taken from"), "{refused}");
-        assert!(told["file"].as_str().unwrap().ends_with("tools.yaml") && told["line"] == 2, "{refused}");
+        let reported = &refused["errors"][0];
+        assert!(reported["message"].as_str().unwrap().contains("programs cannot be taken from"), "{refused}");
+        assert!(
+            reported["file"].as_str().unwrap().ends_with("tools.yaml") && reported["line"] == 2,
+            "{refused}"
+        );
         home.run(&["serve"]).must_exit(7);
         assert!(!mark.exists());
     }
@@ -275,9 +278,9 @@ fn programs_are_not_taken_from_what_other_tools_can_write() {
     home.run(&["check"]).must_exit(0);
     std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let refused = home.run(&["check", "--json"]).must_exit(7).json();
-    let told = &refused["errors"][0];
-    assert!(told["message"].as_str().unwrap().contains("it can be changed by"), "{refused}");
-    assert!(told["suggestion"].as_str().unwrap().starts_with("chmod go-w "), "{refused}");
+    let reported = &refused["errors"][0];
+    assert!(reported["message"].as_str().unwrap().contains("it can be changed by"), "{refused}");
+    assert!(reported["suggestion"].as_str().unwrap().starts_with("chmod go-w "), "{refused}");
 }
 
 /// The folder is checked when a program starts, not only when the policy is loaded.
@@ -316,10 +319,13 @@ fn check_relinked_folder(place: &str) {
     let daemon = Daemon::start_in(home);
     std::fs::rename(&tools, user.join("away")).unwrap();
     std::os::unix::fs::symlink(user.join(place), &tools).unwrap();
-    let told =
+    let reported =
         call_tool(&daemon, "run_linter", &json!({"linter": "ruff", "path": other.display().to_string()}));
-    assert!(told["error"].as_str().unwrap().contains("programs cannot be taken from"), "{told}");
-    assert!(told["metadata"]["failure"]["hint"].as_str().unwrap().contains("program_folders"), "{told}");
+    assert!(reported["error"].as_str().unwrap().contains("programs cannot be taken from"), "{reported}");
+    assert!(
+        reported["metadata"]["failure"]["hint"].as_str().unwrap().contains("program_folders"),
+        "{reported}"
+    );
     assert!(!mark.exists());
 }
 

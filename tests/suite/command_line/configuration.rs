@@ -50,12 +50,12 @@ fn init_writes_the_schemas_that_the_files_refer_to() {
         let place =
             text.lines().next().unwrap().split("$schema=").nth(1).expect("the first line names a schema");
         let file = governance.join(place);
-        let told = home.run(&["schema", name]).must_exit(0).stdout();
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), told, "{name}");
+        let reported = home.run(&["schema", name]).must_exit(0).stdout();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), reported, "{name}");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{name}");
         std::fs::write(&file, "{}").unwrap();
         home.run(&["init"]).must_exit(0);
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), told, "an old schema is brought up to date");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), reported, "an old schema is brought up to date");
     }
     Daemon::start_in(home).stop();
 }
@@ -191,9 +191,9 @@ fn symlink_does_not_choose_the_workspace() {
     symlink(&secret, &inner).unwrap();
     let arguments = json!({"path": secret.join("key.txt")}).to_string();
     let refused = home.run(&["call", "read_file", &arguments]).must_exit(7);
-    let told = refused.stderr();
+    let reported = refused.stderr();
     for part in ["sinew.yaml:", "a/sub", "leads through a link", "secret", "sinew workspace remove"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(reported.contains(part), "{part}: {reported}");
     }
     home.run(&["check"]).must_exit(7);
     let named = home.run(&["workspace", "add", inner.to_str().unwrap()]).must_exit(0);
@@ -217,8 +217,8 @@ fn home_that_other_users_can_replace_is_not_trusted() {
     let mode = |bits| std::fs::set_permissions(home.user_home(), Permissions::from_mode(bits)).unwrap();
     for (bits, code) in [(0o770, 7), (0o757, 7), (0o755, 0), (0o1777, 0)] {
         mode(bits);
-        let told = home.run(&["workspace", "list"]).must_exit(code);
-        assert!(code == 0 || told.stderr().contains("chmod go-w"), "{told}");
+        let reported = home.run(&["workspace", "list"]).must_exit(code);
+        assert!(code == 0 || reported.stderr().contains("chmod go-w"), "{reported}");
     }
     mode(0o700);
 }
@@ -243,17 +243,18 @@ fn settings_show_their_origin_and_no_secrets() {
     let mut command = tests::sinew();
     command.args(["config", "show", "--json"]).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let output = command.env("SINEW_LOG", "debug").output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["schema_version"], 1);
-    let settings = told["settings"].as_array().unwrap();
-    let one = |key: &str| settings.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{told}"));
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["schema_version"], 1);
+    let settings = reported["settings"].as_array().unwrap();
+    let one =
+        |key: &str| settings.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{reported}"));
     let (nine, level) = (one("limits.max_connections"), one("log.level"));
     assert_eq!(nine["value"], 9);
     assert_eq!(nine["origin"], json!({"from": "file", "line": 2, "is_default": false}));
     assert_eq!(level["value"], "debug");
     assert_eq!(level["origin"], json!({"from": "environment", "variable": "SINEW_LOG"}));
     assert_eq!(one("ledger.keep_days")["value"], Value::Null);
-    assert!(!told.to_string().contains("hunter2"), "{told}");
+    assert!(!reported.to_string().contains("hunter2"), "{reported}");
 
     home.configure("sinew.yaml", "limits:\n  max_connections: 0\n");
     let refused = home.run(&["config", "show"]).must_exit(7);

@@ -108,8 +108,8 @@ fn following_ends_with_its_reader_even_without_output() {
         // Reads every line there is: from here on nothing is written, so no write can fail.
         assert_eq!(lines.take(shown).filter(Result::is_ok).count(), shown);
         let output = wait_for_exit(child, &following);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "sinew {}", following.join(" "));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), text.as_ref()), (Some(0), ""), "sinew {}", following.join(" "));
     }
 }
 
@@ -135,8 +135,8 @@ fn failed_write_to_output_is_an_error() {
     {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = wait_for_exit(spawn(&home, words, full), words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "sinew {}: {said}", words.join(" "));
-        assert!(said.contains("standard output cannot be written"), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "sinew {}: {text}", words.join(" "));
+        assert!(text.contains("standard output cannot be written"), "{text}");
     }
 }

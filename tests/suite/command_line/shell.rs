@@ -61,15 +61,18 @@ fn completion_variable_alone_changes_no_command() {
 #[test]
 fn every_topic_and_every_command_has_help() {
     let home = Home::initialised();
-    let told = |words: &[&str]| home.run(words).must_exit(0).stdout();
-    assert!(told(&["help", "environment"]).contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
-    assert!(told(&["help", "exit-codes"]).contains("6  the command needs a daemon"));
-    let files = told(&["help", "files"]);
+    let reported = |words: &[&str]| home.run(words).must_exit(0).stdout();
+    assert!(reported(&["help", "environment"]).contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    assert!(reported(&["help", "exit-codes"]).contains("6  the command needs a daemon"));
+    let files = reported(&["help", "files"]);
     for place in ["config/sinew.yaml", "state/ledger", "run/agent.sock", "run/control.sock"] {
         assert!(files.contains(&home.root().join(place).display().to_string()), "{place}: {files}");
     }
-    assert_eq!(told(&["help", "mode", "set"]).trim_end(), told(&["mode", "set", "--help"]).trim_end());
-    assert!(told(&["help"]).contains("sinew help environment"));
+    assert_eq!(
+        reported(&["help", "mode", "set"]).trim_end(),
+        reported(&["mode", "set", "--help"]).trim_end()
+    );
+    assert!(reported(&["help"]).contains("sinew help environment"));
     let lost = home.run(&["help", "enviroment"]).must_exit(2);
     assert!(lost.stderr().contains("sinew help environment"), "{lost}");
 }

@@ -33,8 +33,8 @@ impl EndpointResult {
         assert_eq!(error.is_string(), !success, "{result}");
         assert!(refusal.is_null() || *error == refusal["reason"], "{error}: {refusal}");
         // The output of a repeated call is not stored, and MCP has no empty output that fits a schema.
-        let is_told = success && metadata["repeat"].is_null();
-        let output = if is_told { result["output"].take() } else { Value::Null };
+        let is_reported = success && metadata["repeat"].is_null();
+        let output = if is_reported { result["output"].take() } else { Value::Null };
         EndpointResult { success, output, refusal, failure, metadata: Some(metadata) }
     }
 
@@ -42,9 +42,9 @@ impl EndpointResult {
     fn from_response(mut response: Value) -> EndpointResult {
         if response.get("error").is_some() {
             let mut error = response["error"].take();
-            let told = error["data"]["code"] == "unknown_tool";
+            let reported = error["data"]["code"] == "unknown_tool";
             assert!(
-                told && error["code"] == -32602,
+                reported && error["code"] == -32602,
                 "only a tool that is not there is a protocol error: {error}"
             );
             let refusal = error["data"].take();
@@ -199,8 +199,8 @@ pub(super) fn ask_hook(home: &Home, tool: &str, input: &Value) -> (String, Strin
     command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
     let (code, stdout, stderr) = run(command, &event);
     assert_eq!(code, Some(0), "{tool} {input}: {stderr}");
-    let told: Value = serde_json::from_slice(&stdout).expect("one JSON object");
-    let word = |key: &str| told["hookSpecificOutput"][key].as_str().unwrap_or_default().to_owned();
+    let reported: Value = serde_json::from_slice(&stdout).expect("one JSON object");
+    let word = |key: &str| reported["hookSpecificOutput"][key].as_str().unwrap_or_default().to_owned();
     (word("permissionDecision"), word("permissionDecisionReason"))
 }
 

@@ -47,11 +47,11 @@ pub(super) fn without_volatile(value: Value) -> Value {
             let confined = fields.contains_key("confine_ms") || fields.contains_key("max_memory_bytes");
             let passes = |key: &str| VOLATILE_KEYS.contains(&key) || (confined && key == VOLATILE_IN_SANDBOX);
             let kept = fields.into_iter().filter(|(key, _)| !passes(key));
-            let told = kept.map(|(key, value)| {
-                let told = if key == "caller" { value["uid"].clone() } else { without_volatile(value) };
-                (key, told)
+            let reported = kept.map(|(key, value)| {
+                let reported = if key == "caller" { value["uid"].clone() } else { without_volatile(value) };
+                (key, reported)
             });
-            Value::Object(told.collect::<Map<_, _>>())
+            Value::Object(reported.collect::<Map<_, _>>())
         }
         Value::Array(items) => Value::Array(items.into_iter().map(without_volatile).collect()),
         other => other,

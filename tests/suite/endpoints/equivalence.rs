@@ -37,11 +37,11 @@ fn run_table(
     let mut control = daemon.control();
     let mut question = None;
     let mut answers = Vec::new();
-    let mut door = enter(&daemon);
+    let mut socket_name = enter(&daemon);
     for step in table::steps(daemon.home(), parts) {
         match step {
             TableStep::Call(case) => {
-                let answer = door.call(&case, question.as_deref());
+                let answer = socket_name.call(&case, question.as_deref());
                 if case.approval_use == table::ApprovalUse::NoApproval {
                     question = answer.refusal["approval_id"].as_str().map(str::to_owned);
                 }
@@ -53,14 +53,14 @@ fn run_table(
             }
             TableStep::Decide(answer) => {
                 if let Some(id) = &question {
-                    let told =
+                    let reported =
                         control.request("control/approvals.decide", &json!({"id": id, "answer": answer}));
-                    assert_eq!(told["result"]["decided"], true, "{told}");
+                    assert_eq!(reported["result"]["decided"], true, "{reported}");
                 }
             }
         }
     }
-    drop(door);
+    drop(socket_name);
     let home = daemon.stop();
     let records = group_by_call(home.records());
     (home, TableRun { answers, records })
@@ -298,8 +298,8 @@ fn hook_verdicts_match_the_native_endpoint() {
         asked += 1;
         // The refusal of a malformed call names the host's arguments, so its text differs.
         let is_named = expected == "deny" && answer.refusal["code"] != "invalid_arguments";
-        let said = answer.refusal["reason"].as_str().filter(|_| is_named).unwrap_or_default();
-        if decision != expected || !reason.contains(said) {
+        let reported_text = answer.refusal["reason"].as_str().filter(|_| is_named).unwrap_or_default();
+        if decision != expected || !reason.contains(reported_text) {
             differing
                 .push(format!("{tool} {input:.200}: {decision} {reason}\n  {expected} {}", answer.refusal));
         }

@@ -49,14 +49,14 @@ impl ExplainingEndpoint {
         if let Some(key) = case.key {
             params["idempotency_key"] = json!(key);
         }
-        let told = self.agent.request("sinew/explain", &params)["result"].clone();
+        let reported = self.agent.request("sinew/explain", &params)["result"].clone();
         let human = self.control.request("control/explain", &params)["result"].clone();
         let answer = self.door.call(case, approval);
         let what = format!("{} {:.200}", case.tool, case.arguments.to_string());
-        if told != human {
-            self.differing.push(format!("{what}: the agent {told}\n  the human {human}"));
+        if reported != human {
+            self.differing.push(format!("{what}: the agent {reported}\n  the human {human}"));
         }
-        let (word, refusal) = (told["verdict"].as_str().unwrap_or("no verdict"), &told["refusal"]);
+        let (word, refusal) = (reported["verdict"].as_str().unwrap_or("no verdict"), &reported["refusal"]);
         let denied_so = word != "deny" || facts(refusal) == facts(&answer.refusal);
         if word != verdict(&answer) || !denied_so {
             self.differing.push(format!("{what}: told {word} {refusal}\n  it came to {}", answer.refusal));
@@ -71,12 +71,12 @@ fn explain_agrees_with_each_call_of_the_table() {
     let home = super::equivalence::prepare_home();
     table::create_workspace(&home);
     let daemon = Daemon::start_in(home);
-    let (mut door, mut control) = (ExplainingEndpoint::connect(&daemon), daemon.control());
+    let (mut endpoint, mut control) = (ExplainingEndpoint::connect(&daemon), daemon.control());
     let mut question = None;
     for step in table::steps(daemon.home(), &table::ALL) {
         match step {
             TableStep::Call(case) => {
-                let answer = door.check(&case, question.as_deref());
+                let answer = endpoint.check(&case, question.as_deref());
                 if case.approval_use == ApprovalUse::NoApproval {
                     question = answer.refusal["approval_id"].as_str().map(str::to_owned);
                 }
@@ -91,10 +91,10 @@ fn explain_agrees_with_each_call_of_the_table() {
             }
         }
     }
-    let ExplainingEndpoint { verdicts, differing, .. } = door;
+    let ExplainingEndpoint { verdicts, differing, .. } = endpoint;
     assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
     for word in ["permit", "ask", "deny"] {
-        assert!(verdicts.iter().filter(|told| *told == word).count() >= 2, "{word}: {verdicts:?}");
+        assert!(verdicts.iter().filter(|reported| *reported == word).count() >= 2, "{word}: {verdicts:?}");
     }
     daemon.stop();
 }
@@ -113,29 +113,29 @@ fn explain_knows_for_every_tool_if_approval_is_possible() {
     home.configure("governance/tools.yaml", "tools:\n  read_file: {requires_approval: true}\n");
     home.file("notes.txt", "milk\n");
     let daemon = Daemon::start_in(home);
-    let mut door = ExplainingEndpoint::connect(&daemon);
-    let tools = door.agent.request("sinew/tools", &json!({}))["result"]["tools"].clone();
+    let mut endpoint = ExplainingEndpoint::connect(&daemon);
+    let tools = endpoint.agent.request("sinew/tools", &json!({}))["result"]["tools"].clone();
     let tools = tools.as_array().expect("tools").clone();
     assert!(tools.len() >= 20, "{}", tools.len());
     for mode in ["NORMAL", "ALERT", "DEGRADED", "LOCKDOWN", "RECOVERY"] {
-        let control = &mut door.control;
+        let control = &mut endpoint.control;
         control.request("control/mode.set", &json!({"mode": mode, "reason": "the table"}));
         for tool in &tools {
             let (name, example) = (tool["name"].as_str().expect("a name"), tool["example"].clone());
             for arguments in [example, json!({}), json!({"path": "notes.txt"}), json!({"path": "/etc/hosts"})]
             {
-                let answer = door.check(&TableCase::new(name, arguments), None);
+                let answer = endpoint.check(&TableCase::new(name, arguments), None);
                 // Denies each request, so that the limit of pending requests per caller is not reached.
                 if let Some(id) = answer.refusal["approval_id"].as_str() {
                     let no = json!({"id": id, "answer": "deny"});
-                    door.control.request("control/approvals.decide", &no);
+                    endpoint.control.request("control/approvals.decide", &no);
                 }
             }
         }
     }
-    let ExplainingEndpoint { verdicts, differing, .. } = door;
+    let ExplainingEndpoint { verdicts, differing, .. } = endpoint;
     assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
-    let asked = verdicts.iter().filter(|told| *told == "ask").count();
+    let asked = verdicts.iter().filter(|reported| *reported == "ask").count();
     assert!(asked >= tools.len(), "{asked} of {}", verdicts.len());
     daemon.stop();
 }

@@ -32,9 +32,9 @@ fn write_creates_parent_folders_on_request() {
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         arguments
     };
-    let foreseen = scene.result_of("write_file", with(json!({"create_dirs": true, "dry_run": true})));
+    let preview = scene.result_of("write_file", with(json!({"create_dirs": true, "dry_run": true})));
     let folders = in_workspace(&scene, &["src", "src/new"]);
-    assert_eq!(foreseen["output"]["created_dirs"], folders);
+    assert_eq!(preview["output"]["created_dirs"], folders);
     assert!(scene.names().is_empty(), "a dry run makes nothing");
     let written = scene.result_of("write_file", with(json!({"create_dirs": true})));
     assert_eq!(
@@ -59,10 +59,10 @@ fn write_creates_parent_folders_on_request() {
 fn folder_is_created_once_with_its_parents() {
     let mut scene = FileToolFixture::new();
     scene.file("f", "a file");
-    let foreseen = scene.output_of("create_directory", json!({"path": "a/b/", "dry_run": true}));
+    let preview = scene.output_of("create_directory", json!({"path": "a/b/", "dry_run": true}));
     let made = scene.result_of("create_directory", json!({"path": "a/b/"}));
     assert_eq!(made["output"]["created_dirs"], in_workspace(&scene, &["a", "a/b"]));
-    assert_eq!(foreseen["created_dirs"], made["output"]["created_dirs"]);
+    assert_eq!(preview["created_dirs"], made["output"]["created_dirs"]);
     let again = scene.result_of("create_directory", json!({"path": "a/b"}));
     assert_eq!(
         (&again["output"]["created_dirs"], &again["metadata"]["undoable"]),
@@ -109,8 +109,8 @@ fn undo_keeps_a_folder_that_others_use() {
     let kept =
         format!("kept     {}, which contains more", scene.daemon.home().workspace().join("a").display());
     assert!(shown.contains(&kept), "{shown}");
-    let told = scene.daemon.home().run(&["undo", &call_id(&first)]).must_exit(0).stdout();
-    assert!(told.contains(&kept) && told.contains("a/b\n"), "{told}");
+    let report_text = scene.daemon.home().run(&["undo", &call_id(&first)]).must_exit(0).stdout();
+    assert!(report_text.contains(&kept) && report_text.contains("a/b\n"), "{report_text}");
     assert_eq!((scene.content("a/two").unwrap().as_str(), scene.content("a/b/one")), ("2", None));
     scene.daemon.home().run(&["undo", &call_id(&second)]).must_exit(0);
     assert_eq!(scene.names(), ["a"]);

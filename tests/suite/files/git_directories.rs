@@ -162,8 +162,8 @@ fn an_undo_does_not_complete_a_git_directory() {
     }
     let removed = scene.result_of("delete_file", json!({"path": "docs/HEAD"}));
     scene.output_of("write_file", write("docs/refs/x", ""));
-    let told = scene.daemon.home().run(&["undo", &call_id(&removed)]);
-    assert!(told.stderr().contains("git repository"), "{}{}", told.stdout(), told.stderr());
+    let reported = scene.daemon.home().run(&["undo", &call_id(&removed)]);
+    assert!(reported.stderr().contains("git repository"), "{}{}", reported.stdout(), reported.stderr());
     assert_eq!(scene.content("docs/HEAD"), None);
     scene.output_of("delete_file", json!({"path": "docs/refs", "recursive": true}));
     scene.daemon.home().run(&["undo", &call_id(&removed)]).must_exit(0);

@@ -52,8 +52,11 @@ fn undo_after_a_later_change_is_refused() {
     let change = scene.result_of("write_file", json!({"path": "f", "content": "new"}));
     scene.file("f", "mine");
     let refused = scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(1);
-    let told = refused.stderr();
-    assert!(told.contains("has changed: its sha256 is now") && told.contains("read it again"), "{told}");
+    let reported = refused.stderr();
+    assert!(
+        reported.contains("has changed: its sha256 is now") && reported.contains("read it again"),
+        "{reported}"
+    );
     assert_eq!(scene.content("f").unwrap(), "mine");
     scene.file("f", "new");
     scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(0);
@@ -83,9 +86,9 @@ fn program_inside_a_deleted_folder_plants_nothing() {
     });
     while scene.content("ready").is_none() {
         if running.is_finished() {
-            let told = running.join().unwrap();
-            let code = told["metadata"]["refusal"]["code"].as_str().unwrap_or_default();
-            assert_eq!(code, "sandbox_unavailable", "{told}");
+            let reported = running.join().unwrap();
+            let code = reported["metadata"]["refusal"]["code"].as_str().unwrap_or_default();
+            assert_eq!(code, "sandbox_unavailable", "{reported}");
             tests::left_out("no sandbox on this machine");
             return;
         }
@@ -95,9 +98,9 @@ fn program_inside_a_deleted_folder_plants_nothing() {
     let id = call_id(&change);
     let kept = scene.daemon.home().root().join("state/undo").join(format!("{id}-0.before"));
     std::fs::write(kept.join("sub/go"), "").unwrap();
-    let told = running.join().unwrap();
+    let reported = running.join().unwrap();
     std::fs::remove_file(kept.join("sub/go")).unwrap();
-    assert!(kept.join("sub/.git/hooks/pre-commit").exists(), "it could not even try: {told}");
+    assert!(kept.join("sub/.git/hooks/pre-commit").exists(), "it could not even try: {reported}");
     for words in [&["undo", id.as_str(), "--dry-run"][..], &["undo", id.as_str()]] {
         let refused = scene.daemon.home().run(words).must_exit(1).stderr();
         assert!(refused.contains("was changed after it was removed"), "{refused}");

@@ -51,16 +51,16 @@ fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
 fn hostile_input_blocks_or_is_reported_and_never_decides() {
     let daemon = Daemon::start();
     for (what, bytes) in hostile(daemon.home()) {
-        let told = run(daemon.home(), &["pre-tool-use"], &bytes);
-        assert!(told.stdout.len() < 5000, "{what}: {} bytes", told.stdout.len());
-        told.must_block();
-        let told = run(daemon.home(), &["pre-tool-use", "--fail=open"], &bytes);
-        assert_eq!(told.code, Some(0), "{what}");
-        assert!(told.object["systemMessage"].as_str().unwrap().contains("could not judge"), "{what}");
-        assert!(told.object.get("hookSpecificOutput").is_none(), "{what}: no decision");
-        let told = run(daemon.home(), &["post-tool-use"], &bytes);
-        assert_eq!(told.code, Some(0), "{what}: what is done is done");
-        assert!(told.object.get("decision").is_none(), "{what}");
+        let reported = run(daemon.home(), &["pre-tool-use"], &bytes);
+        assert!(reported.stdout.len() < 5000, "{what}: {} bytes", reported.stdout.len());
+        reported.must_block();
+        let reported = run(daemon.home(), &["pre-tool-use", "--fail=open"], &bytes);
+        assert_eq!(reported.code, Some(0), "{what}");
+        assert!(reported.object["systemMessage"].as_str().unwrap().contains("could not judge"), "{what}");
+        assert!(reported.object.get("hookSpecificOutput").is_none(), "{what}: no decision");
+        let reported = run(daemon.home(), &["post-tool-use"], &bytes);
+        assert_eq!(reported.code, Some(0), "{what}: what is done is done");
+        assert!(reported.object.get("decision").is_none(), "{what}");
     }
     assert_eq!(
         run_pre_tool_use(daemon.home(), "Task", &json!({})).decision(),
@@ -119,16 +119,21 @@ fn denial_that_cannot_be_delivered_blocks() {
 
 #[test]
 fn broken_configuration_blocks_and_names_file_and_line() {
-    let check = |file: &str, text: &str, says: &str| {
+    let check = |file: &str, text: &str, message: &str| {
         let home = Home::initialised();
         home.configure(file, text);
-        let told = run_pre_tool_use(&home, "Read", &json!({"file_path": "/x"}));
-        told.must_block();
-        assert!(told.reason().contains(says), "{file}: {}", told.object);
+        let reported = run_pre_tool_use(&home, "Read", &json!({"file_path": "/x"}));
+        reported.must_block();
+        assert!(reported.reason().contains(message), "{file}: {}", reported.object);
         let after = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": "x"});
-        let told = run(&home, &["post-tool-use"], after.to_string().as_bytes());
-        let said = told.object["systemMessage"].is_string();
-        assert_eq!((told.code, said), (Some(0), file.contains("tools")), "{file}: {}", told.object);
+        let reported = run(&home, &["post-tool-use"], after.to_string().as_bytes());
+        let reported_text = reported.object["systemMessage"].is_string();
+        assert_eq!(
+            (reported.code, reported_text),
+            (Some(0), file.contains("tools")),
+            "{file}: {}",
+            reported.object
+        );
     };
     check("governance/tools.yaml", "tolls: {}\n", "tools.yaml:1:1");
     check("hosts/claude-code.yaml", "tools:\n  Read: {}\n", "claude-code.yaml:2:3");
@@ -168,8 +173,8 @@ fn hook_judges_by_the_ledger_and_only_denials_extend_it() {
     let file = home.file("a.txt", "x");
     assert_eq!(run_pre_tool_use(&home, "Read", &json!({"file_path": file})).decision(), "allow");
     assert_eq!(home.records().len(), before, "a permit leaves no trace");
-    let told = run_pre_tool_use(&home, "Write", &json!({"file_path": file, "content": "twelve words"}));
-    assert!(told.decision() == "deny" && told.reason().contains("LOCKDOWN"), "{}", told.object);
+    let reported = run_pre_tool_use(&home, "Write", &json!({"file_path": file, "content": "twelve words"}));
+    assert!(reported.decision() == "deny" && reported.reason().contains("LOCKDOWN"), "{}", reported.object);
     let records = home.records();
     assert_eq!(records.last().map(|record| &record["kind"]), Some(&json!("refusal")), "{records:?}");
     let held = hold_state_lock(&home, FlockArg::LockExclusive);
@@ -183,24 +188,24 @@ fn post_hook_names_secrets_and_shows_how_to_repair() {
     let home = Home::initialised();
     let after = |event: serde_json::Value| run(&home, &["post-tool-use"], event.to_string().as_bytes());
     let secret = format!("ghp_{}", "a1B2".repeat(9));
-    let context = |told: &super::HookOutput| {
-        assert_eq!(told.code, Some(0));
-        told.object["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
+    let context = |reported: &super::HookOutput| {
+        assert_eq!(reported.code, Some(0));
+        reported.object["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
     };
     let done = |response: serde_json::Value| {
         after(json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": response}))
     };
-    let told = done(json!({"file": {"content": [format!("x = {secret}")]}}));
-    assert!(context(&told).contains("github_token"), "{}", told.object);
-    assert!(!told.stdout.contains(&secret), "it is not repeated");
-    assert_eq!(told.object["hookSpecificOutput"]["hookEventName"], "PostToolUse");
+    let reported = done(json!({"file": {"content": [format!("x = {secret}")]}}));
+    assert!(context(&reported).contains("github_token"), "{}", reported.object);
+    assert!(!reported.stdout.contains(&secret), "it is not repeated");
+    assert_eq!(reported.object["hookSpecificOutput"]["hookEventName"], "PostToolUse");
     assert_eq!(done(json!({"content": "nothing here"})).object, json!({}));
     let failed = |tool: &str, error: &str| {
         after(json!({"hook_event_name": "PostToolUseFailure", "tool_name": tool, "error": error}))
     };
-    let told = failed("Write", "InputValidationError: The required parameter `content` is missing");
-    assert!(context(&told).contains("\"content\":\"Remember the milk.\""), "{}", told.object);
-    assert_eq!(told.object["hookSpecificOutput"]["hookEventName"], "PostToolUseFailure");
+    let reported = failed("Write", "InputValidationError: The required parameter `content` is missing");
+    assert!(context(&reported).contains("\"content\":\"Remember the milk.\""), "{}", reported.object);
+    assert_eq!(reported.object["hookSpecificOutput"]["hookEventName"], "PostToolUseFailure");
     assert_eq!(failed("Write", "disk full").object, json!({}), "that is not the call's fault");
     assert_eq!(failed("Task", "a parameter is required").object, json!({}), "no example is known");
     assert!(

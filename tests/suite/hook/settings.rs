@@ -84,7 +84,7 @@ fn symlinks_are_kept_and_each_scope_has_its_file() {
 fn unreadable_settings_are_left_unchanged() {
     let home = Home::initialised();
     let file = settings(&home);
-    for (text, says) in [
+    for (text, message) in [
         ("{\n  \"a\": x\n}", "settings.json:2:8"),
         ("{\"a\": 1, \"a\": 2}", "duplicate key `a`"),
         ("{\"a\": 1} // mine", "settings.json:1:"),
@@ -95,7 +95,7 @@ fn unreadable_settings_are_left_unchanged() {
         std::fs::write(&file, text).unwrap();
         for word in ["install", "uninstall"] {
             let run = home.run(&["hook", word, "claude-code"]).must_exit(7);
-            assert!(run.stderr().contains(says), "{run}");
+            assert!(run.stderr().contains(message), "{run}");
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }
     }
@@ -108,8 +108,8 @@ fn unreadable_settings_are_left_unchanged() {
 fn installation_reports_a_hook_that_would_not_work() {
     let home = Home::initialised();
     std::fs::write(settings(&home), "{\"disableAllHooks\": true}").unwrap();
-    let told = home.run(&["hook", "install", "claude-code"]).must_exit(0);
-    assert!(told.stderr().contains("disableAllHooks"), "{told}");
+    let reported = home.run(&["hook", "install", "claude-code"]).must_exit(0);
+    assert!(reported.stderr().contains("disableAllHooks"), "{reported}");
     let before = std::fs::read(settings(&home)).unwrap();
     let mut command = sinew();
     command.args(["hook", "install", "claude-code"]).current_dir(home.user_home());

@@ -47,11 +47,11 @@ fn processor(gives: &str) -> String {
 fn processor_rewrites_arguments_the_judge_did_not_see() {
     let command = "      process_input: p\n";
     let daemon = daemon(command, &processor("{ ...data, text: data.text.toUpperCase(), more: 1 }"));
-    let said = say(&daemon, &json!({"text": "quiet"}));
+    let reported_text = say(&daemon, &json!({"text": "quiet"}));
     assert_eq!(
-        (&said["output"]["given"]["text"], &said["output"]["given"]["more"]),
+        (&reported_text["output"]["given"]["text"], &reported_text["output"]["given"]["more"]),
         (&json!("QUIET"), &json!(1)),
-        "{said}"
+        "{reported_text}"
     );
 }
 
@@ -74,8 +74,8 @@ fn processor_that_changes_judged_arguments_stops_the_call() {
     let daemon = Daemon::start_in(home);
     for (id, _, why) in cases {
         let stopped = daemon.agent().execute(&format!("{id}.say"), &json!({}));
-        let told = stopped["error"].as_str().unwrap();
-        assert!(told.contains(why) && told.contains("nothing was run"), "{why}: {stopped}");
+        let reported = stopped["error"].as_str().unwrap();
+        assert!(reported.contains(why) && reported.contains("nothing was run"), "{why}: {stopped}");
     }
 }
 
@@ -117,11 +117,15 @@ fn payload_and_mapped_fields_are_extracted() {
     let task =
         json!({"name": "t", "status": 5, "custom_fields": [{"id": "place", "value": {"lat": "north"}}]});
     let answer = json!({"webhook_id": 1, "data": {"task": task}}).to_string();
-    let said = say(&daemon, &json!({"answer": answer}))["output"].clone();
-    assert_eq!((&said["payload_type"], &said["payload"]), (&json!("hook"), &task), "{said}");
-    assert_eq!(said["fields"], json!({"place": {"lat": "north"}}), "{said}");
+    let reported_text = say(&daemon, &json!({"answer": answer}))["output"].clone();
+    assert_eq!(
+        (&reported_text["payload_type"], &reported_text["payload"]),
+        (&json!("hook"), &task),
+        "{reported_text}"
+    );
+    assert_eq!(reported_text["fields"], json!({"place": {"lat": "north"}}), "{reported_text}");
     let problems = json!(["`place.lat` is string, not number", "`status` is number, not string"]);
-    assert_eq!(said["field_problems"], problems, "{said}");
+    assert_eq!(reported_text["field_problems"], problems, "{reported_text}");
     let plain = say(&daemon, &json!({"answer": "{\"status\": \"open\"}"}))["output"].clone();
     assert!(plain.get("fields").is_none() && plain.get("field_problems").is_none(), "{plain}");
 }
@@ -130,14 +134,14 @@ fn payload_and_mapped_fields_are_extracted() {
 fn external_knowledge_is_only_referred_to() {
     let knowledge = "  anti_patterns:\n    - {pattern: numbers, description: A number, wrong: \"say({text: 5})\", correct: \
                      \"say({text: five})\"}\n";
-    for (strategy, told, untold) in [
+    for (strategy, reported, untold) in [
         ("external", "see the documentation of Echo 1.2.3", "`numbers`"),
         ("embedded", "`numbers`", "see the documentation"),
     ] {
         let daemon = daemon("", &format!("  knowledge_strategy: {strategy}\n{knowledge}"));
         let refused = say(&daemon, &json!({"text": 5}));
         let reason = refused["error"].as_str().unwrap();
-        assert!(reason.contains(told) && !reason.contains(untold), "{strategy}: {reason}");
+        assert!(reason.contains(reported) && !reason.contains(untold), "{strategy}: {reason}");
     }
 }
 
@@ -210,7 +214,7 @@ fn unusable_schema_is_found_before_loading() {
         );
         let file = home.file(&format!("{name}.yaml"), &text).display().to_string();
         let answer = home.run(&["manifest", "check", &file, "--json"]).must_exit(7).json();
-        let told = &answer["diagnostics"][0];
-        assert_eq!(told["code"], "INVALID_VALUE", "{name}: {answer}");
+        let reported = &answer["diagnostics"][0];
+        assert_eq!(reported["code"], "INVALID_VALUE", "{name}: {answer}");
     }
 }

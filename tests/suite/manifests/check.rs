@@ -28,11 +28,11 @@ fn valid_manifest_and_warnings_exit_with_0() {
 #[test]
 fn every_mistake_has_its_code_severity_and_place() {
     let answer = check(&format!("tool:\n{}  color: red\nother: 1\n", CORE.replace("1.0.0", "1.0")), 7);
-    let told = answer["diagnostics"].as_array().unwrap();
+    let reported = answer["diagnostics"].as_array().unwrap();
     let brief: Vec<_> =
-        told.iter().map(|one| (one["code"].as_str().unwrap(), one["line"].as_u64().unwrap())).collect();
+        reported.iter().map(|one| (one["code"].as_str().unwrap(), one["line"].as_u64().unwrap())).collect();
     assert_eq!(brief, [("INVALID_SEMVER", 5), ("IGNORED_FIELD", 7), ("INVALID_TYPE", 8)], "{answer}");
-    for one in told {
+    for one in reported {
         for key in ["code", "severity", "message", "file", "excerpt", "fix"] {
             assert!(one[key].is_string(), "{key}: {one}");
         }
@@ -59,8 +59,12 @@ fn functions_are_parsed_and_not_run() {
     assert_eq!(check(&with("module.exports = (data) => data;"), 0)["diagnostics"], json!([]));
     assert_eq!(check(&with("for (;;) {}"), 0)["diagnostics"], json!([]), "parsed, not run");
     let answer = check(&with("module.exports = (data => ;"), 7);
-    let told = &answer["diagnostics"][0];
-    assert_eq!((&told["code"], &told["line"]), (&json!("INVALID_FUNCTION_SYNTAX"), &json!(12)), "{told}");
+    let reported = &answer["diagnostics"][0];
+    assert_eq!(
+        (&reported["code"], &reported["line"]),
+        (&json!("INVALID_FUNCTION_SYNTAX"), &json!(12)),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -162,21 +166,22 @@ fn read_only_example_is_run_and_drift_is_reported() {
         let file = write(&home, "t.yaml", text);
         home.run(&["manifest", "test", &file, "--json"]).must_exit(code).json()["cases"][0].clone()
     };
-    let says =
-        |said: &str| format!("{{scenario: success, input: {{text: hi}}, output: {{stdout: \"{said}\\n\"}}}}");
-    let ran = test(&echoing("read_only", "", &says("hi")), 0);
+    let message = |reported_text: &str| {
+        format!("{{scenario: success, input: {{text: hi}}, output: {{stdout: \"{reported_text}\\n\"}}}}")
+    };
+    let ran = test(&echoing("read_only", "", &message("hi")), 0);
     assert_eq!((&ran["tried"], &ran["holds"]), (&json!("run"), &json!(true)), "{ran}");
-    let drifted = test(&echoing("read_only", "", &says("ho")), 1);
+    let drifted = test(&echoing("read_only", "", &message("ho")), 1);
     let why = "at /stdout: the tool returned \"hi\\n\", the example says \"ho\\n\"";
     assert_eq!((&drifted["tried"], drifted["why"].as_str()), (&json!("run"), Some(why)), "{drifted}");
     // A tool that may change something is not run to verify an example.
-    let held = test(&echoing("system_write", "", &says("ho")), 0);
+    let held = test(&echoing("system_write", "", &message("ho")), 0);
     assert_eq!((&held["tried"], &held["holds"]), (&json!("checked"), &json!(true)), "{held}");
-    let asked = test(&echoing("read_only", "      requires_approval: true\n", &says("ho")), 0);
+    let asked = test(&echoing("read_only", "      requires_approval: true\n", &message("ho")), 0);
     let why = asked["not_run"].as_str().unwrap_or_else(|| panic!("{asked}"));
     assert!(asked["tried"] == "checked" && why.contains("pproval"), "nobody is asked: {asked}");
     let promise = "      output_schema: {properties: {stdout: {type: integer}}}\n";
-    let unpromised = test(&echoing("system_write", promise, &says("hi")), 1);
+    let unpromised = test(&echoing("system_write", promise, &message("hi")), 1);
     assert!(unpromised["why"].as_str().unwrap().contains("does not match `output_schema`"), "{unpromised}");
 }
 
@@ -184,17 +189,24 @@ fn read_only_example_is_run_and_drift_is_reported() {
 fn configuration_check_covers_manifests() {
     let home = Home::new();
     let errors = |code: i32| {
-        let told = home.run(&["check", "--json"]).must_exit(code).json();
-        (told["errors"].as_array().unwrap().clone(), told["warnings"].as_array().unwrap().len())
+        let reported = home.run(&["check", "--json"]).must_exit(code).json();
+        (reported["errors"].as_array().unwrap().clone(), reported["warnings"].as_array().unwrap().len())
     };
     let (_, warnings) = errors(0);
     home.put_tool("good.yaml", &format!("tool:\n{CORE}").replace("id: a", "id: An_Id"));
     assert_eq!(errors(0), (vec![], warnings + 1), "a warning of a manifest is one of the configuration");
     home.put_tool("broken.yaml", "tool: {id: broken, type: nonsense}\n");
-    let (told, _) = errors(7);
-    assert!(told.iter().all(|one| one["file"].as_str().unwrap().ends_with("broken.yaml")), "{told:?}");
-    let kind = told.iter().find(|one| one["message"].as_str().unwrap().starts_with("INVALID_ENUM_VALUE: "));
-    assert_eq!(kind.map(|one| (&one["line"], &one["column"])), Some((&json!(1), &json!(26))), "{told:?}");
-    let said = home.run(&["check"]).must_exit(7).stdout();
-    assert!(said.contains("the configuration can be used, but some manifests cannot: 4 errors"), "{said}");
+    let (reported, _) = errors(7);
+    assert!(
+        reported.iter().all(|one| one["file"].as_str().unwrap().ends_with("broken.yaml")),
+        "{reported:?}"
+    );
+    let kind =
+        reported.iter().find(|one| one["message"].as_str().unwrap().starts_with("INVALID_ENUM_VALUE: "));
+    assert_eq!(kind.map(|one| (&one["line"], &one["column"])), Some((&json!(1), &json!(26))), "{reported:?}");
+    let reported_text = home.run(&["check"]).must_exit(7).stdout();
+    assert!(
+        reported_text.contains("the configuration can be used, but some manifests cannot: 4 errors"),
+        "{reported_text}"
+    );
 }

@@ -46,14 +46,14 @@ pub(super) fn guarded(line: &'static str) -> Server {
         let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
         let is_known = format!("{head}\r\n").to_lowercase().contains(line);
-        let said = match (is_known, answer(&asked)) {
+        let reported_text = match (is_known, answer(&asked)) {
             (false, _) => response("401 Unauthorized", "", "who are you"),
             (true, Some(answer)) => {
                 response("200 OK", "Content-Type: application/json\r\n", answer.to_string())
             }
             (true, None) => response("202 Accepted", "", ""),
         };
-        let _ = stream.write_all(&said);
+        let _ = stream.write_all(&reported_text);
     })
 }
 
@@ -107,8 +107,8 @@ fn key_is_sent_as_the_manifest_requires() {
         let home = with_file();
         put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), key));
         let daemon = Daemon::start_in(home);
-        let said = echo(&daemon);
-        assert_eq!(said["output"]["text"], "hi with [key]", "{said}");
+        let reported_text = echo(&daemon);
+        assert_eq!(reported_text["output"]["text"], "hi with [key]", "{reported_text}");
         assert!(server.requests().iter().all(|request| request.to_lowercase().contains(line)));
     }
     let server = guarded(BEARER);
@@ -145,8 +145,8 @@ fn key_is_sent_over_sse_and_websocket() {
     let home = with_file();
     put(&home, "far.yaml", &manifest("sse", &server.url("/sse"), ASKS));
     let daemon = Daemon::start_in(home);
-    let said = echo(&daemon);
-    assert_eq!(said["output"]["text"], "hi with [key]", "{said}");
+    let reported_text = echo(&daemon);
+    assert_eq!(reported_text["output"]["text"], "hi with [key]", "{reported_text}");
     // Another test covers the rest of the handshake. This one checks that the key is part of it.
     let server = Server::saying("401 Unauthorized", "", "");
     let home = with_file();
@@ -164,8 +164,11 @@ fn missing_key_stops_the_call_with_instructions() {
         let daemon = Daemon::start_in(home);
         let refused = echo(&daemon);
         assert_eq!(refused["metadata"]["failure"]["kind"], kind, "{refused}");
-        let told = format!("{} {}", refused["error"], refused["metadata"]["failure"]["hint"]);
-        assert!(told.contains(expect) && told.contains("nothing was sent") && !told.contains(KEY), "{told}");
+        let reported = format!("{} {}", refused["error"], refused["metadata"]["failure"]["hint"]);
+        assert!(
+            reported.contains(expect) && reported.contains("nothing was sent") && !reported.contains(KEY),
+            "{reported}"
+        );
         // No approval is requested for a call that cannot be made, as far as that is known without reading
         // the key.
         let asked = daemon.agent().execute_with("far.change", &json!({}), &json!({"approval": "async"}));
@@ -217,14 +220,14 @@ fn key_is_in_no_log_span_record_approval_or_answer() {
     capture_content(&home);
     put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
     let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace"), collector.variable()]);
-    let mut told = vec![echo(&daemon).to_string()];
+    let mut reported = vec![echo(&daemon).to_string()];
     let failed = daemon.agent().execute("far.fail", &json!({}));
     assert!(failed["error"].as_str().unwrap().contains("[key] is no good"), "{failed}");
     let asked = daemon.agent().execute_with("far.change", &json!({}), &json!({"approval": "async"}));
     let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
-    let card = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
-    assert!(card.contains("`far` is sent to 127.0.0.1 as a bearer token"), "{card}");
-    told.extend([failed.to_string(), asked.to_string(), card]);
+    let approval_request = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
+    assert!(approval_request.contains("`far` is sent to 127.0.0.1 as a bearer token"), "{approval_request}");
+    reported.extend([failed.to_string(), asked.to_string(), approval_request]);
     let commands: [&[&str]; 6] = [
         &["approvals", "show", id, "--json"],
         &["tools", "show", "far.echo", "--json"],
@@ -233,15 +236,15 @@ fn key_is_in_no_log_span_record_approval_or_answer() {
         &["logs", "--json"],
         &["ledger", "tail", "-n", "1000", "--json"],
     ];
-    told.extend(commands.iter().map(|words| daemon.home().run(words).to_string()));
-    told.push(daemon.log());
+    reported.extend(commands.iter().map(|words| daemon.home().run(words).to_string()));
+    reported.push(daemon.log());
     let kept = crate::web::everything_kept(&daemon.stop());
     assert!(kept.contains("far.echo"), "something was really kept");
-    told.push(kept);
+    reported.push(kept);
     let exported = collector.received();
     assert!(exported.has("/v1/traces", b"far.echo"), "spans really arrived");
-    told.push(String::from_utf8_lossy(&exported.everything()).into_owned());
-    for text in &told {
+    reported.push(String::from_utf8_lossy(&exported.everything()).into_owned());
+    for text in &reported {
         let at = text.lines().find(|line| line.contains(KEY));
         assert_eq!(at, None, "the key was told");
     }
@@ -280,7 +283,7 @@ fn manifest_that_newly_needs_a_key_waits_for_acceptance() {
     let server = Server::start(|request, stream| {
         let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
-        let said = match answer(&asked) {
+        let reported_text = match answer(&asked) {
             // This server does not know the key, so it does not repeat it.
             Some(answer) => {
                 let answer = answer.to_string().replace(KEY, "nothing");
@@ -288,7 +291,7 @@ fn manifest_that_newly_needs_a_key_waits_for_acceptance() {
             }
             None => response("202 Accepted", "", ""),
         };
-        let _ = stream.write_all(&said);
+        let _ = stream.write_all(&reported_text);
     });
     let home = with_file();
     let url = server.url("/mcp");
@@ -382,9 +385,9 @@ fn doctor_reports_presence_and_host_of_a_key() {
     put(&home, "far.yaml", &manifest("streamable_http", "https://mcp.example.com/mcp", ASKS));
     let other = manifest("streamable_http", "https://mcp.example.org/mcp", ", key: {name: other}");
     put(&home, "other.yaml", &other.replace("id: far", "id: other"));
-    let told = home.run(&["doctor", "--json"]).must_exit(1);
-    let told = told.json();
-    let found: Vec<(&str, &str, &str)> = told["checks"]
+    let reported = home.run(&["doctor", "--json"]).must_exit(1);
+    let reported = reported.json();
+    let found: Vec<(&str, &str, &str)> = reported["checks"]
         .as_array()
         .unwrap()
         .iter()
@@ -400,12 +403,12 @@ fn doctor_reports_presence_and_host_of_a_key() {
         ("other", "note", "`other` needs it for mcp.example.org, but the settings do not define it"),
     ];
     assert_eq!(found, expect);
-    assert!(!told.to_string().contains(KEY));
+    assert!(!reported.to_string().contains(KEY));
 }
 
 /// All texts that a daemon reports or stores.
 fn everything(daemon: Daemon) -> Vec<String> {
-    let mut told = vec![
+    let mut reported = vec![
         daemon.control().request("control/status", &json!({})).to_string(),
         daemon.agent().request("sinew/status", &json!({})).to_string(),
         daemon.home().run(&["status"]).to_string(),
@@ -415,9 +418,9 @@ fn everything(daemon: Daemon) -> Vec<String> {
     ];
     let home = daemon.stop();
     for file in std::fs::read_dir(home.root().join("state/ledger")).unwrap() {
-        told.push(String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned());
+        reported.push(String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned());
     }
-    told
+    reported
 }
 
 /// If a person writes a key into the wrong place, only the client that requested the reload sees the line,
@@ -432,8 +435,8 @@ fn key_in_rejected_settings_is_in_no_status_log_or_record() {
     assert!(report["error"].as_str().unwrap().contains(KEY), "whoever asked sees the line: {report}");
     let status = daemon.control().request("control/status", &json!({}))["result"].clone();
     assert!(status["reload"]["error"].as_str().unwrap().contains("far_token"), "{status}");
-    for told in everything(daemon) {
-        assert_eq!(told.lines().find(|line| line.contains(KEY)), None, "the key was told");
+    for reported in everything(daemon) {
+        assert_eq!(reported.lines().find(|line| line.contains(KEY)), None, "the key was told");
     }
 }
 
@@ -457,7 +460,7 @@ fn key_in_rejected_manifest_is_in_no_reply_log_or_record() {
     }
     let report = reload(&daemon);
     assert!(!report.to_string().contains(KEY), "{report}");
-    for told in everything(daemon) {
-        assert_eq!(told.lines().find(|line| line.contains(KEY)), None, "the key was told");
+    for reported in everything(daemon) {
+        assert_eq!(reported.lines().find(|line| line.contains(KEY)), None, "the key was told");
     }
 }

@@ -138,9 +138,12 @@ fn server_annotations_do_not_lower_the_risk() {
     let asked = daemon.agent().execute_with("fake.write", &files, &json!({"approval": "async"}));
     assert_eq!(code(&asked), "approval_pending", "{asked}");
     let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap();
-    let card = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
-    assert!(card.contains("server.py") && card.contains("note.txt"), "what is run, and with what: {card}");
-    assert!(!card.contains("harmless"), "{card}");
+    let request = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
+    assert!(
+        request.contains("server.py") && request.contains("note.txt"),
+        "what is run, and with what: {request}"
+    );
+    assert!(!request.contains("harmless"), "{request}");
     let shown = daemon.home().run(&["tools", "show", "fake.write"]).must_exit(0).stdout();
     assert!(shown.contains("system_write") && !shown.contains("harmless"), "{shown}");
 }
@@ -149,8 +152,8 @@ fn server_annotations_do_not_lower_the_risk() {
 #[test]
 fn endless_blank_lines_are_no_answer() {
     let daemon = Daemon::start_in(home("", ""));
-    let told = ask(&daemon, "blank", &json!({}));
-    assert!(told["error"].as_str().unwrap().contains("a megabyte of blank lines"), "{told}");
+    let reported = ask(&daemon, "blank", &json!({}));
+    assert!(reported["error"].as_str().unwrap().contains("a megabyte of blank lines"), "{reported}");
 }
 
 #[test]
@@ -229,8 +232,11 @@ fn health_check_is_pinned_and_shown_for_approval() {
     daemon.home().run(&["mode", "set", "ALERT"]).must_exit(0);
     let asked = daemon.agent().execute_with("fake.quit", &json!({}), &json!({"approval": "async"}));
     let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
-    let card = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
-    assert!(card.contains("may call the tool `health_check` of the server"), "{card}");
+    let approval_request = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
+    assert!(
+        approval_request.contains("may call the tool `health_check` of the server"),
+        "{approval_request}"
+    );
 }
 
 /// The manifest does not list the tool, so no operator has seen it. `manifest check` reports this.
@@ -243,8 +249,8 @@ fn unlisted_health_check_is_not_called() {
     assert_eq!(looked["output"]["calls"], 1, "{looked}");
     let file = daemon.home().root().join("tools/fake.yaml").display().to_string();
     let checked = daemon.home().run(&["manifest", "check", &file]).must_exit(0);
-    let told = format!("{}{}", checked.stdout(), checked.stderr());
-    assert!(told.contains("IGNORED_FIELD") && told.contains("it may change something"), "{told}");
+    let reported = format!("{}{}", checked.stdout(), checked.stderr());
+    assert!(reported.contains("IGNORED_FIELD") && reported.contains("it may change something"), "{reported}");
 }
 
 /// MCPoison: an accepted tool has another description a day later.
@@ -265,8 +271,11 @@ fn redefined_tool_stops_until_it_is_accepted() {
     assert_eq!(stopped["metadata"]["failure"]["kind"], "conflict", "a restart accepts nothing: {stopped}");
     let waiting = daemon.control().request("control/reload", &json!({}));
     assert_eq!(waiting["result"]["result"], "waiting", "{waiting}");
-    let told = waiting.to_string();
-    assert!(told.contains("the definition of the tool fake.echo") && told.contains("(high risk)"), "{told}");
+    let reported = waiting.to_string();
+    assert!(
+        reported.contains("the definition of the tool fake.echo") && reported.contains("(high risk)"),
+        "{reported}"
+    );
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     assert_eq!(ask(&daemon, "echo", &hello)["output"]["text"], "hello");
     let daemon = Daemon::start_in(daemon.stop());

@@ -71,9 +71,9 @@ fn refused_step_stops_the_plan_with_its_refusal() {
         "arguments: { path: \"/etc/shadow\" }, optional: true",
     );
     let daemon = self::daemon(&[("sly.yaml", meta("sly", "list_directory, read_file", &optional))]);
-    let went_on = look(&daemon, "sly");
-    assert_eq!(went_on["success"], true, "{went_on}");
-    assert_eq!(went_on["output"]["steal"], json!({}), "{went_on}");
+    let continued = look(&daemon, "sly");
+    assert_eq!(continued["success"], true, "{continued}");
+    assert_eq!(continued["output"]["steal"], json!({}), "{continued}");
 }
 
 #[test]

@@ -25,8 +25,8 @@ fn pinned() -> Home {
 }
 
 /// Returns true if the call was refused because no tool of a manifest is loaded before acceptance.
-fn waits(told: &Value) -> bool {
-    told["metadata"]["refusal"]["code"] == "unknown_tool"
+fn waits(reported: &Value) -> bool {
+    reported["metadata"]["refusal"]["code"] == "unknown_tool"
 }
 
 /// Changes the pin file and the server's description while no daemon runs; the change must wait for

@@ -89,6 +89,6 @@ fn pypi_server_runs_by_manifest() {
     );
     put(&home, "clock.yaml", &manifest);
     let daemon = Daemon::start_in(home);
-    let told = daemon.agent().execute("clock.get_current_time", &json!({"timezone": "UTC"}));
-    assert_eq!(told["output"]["timezone"], "UTC", "{told}");
+    let reported = daemon.agent().execute("clock.get_current_time", &json!({"timezone": "UTC"}));
+    assert_eq!(reported["output"]["timezone"], "UTC", "{reported}");
 }

@@ -158,10 +158,12 @@ fn validator_refuses_before_the_tool_runs() {
     let call = |text: &str| json!({"folder": folder.display().to_string(), "text": text});
     let refused = agent.execute("write_note", &call("much too long for a note, really"));
     assert_eq!(code(&refused), "validator_rejected", "{refused}");
-    let told = refused["error"].as_str().unwrap();
+    let reported = refused["error"].as_str().unwrap();
     assert!(
-        told.contains("at most 20 characters") && told.contains("`essay`") && told.contains("Buy milk"),
-        "{told}"
+        reported.contains("at most 20 characters")
+            && reported.contains("`essay`")
+            && reported.contains("Buy milk"),
+        "{reported}"
     );
     assert!(!note.exists(), "it ran");
     let done = agent.execute("write_note", &call("Buy milk"));
@@ -294,8 +296,8 @@ fn slow_validator_is_logged_with_its_time() {
         }
     }
     let log = wait_for("a line in the log", || {
-        let told = daemon.home().run(&["logs", "--json"]).to_string();
-        let line = told.lines().find(|line| line.contains("longer than its target of 50 ms"))?;
+        let reported = daemon.home().run(&["logs", "--json"]).to_string();
+        let line = reported.lines().find(|line| line.contains("longer than its target of 50 ms"))?;
         Some(line.to_owned())
     });
     assert!(log.contains("short-notes") && log.contains("took_ms"), "{log}");
@@ -379,10 +381,13 @@ fn script_loads_no_code_from_a_workspace() {
     std::fs::create_dir_all(work.join("node_modules/planted")).unwrap();
     daemon.home().file("colorsys.py", "__file__ = 'the workspace'\n");
     daemon.home().file("node_modules/planted/index.js", "module.exports = 'the workspace'\n");
-    let said = daemon.agent().execute("snake_from", &json!({}));
-    assert!(said["output"]["from"].as_str().is_some_and(|from| from.ends_with("colorsys.py")), "{said}");
+    let reported_text = daemon.agent().execute("snake_from", &json!({}));
+    assert!(
+        reported_text["output"]["from"].as_str().is_some_and(|from| from.ends_with("colorsys.py")),
+        "{reported_text}"
+    );
     if std::path::Path::new("/usr/bin/node").exists() {
-        let said = daemon.agent().execute("hexagon_from", &json!({}));
-        assert_eq!(said["output"]["from"], "nothing", "{said}");
+        let text = daemon.agent().execute("hexagon_from", &json!({}));
+        assert_eq!(text["output"]["from"], "nothing", "{text}");
     }
 }

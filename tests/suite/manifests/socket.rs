@@ -65,13 +65,13 @@ fn answer(asked: &Value) -> Option<Value> {
 }
 
 /// Server that answers each request with the result of `said`, preceded by a notification.
-fn server(said: impl Fn(&Value) -> Option<Message> + Send + Sync + 'static) -> Server {
+fn server(reported_text: impl Fn(&Value) -> Option<Message> + Send + Sync + 'static) -> Server {
     Server::start(move |request, stream| {
         let mut socket = granted("mcp", request, stream);
         while let Ok(message) = socket.read() {
             let Ok(text) = message.to_text() else { return };
             let Ok(asked) = serde_json::from_str(text) else { continue };
-            let Some(answer) = said(&asked) else { continue };
+            let Some(answer) = reported_text(&asked) else { continue };
             let notice = json!({"jsonrpc": "2.0", "method": "notifications/message"}).to_string();
             let sent = socket.send(Message::text(notice)).and_then(|()| socket.send(answer));
             if sent.is_err() {
@@ -95,8 +95,8 @@ fn server_answers_over_its_websocket() {
     let daemon = daemon(&address(&server));
     let mut agent = daemon.agent();
     for text in ["one", "two"] {
-        let said = agent.execute("wired.echo", &json!({"text": text}));
-        assert_eq!(said["output"]["text"], text, "{said}");
+        let reported_text = agent.execute("wired.echo", &json!({"text": text}));
+        assert_eq!(reported_text["output"]["text"], text, "{text}");
     }
     let requests = server.requests();
     assert_eq!(requests.len(), 2, "a socket is open for one call: {requests:?}");
@@ -116,8 +116,12 @@ fn server_without_handshake_gets_metadata_each_time() {
         let revision = asked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str();
         revision.filter(|revision| *revision == "2026-07-28").and_then(|_| good(asked))
     });
-    let said = echo(&daemon(&address(&server)));
-    assert_eq!((said["output"]["text"].as_str(), server.connections()), (Some("hello"), 1), "{said}");
+    let reported_text = echo(&daemon(&address(&server)));
+    assert_eq!(
+        (reported_text["output"]["text"].as_str(), server.connections()),
+        (Some("hello"), 1),
+        "{reported_text}"
+    );
 }
 
 /// Any text that is no message ends the call, and so does a refused upgrade or another subprotocol.
@@ -187,23 +191,23 @@ fn redefined_tool_is_not_called() {
         Some(Message::text(answer.to_string()))
     });
     let daemon = daemon(&address(&server));
-    let mut said = echo(&daemon);
-    assert_eq!(said["success"], true, "{said}");
+    let mut text = echo(&daemon);
+    assert_eq!(text["success"], true, "{text}");
     for _ in 0..4 {
-        said = echo(&daemon);
+        text = echo(&daemon);
     }
-    assert!(said.to_string().contains("sinew reload --accept"), "{said}");
+    assert!(text.to_string().contains("sinew reload --accept"), "{text}");
 }
 
 #[test]
 fn server_of_the_official_library_works_over_websocket() {
     let Some((_started, port)) = Started::script("SINEW_PYTHON_SOCKETS", "socket_server.py") else { return };
     let daemon = daemon(&format!("ws://127.0.0.1:{port}/ws"));
-    let said = echo(&daemon);
+    let text = echo(&daemon);
     assert_eq!(
-        said["output"]["text"].as_str().or(said["output"]["result"].as_str()),
+        text["output"]["text"].as_str().or(text["output"]["result"].as_str()),
         Some("hello"),
-        "{said}"
+        "{text}"
     );
     let refused = echo(&daemon_where("{allowed_domains: [\"*\"]}", &format!("ws://127.0.0.1:{port}/ws")));
     assert_eq!(refused["metadata"]["refusal"]["detail"], "private_address", "{refused}");

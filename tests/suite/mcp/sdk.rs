@@ -58,7 +58,7 @@ impl Served {
         let file = self.folder.path().join("work/a.txt");
         for (mode, revision) in [("auto", "2026-07-28"), ("legacy", "2025-11-25")] {
             for place in [self.socket().as_path(), Path::new("--bridge")] {
-                let said = self.said_by(command().arg(place).arg(&file).arg(mode));
+                let text = self.said_by(command().arg(place).arg(&file).arg(mode));
                 let expect = [
                     &format!("protocol {revision}"),
                     "read_file",
@@ -66,7 +66,7 @@ impl Served {
                     "content hello",
                 ];
                 for words in expect {
-                    assert!(said.contains(words), "{} {mode}: no `{words}` in {said}", place.display());
+                    assert!(text.contains(words), "{} {mode}: no `{words}` in {text}", place.display());
                 }
             }
         }
@@ -121,6 +121,6 @@ fn inspector_works_through_the_bridge() {
     let mut command = Command::new(Path::new(&node).join("node_modules/.bin/mcp-inspector"));
     command.args(["--cli", "-e", &home]).arg(sinew_as_current_user().get_program()).arg("mcp");
     command.args(["--method", "tools/list"]);
-    let said = served.said_by(&mut command);
-    assert!(said.contains("\"read_file\"") && said.contains("inputSchema"), "{said}");
+    let text = served.said_by(&mut command);
+    assert!(text.contains("\"read_file\"") && text.contains("inputSchema"), "{text}");
 }

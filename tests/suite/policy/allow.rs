@@ -27,8 +27,11 @@ fn refused(home: &Home, words: &[&str]) -> String {
     let run = home.run(&[&["call"], words, &["--json"]].concat());
     let reply = run.json();
     assert_eq!(reply["success"], false, "{run}");
-    let told = reply.to_string();
-    assert!(!told.contains("canonical") && !told.contains("\"facts\""), "the caller is told no more: {told}");
+    let reported = reply.to_string();
+    assert!(
+        !reported.contains("canonical") && !reported.contains("\"facts\""),
+        "the caller is told no more: {reported}"
+    );
     reply["metadata"]["call_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
@@ -58,9 +61,9 @@ fn smallest_change_is_written_only_after_confirmation() {
     assert!(text.contains("-    max_file_size_mb: 0 # small\n+    max_file_size_mb: 1 # small"), "{text}");
     assert!(text.contains("with this change the call runs") && text.contains("tools.yaml"), "{text}");
     assert_eq!(tools(&home), filled(&home, NARROW), "nobody said yes: {shown}");
-    let told = allow(&home, &id, &["--json"]).must_exit(4).json();
-    assert_eq!((&told["becomes"], &told["written"]), (&json!("allow"), &json!(false)), "{told}");
-    assert!(told["rules"][0]["line"].as_u64().unwrap() > 0, "{told}");
+    let reported = allow(&home, &id, &["--json"]).must_exit(4).json();
+    assert_eq!((&reported["becomes"], &reported["written"]), (&json!("allow"), &json!(false)), "{reported}");
+    assert!(reported["rules"][0]["line"].as_u64().unwrap() > 0, "{reported}");
     allow(&home, &id, &["--yes"]).must_exit(0);
     let expect = NARROW
         .replace("      - $WS/a.txt\n", "      - $WS/a.txt\n      - \"$WS/b [[]1[]].txt\"\n")
@@ -183,8 +186,8 @@ fn refusals_are_judged_again_by_a_candidate() {
     let found = home.run(&["policy", "replay", "--against", &candidate, "--json"]).must_exit(0).json();
     let changed: Vec<&Value> = found["changed"].as_array().unwrap().iter().collect();
     assert_eq!(changed.len(), 1, "{found:#}");
-    let told = ["tool", "was", "becomes", "calls"].map(|key| changed[0][key].clone());
-    assert_eq!(told, [json!("read_file"), json!("deny"), json!("allow"), json!(1)], "{found:#}");
+    let reported = ["tool", "was", "becomes", "calls"].map(|key| changed[0][key].clone());
+    assert_eq!(reported, [json!("read_file"), json!("deny"), json!("allow"), json!(1)], "{found:#}");
     assert_eq!(
         ["same", "not_judged", "refusals"].map(|key| found[key].as_u64()),
         [Some(1), Some(1), Some(3)]

@@ -36,8 +36,8 @@ fn call_that_the_operator_decided_counts_as_asked() {
     let same = replay("# a word", "# another");
     assert_eq!((&same["changed"], &same["same"]), (&json!([]), &json!(2)), "{same:#}");
     let free = replay("requires_approval: true", "requires_approval: false");
-    let told = ["was", "becomes", "calls"].map(|key| free["changed"][0][key].clone());
-    assert_eq!(told, [json!("ask"), json!("allow"), json!(2)], "{free:#}");
+    let reported = ["was", "becomes", "calls"].map(|key| free["changed"][0][key].clone());
+    assert_eq!(reported, [json!("ask"), json!("allow"), json!(2)], "{free:#}");
 }
 
 /// A rule for a tool of another program is a difference like any other.
@@ -47,10 +47,10 @@ fn change_for_tools_of_hosts_is_reported() {
     home.configure("governance/tools.yaml", "tools: {bash: {rate_limit_per_hour: 1}}\n");
     home.run(&["call", "list_directory", "path=."]).must_exit(0);
     let folder = candidate(&home, "per_hour: 1", "per_hour: 2");
-    let told = home.run(&["policy", "replay", "--against", &folder, "--json"]).must_exit(0).json();
-    let differences = told["differences"].as_array().unwrap();
+    let reported = home.run(&["policy", "replay", "--against", &folder, "--json"]).must_exit(0).json();
+    let differences = reported["differences"].as_array().unwrap();
     let loosens = |one: &&Value| {
         one["effect"] == "loosens" && one["what"].as_str().unwrap().starts_with("bash: calls per hour")
     };
-    assert!(differences.iter().any(|one| loosens(&one)), "{told:#}");
+    assert!(differences.iter().any(|one| loosens(&one)), "{reported:#}");
 }

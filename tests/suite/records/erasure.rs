@@ -149,9 +149,12 @@ fn removal_under_pressure_raises_an_alarm() {
             break;
         }
     }
-    let told = status(&daemon);
-    assert_eq!(told["mode"], "ALERT", "{told}");
-    assert!(told["ledger"]["removed_under_pressure"].as_u64().is_some_and(|count| count > 0), "{told}");
+    let report_text = status(&daemon);
+    assert_eq!(report_text["mode"], "ALERT", "{report_text}");
+    assert!(
+        report_text["ledger"]["removed_under_pressure"].as_u64().is_some_and(|count| count > 0),
+        "{report_text}"
+    );
     let shown = daemon.home().run(&["status"]).must_exit(0).stdout();
     assert!(shown.contains("ledger.max_bytes was exceeded"), "{shown}");
     tests::wait_for("the event in the log", || {

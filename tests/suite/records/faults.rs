@@ -189,18 +189,18 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Injects a fault, removes it after a while, and checks the state during and after it.
-fn check(at: At, error: &str, says: &str, reads: Reads) {
+fn check(at: At, error: &str, message: &str, reads: Reads) {
     let mut scene = Scene::new(reads);
     let first = segments(&scene.ledger()).remove(0);
     let Some(strace) = scene.fail(at, error) else { return };
-    scene.check_down(reads, says);
+    scene.check_down(reads, message);
     if let At::SegmentWrites = at {
         scene.check_log();
     }
     let length = std::fs::metadata(&first).unwrap().len();
     assert_eq!(segments(&scene.ledger()), std::slice::from_ref(&first), "no half-made segment stays");
     strace.stop();
-    scene.check_back(&first, length, says);
+    scene.check_back(&first, length, message);
 }
 
 #[test]
@@ -284,8 +284,8 @@ fn read_only_state_folder_stops_the_start_with_a_reason() {
     let Some(output) = output.ok().filter(|output| output.status.code() == Some(7)) else {
         return tests::left_out("no mount namespace can be made here");
     };
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("Read-only file system") && told.contains(&state), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(reported.contains("Read-only file system") && reported.contains(&state), "{reported}");
     assert_eq!(home.records(), before, "nothing was touched");
     drop(Daemon::start_in(home).stop());
 }

@@ -61,9 +61,9 @@ fn time_is_up(daemon: &Daemon, name: &str, script: &str, word: &str) {
     let took = began.elapsed();
     assert_eq!(result["error"], "Command timed out", "{name}: {result}");
     assert_eq!(result["metadata"]["failure"]["kind"], "timed_out", "{name}");
-    let said = &result["output"];
-    assert_eq!((&said["timed_out"], &said["exit_code"]), (&json!(true), &json!(-1)), "{name}");
-    assert_eq!(said["stdout"], "so far\n", "{name}: {result}");
+    let text = &result["output"];
+    assert_eq!((&text["timed_out"], &text["exit_code"]), (&json!(true), &json!(-1)), "{name}");
+    assert_eq!(text["stdout"], "so far\n", "{name}: {result}");
     assert_eq!(result["metadata"]["sandbox"]["tier"], "full");
     assert!(took > Duration::from_millis(2500), "{name} had its time: {took:?}");
     must_vanish(word);
@@ -105,8 +105,8 @@ fn killed_daemon_takes_its_commands_along() {
 fn fork_bomb_stays_within_the_process_limit() {
     let daemon = Daemon::start_in(home("    max_processes: 20\n    timeout_seconds: 20\n"));
     let code = "import os\nchildren = 0\ntry:\n for _ in range(100):\n  if os.fork() == 0:\n   import time; time.sleep(30)\n  children += 1\nexcept OSError as error:\n print(children, error.errno)";
-    let said = output(&python(&daemon, code));
-    assert_eq!(said, "19 11\n", "the twentieth is refused with EAGAIN");
+    let reported_text = output(&python(&daemon, code));
+    assert_eq!(reported_text, "19 11\n", "the twentieth is refused with EAGAIN");
 }
 
 #[test]

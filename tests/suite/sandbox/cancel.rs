@@ -21,12 +21,12 @@ fn tree(word: &str) -> Value {
 fn running(daemon: &Daemon) -> Value {
     let (mut control, deadline) = (daemon.control(), Instant::now() + Duration::from_secs(20));
     loop {
-        let told = control.request("control/calls.list", &json!({}))["result"].clone();
-        let calls = told["calls"].as_array().expect("a list");
+        let reported = control.request("control/calls.list", &json!({}))["result"].clone();
+        let calls = reported["calls"].as_array().expect("a list");
         if let Some(call) = calls.iter().find(|call| call["state"] == "running") {
             return call.clone();
         }
-        assert!(Instant::now() < deadline, "nothing runs: {told}");
+        assert!(Instant::now() < deadline, "nothing runs: {reported}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -54,8 +54,8 @@ fn operator_sees_and_cancels_a_running_call() {
     for part in [id.as_str(), "running", "run_command", "Marvin"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let told = daemon.home().run(&["ps", "--json"]).must_exit(0).json();
-    assert_eq!((&told["schema_version"], &told["calls"][0]["call_id"]), (&json!(1), &json!(id)));
+    let reported = daemon.home().run(&["ps", "--json"]).must_exit(0).json();
+    assert_eq!((&reported["schema_version"], &reported["calls"][0]["call_id"]), (&json!(1), &json!(id)));
 
     let mut control = daemon.control();
     let ended = control.request("control/calls.cancel", &json!({"call_id": id}));

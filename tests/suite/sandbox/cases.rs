@@ -28,8 +28,8 @@ fn no_variable_of_the_daemon_reaches_a_program() {
     let mut given: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (&**name, &**value)).collect();
     given.extend(known.map(|name| (name, "canary-of-a-known-name")));
     let daemon = Daemon::start_with(home(""), &given);
-    let said = output(&shell(&daemon, "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/1/environ 2>&1"));
-    assert!(!said.contains("canary"), "{said}");
+    let text = output(&shell(&daemon, "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/1/environ 2>&1"));
+    assert!(!text.contains("canary"), "{text}");
     let allowed = [
         "PATH",
         "HOME",
@@ -42,7 +42,7 @@ fn no_variable_of_the_daemon_reaches_a_program() {
         "PWD",
         "_",
     ];
-    for line in said.lines().filter(|line| line.contains('=')) {
+    for line in text.lines().filter(|line| line.contains('=')) {
         let name = line.split('=').next().unwrap_or_default();
         // These variables keep the settings of a repository from running programs.
         let of_ours = name.starts_with("GIT_CONFIG_");
@@ -103,10 +103,10 @@ fn files_that_run_by_themselves_cannot_be_left_behind() {
     let words: Vec<&str> =
         ["python3", "-c", code].into_iter().chain(paths.iter().map(String::as_str)).collect();
     let result = run(&daemon, &words);
-    let said = output(&result);
+    let text = output(&result);
     // Paths outside may be in the private scratch space of a run, where it can write.
     for path in paths.iter().filter(|path| path.starts_with(&old.display().to_string())) {
-        assert!(said.lines().any(|line| line == path), "{path} was not refused: {result}");
+        assert!(text.lines().any(|line| line == path), "{path} was not refused: {result}");
     }
     for name in NAMES {
         for folder in [&old, &outside] {
@@ -144,10 +144,10 @@ fn folder_under_a_rule_cannot_be_renamed() {
                 attempt(os.rename, 'vault', 'freed')\nattempt(os.rename, 'vault/inner', 'freed')\n\
                 attempt(os.rename, 'vault/inner/key', 'freed')\nattempt(os.link, 'vault/inner/key', 'freed')\n\
                 open('vault/new', 'w').close()\nos.rename('vault/new', 'moved')\nos.rename('plain', 'vault/plain')";
-    let said = output(&run(&daemon, &["python3", "-c", code]));
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[..3], ["Device or resource busy"; 3], "{said}");
-    assert_eq!(lines.len(), 4, "what is pinned is worked in as ever: {said}");
+    let text = output(&run(&daemon, &["python3", "-c", code]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..3], ["Device or resource busy"; 3], "{text}");
+    assert_eq!(lines.len(), 4, "what is pinned is worked in as ever: {text}");
     let freed = run(&daemon, &["cat", "freed/inner/key", "freed/key", "freed", "vault/inner/key"]);
     assert!(!freed.to_string().contains("CANARY"), "{freed}");
     assert!(key.exists());
@@ -156,9 +156,9 @@ fn folder_under_a_rule_cannot_be_renamed() {
 #[test]
 fn there_is_no_terminal() {
     let daemon = Daemon::start_in(home(""));
-    let said =
+    let text =
         output(&shell(&daemon, "tty; (exec 3</dev/tty) 2>/dev/null || echo none; [ -t 0 ] || echo no input"));
-    assert_eq!(said, "not a tty\nnone\nno input\n");
+    assert_eq!(text, "not a tty\nnone\nno input\n");
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn exit_codes_and_signals_are_exact_and_leave_no_core() {
     }
     for signal in [1, 2, 3, 4, 6, 8, 9, 11, 13, 15] {
         let result = shell(&daemon, &format!("ulimit -c unlimited 2>/dev/null; kill -{signal} $$"));
-        let said = (&result["output"]["end"], &result["output"]["exit_code"]);
-        assert_eq!(said, (&json!("signalled"), &json!(128 + signal)), "{result}");
+        let text = (&result["output"]["end"], &result["output"]["exit_code"]);
+        assert_eq!(text, (&json!("signalled"), &json!(128 + signal)), "{result}");
     }
     let left: Vec<_> =
         std::fs::read_dir(daemon.home().workspace()).expect("the workspace").flatten().collect();

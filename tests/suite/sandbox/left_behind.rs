@@ -15,8 +15,8 @@ fn unlistable_folder_is_scanned_and_hidden() {
     let made = run(&daemon, &["sh", "-c", "mkdir -p q/.git && echo x > q/.git/config && chmod 0311 q/.git"]);
     assert_eq!(made["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(1), "{made}");
     assert!(!work.join("q/.git/config").exists(), "it was looked for where nobody may list");
-    let aside = &made["output"]["sandbox"]["quarantined"][0];
-    let both = json!([aside["path"], aside["moved_to"]]);
+    let quarantine = &made["output"]["sandbox"]["quarantined"][0];
+    let both = json!([quarantine["path"], quarantine["moved_to"]]);
     assert_eq!(made["metadata"]["files_touched"], both);
     let records = daemon.home().records();
     let call = |record: &&serde_json::Value| record["call_id"] == made["metadata"]["call_id"];
@@ -51,8 +51,8 @@ fn folders_too_deep_to_name_do_not_stop_the_scan() {
                 except OSError as error: print(depth, error.strerror)";
     let next = run(&daemon, &["python3", "-c", code]);
     assert_eq!(next["output"]["sandbox"]["quarantined"], json!([]), "{next}");
-    let said = next["output"]["stdout"].as_str().unwrap_or_default().to_owned();
-    assert!(said.trim_end().ends_with("Permission denied"), "{next}");
+    let text = next["output"]["stdout"].as_str().unwrap_or_default().to_owned();
+    assert!(text.trim_end().ends_with("Permission denied"), "{next}");
     assert_eq!(run(&daemon, &["cat", "plain"])["output"]["stdout"], "plain");
 }
 

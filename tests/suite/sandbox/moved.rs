@@ -195,8 +195,8 @@ fn workspace_may_not_contain_folders_of_sinew() {
     std::fs::write(&settings, text).unwrap();
     for words in [&["check"][..], &["serve"]] {
         let run = home.run(words).must_exit(7);
-        let said = run.stdout() + &run.stderr();
-        assert!(said.contains("belongs to Sinew"), "{words:?}: {said}");
+        let reported_text = run.stdout() + &run.stderr();
+        assert!(reported_text.contains("belongs to Sinew"), "{words:?}: {reported_text}");
     }
 }
 

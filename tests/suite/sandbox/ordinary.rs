@@ -59,8 +59,8 @@ fn processes_communicate_as_they_do_outside() {
     for network in ["loopback", "off"] {
         daemon.home().configure("governance/tools.yaml", &super::rules(&format!("    network: {network}\n")));
         daemon.home().run(&["reload", "--accept"]).must_exit(0);
-        let said = output(&python(&daemon, in_python));
-        assert_eq!(said, "child\n[1, 2]\n[3]\npair\n", "with network {network}");
+        let reported_text = output(&python(&daemon, in_python));
+        assert_eq!(reported_text, "child\n[1, 2]\n[3]\npair\n", "with network {network}");
         assert_eq!(output(&run(&daemon, &["node", "n.js"])), "shell\nanswer 2\n", "with network {network}");
         let _ = std::fs::remove_file(daemon.home().workspace().join("d.db"));
     }
@@ -84,8 +84,8 @@ fn program_can_run_at_a_terminal() {
                 lines.remove('typed')\n\
                 print(lines, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
     let result = python(&daemon, code);
-    let said = "['ptmx']\n['/dev/pts/0', '0', '0', '0', '70', 'by', 'name', 'typed'] 0\n";
-    assert_eq!(output(&result), said, "{result}");
+    let reported_text = "['ptmx']\n['/dev/pts/0', '0', '0', '0', '70', 'by', 'name', 'typed'] 0\n";
+    assert_eq!(output(&result), reported_text, "{result}");
     let script = run(&daemon, &["script", "-qec", "test -t 0 && echo at a terminal", "/dev/null"]);
     assert_eq!(output(&script), "at a terminal\r\n", "{script}");
 }
@@ -110,19 +110,19 @@ fn python_and_git_work_as_they_do_outside() {
     assert_eq!(output(&python(&daemon, code)), "child\n");
     let init = run(&daemon, &["git", "init", "-q", "repo"]);
     assert_eq!(init["output"]["exit_code"], 0, "{init}");
-    let aside = init["output"]["sandbox"]["quarantined"].as_array().unwrap();
-    let moved: Vec<_> = aside.iter().map(|one| one["path"].as_str().unwrap()).collect();
+    let quarantined = init["output"]["sandbox"]["quarantined"].as_array().unwrap();
+    let moved: Vec<_> = quarantined.iter().map(|one| one["path"].as_str().unwrap()).collect();
     assert!(moved.iter().any(|path| path.ends_with("repo/.git/config")), "{moved:?}");
     assert!(!daemon.home().workspace().join("repo/.git/config").exists(), "it acts on nothing any more");
     assert!(aside_of(&daemon.home().workspace().join("repo/.git"), "config").is_some());
 
     // A repository that existed before can be worked in.
-    let by_hand = std::process::Command::new("git")
+    let manual = std::process::Command::new("git")
         .args(["init", "-q", "known"])
         .current_dir(daemon.home().workspace())
         .env("HOME", daemon.home().user_home())
         .status();
-    assert!(by_hand.unwrap().success());
+    assert!(manual.unwrap().success());
     daemon.home().file("known/f", "x");
     let add = run(&daemon, &["git", "-C", "known", "add", "f"]);
     assert_eq!(add["output"]["exit_code"], 0, "{add}");

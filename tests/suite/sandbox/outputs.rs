@@ -27,11 +27,19 @@ fn omitted_output_is_stored_and_readable() {
     let daemon = Daemon::start_in(home(""));
     let result = run(&daemon, &["sh", "-c", "seq 100000; seq 5 >&2"]);
     let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
-    let said = &result["output"];
-    assert_eq!(said["stdout_omitted_bytes"], whole.len() as u64 - 65_536, "{}", said["stdout_omitted_bytes"]);
-    assert_eq!((&said["stderr"], &said["stderr_spill"]), (&json!("1\n2\n3\n4\n5\n"), &json!(null)));
-    assert_eq!(said["stdout_spill"]["bytes"], whole.len());
-    let id = said["stdout_spill"]["id"].as_str().expect("an id");
+    let reported_text = &result["output"];
+    assert_eq!(
+        reported_text["stdout_omitted_bytes"],
+        whole.len() as u64 - 65_536,
+        "{}",
+        reported_text["stdout_omitted_bytes"]
+    );
+    assert_eq!(
+        (&reported_text["stderr"], &reported_text["stderr_spill"]),
+        (&json!("1\n2\n3\n4\n5\n"), &json!(null))
+    );
+    assert_eq!(reported_text["stdout_spill"]["bytes"], whole.len());
+    let id = reported_text["stdout_spill"]["id"].as_str().expect("an id");
     let pages = read_on(&daemon, id, 200_000);
     assert!(pages.len() > 2, "more than one page");
     assert_eq!(pages.iter().map(|page| page["content"].as_str().expect("text")).collect::<String>(), whole);
@@ -97,10 +105,10 @@ fn result_has_a_receipt() {
     assert_eq!(number("processes"), 4, "a shell, head, cat and wc: {receipt}");
     assert!(number("max_memory_bytes") > 0 && receipt["cpu_ms"].as_f64() > Some(0.0), "{receipt}");
     assert_eq!(receipt["program_sha256"].as_str().map(str::len), Some(64));
-    let walls = |words: &[&str]| run(&daemon, words)["output"]["sandbox"]["walls_sha256"].clone();
-    assert_eq!(walls(&["true"]), receipt["walls_sha256"], "the same grants, whatever runs");
+    let sandbox = |words: &[&str]| run(&daemon, words)["output"]["sandbox"]["walls_sha256"].clone();
+    assert_eq!(sandbox(&["true"]), receipt["walls_sha256"], "the same grants, whatever runs");
     daemon.home().file(".env", "a new name to hide");
-    assert_ne!(walls(&["true"]), receipt["walls_sha256"], "other walls");
+    assert_ne!(sandbox(&["true"]), receipt["walls_sha256"], "other walls");
     let metadata = &result["metadata"];
     assert_eq!(metadata["policy_hash"].as_str().map(str::len), Some(64), "{metadata}");
     assert_eq!(metadata["usage"]["written_bytes"], receipt["written_bytes"]);

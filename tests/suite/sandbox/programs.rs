@@ -35,8 +35,8 @@ fn cargo_builds_and_tests_inside() {
     home.file("src/lib.rs", "#[test]\nfn it_runs() {\n    assert_eq!(1 + 1, 2);\n}\n");
     home.file(".cargo/config.toml", &format!("[build]\nrustc = {:?}\n", rust.join("bin/rustc")));
     let cargo = rust.join("bin/cargo").display().to_string();
-    let said = must_work(&run(&daemon, &[&cargo, "test", "--offline", "--lib"]));
-    assert!(said.contains("test it_runs ... ok"), "{said}");
+    let text = must_work(&run(&daemon, &[&cargo, "test", "--offline", "--lib"]));
+    assert!(text.contains("test it_runs ... ok"), "{text}");
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn ruff_checks_inside() {
     daemon.home().file("clean.py", "print(1)\n");
     daemon.home().file("unused.py", "import os\n");
     let ruff = python.join("bin/ruff").display().to_string();
-    let said = must_work(&run(&daemon, &[&ruff, "check", "clean.py"]));
-    assert_eq!(said, "All checks passed!\n");
+    let text = must_work(&run(&daemon, &[&ruff, "check", "clean.py"]));
+    assert_eq!(text, "All checks passed!\n");
     let found = run(&daemon, &[&ruff, "check", "unused.py"]);
     assert_eq!(found["output"]["exit_code"], 1, "{found}");
     assert!(found["output"]["stdout"].as_str().unwrap_or_default().contains("F401"), "{found}");
@@ -60,6 +60,6 @@ fn pytest_runs_inside() {
     let body = "def test_it(tmp_path):\n    (tmp_path / 'f').write_text('x')\n    assert 1 + 1 == 2\n";
     daemon.home().file("test_it.py", body);
     let pytest = python.join("bin/pytest").display().to_string();
-    let said = must_work(&run(&daemon, &[&pytest, "-q"]));
-    assert!(said.contains("1 passed"), "{said}");
+    let text = must_work(&run(&daemon, &[&pytest, "-q"]));
+    assert!(text.contains("1 passed"), "{text}");
 }

@@ -39,8 +39,8 @@ fn without_namespaces_nothing_runs_unless_policy_accepts() {
     assert_eq!(denied["output"]["exit_code"], 1, "{denied}");
     // The reduced tier shows the process list of the machine, but not the content of its entries.
     let looks = r#"{"command": ["sh", "-c", "cat /proc/[0-9]*/environ 2>/dev/null | grep -c canary"]}"#;
-    let said = call_without_namespaces(&home, looks);
-    assert_eq!(said["output"]["stdout"], "0\n", "{said}");
+    let text = call_without_namespaces(&home, looks);
+    assert_eq!(text["output"]["stdout"], "0\n", "{text}");
 
     // Without mounts a name in a granted folder cannot be hidden or protected, so nothing runs where that is
     // required.

@@ -49,9 +49,9 @@ fn tool_receives_the_callers_own_session_only() {
     let (one, two) = (open(&mut orchestrator, &allowlist), open(&mut orchestrator, &allowlist));
     for session in [&one, &two] {
         let mut worker = worker(session);
-        let told = worker.execute("echo.tell", &json!({"text": "hello"}));
+        let reported = worker.execute("echo.tell", &json!({"text": "hello"}));
         let handed = json!({"text": "hello", "session_id": session["session_id"]});
-        assert_eq!(told["output"], handed, "its own, and nothing was missing: {told}");
+        assert_eq!(reported["output"], handed, "its own, and nothing was missing: {reported}");
         // A caller that supplies any session id, its own, another's or none, is refused before the tool runs.
         for forged in [&one["session_id"], &two["session_id"], &json!("made up"), &json!(null)] {
             let refused = worker.execute("echo.tell", &json!({"text": "hello", "session_id": forged}));

@@ -46,7 +46,7 @@ fn each_mistake_in_the_arguments_is_named() {
     let terms = json!({"allowlist": ["read_file", "run_command"], "hop_budget": 9});
     let session = open(&mut orchestrator, &terms);
     let mut worker = worker(&session);
-    for (tool, arguments, says) in [
+    for (tool, arguments, message) in [
         ("read_file", json!({}), vec!["path"]),
         ("read_file", json!({"path": 5}), vec!["path", "string"]),
         ("run_command", json!({}), vec!["command"]),
@@ -56,7 +56,7 @@ fn each_mistake_in_the_arguments_is_named() {
         let result = worker.execute(tool, &arguments);
         assert_eq!(refusal(&result)["code"], "invalid_arguments", "{result}");
         let error = refusal(&result)["schema_error"].as_str().expect("a schema error");
-        for word in says {
+        for word in message {
             assert!(error.contains(word), "{tool} {arguments}: {error}");
         }
     }

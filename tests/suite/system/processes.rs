@@ -171,9 +171,9 @@ fn check_takes_one_target_and_no_option_words() {
     // A machine without a service manager reports that; one with a manager reports that the unit does not
     // exist.
     let unit = call(json!({"label": "sinew-no-such-unit.service"}));
-    let told = match unit["success"].as_bool().unwrap() {
+    let reported = match unit["success"].as_bool().unwrap() {
         true => unit["output"]["outcome"].clone(),
         false => unit["metadata"]["failure"]["kind"].clone(),
     };
-    assert!(["not_running", "not_found"].contains(&told.as_str().unwrap()), "{unit}");
+    assert!(["not_running", "not_found"].contains(&reported.as_str().unwrap()), "{unit}");
 }

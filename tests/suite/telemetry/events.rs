@@ -23,13 +23,13 @@ fn events_arrive_as_they_happen() {
     for (event, call) in
         [("tool_call_started", &done), ("tool_call_completed", &done), ("tool_call_blocked", &refused)]
     {
-        let told = all.receive().expect("an event");
-        assert_eq!(told["method"], "control/event", "{told}");
+        let reported = all.receive().expect("an event");
+        assert_eq!(reported["method"], "control/event", "{reported}");
         assert_eq!(
-            (&told["params"]["event"], &told["params"]["call_id"]),
+            (&reported["params"]["event"], &reported["params"]["call_id"]),
             (&json!(event), &call["metadata"]["call_id"])
         );
-        assert_eq!(told["params"]["trace_id"], call["metadata"]["trace_id"]);
+        assert_eq!(reported["params"]["trace_id"], call["metadata"]["trace_id"]);
     }
     let only = blocked.receive().expect("an event");
     assert_eq!(only["params"]["call_id"], refused["metadata"]["call_id"], "only what was asked for: {only}");
@@ -63,12 +63,12 @@ fn slow_subscriber_gets_the_count_of_missed_events() {
     let (mut seen, mut missed) = (0, 0);
     // Each event is either received or counted as missed; there is one per call.
     while seen + missed < CALLS {
-        let told = sleeper.receive().expect("more to come");
-        match told["method"].as_str() {
+        let reported = sleeper.receive().expect("more to come");
+        match reported["method"].as_str() {
             Some("control/event") => seen += 1,
             Some("control/events.missed") => {
-                missed += told["params"]["count"].as_u64().unwrap();
-                assert_eq!(told["params"]["total"], missed);
+                missed += reported["params"]["count"].as_u64().unwrap();
+                assert_eq!(reported["params"]["total"], missed);
             }
             other => panic!("{other:?}"),
         }

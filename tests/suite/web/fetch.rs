@@ -63,22 +63,30 @@ fn documents_are_reported_by_their_kind() {
     let packed = gzip.finish().expect("memory");
     let json =
         Server::saying("200 OK", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", &packed);
-    let told = fetch(&daemon, &json.url("/"));
+    let reported = fetch(&daemon, &json.url("/"));
     assert_eq!(
-        (&told["output"]["kind"], &told["output"]["text"]),
+        (&reported["output"]["kind"], &reported["output"]["text"]),
         (&json!("json"), &json!("{\n  \"a\": 1\n}")),
-        "{told}"
+        "{reported}"
     );
     let pdf = Server::saying("200 OK", "Content-Type: application/pdf\r\n", "%PDF-1.7");
-    let told = fetch(&daemon, &pdf.url("/"));
-    assert_eq!((&told["output"]["kind"], &told["output"]["text"]), (&json!("pdf"), &json!("")), "{told}");
-    assert!(told["output"]["note"].as_str().is_some_and(|note| note.contains("not extracted")));
+    let reported = fetch(&daemon, &pdf.url("/"));
+    assert_eq!(
+        (&reported["output"]["kind"], &reported["output"]["text"]),
+        (&json!("pdf"), &json!("")),
+        "{reported}"
+    );
+    assert!(reported["output"]["note"].as_str().is_some_and(|note| note.contains("not extracted")));
     let latin = Server::saying("404 Not Found", "Content-Type: text/plain; charset=latin1\r\n", b"caf\xe9");
-    let told = fetch(&daemon, &latin.url("/"));
-    assert_eq!((&told["output"]["status"], &told["output"]["text"]), (&json!(404), &json!("café")), "{told}");
+    let reported = fetch(&daemon, &latin.url("/"));
+    assert_eq!(
+        (&reported["output"]["status"], &reported["output"]["text"]),
+        (&json!(404), &json!("café")),
+        "{reported}"
+    );
     let lying = Server::saying("200 OK", "Content-Encoding: br\r\n", "<html>");
-    let told = fetch(&daemon, &lying.url("/"));
-    assert_eq!(told["metadata"]["failure"]["kind"], "unreadable", "{told}");
+    let reported = fetch(&daemon, &lying.url("/"));
+    assert_eq!(reported["metadata"]["failure"]["kind"], "unreadable", "{reported}");
 }
 
 #[test]
@@ -113,13 +121,13 @@ fn redirects_are_followed_and_named() {
         };
         let _ = stream.write_all(&bytes);
     });
-    let told = fetch(&daemon, &server.url("/old"));
+    let reported = fetch(&daemon, &server.url("/old"));
     assert_eq!(
-        (&told["output"]["text"], &told["output"]["url"]),
+        (&reported["output"]["text"], &reported["output"]["url"]),
         (&json!("here"), &json!(server.url("/new?x=1"))),
-        "{told}"
+        "{reported}"
     );
-    assert_eq!(told["output"]["redirects"], json!([server.url("/old")]));
+    assert_eq!(reported["output"]["redirects"], json!([server.url("/old")]));
 }
 
 #[test]

@@ -62,9 +62,9 @@ fn redirect_that_policy_forbids_is_denied_unsent() {
         let _ = stream.write_all(&response("200 OK", "", "secret"));
     });
     let location = format!("Location: http://127.0.0.2:{}/\r\n", inside.port());
-    let door = Server::saying("302 Found", &location, "");
+    let endpoint = Server::saying("302 Found", &location, "");
     let daemon = Daemon::start_in(home("{allowed_domains: [\"127.0.0.1\"], allow_private_addresses: true}"));
-    let result = fetch(&daemon, &door.url("/"));
+    let result = fetch(&daemon, &endpoint.url("/"));
     assert_eq!(
         (&result["success"], &result["metadata"]["failure"]["kind"]),
         (&json!(false), &json!("denied")),
@@ -74,7 +74,7 @@ fn redirect_that_policy_forbids_is_denied_unsent() {
         (&result["metadata"]["refusal"]["code"], detail(&result)),
         (&json!("domain_not_allowed"), "not_listed")
     );
-    assert_eq!((door.connections(), inside.connections()), (1, 0));
+    assert_eq!((endpoint.connections(), inside.connections()), (1, 0));
     let records = daemon.home().records();
     let failed: Vec<&Value> = records.iter().filter(|record| record["kind"] == "outcome").collect();
     assert_eq!(failed.len(), 1, "one end on record: {records:?}");

@@ -185,9 +185,9 @@ fn keys_are_sent_to_their_service_and_stored_nowhere() {
 
 #[test]
 fn key_repeated_by_a_provider_is_hidden_from_the_caller() {
-    let said = r#"{"web": {"results": [{"title": "tell brave-key-4d1f", "url": "https://a.org/?k=brave-key-4d1f",
+    let text = r#"{"web": {"results": [{"title": "tell brave-key-4d1f", "url": "https://a.org/?k=brave-key-4d1f",
         "description": "brave-key-4d1f", "age": "brave-key-4d1f"}]}, "query": {"original": "q"}, "type": "search"}"#;
-    let repeating = Server::saying("200 OK", JSON, said);
+    let repeating = Server::saying("200 OK", JSON, text);
     let wrong = Server::saying("200 OK", JSON, r#"{"results": "tvly-key-8a2c"}"#);
     let home = Home::initialised();
     let file = home.user_home().join("brave.key");

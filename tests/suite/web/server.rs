@@ -23,14 +23,14 @@ impl Server {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
-        let (came, heard, answer) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(answer));
+        let (came, received, answer) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(answer));
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 came.fetch_add(1, Ordering::SeqCst);
-                let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
+                let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
                 std::thread::spawn(move || {
                     let request = read(&mut stream);
-                    heard.lock().expect("nobody failed").push(request.clone());
+                    received.lock().expect("nobody failed").push(request.clone());
                     answer(&request, &mut stream);
                 });
             }

@@ -65,8 +65,8 @@ fn valgrind() -> String {
 }
 
 /// Returns true if this output of `valgrind --version` names a version that supports `openat2`.
-fn is_known(said: &str) -> bool {
-    let version = said.trim().strip_prefix("valgrind-").unwrap_or_default();
+fn is_known(reported_text: &str) -> bool {
+    let version = reported_text.trim().strip_prefix("valgrind-").unwrap_or_default();
     let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (3, 25)
 }
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn versions_without_our_system_calls_are_rejected() {
-        for (said, known) in [
+        for (reported_text, known) in [
             ("valgrind-3.25.1\n", true),
             ("valgrind-3.25.0.GIT", true),
             ("valgrind-4.0.0", true),
             ("valgrind-3.19.0", false),
             ("", false),
         ] {
-            assert_eq!(is_known(said), known, "{said}");
+            assert_eq!(is_known(reported_text), known, "{reported_text}");
         }
     }
 

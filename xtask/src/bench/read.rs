@@ -200,11 +200,11 @@ fn state(results: &mut Results) {
     let faster = ratio(results, REFERENCE).map(|ratio| 1.0 / ratio);
     let rate = |name: &str| results.find(DEEP, name)?.per_second;
     let throughput = rate(SINEW).zip(rate(RMCP)).map(|(ours, theirs)| ours / theirs);
-    let (floor, bare) = (ratio(results, FLOOR), ratio(results, RMCP));
+    let (lower_bound, bare) = (ratio(results, FLOOR), ratio(results, RMCP));
     let middle = |name: &str| Some(results.find(ALONE, name)?.p50);
     let bridge = middle(BRIDGE).zip(middle(MCP)).map(|(with, without)| with - without);
     results.claim("governed read to bare rmcp, p50", bare, RATIO, Bound::AtMost(1.0));
-    results.claim("governed read to the echo floor, p50", floor, RATIO, Bound::AtMost(4.0));
+    results.claim("governed read to the echo floor, p50", lower_bound, RATIO, Bound::AtMost(4.0));
     results.claim("faster than the reference filesystem server", faster, RATIO, Bound::AtLeast(8.0));
     results.claim("calls a second to bare rmcp, 64 at once", throughput, RATIO, Bound::AtLeast(1.5));
     results.claim("what the bridge adds, p50", bridge, "µs", Bound::AtMost(50.0));

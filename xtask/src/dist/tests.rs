@@ -108,8 +108,8 @@ fn the_archive_installs_twice_below_a_prefix() {
         for name in ["bin/sinew", "share/man/man1/sinew.1", "share/zsh/site-functions/_sinew"] {
             assert!(prefix.join(name).is_file(), "{name}: {output:?}");
         }
-        let said = process::capture(Command::new(prefix.join("bin/sinew")).arg("--version")).unwrap();
-        assert_eq!(said, "sinew 9.8.7\n");
+        let text = process::capture(Command::new(prefix.join("bin/sinew")).arg("--version")).unwrap();
+        assert_eq!(text, "sinew 9.8.7\n");
     }
     assert!(!prefix.join("install.sh").exists() && !prefix.join("SHA256SUMS").exists());
 }

@@ -205,22 +205,22 @@ impl McpClient {
         };
         match leave.credential {
             Some(credential) => answered
-                .map(|said| server_key::mask_key(said, credential))
+                .map(|text| server_key::mask_key(text, credential))
                 .map_err(|error| error.masked(credential)),
             None => answered,
         }
     }
 
     async fn notify(&mut self, notice: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError> {
-        let told = match &mut self.transport {
+        let reported = match &mut self.transport {
             ClientTransport::Stdio(stdio) => stdio.notify(notice).await,
             ClientTransport::Http(http) => http.notify(notice, leave).await,
             ClientTransport::Sse(sse) => sse.tell(notice, leave).await,
             ClientTransport::Socket(socket) => socket.tell(notice, leave).await,
         };
         match leave.credential {
-            Some(credential) => told.map_err(|error| error.masked(credential)),
-            None => told,
+            Some(credential) => reported.map_err(|error| error.masked(credential)),
+            None => reported,
         }
     }
 }

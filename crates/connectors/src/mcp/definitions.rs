@@ -31,13 +31,13 @@ impl ServerToolDefinitions {
         let garbled = |why: &str| McpError::ProtocolViolation(why.to_owned());
         let Value::Array(tools) = page else { return Err(garbled("its list of tools is not an array")) };
         let (mut bytes, mut values) = (0, 0);
-        let mut has_room = |parts: &Value| {
+        let mut has_space = |parts: &Value| {
             let text = canonical::bytes(parts);
             bytes += text.len();
             values += tool::strict_json::count_values(&text);
             bytes <= MAX_DEFINITIONS_BYTES && values <= bounded_json::MAX_JSON_VALUES
         };
-        let mut fits = self.0.values().all(&mut has_room);
+        let mut fits = self.0.values().all(&mut has_space);
         for mut tool in tools {
             let Some(Value::String(name)) = tool.get_mut("name").map(Value::take) else {
                 return Err(garbled("a tool without a name"));
@@ -49,7 +49,7 @@ impl ServerToolDefinitions {
             let part = |part: &str| Some((part.to_owned(), tool.get_mut(part)?.take()));
             let parts: Map<String, Value> = PINNED_MEMBERS.into_iter().filter_map(part).collect();
             let parts = Value::Object(parts);
-            fits &= has_room(&parts) && self.0.len() < MAX_TOOLS;
+            fits &= has_space(&parts) && self.0.len() < MAX_TOOLS;
             if !fits {
                 return Err(garbled("its tool definitions exceed the size limit"));
             }

@@ -26,9 +26,9 @@ pub(crate) struct McpRequestContext<'a> {
 impl McpRequestContext<'_> {
     /// Shortens text of the server for an error message. The key is masked first, because it would not be
     /// recognised after the text is shortened or escaped.
-    pub(crate) fn display_text(&self, said: &str) -> String {
-        let masked = self.credential.and_then(|credential| credential.mask(said));
-        escape_invisible_line(&shorten(masked.as_deref().unwrap_or(said), 64))
+    pub(crate) fn display_text(&self, reported_text: &str) -> String {
+        let masked = self.credential.and_then(|credential| credential.mask(reported_text));
+        escape_invisible_line(&shorten(masked.as_deref().unwrap_or(reported_text), 64))
     }
 }
 
@@ -130,8 +130,8 @@ fn messages(answer: HttpResponse, leave: McpRequestContext<'_>) -> Result<Vec<Ve
             "it has a content encoding that was not requested".to_owned(),
         ));
     }
-    let said = answer.content_type.as_deref().unwrap_or_default();
-    let kind = said.to_ascii_lowercase();
+    let reported_text = answer.content_type.as_deref().unwrap_or_default();
+    let kind = reported_text.to_ascii_lowercase();
     match kind.split(';').next().unwrap_or_default().trim() {
         "application/json" => Ok(vec![answer.body]),
         "text/event-stream" => {
@@ -142,7 +142,7 @@ fn messages(answer: HttpResponse, leave: McpRequestContext<'_>) -> Result<Vec<Ve
         }
         _ => Err(McpError::ProtocolViolation(format!(
             "unsupported content type `{}`",
-            leave.display_text(said)
+            leave.display_text(reported_text)
         ))),
     }
 }

@@ -88,9 +88,9 @@ impl IdleClients {
     }
 
     /// Ends matching connections. Connections in use are not returned to the pool.
-    pub(crate) fn release(&self, whose: CacheScope<'_>) {
+    pub(crate) fn release(&self, owner_key: CacheScope<'_>) {
         self.state().release_count += 1;
-        let ended = self.remove_matching(|one| match whose {
+        let ended = self.remove_matching(|one| match owner_key {
             CacheScope::All => true,
             CacheScope::Session(id) => one.owner.session.as_deref() == Some(id),
         });

@@ -80,12 +80,12 @@ impl PinStore {
     }
 
     /// Stores definitions as accepted. Newer definitions that differ stay for review.
-    pub fn accept(&self, id: &str, said: &[u8]) -> io::Result<()> {
+    pub fn accept(&self, id: &str, text: &[u8]) -> io::Result<()> {
         let (pinned, seen) = (self.accepted_path(id), self.newer_path(id));
-        if read_if_exists(&pinned)?.as_deref() != Some(said) {
-            strict_yaml::replace_private_file(&pinned, said)?;
+        if read_if_exists(&pinned)?.as_deref() != Some(text) {
+            strict_yaml::replace_private_file(&pinned, text)?;
         }
-        match read_if_exists(&seen)?.as_deref() == Some(said) {
+        match read_if_exists(&seen)?.as_deref() == Some(text) {
             true => remove_if_exists(&seen),
             false => Ok(()),
         }
@@ -103,18 +103,18 @@ impl PinStore {
     }
 
     /// Stores and seals the first definitions of a server.
-    pub(crate) fn store_first(&self, id: &str, said: &[u8]) -> io::Result<()> {
-        strict_yaml::replace_private_file(&self.accepted_path(id), said)?;
-        self.seal.as_ref().map_or(Ok(()), |seal| seal(id, said))
+    pub(crate) fn store_first(&self, id: &str, text: &[u8]) -> io::Result<()> {
+        strict_yaml::replace_private_file(&self.accepted_path(id), text)?;
+        self.seal.as_ref().map_or(Ok(()), |seal| seal(id, text))
     }
 
     /// Stores newer definitions for the operator's review.
-    pub(crate) fn store_newer(&self, id: &str, said: &[u8]) -> io::Result<()> {
+    pub(crate) fn store_newer(&self, id: &str, text: &[u8]) -> io::Result<()> {
         let seen = self.newer_path(id);
-        if read_if_exists(&seen)?.as_deref() == Some(said) {
+        if read_if_exists(&seen)?.as_deref() == Some(text) {
             Ok(())
         } else {
-            strict_yaml::replace_private_file(&seen, said)
+            strict_yaml::replace_private_file(&seen, text)
         }
     }
 

@@ -109,8 +109,8 @@ mod tests {
     async fn messages_before_a_response_are_limited() {
         let mut hearing = ResponseWait::new(AWAITED);
         for n in 0..MAX_SERVER_REQUESTS + 5 {
-            let heard = hearing.receive(br#"{"id":"a","method":"ping"}"#.to_vec()).await.unwrap();
-            assert_eq!(matches!(heard, ReceivedMessage::ServerRequest(_)), n < MAX_SERVER_REQUESTS, "{n}");
+            let received = hearing.receive(br#"{"id":"a","method":"ping"}"#.to_vec()).await.unwrap();
+            assert_eq!(matches!(received, ReceivedMessage::ServerRequest(_)), n < MAX_SERVER_REQUESTS, "{n}");
         }
         let answer = hearing.receive(br#"{"id":7,"result":{"n":1}}"#.to_vec()).await;
         assert!(matches!(answer, Ok(ReceivedMessage::Response(answer)) if answer["n"] == 1));

@@ -121,10 +121,10 @@ pub(crate) fn check_key_header(wish: &KeyRequirement) -> Result<(), String> {
 }
 
 /// Masks the key in a message of the server, which is displayed, stored and compared.
-pub(crate) fn mask_key(said: Value, credential: &Credential) -> Value {
+pub(crate) fn mask_key(reported_text: Value, credential: &Credential) -> Value {
     let text = |text: String| credential.mask(&text).unwrap_or(text);
-    match said {
-        Value::String(said) => Value::String(text(said)),
+    match reported_text {
+        Value::String(reported_text) => Value::String(text(reported_text)),
         Value::Array(all) => all.into_iter().map(|one| mask_key(one, credential)).collect(),
         Value::Object(all) => {
             let all = all.into_iter().map(|(name, one)| (text(name), mask_key(one, credential)));

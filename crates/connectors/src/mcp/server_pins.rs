@@ -64,25 +64,25 @@ impl ServerPins {
     }
 
     /// Returns true if these definitions have already been noted.
-    pub(crate) fn is_noted(&self, said: &Arc<ServerToolDefinitions>) -> bool {
-        self.state().last_noted.as_ref().is_some_and(|noted| noted == said)
+    pub(crate) fn is_noted(&self, text: &Arc<ServerToolDefinitions>) -> bool {
+        self.state().last_noted.as_ref().is_some_and(|noted| noted == text)
     }
 
     /// Compares the definitions with the pins and stores what is new. The first definitions apply only once
     /// they are stored. Blocking.
-    pub(crate) fn note(&self, said: &Arc<ServerToolDefinitions>) -> Result<(), Failure> {
+    pub(crate) fn note(&self, text: &Arc<ServerToolDefinitions>) -> Result<(), Failure> {
         let mut state = self.state();
         match &state.pin_state {
             PinState::Unreadable(why) => return Err(self.unreadable_failure(why)),
             PinState::Unpinned => {
-                self.with_store(|upstreams, id| upstreams.store_first(id, &said.to_bytes()))
+                self.with_store(|upstreams, id| upstreams.store_first(id, &text.to_bytes()))
                     .map_err(|error| self.unstored_failure(&error))?;
-                state.pin_state = PinState::Pinned(Arc::clone(said));
+                state.pin_state = PinState::Pinned(Arc::clone(text));
             }
             PinState::Pinned(held) => {
-                let kept = match held == said {
+                let kept = match held == text {
                     true => self.with_store(PinStore::remove_newer),
-                    false => self.with_store(|upstreams, id| upstreams.store_newer(id, &said.to_bytes())),
+                    false => self.with_store(|upstreams, id| upstreams.store_newer(id, &text.to_bytes())),
                 };
                 if let Err(error) = kept {
                     tracing::warn!(%error, server = self.id, "changed tool definitions cannot be stored for review");
@@ -90,14 +90,14 @@ impl ServerPins {
                 }
             }
         }
-        state.last_noted = Some(Arc::clone(said));
+        state.last_noted = Some(Arc::clone(text));
         Ok(())
     }
 
     /// Checks that the definition of a tool is the accepted one.
-    pub(crate) fn check_tool(&self, tool: &str, said: &ServerToolDefinitions) -> Result<(), Failure> {
-        let Some(now) = said.get(tool) else {
-            let names: Vec<&str> = said.names().collect();
+    pub(crate) fn check_tool(&self, tool: &str, text: &ServerToolDefinitions) -> Result<(), Failure> {
+        let Some(now) = text.get(tool) else {
+            let names: Vec<&str> = text.names().collect();
             tracing::info!(
                 server = self.id,
                 tool,
@@ -153,9 +153,9 @@ mod tests {
     use super::*;
 
     fn said(description: &str) -> Arc<ServerToolDefinitions> {
-        let mut said = ServerToolDefinitions::default();
-        said.add_page(json!([{"name": "t", "description": description}])).unwrap();
-        Arc::new(said)
+        let mut text = ServerToolDefinitions::default();
+        text.add_page(json!([{"name": "t", "description": description}])).unwrap();
+        Arc::new(text)
     }
 
     #[test]

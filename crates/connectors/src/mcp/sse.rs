@@ -55,12 +55,12 @@ impl SseTransport {
         if stream.status != 200 {
             return Err(McpError::HttpStatus(stream.status));
         }
-        let said = stream.content_type.clone().unwrap_or_default();
-        let kind = said.to_ascii_lowercase();
+        let text = stream.content_type.clone().unwrap_or_default();
+        let kind = text.to_ascii_lowercase();
         if kind.split(';').next().unwrap_or_default().trim() != "text/event-stream" {
             return Err(McpError::ProtocolViolation(format!(
                 "`{}` is not an event stream",
-                leave.display_text(&said)
+                leave.display_text(&text)
             )));
         }
         let mut open = OpenSseStream {

@@ -44,9 +44,9 @@ pub(crate) struct StdioTransport {
 impl StdioTransport {
     pub(crate) fn new(served: InteractiveProgram, pipes: StdioPipes) -> StdioTransport {
         let StdioPipes { input, output, errors } = pipes;
-        let said = Arc::default();
+        let text = Arc::default();
         let mut listening = JoinSet::new();
-        listening.spawn(read_stderr(errors, Arc::clone(&said)));
+        listening.spawn(read_stderr(errors, Arc::clone(&text)));
         let output = BufReader::with_capacity(64 * 1024, output);
         let partial = Vec::new();
         StdioTransport {
@@ -56,7 +56,7 @@ impl StdioTransport {
             partial,
             received_bytes: 0,
             blank_bytes: 0,
-            stderr_tail: said,
+            stderr_tail: text,
             stderr_task: listening,
         }
     }
@@ -72,12 +72,12 @@ impl StdioTransport {
     /// Ends the process and waits for the post-run cleanup. Returns the end of its standard error, escaped
     /// for display.
     pub(crate) async fn close(self) -> (Result<(), McpError>, String) {
-        let StdioTransport { process: served, mut stderr_task, stderr_tail: said, .. } = self;
+        let StdioTransport { process: served, mut stderr_task, stderr_tail: text, .. } = self;
         let ended = served.end().await.map(drop);
         // All writers have ended, so the task ends by itself; the timeout is a safeguard.
         let _ = tokio::time::timeout(STDERR_TIMEOUT, stderr_task.join_next()).await;
-        let said: Vec<u8> = said.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        (ended.map_err(McpError::from), tool::escape_invisible(&String::from_utf8_lossy(&said)))
+        let text: Vec<u8> = text.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        (ended.map_err(McpError::from), tool::escape_invisible(&String::from_utf8_lossy(&text)))
     }
 
     /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
@@ -162,12 +162,12 @@ fn to_line(message: &Value) -> Vec<u8> {
     line
 }
 
-async fn read_stderr(mut errors: pipe::Receiver, said: Arc<Mutex<VecDeque<u8>>>) {
+async fn read_stderr(mut errors: pipe::Receiver, text: Arc<Mutex<VecDeque<u8>>>) {
     let mut part = vec![0; 4096];
     while let Ok(read @ 1..) = errors.read(&mut part).await {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend(part.get(..read).unwrap_or_default());
-        let over = said.len().saturating_sub(STDERR_TAIL_BYTES);
-        said.drain(..over);
+        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+        text.extend(part.get(..read).unwrap_or_default());
+        let over = text.len().saturating_sub(STDERR_TAIL_BYTES);
+        text.drain(..over);
     }
 }

@@ -100,22 +100,22 @@ impl Upstream {
             Err(_) => Err(CallAbort::TimedOut),
         };
         let is_over = answered.as_ref().is_err_and(CallAbort::is_final);
-        let said = match owner {
+        let text = match owner {
             Some(owner) if !is_over => {
                 self.idle_clients.put(owner, client, turn);
                 String::new()
             }
             // Before the response, so that the post-run cleanup has checked the files it created.
             _ => {
-                let (ended, said) = client.close().await;
-                ended.map_err(|error| error.into_failure(&said))?;
-                said
+                let (ended, text) = client.close().await;
+                ended.map_err(|error| error.into_failure(&text))?;
+                text
             }
         };
         if answered.as_ref().is_err_and(CallAbort::is_connection_lost) {
-            self.backoff().record_failure(Instant::now(), &said);
+            self.backoff().record_failure(Instant::now(), &text);
         }
-        let failed = |stopped: CallAbort| stopped.into_failure(&said, order);
+        let failed = |stopped: CallAbort| stopped.into_failure(&text, order);
         answered.map(|answer| (answer, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
     }
 
@@ -128,8 +128,8 @@ impl Upstream {
     }
 
     /// Ends idle connections.
-    pub(crate) fn release(&self, whose: CacheScope<'_>) {
-        self.idle_clients.release(whose);
+    pub(crate) fn release(&self, owner_key: CacheScope<'_>) {
+        self.idle_clients.release(owner_key);
     }
 
     async fn call_checked(
@@ -151,14 +151,14 @@ impl Upstream {
         tool: &str,
         leave: McpRequestContext<'_>,
     ) -> Result<(), CallAbort> {
-        let said = client.definitions(leave).await.map_err(CallAbort::BeforeCall)?;
-        if !self.pins.is_noted(&said) {
-            let (upstream, said) = (Arc::clone(self), Arc::clone(&said));
-            let noted = tokio::task::spawn_blocking(move || upstream.pins.note(&said)).await;
+        let text = client.definitions(leave).await.map_err(CallAbort::BeforeCall)?;
+        if !self.pins.is_noted(&text) {
+            let (upstream, text) = (Arc::clone(self), Arc::clone(&text));
+            let noted = tokio::task::spawn_blocking(move || upstream.pins.note(&text)).await;
             let crashed = |_| Failure::new(FailureKind::Crashed, "pinning the server's tools failed");
             noted.map_err(crashed).flatten().map_err(CallAbort::Rejected)?;
         }
-        self.pins.check_tool(tool, &said).map_err(CallAbort::Rejected)
+        self.pins.check_tool(tool, &text).map_err(CallAbort::Rejected)
     }
 
     /// Takes an idle connection of this owner that still works. Its tool definitions are requested again,
@@ -206,9 +206,9 @@ impl Upstream {
                 Ok(client)
             }
             Err((CallAbort::Rejected(failure), _)) => Err(failure),
-            Err((CallAbort::BeforeCall(error) | CallAbort::AfterCall(error), said)) => {
-                self.backoff().record_failure(Instant::now(), &format!("{error} {said}"));
-                Err(error.into_failure(&said))
+            Err((CallAbort::BeforeCall(error) | CallAbort::AfterCall(error), text)) => {
+                self.backoff().record_failure(Instant::now(), &format!("{error} {text}"));
+                Err(error.into_failure(&text))
             }
             Err((CallAbort::TimedOut, _)) => Err(CallAbort::timeout_failure()),
         }
@@ -239,7 +239,7 @@ impl Upstream {
             }
         };
         let begun = McpClient::open(line, leave).await;
-        let mut client = begun.map_err(|(error, said)| (CallAbort::BeforeCall(error), said))?;
+        let mut client = begun.map_err(|(error, text)| (CallAbort::BeforeCall(error), text))?;
         let checked = if is_checked { self.check_health(&mut client, leave).await } else { Ok(()) };
         match checked {
             Ok(()) => Ok(client),

@@ -55,39 +55,39 @@ pub(crate) async fn approve(
         )?;
         return Err(Box::new(question.no_approver_refusal()).into());
     }
-    let Some(hand) = &call.approval_ref else {
+    let Some(approval_ref) = &call.approval_ref else {
         return request_approval(layer, call, tool, question, rules).await;
     };
-    match layer.approvals.check_usable(&hand.id, &call.caller) {
+    match layer.approvals.check_usable(&approval_ref.id, &call.caller) {
         Ok(()) => {
-            let hand = hand.clone();
-            Ok((question.into_permit(), ApprovalBasis::Once { approval_ref: hand, rules }))
+            let approval_ref = approval_ref.clone();
+            Ok((question.into_permit(), ApprovalBasis::Once { approval_ref: approval_ref, rules }))
         }
         Err(UnusableApproval::Pending) => {
             let (question, effect) =
                 compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
-            let asked = layer.approvals.queue().get(&hand.id).map(|asked| asked.digest.clone());
+            let asked = layer.approvals.queue().get(&approval_ref.id).map(|asked| asked.digest.clone());
             if asked == Some(effect.digest().to_owned()) {
                 let arguments = question.call().arguments().clone();
                 drop((question, effect));
                 let ApprovalMode::Wait = call.approval_mode else {
-                    return Err(pending_refusal(call, &hand.id, "asked").into());
+                    return Err(pending_refusal(call, &approval_ref.id, "asked").into());
                 };
-                let edits = begin_waiting(layer, call, &hand.id);
-                return Err(wait_for_decision(layer, call, tool, hand, arguments, edits).await);
+                let edits = begin_waiting(layer, call, &approval_ref.id);
+                return Err(wait_for_decision(layer, call, tool, approval_ref, arguments, edits).await);
             }
-            if !hand.is_own {
-                return Err(unusable_refusal(call, &hand.id, &UnusableApproval::Mismatch).into());
+            if !approval_ref.is_own {
+                return Err(unusable_refusal(call, &approval_ref.id, &UnusableApproval::Mismatch).into());
             }
-            layer.approvals.void(&layer.ledger, &hand.id, EFFECT_CHANGED).await;
+            layer.approvals.void(&layer.ledger, &approval_ref.id, EFFECT_CHANGED).await;
             request_approval(layer, call, tool, question, rules).await
         }
         // The approval was used by a run that was interrupted before it began, or the request was withdrawn
         // because the effect has changed.
-        Err(UnusableApproval::Used | UnusableApproval::Void(_)) if hand.is_own => {
+        Err(UnusableApproval::Used | UnusableApproval::Void(_)) if approval_ref.is_own => {
             request_approval(layer, call, tool, question, rules).await
         }
-        Err(why) => Err(unusable_refusal(call, &hand.id, &why).into()),
+        Err(why) => Err(unusable_refusal(call, &approval_ref.id, &why).into()),
     }
 }
 
@@ -115,16 +115,18 @@ pub(crate) async fn consume_approval(
             let id = covering.ok_or_else(|| rule_expired_refusal(call))?;
             Ok((permit.with_previewed_arguments(effect.into_rewritten()), id))
         }
-        ApprovalBasis::Once { approval_ref: hand, rules } => {
+        ApprovalBasis::Once { approval_ref: approval_ref, rules } => {
             let digest = effect.digest().to_owned();
             let claim = ApprovalClaim { caller: &call.caller, digest: &digest, rules };
-            match layer.approvals.consume(&layer.ledger, &hand.id, claim).await {
-                Ok(Ok(())) => Ok((permit.with_previewed_arguments(effect.into_rewritten()), hand.id.clone())),
-                Ok(Err(UnusableApproval::Mismatch)) if hand.is_own => {
-                    layer.approvals.void(&layer.ledger, &hand.id, EFFECT_CHANGED).await;
+            match layer.approvals.consume(&layer.ledger, &approval_ref.id, claim).await {
+                Ok(Ok(())) => {
+                    Ok((permit.with_previewed_arguments(effect.into_rewritten()), approval_ref.id.clone()))
+                }
+                Ok(Err(UnusableApproval::Mismatch)) if approval_ref.is_own => {
+                    layer.approvals.void(&layer.ledger, &approval_ref.id, EFFECT_CHANGED).await;
                     Err(again(&permit))
                 }
-                Ok(Err(why)) => Err(unusable_refusal(call, &hand.id, &why).into()),
+                Ok(Err(why)) => Err(unusable_refusal(call, &approval_ref.id, &why).into()),
                 Err(error) => Err(recorder::ledger_unavailable(&call.tool_name, &error).into()),
             }
         }
@@ -149,10 +151,11 @@ async fn request_approval(
     // Opened before the request is visible, so that the operator never finds a request whose call does not
     // wait yet.
     let edits = matches!(call.approval_mode, ApprovalMode::Wait).then(|| begin_waiting(layer, call, &id));
-    let hand = submit_request(layer, call, &question, &effect, rules, (&id, ArgumentOrigin::Caller)).await?;
+    let approval_ref =
+        submit_request(layer, call, &question, &effect, rules, (&id, ArgumentOrigin::Caller)).await?;
     drop((question, effect));
     match edits {
-        Some(edits) => Err(wait_for_decision(layer, call, tool, &hand, arguments, edits).await),
+        Some(edits) => Err(wait_for_decision(layer, call, tool, &approval_ref, arguments, edits).await),
         // A caller that does not wait gets the approval id to repeat the call with.
         None => Err(pending_refusal(call, &id, "asked").into()),
     }
@@ -189,18 +192,19 @@ pub(super) fn prepare_request(
     question: &ApprovalRequired,
     effect: &CallEffect,
     rules: Vec<String>,
-    (id, hands): (&str, ArgumentOrigin),
+    (id, origin): (&str, ArgumentOrigin),
 ) -> Result<PreparedRequest, Box<Refusal>> {
     let approvals = &layer.approvals;
     let limit = call.snapshot.policy.approval_timeout();
     let limit = if let ApprovalMode::Async = call.approval_mode { limit } else { call.time_left(limit) };
     let asked_at = approvals.now();
     let expires_at = saturating_add(asked_at, limit);
-    let frame = effect::RequestHeader { id, asked_at, expires_at, edited: hands == ArgumentOrigin::Operator };
-    let card = effect.to_request(call, question.permit(), question.approval_rules(), frame)?;
+    let frame =
+        effect::RequestHeader { id, asked_at, expires_at, edited: origin == ArgumentOrigin::Operator };
+    let approval_request = effect.to_request(call, question.permit(), question.approval_rules(), frame)?;
     let wanted = effect.call_profile(call, question.permit(), &approvals.instance_id, &rules);
-    let arguments = (card.masked == 0).then(|| question.call().arguments().clone());
-    let kept = StoredRequest { card, rule: RuleScope::from_call(&wanted).ok(), arguments };
+    let arguments = (approval_request.masked == 0).then(|| question.call().arguments().clone());
+    let kept = StoredRequest { card: approval_request, rule: RuleScope::from_call(&wanted).ok(), arguments };
     let bytes = canonical::bytes(&json!(kept));
     let record = call.ledger_call(question.call().definition().name().as_str());
     let terms =
@@ -229,18 +233,18 @@ pub(super) async fn submit_request(
     question: &ApprovalRequired,
     effect: &CallEffect,
     rules: Vec<String>,
-    (id, hands): (&str, ArgumentOrigin),
+    (id, origin): (&str, ArgumentOrigin),
 ) -> Result<ApprovalRef, Box<Refusal>> {
     let approvals = &layer.approvals;
     approvals.record_expired(&layer.ledger).await;
-    let prepared = prepare_request(layer, call, question, effect, rules, (id, hands))?;
+    let prepared = prepare_request(layer, call, question, effect, rules, (id, origin))?;
     let _turn = approvals.change_lock.lock().await;
     let proposed = prepared.ledger_entry(layer, call, effect, id)?;
     // A question has two records at least: that it was asked, and how it ended.
     over_budget(layer, call, 2 * size_of(&proposed))?;
     let PreparedRequest { stored: kept, bytes, terms, limit } = prepared;
-    let cards = Arc::clone(&approvals.requests);
-    let written = tokio::task::spawn_blocking(move || cards.store(kept, &bytes)).await;
+    let stored_requests = Arc::clone(&approvals.requests);
+    let written = tokio::task::spawn_blocking(move || stored_requests.store(kept, &bytes)).await;
     if let Err(error) = written.unwrap_or_else(|fault| Err(std::io::Error::other(fault))) {
         let reason =
             format!("Permission denied: Approval is required, but the request could not be stored: {error}");
@@ -265,53 +269,53 @@ async fn wait_for_decision(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Arc<Tool>,
-    hand: &ApprovalRef,
+    approval_ref: &ApprovalRef,
     arguments: Arguments,
     mut edits: EditReceiver<'_>,
 ) -> PipelineHalt {
     let _timing = call.span.stage(Stage::ApprovalWait);
-    call.span.add_note(SpanNote::Approval(&hand.id));
+    call.span.add_note(SpanNote::Approval(&approval_ref.id));
     let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
     let approvals = &layer.approvals;
     // Subscribed before the first check, so that no decision is missed in between.
     let (mut answers, mut changes) = (approvals.subscribe(), layer.policy_changes.subscribe());
     loop {
-        match approvals.check_usable(&hand.id, &call.caller) {
-            Ok(()) => return PipelineHalt::Rejudge(arguments, Some(hand.clone())),
+        match approvals.check_usable(&approval_ref.id, &call.caller) {
+            Ok(()) => return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone())),
             Err(UnusableApproval::Pending) => {}
             Err(why) => {
                 approvals.record_expired(&layer.ledger).await;
-                return unusable_refusal(call, &hand.id, &why).into();
+                return unusable_refusal(call, &approval_ref.id, &why).into();
             }
         }
         if layer.has_changed_since(call) {
-            return PipelineHalt::Rejudge(arguments, Some(hand.clone()));
+            return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone()));
         }
-        let expires = approvals.queue().get(&hand.id).map(|asked| asked.terms.expires_at);
+        let expires = approvals.queue().get(&approval_ref.id).map(|asked| asked.terms.expires_at);
         let left = expires.map_or(Duration::ZERO, |expires| approvals.clock.duration_until(expires));
         // The deadline of the caller counts too: the request may be older than this call.
         let left = call.time_left(left);
         if left.is_zero() && call.time_left(Duration::MAX).is_zero() {
-            return handle_deadline(layer, call, hand).await;
+            return handle_deadline(layer, call, approval_ref).await;
         }
         tokio::select! {
             biased;
             by = call.tracker.stop().wait() => {
-                if hand.is_own {
-                    approvals.void(&layer.ledger, &hand.id, "the requesting call was cancelled").await;
+                if approval_ref.is_own {
+                    approvals.void(&layer.ledger, &approval_ref.id, "the requesting call was cancelled").await;
                 }
                 return by.refusal(&call.tool_name, call.mode).into();
             }
-            () = call.tracker.caller_left() => return pending_refusal(call, &hand.id, "caller_gone").into(),
-            () = approvals.closing.cancelled() => return pending_refusal(call, &hand.id, "shutting_down").into(),
+            () = call.tracker.caller_left() => return pending_refusal(call, &approval_ref.id, "caller_gone").into(),
+            () = approvals.closing.cancelled() => return pending_refusal(call, &approval_ref.id, "shutting_down").into(),
             _ = answers.changed() => {}
             _ = changes.changed() => {}
             Some(edit) = edits.next() => {
-                if let Some(halt) = apply_edit(layer, call, tool, hand, edit).await {
+                if let Some(halt) = apply_edit(layer, call, tool, approval_ref, edit).await {
                     return halt;
                 }
             }
-            _ = heartbeat.tick() => call.progress.report(waiting_note(&hand.id, left)),
+            _ = heartbeat.tick() => call.progress.report(waiting_note(&approval_ref.id, left)),
             () = tokio::time::sleep(left) => {}
         }
     }
@@ -321,13 +325,13 @@ async fn wait_for_decision(
 async fn handle_deadline(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    hand: &ApprovalRef,
+    approval_ref: &ApprovalRef,
 ) -> PipelineHalt {
     layer.approvals.record_expired(&layer.ledger).await;
-    if hand.is_own {
-        return unusable_refusal(call, &hand.id, &UnusableApproval::Expired).into();
+    if approval_ref.is_own {
+        return unusable_refusal(call, &approval_ref.id, &UnusableApproval::Expired).into();
     }
-    pending_refusal(call, &hand.id, "deadline_passed").into()
+    pending_refusal(call, &approval_ref.id, "deadline_passed").into()
 }
 
 /// Withdraws the request of a call that ended without a decision, so that the operator is not asked about a
@@ -337,9 +341,14 @@ pub(crate) async fn withdraw_undecided(
     call: &PipelineCall,
     ended: Option<RefusalCode>,
 ) {
-    let Some(hand) = call.approval_ref.as_ref().filter(|hand| hand.is_own) else { return };
+    let Some(approval_ref) = call.approval_ref.as_ref().filter(|approval_ref| approval_ref.is_own) else {
+        return;
+    };
     if ended != Some(RefusalCode::ApprovalPending) {
-        layer.approvals.void(&layer.ledger, &hand.id, "the requesting call ended before a decision").await;
+        layer
+            .approvals
+            .void(&layer.ledger, &approval_ref.id, "the requesting call ended before a decision")
+            .await;
     }
 }
 

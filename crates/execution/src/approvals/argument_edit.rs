@@ -56,7 +56,7 @@ pub(super) async fn apply_edit(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Arc<Tool>,
-    hand: &ApprovalRef,
+    approval_ref: &ApprovalRef,
     edit: ArgumentEdit,
 ) -> Option<PipelineHalt> {
     let ArgumentEdit { arguments, reply: answer } = edit;
@@ -78,7 +78,10 @@ pub(super) async fn apply_edit(
         Err(refusal) => (Err(refusal.reason), None),
     };
     if halt.is_some() {
-        layer.approvals.void(&layer.ledger, &hand.id, "its arguments were changed by the operator").await;
+        layer
+            .approvals
+            .void(&layer.ledger, &approval_ref.id, "its arguments were changed by the operator")
+            .await;
     }
     let _ = answer.send(reply);
     halt

@@ -150,7 +150,7 @@ impl CallEffect {
         let Some(changes) = changes else { return Err(unshowable("it would write data that is not text")) };
         let client = quote_client_name(call.caller.client.as_deref());
         let pid = call.caller.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
-        let card = ApprovalRequest {
+        let approval_request = ApprovalRequest {
             id: question.id.to_owned(),
             tool: definition.name().to_string(),
             summary: self.summary(definition.name().as_str()),
@@ -173,9 +173,9 @@ impl CallEffect {
             asked_at: question.asked_at,
             expires_at: question.expires_at,
         };
-        match card.oversize_reason() {
+        match approval_request.oversize_reason() {
             Some(why) => Err(unshowable(&why)),
-            None => card
+            None => approval_request
                 .with_secrets_masked()
                 .ok_or_else(|| unshowable("it has a secret that is not a plain token")),
         }

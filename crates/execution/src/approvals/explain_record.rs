@@ -23,17 +23,17 @@ pub(super) async fn record(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Arc<Tool>,
-    foreseen: &Result<ApprovalForecast, Box<Refusal>>,
+    preview: &Result<ApprovalForecast, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
     layer.refusal_throttle.wait_for_turn().await;
-    let entry = LedgerEntry::Note(note(call, tool, foreseen));
+    let entry = LedgerEntry::Note(note(call, tool, preview));
     over_budget(layer, call, size_of(&entry))?;
     let recorded = layer.ledger.append(&entry);
     recorded.map(drop).map_err(|error| recorder::ledger_unavailable(&call.tool_name, &error))
 }
 
-fn note(call: &PipelineCall, tool: &Tool, foreseen: &Result<ApprovalForecast, Box<Refusal>>) -> NoteEntry {
-    let (verdict, refusal) = match foreseen {
+fn note(call: &PipelineCall, tool: &Tool, preview: &Result<ApprovalForecast, Box<Refusal>>) -> NoteEntry {
+    let (verdict, refusal) = match preview {
         Ok(ApprovalForecast::AlreadyApproved(_)) => ("permit", None),
         Ok(ApprovalForecast::ApprovalRequired(_)) => ("ask", None),
         Err(refusal) => ("deny", Some(refusal)),

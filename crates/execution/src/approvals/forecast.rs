@@ -50,19 +50,19 @@ pub(crate) async fn forecast(
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     // A call that must not request approval does not use an approval either.
     let brought = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
-    if let Some(hand) = brought {
-        match layer.approvals.check_usable(&hand.id, &call.caller) {
+    if let Some(approval_ref) = brought {
+        match layer.approvals.check_usable(&approval_ref.id, &call.caller) {
             Ok(()) | Err(UnusableApproval::Pending) => {}
-            Err(why) => return Err(unusable_refusal(call, &hand.id, &why)),
+            Err(why) => return Err(unusable_refusal(call, &approval_ref.id, &why)),
         }
     }
     match look {
         EffectPolicy::Unrecorded => forecast_with_effect(layer, call, tool, question, brought).await,
         EffectPolicy::Recorded => {
             call.keep_denial_facts(&question.facts());
-            let foreseen = forecast_with_effect(layer, call, tool, question, brought).await;
-            explain_record::record(layer, call, tool, &foreseen).await?;
-            foreseen
+            let preview = forecast_with_effect(layer, call, tool, question, brought).await;
+            explain_record::record(layer, call, tool, &preview).await?;
+            preview
         }
         EffectPolicy::Skip => forecast_without_effect(layer, call, &question, brought),
     }
@@ -76,10 +76,10 @@ async fn forecast_with_effect(
     brought: Option<&ApprovalRef>,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let rules = rule_names(question.approval_rules());
-    if let Some(hand) = brought {
+    if let Some(approval_ref) = brought {
         let (_question, effect) =
             approval_stage::compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
-        return forecast_with_approval(layer, call, hand, &effect, &rules);
+        return forecast_with_approval(layer, call, approval_ref, &effect, &rules);
     }
     let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
     let id = new_approval_id();
@@ -105,13 +105,13 @@ fn forecast_without_effect(
     brought: Option<&ApprovalRef>,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let approvals = &layer.approvals;
-    let Some(hand) = brought else {
-        let room = approvals.queue().check_capacity(&call.caller, approvals.now());
-        room.map_err(|full| capacity_refusal(call, full))?;
+    let Some(approval_ref) = brought else {
+        let space = approvals.queue().check_capacity(&call.caller, approvals.now());
+        space.map_err(|full| capacity_refusal(call, full))?;
         return Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())));
     };
-    Ok(ApprovalForecast::ApprovalRequired(match approvals.check_usable(&hand.id, &call.caller) {
-        Err(UnusableApproval::Pending) => pending_refusal(call, &hand.id, "asked"),
+    Ok(ApprovalForecast::ApprovalRequired(match approvals.check_usable(&approval_ref.id, &call.caller) {
+        Err(UnusableApproval::Pending) => pending_refusal(call, &approval_ref.id, "asked"),
         _ => Box::new(question.no_approver_refusal()),
     }))
 }
@@ -120,21 +120,23 @@ fn forecast_without_effect(
 fn forecast_with_approval(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    hand: &ApprovalRef,
+    approval_ref: &ApprovalRef,
     effect: &CallEffect,
     rules: &[String],
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let (queue, now) = (layer.approvals.queue(), layer.approvals.now());
     let claim = ApprovalClaim { caller: &call.caller, digest: effect.digest(), rules };
-    match queue.propose_use(&hand.id, claim, now) {
-        Ok(_) => Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&hand.id))),
+    match queue.propose_use(&approval_ref.id, claim, now) {
+        Ok(_) => Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&approval_ref.id))),
         Err(UnusableApproval::Pending)
-            if queue.get(&hand.id).is_some_and(|asked| asked.digest == effect.digest()) =>
+            if queue.get(&approval_ref.id).is_some_and(|asked| asked.digest == effect.digest()) =>
         {
-            Ok(ApprovalForecast::ApprovalRequired(pending_refusal(call, &hand.id, "asked")))
+            Ok(ApprovalForecast::ApprovalRequired(pending_refusal(call, &approval_ref.id, "asked")))
         }
-        Err(UnusableApproval::Pending) => Err(unusable_refusal(call, &hand.id, &UnusableApproval::Mismatch)),
-        Err(why) => Err(unusable_refusal(call, &hand.id, &why)),
+        Err(UnusableApproval::Pending) => {
+            Err(unusable_refusal(call, &approval_ref.id, &UnusableApproval::Mismatch))
+        }
+        Err(why) => Err(unusable_refusal(call, &approval_ref.id, &why)),
     }
 }
 

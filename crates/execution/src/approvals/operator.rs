@@ -207,8 +207,8 @@ impl ToolExecutionLayer {
         match answer {
             OperatorDecision::ApproveOnce => self.grant(id, by, None).await,
             OperatorDecision::ApproveWithRule(lasting) => {
-                let standing = self.active_rule_for(id, &lasting)?;
-                self.grant(id, by, Some(standing)).await
+                let status = self.active_rule_for(id, &lasting)?;
+                self.grant(id, by, Some(status)).await
             }
             OperatorDecision::Deny(message) => self.deny(id, by, message.as_deref()).await,
             OperatorDecision::EditArguments(arguments) => self.edit(id, arguments).await,
@@ -219,7 +219,7 @@ impl ToolExecutionLayer {
         &self,
         id: &str,
         by: &str,
-        standing: Option<ActiveRule>,
+        status: Option<ActiveRule>,
     ) -> Result<DecisionOutcome, DecideError> {
         let _turn = self.approvals.change_lock.lock().await;
         let now = self.approvals.now();
@@ -230,14 +230,14 @@ impl ToolExecutionLayer {
             .queue()
             .propose_grant(id, by, now, until)
             .map_err(|why| undecidable_error(id, why))?;
-        let rule = match standing {
+        let rule = match status {
             None => None,
-            Some(standing) => {
+            Some(status) => {
                 let rule = CallId::fresh().to_string();
                 let rule = rule.get(rule.len().saturating_sub(10)..).unwrap_or(&rule).to_owned();
                 let full =
                     |_| DecideError::InvalidRule("too many standing rules exist: revoke one".to_owned());
-                let stands = self.approvals.queue().propose_rule(&rule, &standing, by).map_err(full)?;
+                let stands = self.approvals.queue().propose_rule(&rule, &status, by).map_err(full)?;
                 Some((rule, stands))
             }
         };

@@ -201,9 +201,10 @@ impl ApprovalQueue {
         if of_one >= MAX_OPEN_PER_CALLER {
             return Err(CapacityError::Caller(MAX_OPEN_PER_CALLER));
         }
-        let room = if of_one == 0 { MAX_OPEN_PER_USER } else { MAX_OPEN_PER_USER - RESERVED_FOR_NEW_CALLERS };
-        if of_user().count() >= room {
-            return Err(CapacityError::User(room));
+        let space =
+            if of_one == 0 { MAX_OPEN_PER_USER } else { MAX_OPEN_PER_USER - RESERVED_FOR_NEW_CALLERS };
+        if of_user().count() >= space {
+            return Err(CapacityError::User(space));
         }
         Ok(())
     }
@@ -293,11 +294,11 @@ impl ApprovalQueue {
     pub(crate) fn propose_expiries(&self, now: Timestamp) -> Vec<ApprovalEventEntry> {
         let questions =
             self.requests.iter().filter(|(_, asked)| asked.state.is_open() && !asked.is_open_at(now));
-        let rules = self.rules.iter().filter(|(_, standing)| standing.until <= now);
+        let rules = self.rules.iter().filter(|(_, status)| status.until <= now);
         let questions =
             questions.map(|(id, asked)| request_entry(id, asked, ApprovalEvent::Expired, None, Value::Null));
         questions
-            .chain(rules.map(|(id, standing)| rule_entry(id, standing, ApprovalEvent::Expired, None)))
+            .chain(rules.map(|(id, status)| rule_entry(id, status, ApprovalEvent::Expired, None)))
             .collect()
     }
 
@@ -305,27 +306,27 @@ impl ApprovalQueue {
     pub(crate) fn propose_rule(
         &self,
         id: &str,
-        standing: &ActiveRule,
+        status: &ActiveRule,
         by: &str,
     ) -> Result<ApprovalEventEntry, CapacityError> {
         if self.rules.len() >= MAX_RULES {
             return Err(CapacityError::Total(MAX_RULES));
         }
         Ok(ApprovalEventEntry {
-            data: json!(standing),
-            ..rule_entry(id, standing, ApprovalEvent::Standing, Some(by))
+            data: json!(status),
+            ..rule_entry(id, status, ApprovalEvent::Standing, Some(by))
         })
     }
 
     /// Proposes the revocation of a standing rule.
     pub(crate) fn propose_revocation(&self, id: &str, by: &str) -> Option<ApprovalEventEntry> {
-        self.rules.get(id).map(|standing| rule_entry(id, standing, ApprovalEvent::Revoked, Some(by)))
+        self.rules.get(id).map(|status| rule_entry(id, status, ApprovalEvent::Revoked, Some(by)))
     }
 
     /// Id of the standing rule that covers a call, if there is one.
     pub(crate) fn covering_rule(&self, wanted: &CallProfile<'_>, now: Timestamp) -> Option<&String> {
-        let holds = |standing: &ActiveRule| now < standing.until && standing.rule.covers(wanted);
-        self.rules.iter().find(|(_, standing)| holds(standing)).map(|(id, _)| id)
+        let holds = |status: &ActiveRule| now < status.until && status.rule.covers(wanted);
+        self.rules.iter().find(|(_, status)| holds(status)).map(|(id, _)| id)
     }
 
     /// Applies a ledger entry. An entry that cannot be parsed is ignored, which can only result in fewer
@@ -345,8 +346,8 @@ impl ApprovalQueue {
                 None => self.set_state(id, RequestState::Expired),
             },
             ApprovalEvent::Standing => {
-                if let Ok(standing) = serde_json::from_value(data.clone()) {
-                    self.rules.insert(id.clone(), standing);
+                if let Ok(status) = serde_json::from_value(data.clone()) {
+                    self.rules.insert(id.clone(), status);
                 }
             }
             ApprovalEvent::Denied => self.set_state(id, RequestState::Denied { message: text("message") }),
@@ -393,15 +394,15 @@ fn request_entry(
 }
 
 /// Builds a ledger entry about a standing rule.
-fn rule_entry(id: &str, standing: &ActiveRule, event: ApprovalEvent, by: Option<&str>) -> ApprovalEventEntry {
+fn rule_entry(id: &str, status: &ActiveRule, event: ApprovalEvent, by: Option<&str>) -> ApprovalEventEntry {
     ApprovalEventEntry {
         id: id.to_owned(),
         event,
         call_id: None,
-        tool: Some(standing.rule.tool().to_owned()),
+        tool: Some(status.rule.tool().to_owned()),
         digest: String::new(),
         by: by.map(str::to_owned),
-        data: json!({"from": standing.from}),
+        data: json!({"from": status.from}),
     }
 }
 

@@ -71,8 +71,8 @@ fn caller(client: &str, connection: u64) -> Caller {
 }
 
 /// Text of the fact with this label in an approval request.
-fn fact_text(card: &ApprovalRequest, label: &str) -> String {
-    let mut facts = card.effect.iter().chain(&card.arguments);
+fn fact_text(approval_request: &ApprovalRequest, label: &str) -> String {
+    let mut facts = approval_request.effect.iter().chain(&approval_request.arguments);
     facts.find(|fact| fact.label == label).unwrap().text.clone()
 }
 
@@ -176,18 +176,18 @@ impl Schedule<'_> {
     }
 
     fn decide(&mut self, answer: OperatorDecision) {
-        let Some(card) = self.pick_open_request() else { return };
-        let name = fact_text(&card, "thing");
+        let Some(approval_request) = self.pick_open_request() else { return };
+        let name = fact_text(&approval_request, "thing");
         self.objects
             .iter_mut()
             .filter(|(thing, _)| *thing == name)
             .for_each(|(_, events)| *events = events.saturating_sub(1));
-        self.note(&name, format!("{answer:?} to {}", card.id));
-        let number =
-            matches!(answer, OperatorDecision::ApproveOnce).then(|| self.record_approval(&name, &card));
+        self.note(&name, format!("{answer:?} to {}", approval_request.id));
+        let number = matches!(answer, OperatorDecision::ApproveOnce)
+            .then(|| self.record_approval(&name, &approval_request));
         let (layer, truth) = (Arc::clone(&self.daemon().layer), Arc::clone(&self.oracle));
         let deciding = self.daemon().runtime.spawn(async move {
-            let decided = layer.decide(&card.id, answer, &caller("human", 0), None).await;
+            let decided = layer.decide(&approval_request.id, answer, &caller("human", 0), None).await;
             let until = saturating_add(truth.lock().now, APPROVAL_TIMEOUT);
             match (decided, number) {
                 (Ok(_), Some(number)) => truth.confirm_approval(&name, number, until),
@@ -200,13 +200,15 @@ impl Schedule<'_> {
         }
     }
 
-    fn record_approval(&self, name: &str, card: &ApprovalRequest) -> usize {
-        let client = CLIENTS.into_iter().find(|client| card.caller.starts_with(&json!(client).to_string()));
+    fn record_approval(&self, name: &str, approval_request: &ApprovalRequest) -> usize {
+        let client = CLIENTS
+            .into_iter()
+            .find(|client| approval_request.caller.starts_with(&json!(client).to_string()));
         self.oracle.record_approval(name, |number| ExpectedApproval {
             number,
             client: client.unwrap().to_owned(),
-            shown: fact_text(card, "state"),
-            rule_count: card.asked_by.len(),
+            shown: fact_text(approval_request, "state"),
+            rule_count: approval_request.asked_by.len(),
             until: None,
         })
     }
@@ -248,8 +250,8 @@ impl Schedule<'_> {
         self.policy_variant = *self.rng.pick(&[Asks, Asks, AsksMore, AsksMore, Forbids]).unwrap();
         self.note_all(&format!("reload: {:?}", self.policy_variant));
         let life = self.daemon();
-        let world = life.snapshot(self.folder, self.policy_variant);
-        life.runtime.block_on(life.layer.reload(world, Vec::new(), &Acceptance::Always));
+        let snapshot = life.snapshot(self.folder, self.policy_variant);
+        life.runtime.block_on(life.layer.reload(snapshot, Vec::new(), &Acceptance::Always));
     }
 
     fn crash(&mut self) {
@@ -349,13 +351,13 @@ fn run_campaign(odds: EventOdds) {
         object_by_connection: BTreeMap::new(),
     };
     schedule.run(schedules);
-    let OracleState { executed, results: told, .. } = &*truth.lock();
-    let summary = format!("{executed} of {schedules} executed, results {told:?}");
+    let OracleState { executed, results: reported, .. } = &*truth.lock();
+    let summary = format!("{executed} of {schedules} executed, results {reported:?}");
     eprintln!("{summary}");
     assert!(executed * 20 > schedules, "too few schedules execute a call: {summary}");
     let results = ["done", "asked", "denied_by_user", "timed_out", "approval_used", "approval_mismatch"];
     for expected in results.into_iter().chain(["approval_unknown", "cancelled"]) {
-        assert!(told.contains_key(expected), "no schedule ended with `{expected}`: {summary}");
+        assert!(reported.contains_key(expected), "no schedule ended with `{expected}`: {summary}");
     }
 }
 

@@ -78,13 +78,13 @@ impl ToolExecutionLayer {
         self.approvals.record_expired(&self.ledger).await;
         let clock = &self.approvals.clock;
         let queue = self.approvals.queue();
-        let rules = queue.rules().map(|(id, standing)| StandingRule {
+        let rules = queue.rules().map(|(id, status)| StandingRule {
             id: id.clone(),
-            lines: standing.rule.lines(),
-            from: standing.from.clone(),
-            made_at: standing.made_at,
-            until: standing.until,
-            seconds_left: clock.duration_until(standing.until).as_secs(),
+            lines: status.rule.lines(),
+            from: status.from.clone(),
+            made_at: status.made_at,
+            until: status.until,
+            seconds_left: clock.duration_until(status.until).as_secs(),
         });
         rules.collect()
     }

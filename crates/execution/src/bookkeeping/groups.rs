@@ -121,10 +121,10 @@ impl Group {
     /// The record of the group.
     pub(super) fn note(&self) -> NoteEntry {
         let Group { kind, caller, count, first, last, .. } = self;
-        let whose = if caller.is_null() { "all callers" } else { "one caller" };
+        let owner = if caller.is_null() { "all callers" } else { "one caller" };
         NoteEntry {
             about: "grouped".to_owned(),
-            text: format!("{count} more `{kind}` records of {whose} are counted and not written one by one"),
+            text: format!("{count} more `{kind}` records of {owner} are counted and not written one by one"),
             data: json!({"kind": kind, "caller": caller, "count": count, "first": first, "last": last}),
         }
     }

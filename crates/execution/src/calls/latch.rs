@@ -22,9 +22,9 @@ impl Latch {
     pub(crate) async fn wait(&self) {
         // Created before the load: `Notified` receives every notification from its creation on, so none is
         // missed between the load and the await.
-        let told = self.notify.notified();
+        let reported = self.notify.notified();
         if !self.is_set.load(Ordering::Acquire) {
-            told.await;
+            reported.await;
         }
     }
 }

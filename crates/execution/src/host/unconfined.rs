@@ -13,11 +13,11 @@ pub(super) fn refuse_if_sandbox_required(
     definition: &ToolDefinition,
     verdict: Verdict,
 ) -> Result<Verdict, Box<Refusal>> {
-    let needs_walls = match &verdict {
+    let needs_sandbox = match &verdict {
         Verdict::Permit(_) | Verdict::ApprovalRequired(_) => true,
         Verdict::Denial(denial) => denial.refusal().code == RefusalCode::SandboxUnavailable,
     };
-    match call.snapshot.policy.sandbox_rule(definition).filter(|_| needs_walls) {
+    match call.snapshot.policy.sandbox_rule(definition).filter(|_| needs_sandbox) {
         Some(rule) => Err(refusal(call, definition, rule)),
         None => Ok(verdict),
     }

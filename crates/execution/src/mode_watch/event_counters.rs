@@ -65,7 +65,7 @@ impl EventCounters {
             CountedEvent::Violation => self.violations.add(at, ()),
             CountedEvent::HighRisk => self.high_risk.add(at, ()),
             CountedEvent::RefusedHighRisk => self.refused_high_risk.add(at, ()),
-            CountedEvent::Malformed(whose) => self.malformed.add(at, whose),
+            CountedEvent::Malformed(owner) => self.malformed.add(at, owner),
             CountedEvent::Exhaustion => self.exhaustion.add(at, ()),
             CountedEvent::LedgerPressure => self.ledger_pressure.add(at, ()),
             CountedEvent::Ended => self.ends.add(at, CallEnd::Success),
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn repetition_counts_one_caller_and_tool() {
         let mut counters = EventCounters::default();
-        for whose in [1, 2, 1, 3, 1, 2] {
-            counters.record(CountedEvent::Malformed(whose), at(5));
+        for owner in [1, 2, 1, 3, 1, 2] {
+            counters.record(CountedEvent::Malformed(owner), at(5));
         }
         assert_eq!(counters.read(Metric::RepeatedValidationFailures, at(6), at(60)), Some(3.0));
     }

@@ -70,7 +70,7 @@ fn shorten_with_note(text: &str) -> String {
 
 /// Changes of the annotations. A missing hint has its unsafe default.
 fn annotation_changes(old: &Value, new: &Value) -> Vec<(DriftRisk, String)> {
-    let said = |value: &Value, key: &str, unsaid: bool| {
+    let reported_text = |value: &Value, key: &str, unsaid: bool| {
         value.pointer(&format!("/annotations/{key}")).and_then(Value::as_bool).unwrap_or(unsaid)
     };
     let worse = [
@@ -81,7 +81,9 @@ fn annotation_changes(old: &Value, new: &Value) -> Vec<(DriftRisk, String)> {
     ];
     let mut found: Vec<(DriftRisk, String)> = worse
         .iter()
-        .filter(|(key, unsaid, bad, _)| said(old, key, *unsaid) != *bad && said(new, key, *unsaid) == *bad)
+        .filter(|(key, unsaid, bad, _)| {
+            reported_text(old, key, *unsaid) != *bad && reported_text(new, key, *unsaid) == *bad
+        })
         .map(|(.., what)| (DriftRisk::High, (*what).to_owned()))
         .collect();
     if found.is_empty() && old.get("annotations") != new.get("annotations") {

@@ -82,9 +82,9 @@ impl CheckedTerms {
     }
 
     /// Terms as JSON, for the client that opened the session and for the ledger.
-    pub(super) fn to_json(&self, world: &ConfigSnapshot) -> Value {
+    pub(super) fn to_json(&self, snapshot: &ConfigSnapshot) -> Value {
         let (accepted, rejected): (Vec<&String>, Vec<&String>) =
-            self.allowlist.iter().partition(|name| world.registry.get(name).is_some());
+            self.allowlist.iter().partition(|name| snapshot.registry.get(name).is_some());
         let cap =
             self.budget.cap.mode_and_amount().map(|(mode, amount)| json!({"mode": mode, "amount": amount}));
         json!({"accepted": accepted, "rejected": rejected, "hop_budget": self.budget.hops, "cost_cap": cap})

@@ -17,8 +17,8 @@ fn start(layer: &Arc<ToolExecutionLayer>, tool: &'static str) -> tokio::task::Jo
     tokio::spawn(async move { layer.execute(request(tool, json!({}), None)).await })
 }
 
-async fn wait_for_state(layer: &ToolExecutionLayer, standing: &CallState, count: usize) {
-    while layer.calls().iter().filter(|call| call.standing == *standing).count() < count {
+async fn wait_for_state(layer: &ToolExecutionLayer, status: &CallState, count: usize) {
+    while layer.calls().iter().filter(|call| call.standing == *status).count() < count {
         tokio::task::yield_now().await;
     }
 }

@@ -85,16 +85,16 @@ impl ExplainScenario {
         };
         let asking = [ApprovalMode::Async, ApprovalMode::Async, ApprovalMode::Async, ApprovalMode::Never]
             [self.rng.next_below(4)];
-        let doors =
+        let endpoints =
             [CallerEndpoint::Socket, CallerEndpoint::Mcp, CallerEndpoint::Control, CallerEndpoint::Embedded];
-        let door = doors[self.rng.next_below(doors.len() * 2) % doors.len()];
+        let endpoint = endpoints[self.rng.next_below(endpoints.len() * 2) % endpoints.len()];
         let approval_id = match self.rng.next_below(3) {
             0 => self.rng.pick(&self.approval_ids).cloned(),
             1 if self.rng.next_below(8) == 0 => Some("never-asked".to_owned()),
             _ => None,
         };
         let key = (self.rng.next_below(6) == 0).then(|| format!("key-{}", self.rng.next_below(4)));
-        let caller = Caller { door, ..caller() };
+        let caller = Caller { door: endpoint, ..caller() };
         CallRequest {
             caller,
             approval_mode: asking,

@@ -84,8 +84,9 @@ fn snapshot(folder: &Path, rule: &str) -> ConfigSnapshot {
 
 fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
     let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &LedgerOptions::default()).unwrap();
-    let (world, state, undo) = (snapshot(folder, rule), folder.join("state"), empty_undo_store(folder));
-    ToolExecutionLayer::new(LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo }).unwrap()
+    let (fixture, state, undo) = (snapshot(folder, rule), folder.join("state"), empty_undo_store(folder));
+    ToolExecutionLayer::new(LayerParts { snapshot: fixture, ledger, recovery, state_dir: state, undo })
+        .unwrap()
 }
 
 fn call(tool: &str, input: Value) -> HostCall {
@@ -126,11 +127,11 @@ async fn only_denials_of_host_calls_are_recorded() {
     let mut denied = 0;
     for (asked, expect) in calls(folder.path()) {
         let verdict = layer.judge_host_call(asked).await.unwrap();
-        let told = verdict_text(&verdict);
-        assert_eq!(told.split(' ').next(), expect.split(' ').next(), "{verdict:?}");
-        denied += usize::from(told.contains(' '));
+        let reported = verdict_text(&verdict);
+        assert_eq!(reported.split(' ').next(), expect.split(' ').next(), "{verdict:?}");
+        denied += usize::from(reported.contains(' '));
         let written = records(folder.path()).into_iter().filter(|record| record["kind"] == "refusal");
-        assert_eq!(written.count(), denied, "{told}");
+        assert_eq!(written.count(), denied, "{reported}");
     }
     let last = records(folder.path()).pop().unwrap();
     assert_eq!(

@@ -105,8 +105,8 @@ async fn failure_reveals_no_secret_and_keeps_the_output_limit() {
 #[test]
 fn progress_is_withheld_from_the_secret_on() {
     let (_layer, _folder) = LayerBench::new().layer();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&received);
     let progress = secret_screening::screen_progress(&Progress::with_listener(move |note| {
         sink.lock().unwrap().push(note)
     }));
@@ -118,11 +118,15 @@ fn progress_is_withheld_from_the_secret_on() {
     for text in ["so far\n-----BEGIN RSA PRIV", "ATE KEY-----\nMIIE", "the rest of it"] {
         progress.report(piece(text));
     }
-    let heard = heard.lock().unwrap();
+    let received = received.lock().unwrap();
     let contents: Vec<_> =
-        heard.iter().map(|note| note.data.as_ref().map(|data| data["content"].clone())).collect();
+        received.iter().map(|note| note.data.as_ref().map(|data| data["content"].clone())).collect();
     assert_eq!(contents, [Some(json!("so far\n-----BEGIN RSA PRIV")), None, None]);
-    assert!(heard[1].message.contains("withheld") && heard[1].done_of_total.is_some(), "{:?}", heard[1]);
+    assert!(
+        received[1].message.contains("withheld") && received[1].done_of_total.is_some(),
+        "{:?}",
+        received[1]
+    );
     assert!(
         !secret_screening::screen_progress(&Progress::default()).has_listener(),
         "no progress is built without a listener"

@@ -120,12 +120,12 @@ async fn call_that_is_judged_again_is_counted_once() {
         tokio::spawn(async move { layer.execute(request).await })
     };
     let running: Vec<_> = (0..6).map(|_| start(request("slow", json!({}), None))).collect();
-    let standing = |wanted: CallState| layer.calls().iter().filter(|call| call.standing == wanted).count();
-    while standing(CallState::Running) < 6 {
+    let status = |wanted: CallState| layer.calls().iter().filter(|call| call.standing == wanted).count();
+    while status(CallState::Running) < 6 {
         tokio::task::yield_now().await;
     }
     let waiting = start(worker_request("slow", json!({}), &session));
-    while standing(CallState::Queued) < 1 {
+    while status(CallState::Queued) < 1 {
         tokio::task::yield_now().await;
     }
     layer.set_mode(Mode::Normal, "test", &caller(), None).await.unwrap();

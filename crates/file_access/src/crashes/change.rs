@@ -82,30 +82,31 @@ impl TestedChange {
 
     /// Returns a fixture in which the change can be made.
     pub(super) fn prepare(self) -> WorkspaceFixture {
-        let world = WorkspaceFixture::new();
-        world.file("ws/f", "old");
-        world.file("ws/d/inner", "inner");
-        world.link("ws/link", "f");
+        let test_fixture = WorkspaceFixture::new();
+        test_fixture.file("ws/f", "old");
+        test_fixture.file("ws/d/inner", "inner");
+        test_fixture.link("ws/link", "f");
         if let Some(undone) = self.undone_change() {
-            undone.apply(&world).unwrap();
+            undone.apply(&test_fixture).unwrap();
         }
         if self == TestedChange::UndoPartOfThem {
-            world.file("ws/n/others", "others");
+            test_fixture.file("ws/n/others", "others");
         }
-        world
+        test_fixture
     }
 
     /// Returns the state of the workspace before and after the change.
     pub(super) fn states(self) -> (WorkspaceState, WorkspaceState) {
-        let world = self.prepare();
-        let before = workspace_state(&world);
-        self.apply(&world).unwrap();
-        (before, workspace_state(&world))
+        let test_fixture = self.prepare();
+        let before = workspace_state(&test_fixture);
+        self.apply(&test_fixture).unwrap();
+        (before, workspace_state(&test_fixture))
     }
 
-    pub(super) fn apply(self, world: &WorkspaceFixture) -> Result<(), String> {
-        let saving = world.undo().for_call(CALL.parse().unwrap());
-        let open = |name: &str, access| world.try_open(name, access).map_err(|error| format!("{error:?}"));
+    pub(super) fn apply(self, test_fixture: &WorkspaceFixture) -> Result<(), String> {
+        let saving = test_fixture.undo().for_call(CALL.parse().unwrap());
+        let open =
+            |name: &str, access| test_fixture.try_open(name, access).map_err(|error| format!("{error:?}"));
         let write = |name: &str| {
             let opened = open(name, PathAccess::Write)?;
             opened
@@ -143,22 +144,22 @@ impl TestedChange {
             | TestedChange::UndoLinkRemoval
             | TestedChange::UndoCreateBelow
             | TestedChange::UndoMakeFolders
-            | TestedChange::UndoPartOfThem => self.undo(world),
+            | TestedChange::UndoPartOfThem => self.undo(test_fixture),
         }
     }
 
-    pub(super) fn undo(self, world: &WorkspaceFixture) -> Result<(), String> {
+    pub(super) fn undo(self, fixture: &WorkspaceFixture) -> Result<(), String> {
         let call: CallId = CALL.parse().unwrap();
-        world.undo().revert(call, &world.recorder()).map(drop).map_err(|error| error.to_string())
+        fixture.undo().revert(call, &fixture.recorder()).map(drop).map_err(|error| error.to_string())
     }
 }
 
 /// Files, links and folders of a workspace by their paths, without temporary names.
 pub(super) type WorkspaceState = BTreeMap<String, String>;
 
-pub(super) fn workspace_state(world: &WorkspaceFixture) -> WorkspaceState {
+pub(super) fn workspace_state(fixture: &WorkspaceFixture) -> WorkspaceState {
     let mut found = WorkspaceState::new();
-    collect_entries(&world.path("ws"), "", &mut found);
+    collect_entries(&fixture.path("ws"), "", &mut found);
     found
 }
 

@@ -22,9 +22,9 @@ pub(super) fn check(change: TestedChange) {
     if !can_trace() {
         return;
     }
-    let world = change.prepare();
-    let ran = run_traced(&world, change, None);
-    let (workspace, store) = (world.path("ws"), world.path("undo"));
+    let fixture = change.prepare();
+    let ran = run_traced(&fixture, change, None);
+    let (workspace, store) = (fixture.path("ws"), fixture.path("undo"));
     let mut disk = UnsyncedState {
         workspace,
         store,

@@ -116,27 +116,31 @@ pub(super) fn can_trace() -> bool {
 }
 
 /// Makes a change in a child, with an optional fault.
-pub(super) fn run_traced(world: &WorkspaceFixture, change: TestedChange, inject: Option<&str>) -> TracedRun {
-    let mut command = world.child_command(&[], "crashes::one_change");
+pub(super) fn run_traced(
+    fixture: &WorkspaceFixture,
+    change: TestedChange,
+    inject: Option<&str>,
+) -> TracedRun {
+    let mut command = fixture.child_command(&[], "crashes::one_change");
     command
         .env(CHANGE_ENV, format!("{change:?}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut text = BufReader::new(child.stdout.take().unwrap());
     let thread = loop {
         let mut line = String::new();
-        assert!(said.read_line(&mut line).unwrap() > 0, "the child is not ready");
+        assert!(text.read_line(&mut line).unwrap() > 0, "the child is not ready");
         if let Some(thread) = line.strip_prefix("ready ") {
             break thread.trim().to_owned();
         }
     };
-    let log = world.path("trace");
+    let log = fixture.path("trace");
     let mut tracer = attach(&thread, log.to_str().unwrap(), inject);
     drop(child.stdin.take());
     let code = child.wait().unwrap().code();
-    drop(said);
+    drop(text);
     tracer.wait().unwrap();
     TracedRun { code, log: fs::read_to_string(log).unwrap() }
 }
@@ -150,11 +154,11 @@ fn attach(thread: &str, log: &str, inject: Option<&str>) -> Child {
     }
     let mut tracer =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(tracer.stderr.take().unwrap());
+    let mut text = BufReader::new(tracer.stderr.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    text.read_line(&mut line).unwrap();
     assert!(line.contains("attached"), "{line}");
     // Drain stderr, so that the tracer never blocks on a full pipe.
-    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    std::thread::spawn(move || std::io::copy(&mut text, &mut std::io::sink()));
     tracer
 }

@@ -12,13 +12,13 @@ fn names(listing: &FolderListing) -> Vec<String> {
 
 #[test]
 fn entries_are_shown_in_order_and_nothing_is_followed() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/b.txt", "12345");
-    world.file("ws/a/inner", "x");
-    world.link("ws/link", "../outside/secret");
-    world.link("ws/dangling", "nothing");
-    let _listener = std::os::unix::net::UnixListener::bind(world.path("ws/socket")).unwrap();
-    let listing = world.read(".").list(10).unwrap();
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/b.txt", "12345");
+    fixture.file("ws/a/inner", "x");
+    fixture.link("ws/link", "../outside/secret");
+    fixture.link("ws/dangling", "nothing");
+    let _listener = std::os::unix::net::UnixListener::bind(fixture.path("ws/socket")).unwrap();
+    let listing = fixture.read(".").list(10).unwrap();
     let kinds: Vec<_> = listing.entries.iter().map(|entry| entry.kind.clone()).collect();
     assert_eq!(names(&listing), ["a", "b.txt", "dangling", "link", "socket"]);
     assert_eq!(
@@ -33,70 +33,70 @@ fn entries_are_shown_in_order_and_nothing_is_followed() {
     );
     assert_eq!((listing.total, listing.truncated), (5, false));
     let file = &listing.entries[1];
-    let truth = fs::metadata(world.path("ws/b.txt")).unwrap();
+    let truth = fs::metadata(fixture.path("ws/b.txt")).unwrap();
     assert_eq!((file.size, file.modified), (Some(5), Some(truth.modified().unwrap())));
 }
 
 #[test]
 fn long_listing_is_truncated_and_marked() {
-    let world = WorkspaceFixture::new();
+    let fixture = WorkspaceFixture::new();
     for number in (0..50).rev() {
-        world.file(&format!("ws/f{number:02}"), "");
+        fixture.file(&format!("ws/f{number:02}"), "");
     }
     for (most, first, cut) in [(3, vec!["f00", "f01", "f02"], true), (0, vec![], true)] {
-        let listing = world.read(".").list(most).unwrap();
+        let listing = fixture.read(".").list(most).unwrap();
         assert_eq!(
             (names(&listing), listing.total, listing.truncated),
             (first.iter().map(|s| s.to_string()).collect(), 50, cut)
         );
     }
-    let whole = world.read(".").list(50).unwrap();
+    let whole = fixture.read(".").list(50).unwrap();
     assert_eq!((whole.entries.len(), whole.truncated), (50, false));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn names_keep_their_bytes() {
-    let world = WorkspaceFixture::new();
+    let fixture = WorkspaceFixture::new();
     let odd: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff\n");
-    fs::write(world.path("ws").join(odd), "").unwrap();
-    assert_eq!(world.read(".").list(10).unwrap().entries[0].name, odd);
+    fs::write(fixture.path("ws").join(odd), "").unwrap();
+    assert_eq!(fixture.read(".").list(10).unwrap().entries[0].name, odd);
 }
 
 #[test]
 fn the_directory_that_was_opened_is_listed() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/d/mine", "");
-    let opened = world.read("d");
-    fs::rename(world.path("ws/d"), world.path("ws/moved")).unwrap();
-    world.link("ws/d", world.path("outside"));
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/d/mine", "");
+    let opened = fixture.read("d");
+    fs::rename(fixture.path("ws/d"), fixture.path("ws/moved")).unwrap();
+    fixture.link("ws/d", fixture.path("outside"));
     assert_eq!(names(&opened.list(10).unwrap()), ["mine"]);
 }
 
 #[test]
 fn only_directories_are_listed() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/f", "");
-    let error = world.read("f").list(10).unwrap_err();
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/f", "");
+    let error = fixture.read("f").list(10).unwrap_err();
     assert!(error.to_string().ends_with("is a file, not a directory"), "{error}");
-    assert!(world.read("missing").list(10).unwrap_err().to_string().ends_with("it does not exist"));
+    assert!(fixture.read("missing").list(10).unwrap_err().to_string().ends_with("it does not exist"));
 }
 
 #[test]
 fn entries_that_may_not_be_looked_at_are_reported_as_such() {
-    if let Some(world) = WorkspaceFixture::from_parent() {
-        let listing = world.read("dim").list(10).unwrap();
+    if let Some(fixture) = WorkspaceFixture::from_parent() {
+        let listing = fixture.read("dim").list(10).unwrap();
         let entry =
             DirectoryEntry { name: "f".into(), kind: EntryKind::Unreadable, size: None, modified: None };
         assert_eq!(listing.entries, [entry]);
         return;
     }
-    let world = WorkspaceFixture::new();
-    world.file("ws/dim/f", "");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/dim/f", "");
     // Names may be read, but nothing below may be reached.
-    fs::set_permissions(world.path("ws/dim"), fs::Permissions::from_mode(0o400)).unwrap();
+    fs::set_permissions(fixture.path("ws/dim"), fs::Permissions::from_mode(0o400)).unwrap();
     let test = "list::tests::entries_that_may_not_be_looked_at_are_reported_as_such";
-    let output = world.unprivileged_child(test);
-    fs::set_permissions(world.path("ws/dim"), fs::Permissions::from_mode(0o700)).unwrap();
+    let output = fixture.unprivileged_child(test);
+    fs::set_permissions(fixture.path("ws/dim"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_passed(&output);
 }

@@ -7,9 +7,9 @@ use tool::{Failure, FailureKind};
 
 use crate::testing::WorkspaceFixture;
 
-fn check(world: &WorkspaceFixture, offset: u64, max: u64, bytes: &str, more: bool) {
+fn check(fixture: &WorkspaceFixture, offset: u64, max: u64, bytes: &str, more: bool) {
     for taken in [false, true] {
-        let file = world.read("f");
+        let file = fixture.read("f");
         assert!(!taken || file.try_prefetch() || cfg!(not(target_os = "linux")));
         let portion = file.read_range(offset, max).unwrap();
         let found = (portion.bytes.as_slice(), portion.has_more, portion.size);
@@ -19,46 +19,46 @@ fn check(world: &WorkspaceFixture, offset: u64, max: u64, bytes: &str, more: boo
 
 #[test]
 fn read_range_is_exact_and_reports_more_content() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/f", "0123456789");
-    check(&world, 0, 4, "0123", true);
-    check(&world, 0, 9, "012345678", true);
-    check(&world, 0, 10, "0123456789", false);
-    check(&world, 0, u64::MAX, "0123456789", false);
-    check(&world, 8, 4, "89", false);
-    check(&world, 10, 4, "", false);
-    check(&world, u64::MAX, 4, "", false);
-    check(&world, 0, 0, "", true);
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/f", "0123456789");
+    check(&fixture, 0, 4, "0123", true);
+    check(&fixture, 0, 9, "012345678", true);
+    check(&fixture, 0, 10, "0123456789", false);
+    check(&fixture, 0, u64::MAX, "0123456789", false);
+    check(&fixture, 8, 4, "89", false);
+    check(&fixture, 10, 4, "", false);
+    check(&fixture, u64::MAX, 4, "", false);
+    check(&fixture, 0, 0, "", true);
 }
 
 #[test]
 fn huge_sparse_file_allocates_only_what_is_read() {
-    let world = WorkspaceFixture::new();
+    let fixture = WorkspaceFixture::new();
     let size = 1 << 40;
-    File::create(world.path("ws/sparse")).unwrap().set_len(size).unwrap();
-    let portion = world.read("sparse").read_range(0, 1000).unwrap();
+    File::create(fixture.path("ws/sparse")).unwrap().set_len(size).unwrap();
+    let portion = fixture.read("sparse").read_range(0, 1000).unwrap();
     assert_eq!((portion.bytes.len(), portion.has_more, portion.size), (1000, true, size));
     assert!(portion.bytes.capacity() <= 4096, "{}", portion.bytes.capacity());
-    assert_eq!(world.read("sparse").read_range(size - 1, 10).unwrap().bytes, [0]);
+    assert_eq!(fixture.read("sparse").read_range(size - 1, 10).unwrap().bytes, [0]);
 }
 
 #[test]
 fn opened_object_is_read_even_if_its_name_changed() {
-    let world = WorkspaceFixture::new();
-    let file = world.file("ws/f", "inside");
-    let opened = world.read("f");
-    fs::rename(&file, world.path("ws/moved")).unwrap();
-    world.link("ws/f", world.path("outside/secret"));
+    let fixture = WorkspaceFixture::new();
+    let file = fixture.file("ws/f", "inside");
+    let opened = fixture.read("f");
+    fs::rename(&file, fixture.path("ws/moved")).unwrap();
+    fixture.link("ws/f", fixture.path("outside/secret"));
     assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside");
-    fs::remove_file(world.path("ws/moved")).unwrap();
+    fs::remove_file(fixture.path("ws/moved")).unwrap();
     assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside");
 }
 
 #[test]
 fn readers_keep_their_own_position_and_see_what_is_added() {
-    let world = WorkspaceFixture::new();
-    let file = world.file("ws/f", "abc");
-    let opened = world.read("f");
+    let fixture = WorkspaceFixture::new();
+    let file = fixture.file("ws/f", "abc");
+    let opened = fixture.read("f");
     let (mut first, mut second) = (opened.reader().unwrap(), opened.reader().unwrap());
     let mut text = String::new();
     first.by_ref().take(2).read_to_string(&mut text).unwrap();
@@ -70,17 +70,17 @@ fn readers_keep_their_own_position_and_see_what_is_added() {
 
 #[test]
 fn digests_are_of_the_content() {
-    let world = WorkspaceFixture::new();
+    let fixture = WorkspaceFixture::new();
     let content = "x".repeat(200_000);
-    world.file("ws/f", &content);
-    assert_eq!(world.read("f").sha256().unwrap(), tool::canonical::sha256_hex(content.as_bytes()));
+    fixture.file("ws/f", &content);
+    assert_eq!(fixture.read("f").sha256().unwrap(), tool::canonical::sha256_hex(content.as_bytes()));
 }
 
 #[test]
 fn only_files_are_read_and_the_failure_says_why() {
-    let world = WorkspaceFixture::new();
-    world.file("ws/f", "f");
-    world.link("ws/dangling", "nothing");
+    let fixture = WorkspaceFixture::new();
+    fixture.file("ws/f", "f");
+    fixture.link("ws/dangling", "nothing");
     for (text, kind, words) in [
         (".", FailureKind::WrongKind, "is a directory, not a file"),
         ("missing", FailureKind::NotFound, "it does not exist"),
@@ -88,7 +88,7 @@ fn only_files_are_read_and_the_failure_says_why() {
         ("f/x", FailureKind::WrongKind, "is not one"),
         ("dangling", FailureKind::Unreadable, "symbolic link to nothing"),
     ] {
-        let failure = Failure::from(world.read(text).read_range(0, 1).unwrap_err());
+        let failure = Failure::from(fixture.read(text).read_range(0, 1).unwrap_err());
         assert_eq!(failure.kind, kind, "{text}: {failure}");
         assert!(failure.message.contains(words), "{text}: {failure}");
     }

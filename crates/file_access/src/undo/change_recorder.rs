@@ -76,11 +76,11 @@ enum PendingOutcome {
 }
 
 impl ChangeRecorder {
-    pub(super) fn new(store: Arc<UndoStore>, call: CallId, room: UndoQuota) -> Self {
+    pub(super) fn new(store: Arc<UndoStore>, call: CallId, space: UndoQuota) -> Self {
         ChangeRecorder {
             store,
             call,
-            quota: room,
+            quota: space,
             next_number: AtomicU32::new(0),
             recorded: AtomicU32::new(0),
         }

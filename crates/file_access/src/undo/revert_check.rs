@@ -132,7 +132,7 @@ pub(super) fn open_recorded_location(folder_name: &Path, leaf: &OsStr) -> Result
         }
     };
     let (typed, other_names) = (path.clone(), HardLinkNames::Known(Vec::new()));
-    let (key, access, in_hand) = ("path".into(), PathAccess::Remove, OnceLock::new());
+    let (key, access, held) = ("path".into(), PathAccess::Remove, OnceLock::new());
     let git_entry = git_directory::entry_at(&path);
     Ok(OpenedPath {
         key,
@@ -142,6 +142,6 @@ pub(super) fn open_recorded_location(folder_name: &Path, leaf: &OsStr) -> Result
         object,
         other_names,
         git_entry,
-        prefetched: in_hand,
+        prefetched: held,
     })
 }

@@ -29,8 +29,8 @@ fn check(lists: &str, names: NameComparison, lines: &[(&str, &str)]) {
     let (rules, errors) = compile(lists, names);
     assert!(errors.is_empty(), "{errors:?}");
     for (line, expect) in lines {
-        let mut trail = RuleTrace::disabled();
-        let verdict = rules.check(&RequestedCommand::from_line(line), &mut TraceRecorder::new(&mut trail));
+        let mut trace = RuleTrace::disabled();
+        let verdict = rules.check(&RequestedCommand::from_line(line), &mut TraceRecorder::new(&mut trace));
         let word = verdict.as_ref().map_or_else(DenialReason::detail, |()| "allowed");
         assert_eq!(word, *expect, "{line}: {verdict:?}");
     }

@@ -32,10 +32,10 @@ pub enum Access {
 impl<'a> EffectivePolicy<'a> {
     /// Returns the access of the tool in a mode, without its rates and arguments, and the rule that decides.
     pub fn access(&self, mode: Mode, attendance: ToolApprovals) -> (Access, Option<RuleRef>) {
-        let mut trail = RuleTrace::disabled();
-        let mut notes = TraceRecorder::new(&mut trail);
+        let mut trace = RuleTrace::disabled();
+        let mut notes = TraceRecorder::new(&mut trace);
         match self.admit_without_rates(mode, &mut notes) {
-            Err(grounds) => (Access::Denied, grounds.rule().cloned()),
+            Err(reason) => (Access::Denied, reason.rule().cloned()),
             Ok(()) => match self.approval_rules(mode, attendance, &mut notes).into_iter().next() {
                 Some(rule) => (Access::Asks, Some(rule)),
                 None => (Access::Runs, notes.passed_rules.first().cloned()),

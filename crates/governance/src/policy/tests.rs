@@ -451,13 +451,13 @@ fn policy_that_breaks_its_own_example_does_not_load() {
     ] {
         example(path, mode, expect).unwrap_or_else(|error| panic!("{error}"));
     }
-    for (path, expect, says) in [
+    for (path, expect, message) in [
         ("~/.ssh/id", "allow", "expects allow; the rules say deny: Permission denied: Path"),
         ("notes.txt", "ask", "expects ask; the rules say allow"),
     ] {
         let error = example(path, "NORMAL", expect).unwrap_err();
         assert_eq!((error.line, error.column), (6, 9), "{error}");
-        assert!(error.message.contains(says), "{error}");
+        assert!(error.message.contains(message), "{error}");
     }
     let wrong =
         "tools:\n  read_file:\n    examples:\n      - {arguments: {path: 7}, mode: NORMAL, expect: deny}\n";

@@ -301,7 +301,7 @@ fn reason_names_rule_line_and_measurement() {
 
 #[test]
 fn nonsensical_rules_are_reported() {
-    let told = |rest: &str| {
+    let reported = |rest: &str| {
         let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{rest}");
         let document = Document::from_text("modes.yaml", &text).unwrap();
         let mut inspection = FileInspection::new(&document);
@@ -309,7 +309,7 @@ fn nonsensical_rules_are_reported() {
         let all = inspection.errors.iter().chain(&inspection.warnings).map(ToString::to_string);
         all.collect::<Vec<_>>().join("\n")
     };
-    let one = |condition: &str| told(&format!("  NORMAL_to_ALERT: {{conditions: [{{{condition}}}]}}\n"));
+    let one = |condition: &str| reported(&format!("  NORMAL_to_ALERT: {{conditions: [{{{condition}}}]}}\n"));
     for (condition, expect) in [
         ("metric: cpu_load_percent, operator: \">\", value: 5, window_seconds: 9", "has no window"),
         ("metric: policy_violations, operator: \">\", value: 5", "counted over 60 s"),
@@ -337,23 +337,23 @@ fn nonsensical_rules_are_reported() {
     ] {
         assert_eq!(one(condition), "", "{condition}");
     }
-    let flaps = told(concat!(
+    let flaps = reported(concat!(
         "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
         "  DEGRADED_to_NORMAL: {conditions: [{metric: disk_used_percent, operator: \"<\", value: 95}]}\n",
     ));
     assert!(flaps.contains("leads both to DEGRADED and back to NORMAL"), "{flaps}");
     let pair = |there: &str, back: (&str, &str)| {
         let disk = |test: &str| format!("{{conditions: [{{metric: disk_used_percent, {test}}}]}}");
-        told(&format!("  NORMAL_to_DEGRADED: {}\n  {}: {}\n", disk(there), back.0, disk(back.1)))
+        reported(&format!("  NORMAL_to_DEGRADED: {}\n  {}: {}\n", disk(there), back.0, disk(back.1)))
     };
     let (above, below) = ("operator: \">\", value: 90", "operator: \"<\", value: 95");
     assert_eq!(pair(above, ("DEGRADED_to_LOCKDOWN", below)), "", "no way back");
     assert_eq!(pair(above, ("ALERT_to_NORMAL", below)), "", "from elsewhere");
     assert_eq!(pair(above, ("DEGRADED_to_NORMAL", "operator: \">\", value: 95")), "");
     assert_eq!(pair("operator: \"<\", value: 96", ("DEGRADED_to_NORMAL", below)), "");
-    let empty = told("  NORMAL_to_ALERT: {conditions: []}\n");
+    let empty = reported("  NORMAL_to_ALERT: {conditions: []}\n");
     assert!(empty.contains("has no conditions and never fires"), "{empty}");
-    let nowhere = told("  NORMAL_to_LOCKDOWN: {conditions: []}\n");
+    let nowhere = reported("  NORMAL_to_LOCKDOWN: {conditions: []}\n");
     assert!(nowhere.contains("from NORMAL a rule may lead to ALERT or DEGRADED"), "{nowhere}");
 }
 

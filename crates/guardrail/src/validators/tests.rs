@@ -102,10 +102,10 @@ fn run_call(
     spec.input_schema = Some(json!({"type": "object", "properties": {"name": {"type": "string"},
         "email": {"type": "string"}, "assignees": {"type": "array"}, "n": {"type": "integer"}}}));
     let definition = Arc::new(spec.check().unwrap());
-    let lore = Arc::new(guidance());
-    let validators = Arc::new(Validators::new(rules, Arc::clone(&lore), workers));
+    let guidance = Arc::new(guidance());
+    let validators = Arc::new(Validators::new(rules, Arc::clone(&guidance), workers));
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
-    let schema = schema.with_validators(validators).with_guidance(lore);
+    let schema = schema.with_validators(validators).with_guidance(guidance);
     let (curated, no_tools) = (CuratedGuardrails::empty(), |_: &str| None);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let known = KnownTool { definition: &definition, schema: &schema };
@@ -198,22 +198,22 @@ fn value_that_looks_like_an_option_is_refused() {
 
 #[test]
 fn every_validator_runs_and_messages_are_deduplicated() {
-    let says = |what: &str| rule(vec![], &format!("({{valid: false, errors: ['{what}', 'both']}})"));
-    let refusal = call(vec![says("one"), says("two")], json!({})).unwrap();
+    let message_text = |what: &str| rule(vec![], &format!("({{valid: false, errors: ['{what}', 'both']}})"));
+    let refusal = call(vec![message_text("one"), message_text("two")], json!({})).unwrap();
     let messages: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(messages, ["one", "both", "two"]);
 }
 
 #[test]
 fn listed_problems_are_bounded_and_the_rest_counted() {
-    let says = |what: &str, count: usize| {
+    let message = |what: &str, count: usize| {
         let errors = format!("Array.from({{length: {count}}}, (_, n) => '{what} ' + n)");
         rule(vec![], &format!("({{valid: false, errors: {errors}}})"))
     };
-    let refusal = call(vec![says("wrong", MAX_LISTED_PROBLEMS)], json!({})).unwrap();
+    let refusal = call(vec![message("wrong", MAX_LISTED_PROBLEMS)], json!({})).unwrap();
     assert_eq!(refusal.problems.len(), MAX_LISTED_PROBLEMS);
     assert!(!refusal.reason.contains("And "), "{}", refusal.reason);
-    let refusal = call(vec![says("wrong", MAX_LISTED_PROBLEMS), says("bad", 4)], json!({})).unwrap();
+    let refusal = call(vec![message("wrong", MAX_LISTED_PROBLEMS), message("bad", 4)], json!({})).unwrap();
     assert_eq!(refusal.problems.len(), MAX_LISTED_PROBLEMS);
     assert!(refusal.reason.contains(" And 4 more."), "{}", refusal.reason);
 }

@@ -87,13 +87,13 @@ fn helper_can_call_another_helper() {
 #[test]
 fn verdict_is_read_strictly() {
     let verdict = |source: &str| ask(ScriptTask::Validate, source, &json!({"a": 1}), &[]);
-    let says = |valid, errors: &[&str]| WorkerReply::Verdict {
+    let message = |valid, errors: &[&str]| WorkerReply::Verdict {
         valid,
         errors: errors.iter().map(|e| (*e).to_owned()).collect(),
     };
-    assert_eq!(verdict("module.exports = () => ({valid: true, errors: []})"), says(true, &[]));
-    assert_eq!(verdict("({valid: false, errors: ['no', 'really']})"), says(false, &["no", "really"]));
-    assert_eq!(verdict("({valid: false, errors: []})"), says(false, &[]));
+    assert_eq!(verdict("module.exports = () => ({valid: true, errors: []})"), message(true, &[]));
+    assert_eq!(verdict("({valid: false, errors: ['no', 'really']})"), message(false, &["no", "really"]));
+    assert_eq!(verdict("({valid: false, errors: []})"), message(false, &[]));
     for wrong in [
         "undefined",
         "null",

@@ -122,7 +122,7 @@ impl io::Read for CrashingReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(bytes)?;
         self.received.extend(bytes.get(..read).unwrap_or_default());
-        if self.received.windows(CRASH.len()).any(|heard| heard == CRASH.as_bytes()) {
+        if self.received.windows(CRASH.len()).any(|received| received == CRASH.as_bytes()) {
             std::process::exit(1);
         }
         Ok(read)
@@ -139,7 +139,7 @@ fn worker_serves_until_the_connection_closes() {
         let _ = knowledge::serve(fragile, socket);
         std::process::exit(0);
     }
-    let mut said = Vec::new();
-    knowledge::serve(io::empty(), &mut said).unwrap();
-    assert!(said.ends_with(b"\"Ready\""), "{said:?}");
+    let mut text = Vec::new();
+    knowledge::serve(io::empty(), &mut text).unwrap();
+    assert!(text.ends_with(b"\"Ready\""), "{text:?}");
 }

@@ -212,14 +212,14 @@ fn killed_under_load() {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut said = Vec::new();
+        let mut text = Vec::new();
         // Each round kills the child after a different number of acknowledgements, at an arbitrary point.
-        while said.len() < 37 * (round + 1) {
-            said.push(output.next().unwrap().unwrap());
+        while text.len() < 37 * (round + 1) {
+            text.push(output.next().unwrap().unwrap());
         }
         process.kill().unwrap();
         process.wait().unwrap();
-        said.extend(output.map_while(Result::ok));
+        text.extend(output.map_while(Result::ok));
 
         let options = LedgerOptions { segment_bytes: 100_000, ..LedgerOptions::default() };
         let (ledger, recovery) = open_with(folder.path(), &options);
@@ -227,7 +227,7 @@ fn killed_under_load() {
         let new = ledger.query(&RecordFilter { after_seq: Some(head), ..RecordFilter::default() }).unwrap();
         head = ledger.health().head;
         drop(ledger);
-        promised += check_promises(new, &said);
+        promised += check_promises(new, &text);
         if round % 5 == 4 {
             assert_intact(folder.path());
         }
@@ -236,7 +236,7 @@ fn killed_under_load() {
 }
 
 /// Asserts that every acknowledged record exists and that every call has exactly one outcome.
-fn check_promises(records: Vec<LedgerRecord>, said: &[String]) -> usize {
+fn check_promises(records: Vec<LedgerRecord>, text: &[String]) -> usize {
     let (mut decided, mut ended) = (HashSet::new(), HashSet::new());
     for record in records {
         match record.entry {
@@ -247,7 +247,7 @@ fn check_promises(records: Vec<LedgerRecord>, said: &[String]) -> usize {
     }
     assert_eq!(decided, ended, "no call is left open");
     let mut promises = 0;
-    for line in said {
+    for line in text {
         // The test harness prints to the same output.
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["intended", call] if call.len() == 36 => assert!(decided.contains(call), "{line}"),

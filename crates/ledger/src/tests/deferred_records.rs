@@ -96,8 +96,8 @@ async fn a_crash_loses_deferred_records_but_not_their_count() {
     let (after, recovery) = super::open(crashed.path());
     assert_eq!(recovery.unrecorded_reads, 3);
     drop(after);
-    let told: Vec<u64> = all(crashed.path()).iter().filter_map(unrecorded).collect();
-    assert_eq!(told, [3]);
+    let report_text: Vec<u64> = all(crashed.path()).iter().filter_map(unrecorded).collect();
+    assert_eq!(report_text, [3]);
     let report = assert_intact(crashed.path());
     assert!(
         report.notices.iter().any(|notice| notice.what.starts_with("3 reads were answered")),
@@ -141,8 +141,8 @@ async fn a_read_decided_twice_ends_with_its_newest_decision() {
     );
     repair_disk(&disk, &ledger).await;
     let records = ledger.reader().call(again.call_id()).unwrap();
-    let told: Vec<_> = records.iter().map(|record| record.json()["outcome"].clone()).collect();
-    assert_eq!(told, [json!(null), json!("not_started"), json!(null), json!("done")]);
+    let reported: Vec<_> = records.iter().map(|record| record.json()["outcome"].clone()).collect();
+    assert_eq!(reported, [json!(null), json!("not_started"), json!(null), json!("done")]);
 }
 
 #[tokio::test]

@@ -45,8 +45,8 @@ async fn check_write_failure(faults: &[WriteFault], reason: &str) {
     disk.failing_creations.store(1, Ordering::SeqCst);
     disk.writes.lock().unwrap().extend(faults);
     let refused = ledger.append(&samples::note("lost?"));
-    let Err(LedgerError::Unavailable { reason: told }) = refused else { panic!("{refused:?}") };
-    assert!(told.contains(reason), "{told}");
+    let Err(LedgerError::Unavailable { reason: reported }) = refused else { panic!("{refused:?}") };
+    assert!(reported.contains(reason), "{reported}");
     assert!(fs::metadata(&segments(folder.path())[0]).unwrap().len() >= length, "no record was taken back");
     // The commit thread may have resumed by now; an async caller waits until it has tried.
     let intent = loop {
@@ -116,8 +116,8 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
     let Err(LedgerError::Unavailable { reason }) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("cannot make segment-000000000001.ndjson durable"), "{reason}");
     // Subscribers are notified; by now the state may have changed again.
-    let told = tokio::time::timeout(std::time::Duration::from_secs(10), states.changed()).await;
-    assert!(told.is_ok(), "the halt was not told");
+    let reported = tokio::time::timeout(std::time::Duration::from_secs(10), states.changed()).await;
+    assert!(reported.is_ok(), "the halt was not told");
 
     let first = segments(folder.path())[0].clone();
     let length = fs::metadata(&first).unwrap().len();
@@ -195,7 +195,7 @@ async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
     tamper(&segments(folder.path())[0]);
     let refused = ledger.append_durably(&samples::note("y")).await;
     assert!(
-        matches!(&refused, Err(LedgerError::Unavailable { reason: told }) if told.contains(reason)),
+        matches!(&refused, Err(LedgerError::Unavailable { reason: reported }) if reported.contains(reason)),
         "{refused:?}"
     );
     ledger.append_durably(&samples::note("z")).await.unwrap();

@@ -74,14 +74,14 @@ fn check(folder: &std::path::Path) {
     let records = all(folder);
     assert!(records.len() > 130);
     for filter in filters(&records) {
-        let by_hand = records
+        let manual = records
             .iter()
             .rev()
             .filter(|record| filter.matches(&SearchFields::parse(record.line().as_bytes()).unwrap()));
-        let by_hand: Vec<u64> =
-            by_hand.map(|record| record.seq).take(filter.limit.unwrap_or(usize::MAX)).collect();
+        let manual: Vec<u64> =
+            manual.map(|record| record.seq).take(filter.limit.unwrap_or(usize::MAX)).collect();
         let asked = LedgerReader::new(folder).query(&filter).unwrap();
-        assert_eq!(asked.iter().map(|record| record.seq).collect::<Vec<_>>(), by_hand, "{filter:?}");
+        assert_eq!(asked.iter().map(|record| record.seq).collect::<Vec<_>>(), manual, "{filter:?}");
     }
 }
 

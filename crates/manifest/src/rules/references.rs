@@ -54,11 +54,11 @@ fn check_helper(
     tool: &YamlNode,
     reference: &YamlNode,
     field: &str,
-    whose: &str,
+    owner: &str,
     findings: &mut DiagnosticCollector<'_>,
 ) {
     let Some(text) = reference.text() else {
-        let message = format!("the reference of `{whose}` must be text, not {}", reference.kind_name());
+        let message = format!("the reference of `{owner}` must be text, not {}", reference.kind_name());
         return findings.add(
             DiagnosticCode::InvalidType,
             FieldPosition::node(reference, field),

@@ -54,8 +54,8 @@ fn transport_must_match_the_address_scheme() {
         for url in other.into_iter().chain(["a.example", "file:///a", ""]) {
             check(&with(transport, url), &[(InvalidValue, 8, "tool.mcp_specific.url")]);
         }
-        let told = shown(&read(&with(transport, other[1])).1);
-        assert!(told.contains(&format!("write `{}", &spoken[1][..5])), "{told}");
+        let reported = shown(&read(&with(transport, other[1])).1);
+        assert!(reported.contains(&format!("write `{}", &spoken[1][..5])), "{reported}");
     }
     check(&with("stdio", "a.example"), &[]);
 }
@@ -73,8 +73,11 @@ fn unknown_words_are_reported_with_suggestions() {
             (InvalidEnumValue, 8, "tool.mcp_specific.transport"),
         ],
     );
-    let told = shown(&read(text).1);
-    assert!(told.contains("did you mean `mcp`?") && told.contains("one of stdio, sse, websocket"), "{told}");
+    let reported = shown(&read(text).1);
+    assert!(
+        reported.contains("did you mean `mcp`?") && reported.contains("one of stdio, sse, websocket"),
+        "{reported}"
+    );
     check(
         &good("  local_specific: {entry_point: x, runtime: 3}\n").replace("mcp", "local"),
         &[(InvalidType, 8, "tool.local_specific.runtime")],
@@ -202,8 +205,8 @@ fn completed_complex_specification_example_loads() {
                 - scenario: success\n        input: {name: x}\n        output: {id: 1}\n      \
                 - scenario: failure_invalid_param\n        input: {}\n        error: {code: INVALID}\n";
     let (manifest, found) = read(text);
-    let told: Vec<_> = found.iter().map(|one| one.code).collect();
-    assert_eq!(told, [MissingScenario, MissingScenario], "warnings only: {}", shown(&found));
+    let report_text: Vec<_> = found.iter().map(|one| one.code).collect();
+    assert_eq!(report_text, [MissingScenario, MissingScenario], "warnings only: {}", shown(&found));
     assert_eq!(manifest.unwrap().schema_version(), SchemaVersion::V2);
 }
 
@@ -287,9 +290,10 @@ fn number_of_entries_is_limited() {
         let (manifest, found) = read(
             &good(text).replace("type: mcp", if field.contains("meta") { "type: meta" } else { "type: mcp" }),
         );
-        let told = found.iter().any(|one| one.field == field && one.error.message.contains("the limit is"));
-        assert_eq!(told, manifest.is_none(), "{field}: {}", shown(&found));
-        told
+        let report_text =
+            found.iter().any(|one| one.field == field && one.error.message.contains("the limit is"));
+        assert_eq!(report_text, manifest.is_none(), "{field}: {}", shown(&found));
+        report_text
     };
     let check = |make: &dyn Fn(usize) -> String, most: usize, field: &str| {
         assert!(!too_much(&make(most), field), "{field}: {most}");
@@ -369,8 +373,11 @@ fn key_written_in_place_of_its_name_is_not_quoted() {
     ] {
         let (manifest, found) =
             read(&good(&format!("  mcp_specific: {{{section}}}\n")).replace("PLANTED", planted));
-        let told: String = found.iter().map(|one| format!("{one} {}\n", one.to_json())).collect();
-        assert!(manifest.is_none() && !told.is_empty() && !told.contains(planted), "{section}\n{told}");
+        let reported: String = found.iter().map(|one| format!("{one} {}\n", one.to_json())).collect();
+        assert!(
+            manifest.is_none() && !reported.is_empty() && !reported.contains(planted),
+            "{section}\n{reported}"
+        );
     }
     // A key of digits is not text, and the usual fix, which quotes the value, would reveal it.
     let number = "  mcp_specific: {transport: sse, url: \"https://a.org/\", key: {name: 4711081512}}\n";

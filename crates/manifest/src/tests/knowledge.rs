@@ -42,8 +42,11 @@ fn syntax_error_has_its_position_in_the_file() {
     );
     let field = "tool.executable_knowledge.validators[0].function";
     check(&text, &[(InvalidFunctionSyntax, 15, field)]);
-    let told = shown(&read(&text).1);
-    assert!(told.contains("validator `v-one` cannot be parsed") && told.contains("t.yaml:15:20"), "{told}");
+    let reported = shown(&read(&text).1);
+    assert!(
+        reported.contains("validator `v-one` cannot be parsed") && reported.contains("t.yaml:15:20"),
+        "{reported}"
+    );
 }
 
 #[test]

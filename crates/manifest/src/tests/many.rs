@@ -90,8 +90,8 @@ fn meta_tool_must_call_existing_tools() {
     }
     let loaded = load(&[("a.yaml", board), ("b.yaml", meta("task-baord, nobody"))]);
     assert_eq!(loaded.manifests.len(), 1);
-    let told = shown(&loaded.diagnostics);
-    assert!(told.contains("did you mean `task-board`?") && told.contains("`nobody`"), "{told}");
+    let reported = shown(&loaded.diagnostics);
+    assert!(reported.contains("did you mean `task-board`?") && reported.contains("`nobody`"), "{reported}");
 }
 
 // The measured time applies to an optimised build; this test checks only the order of magnitude.

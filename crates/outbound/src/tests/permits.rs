@@ -33,8 +33,8 @@ pub(super) fn permit(gateway: &str) -> Permit {
     let call = guardrail::check(&definition, &schema, json!({})).unwrap();
     let workspaces = Workspaces::new(Vec::new());
     let situation = Situation { mode: Mode::Normal, workspaces: &workspaces, counts: RateCounts::default() };
-    let cleared = precheck(&policy, &situation, call).unwrap();
-    match judge(&policy, &situation, file_access::open(cleared).unwrap()) {
+    let prechecked = precheck(&policy, &situation, call).unwrap();
+    match judge(&policy, &situation, file_access::open(prechecked).unwrap()) {
         Verdict::Permit(permit) => permit,
         other => panic!("{other:?}"),
     }

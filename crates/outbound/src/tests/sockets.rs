@@ -86,8 +86,8 @@ async fn only_text_frames_are_accepted() {
             let _ = stream.write_all(&bytes);
         });
         let end = receive(&server).await;
-        let said = end.as_ref().map_or_else(|error| error.to_string(), |text| format!("{text:?}"));
-        assert!(said.contains(expect), "{shown}: {said}");
+        let reported_text = end.as_ref().map_or_else(|error| error.to_string(), |text| format!("{text:?}"));
+        assert!(reported_text.contains(expect), "{shown}: {reported_text}");
     };
     check(frame(TEXT, b"good"), "good").await;
     check(frame(BINARY, b"bad"), "binary").await;
@@ -149,8 +149,11 @@ async fn handshake_must_match_the_request() {
             let _ = stream.write_all(answer(request).as_bytes());
         });
         let end = open(&server).await;
-        let said = end.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(said.contains("did not open a WebSocket") && said.contains(expect), "{expect}: {said}");
+        let reported_text = end.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            reported_text.contains("did not open a WebSocket") && reported_text.contains(expect),
+            "{expect}: {reported_text}"
+        );
     };
     let plain = |answer: Vec<u8>| String::from_utf8(answer).unwrap();
     assert!(open(&websocket_server(|_| {})).await.is_ok());
@@ -187,8 +190,8 @@ async fn handshake_must_match_the_request() {
     let location = format!("Location: {}\r\n", elsewhere.url("/"));
     let moved = plain(response("307 Temporary", &location, ""));
     let server = Server::with_response(moved);
-    let said = open(&server).await.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(said.contains("status 307; redirects are not followed"), "{said}");
+    let text = open(&server).await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(text.contains("status 307; redirects are not followed"), "{text}");
     assert_eq!(elsewhere.connections(), 0);
 }
 

@@ -151,14 +151,14 @@ fn effective_limits(effective_policy: &EffectivePolicy<'_>) -> Vec<(&'static str
 
 /// Returns the ranked settings of how the tool runs, from the rules or from the definition.
 fn ranked_settings(effective_policy: &EffectivePolicy<'_>) -> Vec<RankedSetting> {
-    let without_walls = effective_policy.policy.sandbox_rule(effective_policy.definition).is_none();
+    let without_sandbox = effective_policy.policy.sandbox_rule(effective_policy.definition).is_none();
     let harmless = match effective_policy.risk {
         RiskLevel::High => 0,
         RiskLevel::Medium => 1,
         RiskLevel::Low => 2,
     };
     vec![
-        RankedSetting::new("it", ["runs sandboxed", "runs without a sandbox"], usize::from(without_walls)),
+        RankedSetting::new("it", ["runs sandboxed", "runs without a sandbox"], usize::from(without_sandbox)),
         RankedSetting::new("its risk level", ["is high", "is medium", "is low"], harmless),
         RankedSetting::new(
             "it",

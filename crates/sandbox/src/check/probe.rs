@@ -101,25 +101,25 @@ impl ProbeTargets {
 /// Runs inside the sandbox: makes all attempts and prints the `errno` of each, 0 for success.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
     let Some(targets) = ProbeTargets::parse(words) else { return ExitCode::FAILURE };
-    let mut said = String::new();
+    let mut text = String::new();
     for push in ProbeAttempt::ALL {
         if push == ProbeAttempt::Fork && targets.processes == 0 {
             continue;
         }
         let answer =
             attempt(push, &targets).map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| SUCCEEDED);
-        let _ = writeln!(said, "{push:?} {answer}");
+        let _ = writeln!(text, "{push:?} {answer}");
     }
-    match io::Write::write_all(&mut io::stdout(), said.as_bytes()) {
+    match io::Write::write_all(&mut io::stdout(), text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 /// Parses the output outside the sandbox; returns the result of one attempt, if there is one.
-pub(crate) fn result_of(said: &str, push: ProbeAttempt) -> Option<i32> {
+pub(crate) fn result_of(text: &str, push: ProbeAttempt) -> Option<i32> {
     let name = format!("{push:?} ");
-    said.lines().find_map(|line| line.strip_prefix(&name)).and_then(|answer| answer.parse().ok())
+    text.lines().find_map(|line| line.strip_prefix(&name)).and_then(|answer| answer.parse().ok())
 }
 
 fn attempt(push: ProbeAttempt, targets: &ProbeTargets) -> io::Result<()> {

@@ -148,10 +148,10 @@ mod tests {
             std::fs::create_dir(&closed).unwrap();
             std::fs::write(closed.join(".bashrc"), "evil").unwrap();
             std::fs::set_permissions(&closed, Permissions::from_mode(mode)).unwrap();
-            let aside = quarantine(&closed.join(".bashrc")).unwrap();
+            let quarantined = quarantine(&closed.join(".bashrc")).unwrap();
             let now = std::fs::metadata(&closed).unwrap().permissions().mode() & 0o777;
             std::fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
-            assert!(aside.moved_to.unwrap().exists(), "{mode:o}");
+            assert!(quarantined.moved_to.unwrap().exists(), "{mode:o}");
             assert_eq!(now, mode);
             std::fs::remove_dir_all(&closed).unwrap();
         }

@@ -53,8 +53,8 @@ impl Launcher {
     /// Starts a launcher and waits until it is ready.
     pub(crate) async fn start(tier: SandboxTier) -> Result<Launcher, SandboxError> {
         let (mut setup, control, process) = spawn(tier).map_err(SandboxError::Launcher)?;
-        let said = tokio::time::timeout(START_TIMEOUT, read_status(&mut setup)).await;
-        match said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        let text = tokio::time::timeout(START_TIMEOUT, read_status(&mut setup)).await;
+        match text.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(LauncherStatus::Ready(_)) => {
                 let setup = setup.into_std().map_err(SandboxError::Launcher)?;
                 let below = process.id().map(LauncherChildren::of).unwrap_or_default();
@@ -92,11 +92,11 @@ impl Launcher {
 
     /// Waits until the program has ended; returns how it ended and its resource usage.
     pub(crate) async fn wait_until_ended(&mut self) -> Result<(RunEnd, ResourceUsage), SandboxError> {
-        let said = read_status(&mut self.control).await;
+        let text = read_status(&mut self.control).await;
         if let Some(problem) = self.setup_failure() {
             return Err(problem.into());
         }
-        match said {
+        match text {
             Ok(LauncherStatus::Ended(end, spent)) => Ok((end, spent)),
             Ok(LauncherStatus::Failed(problem)) => Err(problem.into()),
             Ok(LauncherStatus::Ready(_)) | Err(_) => Err(SandboxError::LauncherLost),
@@ -204,9 +204,9 @@ impl PoolSlot {
     fn fill(mut self, launcher: Launcher) -> Option<u64> {
         let name = u64::from(launcher.process.id()?);
         self.is_filled = true;
-        let mut shelf = self.pool.lock();
-        shelf.starting = shelf.starting.saturating_sub(1);
-        shelf.ready.push_back((name, launcher));
+        let mut cache = self.pool.lock();
+        cache.starting = cache.starting.saturating_sub(1);
+        cache.ready.push_back((name, launcher));
         Some(name)
     }
 }
@@ -214,8 +214,8 @@ impl PoolSlot {
 impl Drop for PoolSlot {
     fn drop(&mut self) {
         if !self.is_filled {
-            let mut shelf = self.pool.lock();
-            shelf.starting = shelf.starting.saturating_sub(1);
+            let mut cache = self.pool.lock();
+            cache.starting = cache.starting.saturating_sub(1);
         }
     }
 }
@@ -225,8 +225,8 @@ impl LauncherPool {
         LauncherPool::with_idle_timeout(tier, IDLE_TIMEOUT)
     }
 
-    pub(crate) fn with_idle_timeout(tier: SandboxTier, patience: Duration) -> Self {
-        LauncherPool { tier, idle_timeout: patience, state: Mutex::default() }
+    pub(crate) fn with_idle_timeout(tier: SandboxTier, timeout: Duration) -> Self {
+        LauncherPool { tier, idle_timeout: timeout, state: Mutex::default() }
     }
 
     /// Returns a ready launcher, or starts a new one.
@@ -258,10 +258,10 @@ impl LauncherPool {
 
     /// Reserves a slot, if one is free; also returns its index.
     fn reserve(self: &Arc<Self>) -> Option<(usize, PoolSlot)> {
-        let mut shelf = self.lock();
-        let number = shelf.ready_or_starting();
+        let mut cache = self.lock();
+        let number = cache.ready_or_starting();
         (number < MAX_READY).then(|| {
-            shelf.starting += 1;
+            cache.starting += 1;
             (number, PoolSlot { pool: Arc::clone(self), is_filled: false })
         })
     }

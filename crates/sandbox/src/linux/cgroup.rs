@@ -86,9 +86,10 @@ pub(crate) struct CgroupUsage {
 
 impl RunCgroup {
     /// Creates a group for this launcher from its argument.
-    pub(crate) fn create(told: &OsStr) -> Result<RunCgroup, SetupFailure> {
+    pub(crate) fn create(reported: &OsStr) -> Result<RunCgroup, SetupFailure> {
         let invalid = || cgroup_failure("word", &io::ErrorKind::InvalidInput.into());
-        let (controllers, base) = told.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
+        let (controllers, base) =
+            reported.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
         let name = format!("{RUN_PREFIX}{}", std::process::id());
         let base = open(CWD, base).map_err(|cause| cgroup_failure(base, &cause))?;
         let made = match mkdirat(&base, &name, Mode::RWXU) {

@@ -96,18 +96,18 @@ pub(crate) const KILL_ALL_SIGNAL: Signal = Signal::SIGQUIT;
 
 /// Reaps every child until the program has ended; returns its exit code, or its signal as a negative number.
 fn reap_until_program_ends(child: Pid) -> i32 {
-    let (signals, mut pace) = (handled_signals(), ReapLimiter::new());
+    let (signals, mut interval) = (handled_signals(), ReapLimiter::new());
     loop {
         // The program comes first, however many orphans wait to be reaped.
         while let Some((who, end)) =
-            reap_one(Some(child)).or_else(|| pace.is_allowed().then(|| reap_one(None)).flatten())
+            reap_one(Some(child)).or_else(|| interval.is_allowed().then(|| reap_one(None)).flatten())
         {
             if who == child {
                 return end;
             }
-            pace.record();
+            interval.record();
         }
-        let signal = match pace.is_allowed() {
+        let signal = match interval.is_allowed() {
             true => signals.wait().ok(),
             // SIGCHLD is left out: unreaped children keep it pending, so the wait would return at once.
             false => raw_syscalls::wait_for_signal(&REQUEST_SIGNALS, POLL_INTERVAL),

@@ -161,8 +161,8 @@ pub(crate) fn wait_for_signal(signals: &[Signal], longest: Duration) -> Option<S
     let longest = TimeSpec::from_duration(longest);
     // SAFETY: both structures outlive the call, which only reads them; the null pointer asks for no
     // `siginfo_t`.
-    let heard = unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), longest.as_ref()) };
-    Signal::try_from(heard).ok()
+    let received = unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), longest.as_ref()) };
+    Signal::try_from(received).ok()
 }
 
 /// Brings up the loopback interface of this network namespace.

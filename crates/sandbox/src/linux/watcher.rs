@@ -76,10 +76,10 @@ pub(crate) fn watch_until_end(run: WatchedRun, mut control: ControlChannel) -> i
     };
     loop {
         watch.enforce_deadline();
-        let is_heard = watch.reason != Some(RunEnd::Cancelled);
+        let is_received = watch.reason != Some(RunEnd::Cancelled);
         let seen = wait(
             &handle,
-            is_heard.then_some(&control),
+            is_received.then_some(&control),
             watch.init_pipe.as_ref(),
             Some(watch.next_timeout()),
         )?;
@@ -232,13 +232,13 @@ impl RunWatcher {
 
     /// Asks the init process to kill all others and to report when they are gone, which is faster than its
     /// own exit. Without an init process, or if it does not report in time, the launcher kills them itself.
-    fn request_kill_all(&mut self, now: Instant, patience: Duration) {
+    fn request_kill_all(&mut self, now: Instant, timeout: Duration) {
         self.kill_all_at = None;
         match self.tier {
             SandboxTier::Full => {
                 self.kill_group();
                 let _ = kill(self.child, init::KILL_ALL_SIGNAL);
-                self.kill_init_at = Some(now + patience);
+                self.kill_init_at = Some(now + timeout);
             }
             SandboxTier::Reduced | SandboxTier::None => self.kill_everything(),
         }
@@ -300,7 +300,7 @@ impl RunWatcher {
 
     /// Returns true if nothing of the run is left, apart from the init process.
     fn is_over(&self) -> bool {
-        self.init_report.is_some_and(|told| told.spent.is_some())
+        self.init_report.is_some_and(|reported| reported.spent.is_some())
     }
 
     fn is_overdue(&self) -> bool {
@@ -332,14 +332,14 @@ impl RunWatcher {
     fn report(mut self, control: &mut ControlChannel) -> io::Result<()> {
         let status = self.conclude()?;
         // After a cancellation the daemon is no longer connected.
-        let told = if self.reason == Some(RunEnd::Cancelled) { Ok(()) } else { control.send(&status) };
+        let reported = if self.reason == Some(RunEnd::Cancelled) { Ok(()) } else { control.send(&status) };
         if self.is_over() {
             reap(self.child)?;
         }
         if let Some(group) = self.group {
             group.remove();
         }
-        told
+        reported
     }
 
     /// Reaps the child and composes the final status.
@@ -351,8 +351,8 @@ impl RunWatcher {
         if reaped.is_some() {
             self.receive_init_report();
         }
-        let told = match (self.init_report, reaped) {
-            (Some(told), _) => Some((told.end, told.processes)),
+        let reported = match (self.init_report, reaped) {
+            (Some(reported), _) => Some((reported.end, reported.processes)),
             (None, Some(Ok(Some((_, end))))) if self.tier != SandboxTier::Full => Some((end, 0)),
             (None, _) => None,
         };
@@ -361,7 +361,7 @@ impl RunWatcher {
             self.kill_descendants(self.killed_at.unwrap_or_else(Instant::now));
         }
         let account = self.group.as_ref().map_or_else(CgroupUsage::default, RunCgroup::usage);
-        let end = match (self.reason, told) {
+        let end = match (self.reason, reported) {
             (Some(why), _) => why,
             (None, _) if account.is_out_of_memory => RunEnd::OutOfMemory,
             (None, Some((code @ 0.., _))) => RunEnd::Exited(code),
@@ -371,9 +371,9 @@ impl RunWatcher {
         };
         let spent = self
             .init_report
-            .and_then(|told| told.spent)
+            .and_then(|reported| reported.spent)
             .map_or_else(|| children_usage(&self.io_counters), Ok)?;
-        let processes = told.map_or(0, |(_, processes)| processes);
+        let processes = reported.map_or(0, |(_, processes)| processes);
         let spent = ResourceUsage {
             cpu: spent.cpu.max(account.cpu),
             max_rss_bytes: spent.max_rss_bytes.max(self.monitor.peak_memory).max(account.peak_memory),

@@ -41,13 +41,13 @@ impl Capture {
     /// Captures this many bytes, half from each end, and writes the complete output to the store if it does
     /// not fit.
     pub(crate) fn with_capacity(bytes: usize, spills: Option<SpillStore>) -> Self {
-        let head_room = bytes / 2;
+        let head_space = bytes / 2;
         Capture {
             head: Vec::new(),
             tail: VecDeque::new(),
             total_bytes: 0,
-            head_capacity: head_room,
-            tail_capacity: bytes.saturating_sub(head_room),
+            head_capacity: head_space,
+            tail_capacity: bytes.saturating_sub(head_space),
             spills,
             spill: None,
         }
@@ -58,8 +58,8 @@ impl Capture {
         if self.total_bytes > (self.head_capacity + self.tail_capacity) as u64 {
             self.write_spill(bytes);
         }
-        let room = self.head_capacity.saturating_sub(self.head.len()).min(bytes.len());
-        let (first, rest) = bytes.split_at(room);
+        let space = self.head_capacity.saturating_sub(self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(space);
         self.head.extend_from_slice(first);
         let rest = rest.get(rest.len().saturating_sub(self.tail_capacity)..).unwrap_or_default();
         let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_capacity);
@@ -99,13 +99,13 @@ impl Capture {
 mod tests {
     use super::*;
 
-    fn check(room: usize, writes: &[&str], head: &str, tail: &str, omitted: u64) {
+    fn check(space: usize, writes: &[&str], head: &str, tail: &str, omitted: u64) {
         let folder = tempfile::tempdir().unwrap();
         let spills = SpillStore::at(folder.path());
-        let mut capture = Capture::with_capacity(room, Some(spills.clone()));
+        let mut capture = Capture::with_capacity(space, Some(spills.clone()));
         for write in writes {
             capture.push(write.as_bytes());
-            assert!(capture.head.len() + capture.tail.len() <= room);
+            assert!(capture.head.len() + capture.tail.len() <= space);
         }
         let captured = capture.finish();
         let kept =

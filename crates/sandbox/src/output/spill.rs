@@ -128,8 +128,8 @@ pub(crate) struct SpillWriter {
 impl SpillWriter {
     /// Appends bytes, up to the largest size. A full disk ends the output at that point.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        let room = usize::try_from(MAX_OUTPUT_BYTES - self.written).unwrap_or(usize::MAX);
-        let part = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
+        let space = usize::try_from(MAX_OUTPUT_BYTES - self.written).unwrap_or(usize::MAX);
+        let part = bytes.get(..space.min(bytes.len())).unwrap_or(bytes);
         self.written = match self.file.write_all(part) {
             Ok(()) => self.written + part.len() as u64,
             Err(_) => MAX_OUTPUT_BYTES,

@@ -46,9 +46,10 @@ impl CommandPreview {
     pub fn of(permit: &Permit, command: &SandboxCommand) -> Result<CommandPreview, SandboxError> {
         refuse_nul(command)?;
         let folders = permit.sandbox_folders();
-        let shelves = ProgramDirs::of(permit)?;
+        let program_dirs = ProgramDirs::of(permit)?;
         let program =
-            program::find(&command.program, &shelves.search_path(), permit.writable_folders())?.executable;
+            program::find(&command.program, &program_dirs.search_path(), permit.writable_folders())?
+                .executable;
         let folder = working_folder(command, permit)?;
         // A shell reads commands from standard input too.
         let words = command.arguments.iter().map(|word| word.as_bytes()).chain(command.input.as_deref());

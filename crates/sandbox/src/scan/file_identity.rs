@@ -42,8 +42,8 @@ pub(crate) fn facts_at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<FileFa
     use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let facts = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
-    let says_when = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
-    let made = if says_when { facts.stx_btime } else { facts.stx_ctime };
+    let has_time = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::BTIME);
+    let made = if has_time { facts.stx_btime } else { facts.stx_ctime };
     Ok(FileFacts {
         file: (makedev(facts.stx_dev_major, facts.stx_dev_minor), facts.stx_ino),
         kind: FileType::from_raw_mode(facts.stx_mode.into()),

@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn all_hard_links_of_forbidden_files_are_found() {
-        let world = TestFolder::with(
+        let fixture = TestFolder::with(
             &["w/secrets/deep", "w/src/deep", "out/keys"],
             &["w/.env", "w/secrets/deep/a", "w/secrets/b", "w/src/plain", "out/keys/id", "out/token"],
         );
-        let at = |name: &str| world.root.join(name);
+        let at = |name: &str| fixture.root.join(name);
         for (file, name) in [
             ("w/.env", "w/src/one"),
             ("w/secrets/deep/a", "w/src/deep/two"),
@@ -240,23 +240,23 @@ mod tests {
 
     #[test]
     fn scan_outside_granted_folders_is_bounded() {
-        let world = TestFolder::with(&["keys"], &["keys/id"]);
-        hard_link(world.root.join("keys/id"), world.root.join("other")).unwrap();
+        let fixture = TestFolder::with(&["keys"], &["keys/id"]);
+        hard_link(fixture.root.join("keys/id"), fixture.root.join("other")).unwrap();
         let mut linked = HardLinkedFiles::default();
         let bounds = ScanBounds::after_run();
-        assert_eq!(linked.collect_below(&world.root.join("keys"), &mut 0, &bounds), WalkExtent::Partial);
+        assert_eq!(linked.collect_below(&fixture.root.join("keys"), &mut 0, &bounds), WalkExtent::Partial);
         assert!(linked.0.is_empty());
-        assert_eq!(linked.collect_below(&world.root.join("keys"), &mut 1, &bounds), WalkExtent::Complete);
+        assert_eq!(linked.collect_below(&fixture.root.join("keys"), &mut 1, &bounds), WalkExtent::Complete);
         assert_eq!(linked.0.len(), 1);
     }
 
     #[test]
     fn hard_link_scan_obeys_deadline_and_limits() {
-        let world = TestFolder::with(&["keys", "w"], &["keys/id"]);
+        let fixture = TestFolder::with(&["keys", "w"], &["keys/id"]);
         for number in 0..9 {
-            hard_link(world.root.join("keys/id"), world.root.join(format!("w/{number}"))).unwrap();
+            hard_link(fixture.root.join("keys/id"), fixture.root.join(format!("w/{number}"))).unwrap();
         }
-        let (keys, w) = (world.root.join("keys"), world.root.join("w"));
+        let (keys, w) = (fixture.root.join("keys"), fixture.root.join("w"));
         let mut linked = HardLinkedFiles::default();
         let late = ScanBounds { deadline: WorkDeadline::after(Duration::ZERO), ..ScanBounds::after_run() };
         assert!(matches!(linked.add_below(&keys, &late), Err(SandboxError::ScanTimedOut(_))));
@@ -266,9 +266,9 @@ mod tests {
         assert!(matches!(named(&late), Err(SandboxError::ScanTimedOut(_))));
         let few = ScanBounds { names: 3, ..ScanBounds::after_run() };
         assert!(matches!(named(&few), Err(SandboxError::TooManyPaths { count: 4, .. })));
-        let world = TestFolder::with(&["w/a", "w/b", "w/c"], &[]);
+        let fixture = TestFolder::with(&["w/a", "w/b", "w/c"], &[]);
         let heavy = ScanBounds { queued_bytes: 100, ..ScanBounds::after_run() };
-        let seen = linked.find_in(&world.root.join("w"), &BTreeSet::new(), &heavy);
+        let seen = linked.find_in(&fixture.root.join("w"), &BTreeSet::new(), &heavy);
         assert!(matches!(seen, Err(SandboxError::TooLarge { .. })), "{seen:?}");
     }
 }

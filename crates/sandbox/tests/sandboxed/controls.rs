@@ -281,25 +281,25 @@ fn check(row: &'static LayerCase) -> Result<(), Failed> {
                 .collect(),
         };
         for left_out in kept {
-            let said = attempt(*tier, *network, &left_out, name);
-            if is_escape(&said) {
-                wrong.push(format!("{name} succeeds without {left_out:?} alone: {said:?}"));
+            let reported_text = attempt(*tier, *network, &left_out, name);
+            if is_escape(&reported_text) {
+                wrong.push(format!("{name} succeeds without {left_out:?} alone: {reported_text:?}"));
             }
         }
-        let said = attempt(*tier, *network, without, name);
+        let reported_text = attempt(*tier, *network, without, name);
         let is_as_expected = match seen {
-            ExpectedResult::Escape => is_escape(&said),
-            ExpectedResult::NoRun => matches!(said, Err(SandboxError::SetupFailed { .. })),
+            ExpectedResult::Escape => is_escape(&reported_text),
+            ExpectedResult::NoRun => matches!(reported_text, Err(SandboxError::SetupFailed { .. })),
         };
         if !is_as_expected {
-            wrong.push(format!("{name} without {without:?}: {said:?}"));
+            wrong.push(format!("{name} without {without:?}: {reported_text:?}"));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-pub(crate) fn is_escape(said: &Result<(RunEnd, String), SandboxError>) -> bool {
-    matches!(said, Ok((RunEnd::Exited(0), text)) if text.trim() == "escaped")
+pub(crate) fn is_escape(reported_text: &Result<(RunEnd, String), SandboxError>) -> bool {
+    matches!(reported_text, Ok((RunEnd::Exited(0), text)) if text.trim() == "escaped")
 }
 
 /// Layers that use the run's control group. Disabled in every test here: few machines delegate groups to a
@@ -323,11 +323,11 @@ pub(crate) fn attempt_in_group(
     without: &[SandboxLayer],
     name: &str,
 ) -> Result<(RunEnd, String), SandboxError> {
-    let world = TestWorkspace::new();
+    let fixture = TestWorkspace::new();
     let outside = HostileTargets::create();
-    let script = world.workspace.join("attempts.py").display().to_string();
-    let said = outside.to_json(&world.workspace, &world.read_only);
-    let confined = world.confined(network, &[PYTHON, &script, name, &said]);
+    let script = fixture.workspace.join("attempts.py").display().to_string();
+    let reported_text = outside.to_json(&fixture.workspace, &fixture.read_only);
+    let confined = fixture.confined(network, &[PYTHON, &script, name, &reported_text]);
     leak_descriptor(&outside);
     let finished = run_in_group_without(without, &confined, tier)?;
     let text = [finished.stdout, finished.stderr].map(|one| String::from_utf8_lossy(&one.head).into_owned());

@@ -102,17 +102,20 @@ fn failing_steps() -> Result<(), Failed> {
     ];
     for (step, tiers) in steps {
         for tier in tiers {
-            let world = TestWorkspace::new();
-            let confined = world.confined(NetworkAccess::Loopback, &["touch", "made"]);
+            let fixture = TestWorkspace::new();
+            let confined = fixture.confined(NetworkAccess::Loopback, &["touch", "made"]);
             inject_fault(step);
             let ran = block_on(async {
                 let mut launcher = Launcher::start(*tier).await?;
                 launch::run(&confined, *tier, &mut launcher, &mut OutputSinks::default()).await
             });
             disable_layers(&[]);
-            let said = ran.err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(said.contains("could not be built") && said.contains(step.as_str()), "{step:?}: {said}");
-            assert!(!world.workspace.join("made").exists(), "{step:?}: nothing ran");
+            let reported_text = ran.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(
+                reported_text.contains("could not be built") && reported_text.contains(step.as_str()),
+                "{step:?}: {reported_text}"
+            );
+            assert!(!fixture.workspace.join("made").exists(), "{step:?}: nothing ran");
         }
     }
     Ok(())
@@ -155,11 +158,11 @@ fn moved() -> Result<(), Failed> {
     };
     let rename = |from: &std::path::Path, to: &std::path::Path| std::fs::rename(from, to).expect("a rename");
     for number in 0..2 {
-        let world = TestWorkspace::new();
-        let mut confined = world.confined(NetworkAccess::Off, &["true"]);
+        let fixture = TestWorkspace::new();
+        let mut confined = fixture.confined(NetworkAccess::Off, &["true"]);
         let list = if number == 0 { &mut confined.spec.hidden } else { &mut confined.spec.protected };
         let held = list.first().expect("something to hold").path.clone();
-        let away = world.workspace.join("away");
+        let away = fixture.workspace.join("away");
         confined.spec.pinned.clear();
         assert_eq!(built(&[], &confined).expect("a run").end, RunEnd::Exited(0));
         rename(&held, &away);
@@ -172,27 +175,28 @@ fn moved() -> Result<(), Failed> {
         std::fs::remove_file(&held).expect("a file removed");
         rename(&away, &held);
         assert!(built(&[], &confined).is_ok());
-        confined.spec.pinned = vec![world.workspace.join("gone")];
+        confined.spec.pinned = vec![fixture.workspace.join("gone")];
         assert!(built(&[], &confined).err().expect("no run").is_path_moved());
     }
     Ok(())
 }
 
 fn links() -> Result<(), Failed> {
-    let (world, elsewhere) = (TestWorkspace::new(), TestWorkspace::new());
-    let mut confined = world.confined(NetworkAccess::Off, &["touch", "made"]);
+    let (fixture, elsewhere) = (TestWorkspace::new(), TestWorkspace::new());
+    let mut confined = fixture.confined(NetworkAccess::Off, &["touch", "made"]);
     confined.spec.hidden.clear();
     confined.spec.protected.clear();
     confined.spec.pinned.clear();
-    std::fs::rename(&world.workspace, world.workspace.with_extension("away")).expect("a folder moved away");
-    std::os::unix::fs::symlink(&elsewhere.workspace, &world.workspace).expect("a link in its place");
+    std::fs::rename(&fixture.workspace, fixture.workspace.with_extension("away"))
+        .expect("a folder moved away");
+    std::os::unix::fs::symlink(&elsewhere.workspace, &fixture.workspace).expect("a link in its place");
     let with = run_without(&[], &confined, SandboxTier::Full);
     assert!(matches!(with, Err(SandboxError::SetupFailed { .. })));
     assert!(!elsewhere.workspace.join("made").exists());
     let without = run_without(&[SandboxLayer::NoSymlinks], &confined, SandboxTier::Full).expect("a run");
     assert_eq!(without.end, RunEnd::Exited(0));
-    std::fs::remove_file(&world.workspace).expect("the link");
-    std::fs::rename(world.workspace.with_extension("away"), &world.workspace).expect("the folder back");
+    std::fs::remove_file(&fixture.workspace).expect("the link");
+    std::fs::rename(fixture.workspace.with_extension("away"), &fixture.workspace).expect("the folder back");
     Ok(())
 }
 
@@ -229,9 +233,9 @@ fn abandon(
 }
 
 fn launcher_killed() -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(1));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(1));
     let script = format!("setsid sleep {word} & sleep {word}");
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &script]);
     abandon(&[], &confined, SandboxTier::Full, &word, true);
     assert!(vanishes(&word, TEST_TIMEOUT), "they end with the launcher: {:?}", alive(&word));
     abandon(&[SandboxLayer::ParentDeathSignal], &confined, SandboxTier::Full, &word, true);
@@ -241,9 +245,9 @@ fn launcher_killed() -> Result<(), Failed> {
 }
 
 fn daemon_disconnected() -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(2));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(2));
     let script = format!("trap '' TERM; setsid sleep {word} & exec sleep {word}");
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &script]);
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
         abandon(&[], &confined, tier, &word, false);
         assert!(vanishes(&word, TEST_TIMEOUT), "{tier:?}: it ends with the connection: {:?}", alive(&word));
@@ -255,9 +259,9 @@ fn daemon_disconnected() -> Result<(), Failed> {
 }
 
 fn ended_launcher() -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(4));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(4));
     let script = format!("trap '' TERM; setsid sleep {word} & exec sleep {word}");
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &script]);
     for is_killed in [false, true] {
         block_on(async {
             let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
@@ -287,8 +291,8 @@ fn ended_launcher() -> Result<(), Failed> {
 /// highest sample.
 fn process_count_reported() -> Result<(), Failed> {
     let script = "trap '' TERM; for one in 1 2 3 4; do /bin/true; done; echo up; exec sleep 60";
-    let world = TestWorkspace::new();
-    let mut confined = world.confined(NetworkAccess::Off, &["sh", "-c", script]);
+    let fixture = TestWorkspace::new();
+    let mut confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", script]);
     confined.deadline = Instant::now() + Duration::from_secs(3);
     let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
     assert_eq!((finished.end, finished.stdout.head.as_slice()), (RunEnd::TimedOut, &b"up\n"[..]));
@@ -297,9 +301,9 @@ fn process_count_reported() -> Result<(), Failed> {
 }
 
 fn left_behind() -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(5));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(5));
     let script = format!("trap '' TERM; (setsid sleep {word} >/dev/null 2>&1 &) ; sleep {word} & exit 7");
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &script]);
     for _ in 0..20 {
         let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
         assert_eq!((finished.end, alive(&word)), (RunEnd::Exited(7), Vec::new()));
@@ -310,8 +314,8 @@ fn left_behind() -> Result<(), Failed> {
 /// Stops the init process from outside, so that it neither forwards the request to terminate nor kills any
 /// process.
 fn stopped_init() -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(7));
-    let mut confined = world.confined(NetworkAccess::Off, &["sleep", &word]);
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(7));
+    let mut confined = fixture.confined(NetworkAccess::Off, &["sleep", &word]);
     confined.deadline = Instant::now() + Duration::from_secs(1);
     let finished = block_on(async {
         let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
@@ -337,8 +341,8 @@ for _ in range(4):
     os.wait()
 os.kill(os.getpid(), 34)";
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
-        let world = TestWorkspace::new();
-        let confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+        let fixture = TestWorkspace::new();
+        let confined = fixture.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
         let finished = run_without(&[], &confined, tier).expect("a run");
         assert_eq!(finished.end, RunEnd::Signalled(34), "{tier:?}");
         let counted = finished.usage.processes;
@@ -361,11 +365,11 @@ action = (os.POSIX_SPAWN_OPEN, 0, 'way', os.O_RDONLY, 0)
 child = os.posix_spawn('/bin/true', ['true'], {}, file_actions=[action])
 print(os.waitpid(child, 0)[1], len(held) >> 20)";
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
-        let world = TestWorkspace::new();
-        let confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+        let fixture = TestWorkspace::new();
+        let confined = fixture.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
         let finished = run_without(&[], &confined, tier).expect("a run");
-        let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
-        assert_eq!((finished.end, said.trim()), (RunEnd::Exited(0), "0 80"), "{tier:?}");
+        let text = String::from_utf8_lossy(&finished.stdout.head).into_owned();
+        assert_eq!((finished.end, text.trim()), (RunEnd::Exited(0), "0 80"), "{tier:?}");
     }
     Ok(())
 }
@@ -379,22 +383,22 @@ with open('/dev/shm/shared', 'w+b') as file:
 for start in range(0, len(shared), 1 << 20): shared[start:start + (1 << 20)] = b'x' * (1 << 20)
 time.sleep(0.5)
 print(len(shared) >> 20)";
-    let world = TestWorkspace::new();
-    let mut confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+    let fixture = TestWorkspace::new();
+    let mut confined = fixture.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
     confined.spec.limits.file_bytes = 0;
     let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
-    let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
-    assert_eq!((finished.end, said.trim()), (RunEnd::Exited(0), "80"));
+    let text = String::from_utf8_lossy(&finished.stdout.head).into_owned();
+    assert_eq!((finished.end, text.trim()), (RunEnd::Exited(0), "80"));
     Ok(())
 }
 
 fn unread_input() -> Result<(), Failed> {
-    let world = TestWorkspace::new();
-    let mut confined = world.confined(NetworkAccess::Off, &["sh", "-c", "echo done"]);
+    let fixture = TestWorkspace::new();
+    let mut confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", "echo done"]);
     confined.input = Some(vec![b'x'; 8 << 20]);
     let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
     assert_eq!((finished.end, finished.stdout.head.as_slice()), (RunEnd::Exited(0), &b"done\n"[..]));
-    let mut counts = world.confined(NetworkAccess::Off, &["wc", "-c"]);
+    let mut counts = fixture.confined(NetworkAccess::Off, &["wc", "-c"]);
     counts.input = Some(vec![b'x'; 3 << 20]);
     let finished = run_without(&[], &counts, SandboxTier::Full).expect("a run");
     assert_eq!(String::from_utf8_lossy(&finished.stdout.head).trim(), (3 << 20).to_string());
@@ -407,9 +411,9 @@ fn long_request() -> Result<(), Failed> {
     let word = "x".repeat(100 << 10);
     let words: Vec<&str> =
         ["sh", "-c", "echo $#", "sh"].into_iter().chain(std::iter::repeat_n(word.as_str(), WORDS)).collect();
-    let world = TestWorkspace::new();
+    let fixture = TestWorkspace::new();
     for tier in [SandboxTier::Full, SandboxTier::Reduced] {
-        let finished = run_without(&[], &world.confined(NetworkAccess::Off, &words), tier).expect("a run");
+        let finished = run_without(&[], &fixture.confined(NetworkAccess::Off, &words), tier).expect("a run");
         assert_eq!(String::from_utf8_lossy(&finished.stdout.head).trim(), WORDS.to_string());
     }
     Ok(())
@@ -417,8 +421,8 @@ fn long_request() -> Result<(), Failed> {
 
 fn init_privileges() -> Result<(), Failed> {
     let read = "while read -r name value; do case $name in Cap*|NoNewPrivs:|Seccomp:) echo $name $value;; esac; done";
-    let world = TestWorkspace::new();
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &format!("{read} < /proc/1/status")]);
+    let fixture = TestWorkspace::new();
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &format!("{read} < /proc/1/status")]);
     let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
     let none = "0000000000000000";
     let caps =

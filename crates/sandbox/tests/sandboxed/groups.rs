@@ -96,11 +96,11 @@ fn attempt(
 
 fn own_group(folder: &Path) {
     for tier in BOTH {
-        let world = TestWorkspace::new();
-        let confined = world.confined(NetworkAccess::Off, &["cat", "/proc/self/cgroup"]);
+        let fixture = TestWorkspace::new();
+        let confined = fixture.confined(NetworkAccess::Off, &["cat", "/proc/self/cgroup"]);
         let finished = run_in_group_without(&[], &confined, tier).expect("a run");
-        let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
-        let line = said.lines().find(|line| line.starts_with("0::")).expect("a group");
+        let text = String::from_utf8_lossy(&finished.stdout.head).into_owned();
+        let line = text.lines().find(|line| line.starts_with("0::")).expect("a group");
         assert!(line.contains("/sinew-run-"), "{tier:?}: {line}");
         assert_groups_removed(folder, "after a run");
         block_on(async { Launcher::start(tier).await.expect("a launcher").end().await });
@@ -119,8 +119,8 @@ fn memory(folder: &Path) {
         let hops = attempt(tier, &[MemoryMonitor], "hop_from_process_to_process");
         assert_eq!(hops.expect("a run").0, RunEnd::OutOfMemory, "{tier:?}: in whichever process");
     }
-    let world = TestWorkspace::new();
-    let confined = world.confined(NetworkAccess::Off, &["tail", "/dev/zero"]);
+    let fixture = TestWorkspace::new();
+    let confined = fixture.confined(NetworkAccess::Off, &["tail", "/dev/zero"]);
     let finished =
         run_in_group_without(&[MemoryMonitor, CpuLimit], &confined, SandboxTier::Full).expect("a run");
     assert_eq!(finished.end, RunEnd::OutOfMemory);
@@ -131,22 +131,22 @@ fn memory(folder: &Path) {
 
 fn processes(folder: &Path) {
     let fork = |tier, without: &[SandboxLayer]| attempt(tier, without, "fork_many");
-    let said = |tried: &Result<(RunEnd, String), SandboxError>| format!("{tried:?}");
+    let text = |tried: &Result<(RunEnd, String), SandboxError>| format!("{tried:?}");
     let held = fork(SandboxTier::Full, &[ProcessLimit]);
-    assert!(said(&held).contains("EAGAIN"), "{held:?}");
+    assert!(text(&held).contains("EAGAIN"), "{held:?}");
     let free = fork(SandboxTier::Full, &[ProcessLimit, CgroupProcesses]);
     assert!(is_escape(&free), "{free:?}");
     let held = fork(SandboxTier::Reduced, &[]);
-    assert!(said(&held).contains("EAGAIN"), "the fork is refused and the run goes on: {held:?}");
+    assert!(text(&held).contains("EAGAIN"), "the fork is refused and the run goes on: {held:?}");
     assert_groups_removed(folder, "after the runs");
 }
 
 fn killed(folder: &Path) {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(5));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(5));
     let script = format!(
         "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
     );
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &script]);
     let run = |without: &[SandboxLayer]| {
         let finished = run_in_group_without(without, &confined, SandboxTier::Reduced).expect("a run");
         assert_eq!((finished.end, finished.stdout.head.as_slice()), (RunEnd::Exited(0), &b"done\n"[..]));
@@ -167,8 +167,8 @@ fn closed(_: &Path) {
             SandboxTier::Reduced | SandboxTier::None => &[&[]],
         };
         for without in held {
-            let said = raise(tier, without);
-            assert!(!is_escape(&said), "{tier:?} without {without:?}: {said:?}");
+            let text = raise(tier, without);
+            assert!(!is_escape(&text), "{tier:?} without {without:?}: {text:?}");
         }
         let open = raise(tier, &[Landlock, ReadOnlyRoot]);
         assert!(is_escape(&open), "{tier:?}: {open:?}");
@@ -190,16 +190,16 @@ fn swept(folder: &Path) {
 fn refused(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let set = |mode| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).expect("a mode");
-    let world = TestWorkspace::new();
-    let confined = world.confined(NetworkAccess::Off, &["touch", "made"]);
+    let fixture = TestWorkspace::new();
+    let confined = fixture.confined(NetworkAccess::Off, &["touch", "made"]);
     set(0o500);
     let ran = BOTH.map(|tier| run_in_group_without(&[], &confined, tier).err());
     set(0o755);
     for problem in ran {
-        let said = problem.map(|problem| problem.to_string()).unwrap_or_default();
-        assert!(said.contains("could not be built") && said.contains("control group"), "{said}");
+        let text = problem.map(|problem| problem.to_string()).unwrap_or_default();
+        assert!(text.contains("could not be built") && text.contains("control group"), "{text}");
     }
-    assert!(!world.workspace.join("made").exists(), "nothing ran");
+    assert!(!fixture.workspace.join("made").exists(), "nothing ran");
 }
 
 /// As root, and if these tests are selected: moves this process into a group that is delegated to the user it

@@ -40,10 +40,10 @@ fn run_named(
     without: &[SandboxLayer],
     memory_bytes: u64,
 ) -> (FinishedRun, String) {
-    let (world, outside) = (TestWorkspace::new(), HostileTargets::create());
-    let script = world.workspace.join("attempts.py").display().to_string();
-    let said = outside.to_json(&world.workspace, &world.read_only);
-    let mut confined = world.confined(NetworkAccess::Off, &[PYTHON, &script, name, &said]);
+    let (fixture, outside) = (TestWorkspace::new(), HostileTargets::create());
+    let script = fixture.workspace.join("attempts.py").display().to_string();
+    let reported_text = outside.to_json(&fixture.workspace, &fixture.read_only);
+    let mut confined = fixture.confined(NetworkAccess::Off, &[PYTHON, &script, name, &reported_text]);
     let limits = &mut confined.spec.limits;
     limits.processes = PROCESSES;
     limits.memory_bytes = limits.memory_bytes.max(memory_bytes);
@@ -111,14 +111,14 @@ for _ in range({ORPHANS}):
     os.waitpid(child, 0)
 time.sleep(60)"
     );
-    let world = TestWorkspace::new();
-    let mut confined = world.confined(NetworkAccess::Off, &[PYTHON, "-c", &code]);
+    let fixture = TestWorkspace::new();
+    let mut confined = fixture.confined(NetworkAccess::Off, &[PYTHON, "-c", &code]);
     confined.spec.limits.processes = u64::from(ORPHANS);
     confined.spec.limits.grace = GRACE;
     confined.deadline = Instant::now() + TIME;
     let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
     assert_eq!(finished.end, RunEnd::TimedOut, "{}", String::from_utf8_lossy(&finished.stderr.head));
-    world.workspace.join("asked").exists()
+    fixture.workspace.join("asked").exists()
 }
 
 fn counted() -> Result<(), Failed> {

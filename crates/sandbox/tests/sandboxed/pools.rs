@@ -60,15 +60,15 @@ fn burst() -> Result<(), Failed> {
                     let launcher = pool.take().await.expect("a launcher");
                     together.wait().await;
                     pool.refill();
-                    let standing = pool.ready_or_starting();
+                    let status = pool.ready_or_starting();
                     launcher.end().await;
-                    standing
+                    status
                 })
             })
             .collect();
         for call in calls {
-            let standing = call.await.expect("a call");
-            assert!(standing <= MAX_READY, "{standing} are ready or starting");
+            let status = call.await.expect("a call");
+            assert!(status <= MAX_READY, "{status} are ready or starting");
         }
         until("the launchers of the calls are gone", || launchers().len() == MAX_READY).await;
         assert_eq!(pool.ready_or_starting(), MAX_READY, "the next calls do not wait for a launcher");

@@ -36,8 +36,8 @@ resource.setrlimit(resource.RLIMIT_NPROC, (300, 300))
 until = time.monotonic() + 8
 while time.monotonic() < until:
     if system.fork() == 0: system.setsid()";
-    let (world, word) = (TestWorkspace::new(), unique_seconds(6));
-    let mut confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE, &word]);
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(6));
+    let mut confined = fixture.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE, &word]);
     confined.spec.limits = RunLimits { processes: 256, memory_bytes: 1 << 40, ..confined.spec.limits };
     confined.deadline = Instant::now() + Duration::from_millis(500);
     if backend::landlock_version() < SIGNAL_SCOPE_VERSION {
@@ -51,12 +51,12 @@ while time.monotonic() < until:
 }
 
 fn descendants() -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(3));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(3));
     // It ends after the other process has left its session; before that, both would be killed as one group.
     let script = format!(
         "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
     );
-    let confined = world.confined(NetworkAccess::Off, &["sh", "-c", &script]);
+    let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", &script]);
     let run = |without: &[SandboxLayer]| {
         let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
         assert_eq!((finished.end, finished.stdout.head.as_slice()), (RunEnd::Exited(0), &b"done\n"[..]));
@@ -89,12 +89,12 @@ if os.fork() == 0:
     ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)
 os.read(reader, 1)";
     for (without, lives) in [(&[][..], false), (&[SandboxLayer::KillDescendants], true)] {
-        let world = TestWorkspace::new();
-        let confined = world.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+        let fixture = TestWorkspace::new();
+        let confined = fixture.confined(NetworkAccess::Off, &[tests::hostile::PYTHON, "-c", CODE]);
         let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
         assert_eq!(finished.end, RunEnd::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
-        std::fs::write(world.workspace.join("go"), "").expect("a file");
-        let (began, outlived) = (Instant::now(), world.workspace.join("outlived"));
+        std::fs::write(fixture.workspace.join("go"), "").expect("a file");
+        let (began, outlived) = (Instant::now(), fixture.workspace.join("outlived"));
         let longest = if lives { TEST_TIMEOUT } else { LINGER };
         while !outlived.exists() && began.elapsed() < longest {
             std::thread::sleep(Duration::from_millis(5));

@@ -57,15 +57,15 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn check(script: &str, number: u32) -> Result<(), Failed> {
-    let (world, word) = (TestWorkspace::new(), unique_seconds(number));
+    let (fixture, word) = (TestWorkspace::new(), unique_seconds(number));
     let script = script.replace("WORD", &word);
     // Measured after the first run, because the runtime opens descriptors of its own when it starts a
     // process.
     let late = block_on(async {
-        let mut late = some(1, &world, &script).await;
+        let mut late = some(1, &fixture, &script).await;
         let before = settled(|residue| residue.2 == 0).await;
         while late.len() < RUNS {
-            late.extend(some(AT_ONCE.min(RUNS - late.len()), &world, &script).await);
+            late.extend(some(AT_ONCE.min(RUNS - late.len()), &fixture, &script).await);
         }
         settled(|residue| *residue == before).await;
         late
@@ -87,10 +87,10 @@ fn judge(mut late: Vec<Duration>) -> Result<(), Failed> {
 }
 
 /// Runs some at once; returns the delay of each report after its deadline.
-async fn some(count: usize, world: &TestWorkspace, script: &str) -> Vec<Duration> {
+async fn some(count: usize, fixture: &TestWorkspace, script: &str) -> Vec<Duration> {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..count {
-        let confined = world.confined(NetworkAccess::Off, &["sh", "-c", script]);
+        let confined = fixture.confined(NetworkAccess::Off, &["sh", "-c", script]);
         running.spawn_local(one(confined));
     }
     running.join_all().await

@@ -31,7 +31,7 @@ pub(crate) fn serve(task: &str) -> ExitCode {
                 hoard.resize(512 << 20, 1_u8);
                 Ok(hoard.len().to_string())
             }
-            (said, _) => Ok(format!("heard {said}")),
+            (text, _) => Ok(format!("heard {text}")),
         };
         let answer = answer.unwrap_or_else(|error| format!("refused: {error}"));
         if writeln!(std::io::stdout(), "{answer}").is_err() {
@@ -84,8 +84,8 @@ async fn answers_and_reaches_nothing() {
         format!("write {}", program.display()),
         format!("connect {address}"),
     ] {
-        let said = ask(&mut worker, &order).await;
-        assert!(said.starts_with("refused"), "{order}: {said}");
+        let text = ask(&mut worker, &order).await;
+        assert!(text.starts_with("refused"), "{order}: {text}");
     }
     assert_eq!(std::fs::read_to_string(&secret).expect("the secret"), "secret");
 }

@@ -219,8 +219,8 @@ mod tests {
         answer_later(ticket(), at_once, outbox, 1000, ()).await;
         assert_eq!(begun.into_inner(), 2);
         writer.await.unwrap();
-        let mut said = String::new();
-        client.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said, "");
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "");
     }
 }

@@ -33,11 +33,11 @@ pub(super) fn list(
 
 /// Returns a summary of one approval request. The full requests might not fit into one message.
 fn summary(listed: &ListedApproval) -> Value {
-    let ListedApproval { state, seconds_left, waiting, card, .. } = listed;
+    let ListedApproval { state, seconds_left, waiting, card: approval_request, .. } = listed;
     json!({
-        "id": card.id, "state": state, "seconds_left": seconds_left, "waiting": waiting, "tool": card.tool,
-        "summary": card.summary, "caller": card.caller, "session": card.session, "risk": card.risk,
-        "mode": card.mode, "call_id": card.call_id, "trace_id": card.trace_id, "asked_at": card.asked_at,
+        "id": approval_request.id, "state": state, "seconds_left": seconds_left, "waiting": waiting, "tool": approval_request.tool,
+        "summary": approval_request.summary, "caller": approval_request.caller, "session": approval_request.session, "risk": approval_request.risk,
+        "mode": approval_request.mode, "call_id": approval_request.call_id, "trace_id": approval_request.trace_id, "asked_at": approval_request.asked_at,
     })
 }
 
@@ -86,10 +86,10 @@ pub(super) fn decide(
 ) -> Result<MethodReply, RpcError> {
     let mut params = call.params;
     let (id, pin): (String, Option<String>) = (params.required("id")?, params.optional("pin")?);
-    let said = parse_decision(&mut params)?;
+    let text = parse_decision(&mut params)?;
     params.finish()?;
     let (layer, by) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
-    Ok(MethodReply::deferred(async move { decision_reply(&id, layer.decide(&id, said, &by, pin).await) }))
+    Ok(MethodReply::deferred(async move { decision_reply(&id, layer.decide(&id, text, &by, pin).await) }))
 }
 
 fn parse_decision(params: &mut Params) -> Result<Said, RpcError> {

@@ -125,8 +125,8 @@ fn page(found: &[LedgerRecord], most_bytes: usize) -> (Vec<Value>, Option<u64>) 
         bytes += record.line().len() + 1;
         *n == 0 || bytes <= most_bytes
     };
-    let fitting = found.iter().enumerate().take_while(fits);
-    let mut shown: Vec<&LedgerRecord> = fitting.map(|(_, record)| record).collect();
+    let schema_checked = found.iter().enumerate().take_while(fits);
+    let mut shown: Vec<&LedgerRecord> = schema_checked.map(|(_, record)| record).collect();
     let next = (shown.len() < found.len()).then(|| shown.last().map(|record| record.seq)).flatten();
     shown.reverse();
     (shown.into_iter().map(LedgerRecord::json).collect(), next)

@@ -113,9 +113,9 @@ mod tests {
         let mut lines = BufReader::new(client).lines();
         for change in 1..3 {
             sender.send_replace(change);
-            let told: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
-            assert_eq!(told["method"], LIST_CHANGED);
-            assert!(told.get("id").is_none(), "a notification has no id: {told}");
+            let reported: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+            assert_eq!(reported["method"], LIST_CHANGED);
+            assert!(reported.get("id").is_none(), "a notification has no id: {reported}");
         }
         drop(sender);
         telling.await.unwrap();

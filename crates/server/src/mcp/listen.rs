@@ -63,8 +63,8 @@ mod tests {
             tokio::spawn(notify_subscriber(meta.clone(), Some(sender.subscribe()), Notifier::new(outbox)));
         let mut lines = BufReader::new(client).lines();
         for (expect, change) in [(ACKNOWLEDGED_METHOD, 1), (LIST_CHANGED, 2)] {
-            let told: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
-            assert_eq!((&told["method"], &told["params"]["_meta"]), (&json!(expect), &meta));
+            let reported: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+            assert_eq!((&reported["method"], &reported["params"]["_meta"]), (&json!(expect), &meta));
             sender.send_replace(change);
         }
         drop(sender);

@@ -25,19 +25,19 @@ where
     request.progress = Progress::with_listener(move |note| drop(sender.try_send(note)));
     let mut running = Box::pin(execute(request));
     let mut step = 0_u64;
-    let mut say = async |note| {
+    let mut send = async |note| {
         step += 1;
         notifier.notify(METHOD, &notification_params(&token, step, note)).await;
     };
     let ended = loop {
         tokio::select! {
             biased;
-            Some(note) = notes.recv() => say(note).await,
+            Some(note) = notes.recv() => send(note).await,
             ended = &mut running => break ended,
         }
     };
     while let Ok(note) = notes.try_recv() {
-        say(note).await;
+        send(note).await;
     }
     ended
 }
@@ -107,15 +107,15 @@ mod tests {
         assert!(!ended.success);
         let mut lines = BufReader::new(client).lines();
         for (step, message) in [(1, "half"), (2, "done")] {
-            let said: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
-            assert_eq!((&said["method"], &said["params"]["progressToken"]), (&json!(METHOD), &json!("tok")));
+            let text: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+            assert_eq!((&text["method"], &text["params"]["progressToken"]), (&json!(METHOD), &json!("tok")));
             assert_eq!(
-                (&said["params"]["progress"], &said["params"]["message"]),
+                (&text["params"]["progress"], &text["params"]["message"]),
                 (&json!(step), &json!(message))
             );
             if step == 1 {
                 let meta = json!({"sinew/share": {"done": 1, "total": 2}, "sinew/data": {"seq": 0}});
-                assert_eq!(said["params"]["_meta"], meta);
+                assert_eq!(text["params"]["_meta"], meta);
             }
         }
     }

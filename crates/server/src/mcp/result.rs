@@ -67,7 +67,7 @@ fn to_call_result(result: ToolResult) -> McpCallResult {
 fn content_blocks(result: &ToolResult) -> Vec<ContentBlock> {
     let text = |text: String| ContentBlock { r#type: "text", text };
     // Tool output for a worker is wrapped in markers that the output cannot contain.
-    let told = |content: String| match &result.metadata.session {
+    let reported = |content: String| match &result.metadata.session {
         Some(session) => text(session.untrusted.wrap(&content)),
         None => text(content),
     };
@@ -80,14 +80,14 @@ fn content_blocks(result: &ToolResult) -> Vec<ContentBlock> {
             let arguments = Value::Object(arguments.clone());
             text(format!("The user edited the arguments before approving; the call ran with: {arguments}"))
         });
-        return [told(result.output.to_string())].into_iter().chain(edited).collect();
+        return [reported(result.output.to_string())].into_iter().chain(edited).collect();
     }
     let mut blocks = vec![match &result.metadata.refusal {
         Some(refusal) => text(refusal_text(refusal)),
-        None => told(failure_text(result)),
+        None => reported(failure_text(result)),
     }];
     if result.output.as_object().is_some_and(|output| !output.is_empty()) {
-        blocks.push(told(format!("Output so far: {}", result.output)));
+        blocks.push(reported(format!("Output so far: {}", result.output)));
     }
     blocks
 }
@@ -97,18 +97,18 @@ fn content_blocks(result: &ToolResult) -> Vec<ContentBlock> {
 fn refusal_text(refusal: &Refusal) -> String {
     let mut lines = vec![refusal.reason.clone()];
     // The reason and the hint may already contain some of the rest.
-    let told =
+    let reported =
         |text: &str| refusal.reason.contains(text) || refusal.hint.iter().any(|hint| hint.contains(text));
-    let problems = refusal.problems.iter().filter(|problem| !told(&problem.message));
+    let problems = refusal.problems.iter().filter(|problem| !reported(&problem.message));
     lines.extend(problems.map(|problem| format!("- {}: {}", problem.pointer, problem.message)));
     lines.extend(refusal.hint.iter().map(|hint| format!("Hint: {hint}")));
-    let example = refusal.example.iter().map(Value::to_string).filter(|example| !told(example));
+    let example = refusal.example.iter().map(Value::to_string).filter(|example| !reported(example));
     lines.extend(example.map(|example| format!("Example arguments: {example}")));
     if let Some(repair) = &refusal.repair {
         let arguments = Value::Object(repair.arguments.clone());
         lines.push(format!("These arguments would pass ({}): {arguments}", repair.note));
     }
-    let rule = refusal.rule.iter().filter(|rule| !told(&rule.id));
+    let rule = refusal.rule.iter().filter(|rule| !reported(&rule.id));
     lines.extend(rule.map(|rule| format!("Rule: {} ({}:{})", rule.id, rule.file, rule.line)));
     lines.push(match (refusal.retryable, refusal.retry_after_ms) {
         (true, Some(wait)) => format!("Try again after {wait} ms."),
@@ -149,19 +149,22 @@ mod tests {
     #[test]
     fn success_is_text_and_structure() {
         let output = ToolOutput { value: json!({"content": "é\n"}), ..ToolOutput::default() };
-        let told = told(ToolResult::done("read_file", output, metadata(), 1.5));
-        assert_eq!(told["isError"], false);
-        assert_eq!(told["structuredContent"], json!({"content": "é\n"}));
-        assert_eq!(told["content"], json!([{"type": "text", "text": "{\"content\":\"é\\n\"}"}]));
-        assert!(told["_meta"]["sinew/metadata"]["call_id"].is_string());
-        assert!(told["_meta"].get("sinew/refusal").is_none());
+        let reported = told(ToolResult::done("read_file", output, metadata(), 1.5));
+        assert_eq!(reported["isError"], false);
+        assert_eq!(reported["structuredContent"], json!({"content": "é\n"}));
+        assert_eq!(reported["content"], json!([{"type": "text", "text": "{\"content\":\"é\\n\"}"}]));
+        assert!(reported["_meta"]["sinew/metadata"]["call_id"].is_string());
+        assert!(reported["_meta"].get("sinew/refusal").is_none());
     }
 
     #[test]
     fn a_list_is_text_only() {
         let output = ToolOutput { value: json!([1]), ..ToolOutput::default() };
-        let told = told(ToolResult::done("t", output, metadata(), 0.0));
-        assert_eq!((&told["content"][0]["text"], told.get("structuredContent")), (&json!("[1]"), None));
+        let reported = told(ToolResult::done("t", output, metadata(), 0.0));
+        assert_eq!(
+            (&reported["content"][0]["text"], reported.get("structuredContent")),
+            (&json!("[1]"), None)
+        );
     }
 
     #[test]
@@ -178,16 +181,16 @@ mod tests {
         refusal.example = Some(json!({"path": "a"}));
         let arguments = json!({"path": "5"}).as_object().unwrap().clone();
         refusal.repair = Some(Repair { arguments, note: "5 as text".into() });
-        let told = told(ToolResult::refused(refusal, metadata(), 0.0));
-        assert_eq!(told["isError"], true);
-        assert!(told.get("structuredContent").is_none());
-        let text = told["content"][0]["text"].as_str().unwrap();
+        let reported = told(ToolResult::refused(refusal, metadata(), 0.0));
+        assert_eq!(reported["isError"], true);
+        assert!(reported.get("structuredContent").is_none());
+        let text = reported["content"][0]["text"].as_str().unwrap();
         let expect = "two things are wrong\n- /path: `path` must be a string\nHint: give both\n\
             Example arguments: {\"path\":\"a\"}\nThese arguments would pass (5 as text): {\"path\":\"5\"}\n\
             Rule: write_file.x (tools.yaml:4)\nA corrected or later call can succeed.";
         assert_eq!(text, expect);
-        assert_eq!(told["_meta"]["sinew/refusal"]["code"], "invalid_arguments");
-        assert!(told["_meta"]["sinew/metadata"].get("refusal").is_none(), "sent once");
+        assert_eq!(reported["_meta"]["sinew/refusal"]["code"], "invalid_arguments");
+        assert!(reported["_meta"]["sinew/metadata"].get("refusal").is_none(), "sent once");
     }
 
     #[test]
@@ -204,8 +207,8 @@ mod tests {
     #[test]
     fn denial_says_that_a_retry_will_not_help() {
         let refusal = Refusal::new("t", RefusalCode::PathForbidden, "Permission denied: no");
-        let told = told(ToolResult::refused(refusal, metadata(), 0.0));
-        let text = told["content"][0]["text"].as_str().unwrap();
+        let reported = told(ToolResult::refused(refusal, metadata(), 0.0));
+        let text = reported["content"][0]["text"].as_str().unwrap();
         assert_eq!(text, "Permission denied: no\nRetrying the same call will not help.");
     }
 
@@ -213,12 +216,12 @@ mod tests {
     fn failure_keeps_the_partial_output() {
         let mut failure = Failure::new(FailureKind::TimedOut, "Command timed out").with_hint("ask for less");
         failure.output = Some(json!({"stdout": "half"}));
-        let told = told(ToolResult::failed("t", failure, metadata(), 0.0));
-        assert_eq!(told["isError"], true);
+        let reported = told(ToolResult::failed("t", failure, metadata(), 0.0));
+        assert_eq!(reported["isError"], true);
         let text = "Command timed out\nHint: ask for less\nThe same call may succeed later.";
-        assert_eq!(told["content"][0]["text"], text);
-        assert_eq!(told["content"][1]["text"], "Output so far: {\"stdout\":\"half\"}");
-        assert_eq!(told["_meta"]["sinew/failure"]["kind"], "timed_out");
+        assert_eq!(reported["content"][0]["text"], text);
+        assert_eq!(reported["content"][1]["text"], "Output so far: {\"stdout\":\"half\"}");
+        assert_eq!(reported["_meta"]["sinew/failure"]["kind"], "timed_out");
     }
 
     #[test]

@@ -26,20 +26,20 @@ pub(crate) fn open(
     let name = terms.name.clone();
     // The lock is held until the session is inserted, so that a name is given once.
     let mut named = workers.lock_named();
-    if let Some(door) = name.as_ref().and_then(|name| named.get(name)) {
+    if let Some(socket_name) = name.as_ref().and_then(|name| named.get(name)) {
         let error = RpcError::server("conflict", "a session with this name is already open");
         // The opener may continue with the session; other callers do not learn its id.
-        return Err(if door.is_opened_by(session) {
-            error.with_data("session_id", &door.opened.session_id)
+        return Err(if socket_name.is_opened_by(session) {
+            error.with_data("session_id", &socket_name.opened.session_id)
         } else {
             error
         });
     }
-    let door = workers.open(terms, session).map_err(open_error)?;
-    let reply = open_reply(&door);
+    let socket_name = workers.open(terms, session).map_err(open_error)?;
+    let reply = open_reply(&socket_name);
     match name {
-        Some(name) => drop(named.insert(name, door)),
-        None => session.worker_sockets.push(door),
+        Some(name) => drop(named.insert(name, socket_name)),
+        None => session.worker_sockets.push(socket_name),
     }
     Ok(MethodReply::now(&reply))
 }
@@ -112,11 +112,11 @@ fn parse_terms(params: &mut Params) -> Result<SessionTerms, RpcError> {
 }
 
 /// Builds the reply. It contains the effective terms, which may differ from the requested ones.
-fn open_reply(door: &WorkerSocket) -> Value {
-    let mut reply = door.opened.terms.clone();
+fn open_reply(endpoint: &WorkerSocket) -> Value {
+    let mut reply = endpoint.opened.terms.clone();
     if let Some(fields) = reply.as_object_mut() {
-        fields.insert("session_id".to_owned(), json!(door.opened.session_id));
-        fields.insert("socket".to_owned(), json!(door.path));
+        fields.insert("session_id".to_owned(), json!(endpoint.opened.session_id));
+        fields.insert("socket".to_owned(), json!(endpoint.path));
     }
     reply
 }

@@ -152,10 +152,10 @@ mod tests {
         let good = read(json!({"name": "a", "count": 3, "mode": "ALERT"})).unwrap();
         assert_eq!(good, ("a".to_owned(), Some(3), Some(Mode::Alert)));
         assert_eq!(read(json!({"name": ""})).unwrap(), (String::new(), None, None));
-        let check = |params: Value, field: &str, says: &str| {
+        let check = |params: Value, field: &str, message: &str| {
             let error = read(params.clone()).unwrap_err();
             assert_eq!(error.code, -32602, "{params}");
-            assert!(error.message.contains(says), "{params}: {}", error.message);
+            assert!(error.message.contains(message), "{params}: {}", error.message);
             assert_eq!(error.data["field"], field, "{params}");
             assert!(!error.message.contains("secret"), "a value is never shown: {}", error.message);
         };

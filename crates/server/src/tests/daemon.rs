@@ -60,9 +60,9 @@ const METHODS: &[RpcMethod<TestServiceContext>] = &[
 ];
 
 fn echo(_: &TestServiceContext, _: &mut ConnectionState, mut call: MethodCall) -> MethodResult {
-    let said = call.params.take("say");
+    let text = call.params.take("say");
     call.params.finish()?;
-    Ok(MethodReply::Immediate(rpc::encode_result(&said)))
+    Ok(MethodReply::Immediate(rpc::encode_result(&text)))
 }
 
 fn follow(_: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
@@ -143,40 +143,40 @@ pub(crate) fn daemon(limits: ConnectionLimits) -> TestSocketDaemon {
     daemon_with_state(SharedListenerState::new(limits))
 }
 
-pub(crate) fn daemon_with_state(hall: SharedListenerState) -> TestSocketDaemon {
+pub(crate) fn daemon_with_state(sockets: SharedListenerState) -> TestSocketDaemon {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.sock");
-    TestSocketDaemon { _folder: Some(folder), ..daemon_at(hall, path) }
+    TestSocketDaemon { _folder: Some(folder), ..daemon_at(sockets, path) }
 }
 
 /// Starts a daemon on the given socket path.
-pub(crate) fn daemon_at(hall: SharedListenerState, path: PathBuf) -> TestSocketDaemon {
-    let max_connections = hall.limits.max_connections;
+pub(crate) fn daemon_at(sockets: SharedListenerState, path: PathBuf) -> TestSocketDaemon {
+    let max_connections = sockets.limits.max_connections;
     daemon_with_limits(
         ListenerLimits { max_connections, max_followers: max_connections, idle_timeout: None },
-        hall,
+        sockets,
         path,
     )
 }
 
 /// Starts a daemon with the given listener limits.
 pub(crate) fn daemon_with_limits(
-    door: ListenerLimits,
-    hall: SharedListenerState,
+    endpoint: ListenerLimits,
+    sockets: SharedListenerState,
     path: PathBuf,
 ) -> TestSocketDaemon {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let desk = TestServiceContext::default();
-    let listener = listener(door, hall.clone(), desk.clone());
+    let listener = listener(endpoint, sockets.clone(), desk.clone());
     let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
     runtime.spawn(async move { listener.run(&socket).await });
-    TestSocketDaemon { context: desk, shared: hall, path, _folder: None, _runtime: runtime }
+    TestSocketDaemon { context: desk, shared: sockets, path, _folder: None, _runtime: runtime }
 }
 
 /// Creates a listener for the test service.
 pub(crate) fn listener(
-    door: ListenerLimits,
-    hall: SharedListenerState,
+    endpoint: ListenerLimits,
+    sockets: SharedListenerState,
     desk: TestServiceContext,
 ) -> ConnectionListener<TestServiceContext> {
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
@@ -191,7 +191,7 @@ pub(crate) fn listener(
         admit: |_, _, _| Ok(()),
         context: desk,
     };
-    ConnectionListener::new(service, hall, door)
+    ConnectionListener::new(service, sockets, endpoint)
 }
 
 impl TestSocketDaemon {

@@ -37,8 +37,8 @@ impl DaemonLink {
     }
 
     /// Connects to a daemon. Starts one or waits for one if none answers.
-    pub(super) fn connect(&self, patience: Duration) -> Result<UnixStream, CommandError> {
-        let deadline = Instant::now() + patience;
+    pub(super) fn connect(&self, timeout: Duration) -> Result<UnixStream, CommandError> {
+        let deadline = Instant::now() + timeout;
         loop {
             let failed = match self.open_connection() {
                 Ok(connection) => return Ok(connection),

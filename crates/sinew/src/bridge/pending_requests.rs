@@ -95,10 +95,10 @@ mod tests {
     }
 
     fn failed_requests(calls: &PendingRequests) -> Vec<String> {
-        let mut told: Vec<String> =
+        let mut reported: Vec<String> =
             calls.fail_all().into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
-        told.sort();
-        told
+        reported.sort();
+        reported
     }
 
     #[test]
@@ -108,11 +108,11 @@ mod tests {
         note(&calls, r#"{"id":"b","method":"tools/call"}"#);
         note(&calls, r#"{"method":"notifications/cancelled"}"#);
         calls.note_response(&MessageHead::parse(br#"{"id":1,"result":{}}"#));
-        let told_first = failed_requests(&calls);
-        assert_eq!(told_first.len(), 1);
+        let reported_first = failed_requests(&calls);
+        assert_eq!(reported_first.len(), 1);
         assert!(
-            told_first[0].contains(r#""id":"b""#) && told_first[0].contains("daemon_gone"),
-            "{told_first:?}"
+            reported_first[0].contains(r#""id":"b""#) && reported_first[0].contains("daemon_gone"),
+            "{reported_first:?}"
         );
         assert!(failed_requests(&calls).is_empty());
         // Different spellings of an id are equal.

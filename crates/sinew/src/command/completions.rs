@@ -73,8 +73,8 @@ impl ValueCompleter for ToolNameCompleter {
             .and_then(|setting| setting.definitions_without_waiting())
             .unwrap_or_default();
         let begins = |name: &str| current.to_str().is_some_and(|typed| name.starts_with(typed));
-        let fitting = tools.iter().filter(|tool| begins(tool.name().as_str()));
-        fitting
+        let schema_checked = tools.iter().filter(|tool| begins(tool.name().as_str()));
+        schema_checked
             .map(|tool| {
                 let first = tool.description().lines().next().unwrap_or_default();
                 CompletionCandidate::new(tool.name().as_str()).help(Some(first.to_owned().into()))

@@ -176,17 +176,17 @@ fn read_pin_line(lines: &mut dyn BufRead, place: &str) -> Result<String, Command
 
 /// Reads a PIN from the controlling terminal without echo, even if standard input is redirected.
 pub(crate) fn read_hidden(what: &str) -> Result<String, CommandError> {
-    let nobody = |_| {
+    let no_approver = |_| {
         CommandError::usage("the operator PIN is needed, but there is no terminal to type it on")
             .with_hint("pass it on standard input with `--pin-stdin`")
     };
-    let mut terminal = open_terminal().map_err(nobody)?;
-    let before = tcgetattr(&terminal).map_err(|error| nobody(error.into()))?;
+    let mut terminal = open_terminal().map_err(no_approver)?;
+    let before = tcgetattr(&terminal).map_err(|error| no_approver(error.into()))?;
     let mut silent = before.clone();
     silent.local_flags.remove(LocalFlags::ECHO);
     // Turn echo off before printing the prompt: input typed right after the prompt must be neither echoed nor
     // flushed.
-    tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| nobody(error.into()))?;
+    tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| no_approver(error.into()))?;
     let _ = write!(terminal, "{what}: ");
     let line = read_pin_line(&mut BufReader::new(&terminal), "the terminal");
     let _ = tcsetattr(&terminal, SetArg::TCSAFLUSH, &before);

@@ -44,7 +44,13 @@ pub(crate) fn test_layer(
     let undo = UndoStore::at(&state.join("undo"), nothing);
     // This snapshot is never replaced, so its keys are never compared.
     let keys = BTreeMap::new();
-    let world = ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys };
-    ToolExecutionLayer::new(LayerParts { snapshot: world, ledger, recovery, state_dir: state, undo })
-        .map_err(CommandError::configuration)
+    let config_snapshot = ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys };
+    ToolExecutionLayer::new(LayerParts {
+        snapshot: config_snapshot,
+        ledger,
+        recovery,
+        state_dir: state,
+        undo,
+    })
+    .map_err(CommandError::configuration)
 }

@@ -56,9 +56,9 @@ fn errors_have_a_location_and_a_reason() {
             .unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
-    let check = |text: &str, place: &str, says: &str| {
+    let check = |text: &str, place: &str, message: &str| {
         let shown = errors(text);
-        assert!(shown.starts_with(&format!("h.yaml:{place}: ")) && shown.contains(says), "{shown}");
+        assert!(shown.starts_with(&format!("h.yaml:{place}: ")) && shown.contains(message), "{shown}");
     };
     let tool = |rest: &str| format!("tools:\n  T: {{category: read_only, risk_level: low{rest}}}\n");
     check("on_permit: yes\ntools: {}\n", "1:12", "unknown word");

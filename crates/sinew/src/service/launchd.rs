@@ -73,23 +73,23 @@ fn dictionary<const N: usize>(keys: [(&str, Value); N]) -> Value {
 pub(super) fn commands(action: ServiceAction, facts: &ServiceFacts) -> Vec<ManagerCommand> {
     let (domain, job) = (format!("gui/{}", facts.uid), job_name(facts));
     let file = path(&facts.user_home);
-    let tell = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let load = ManagerCommand::Required(tell(&["launchctl", "bootstrap", &domain, &path_text(&file)]));
+    let report = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let load = ManagerCommand::Required(report(&["launchctl", "bootstrap", &domain, &path_text(&file)]));
     // Unloading takes time, and loading a job that is still loaded fails with an unspecific error.
     let unload = [
-        ManagerCommand::Optional(tell(&["launchctl", "bootout", &job])),
+        ManagerCommand::Optional(report(&["launchctl", "bootout", &job])),
         ManagerCommand::UntilFailure(status_command(facts)),
     ];
     match action {
         ServiceAction::Install => {
-            let enable = ManagerCommand::Required(tell(&["launchctl", "enable", &job]));
+            let enable = ManagerCommand::Required(report(&["launchctl", "enable", &job]));
             unload.into_iter().chain([enable, load]).collect()
         }
         // Launchd holds the sockets, so a daemon that only exits is started by the next connection.
         ServiceAction::Uninstall | ServiceAction::Stop => unload.into(),
-        ServiceAction::Start => vec![ManagerCommand::Optional(tell(&["launchctl", "enable", &job])), load],
+        ServiceAction::Start => vec![ManagerCommand::Optional(report(&["launchctl", "enable", &job])), load],
         ServiceAction::Restart => {
-            vec![ManagerCommand::Required(tell(&["launchctl", "kickstart", "-k", &job]))]
+            vec![ManagerCommand::Required(report(&["launchctl", "kickstart", "-k", &job]))]
         }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_job_is_unloaded_before_it_is_loaded() {
         let steps = commands(ServiceAction::Install, &facts_with_special_characters());
-        let said: Vec<String> = steps
+        let reported_text: Vec<String> = steps
             .iter()
             .map(|step| match step {
                 ManagerCommand::Required(words)
@@ -141,7 +141,7 @@ mod tests {
                 | ManagerCommand::UntilFailure(words) => words[1].clone(),
             })
             .collect();
-        assert_eq!(said, ["bootout", "print", "enable", "bootstrap"]);
+        assert_eq!(reported_text, ["bootout", "print", "enable", "bootstrap"]);
         assert!(matches!(steps[1], ManagerCommand::UntilFailure(_)), "unloading takes time");
     }
 }

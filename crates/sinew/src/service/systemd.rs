@@ -86,20 +86,20 @@ fn escape_percent(value: &str) -> String {
 }
 
 pub(super) fn commands(action: ServiceAction) -> Vec<ManagerCommand> {
-    let tell = |words: &[&str]| {
+    let report = |words: &[&str]| {
         let words = ["systemctl", "--user"].iter().chain(words);
         ManagerCommand::Required(words.map(|word| (*word).to_owned()).collect())
     };
     match action {
         ServiceAction::Install => vec![
-            tell(&["daemon-reload"]),
-            tell(&["enable", SOCKET, SERVICE]),
-            tell(&["restart", SOCKET, SERVICE]),
+            report(&["daemon-reload"]),
+            report(&["enable", SOCKET, SERVICE]),
+            report(&["restart", SOCKET, SERVICE]),
         ],
-        ServiceAction::Uninstall => vec![tell(&["disable", "--now", SERVICE, SOCKET])],
-        ServiceAction::Start => vec![tell(&["start", SOCKET, SERVICE])],
-        ServiceAction::Stop => vec![tell(&["stop", SERVICE, SOCKET])],
-        ServiceAction::Restart => vec![tell(&["restart", SERVICE])],
+        ServiceAction::Uninstall => vec![report(&["disable", "--now", SERVICE, SOCKET])],
+        ServiceAction::Start => vec![report(&["start", SOCKET, SERVICE])],
+        ServiceAction::Stop => vec![report(&["stop", SERVICE, SOCKET])],
+        ServiceAction::Restart => vec![report(&["restart", SERVICE])],
     }
 }
 

@@ -77,12 +77,12 @@ fn gpus_below(class: &Path) -> MetricResult<Vec<Gpu>> {
     };
     let mut found = Vec::new();
     let mut silent = Vec::new();
-    for card in sorted_entries(class).into_iter().filter(is_card) {
-        let device = card.join("device");
+    for request in sorted_entries(class).into_iter().filter(is_card) {
+        let device = request.join("device");
         let driver = fs::read_link(device.join("driver")).ok();
         let driver =
             driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        let name = format!("{} ({})", driver.as_deref().unwrap_or("unknown driver"), file_name(&card));
+        let name = format!("{} ({})", driver.as_deref().unwrap_or("unknown driver"), file_name(&request));
         let busy_percent =
             read_line(&device.join("gpu_busy_percent")).and_then(|text| text.parse::<f64>().ok());
         let number = |file: &str| read_line(&device.join(file)).and_then(|text| text.parse().ok());

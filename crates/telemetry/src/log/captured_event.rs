@@ -64,9 +64,9 @@ pub(crate) struct LazyRecord {
 }
 
 impl LazyRecord {
-    pub(super) fn new(heard: CapturedEvent) -> Self {
-        let weight = heard.queued_bytes();
-        LazyRecord { event: Mutex::new(Some(heard)), record: OnceLock::new(), queued_bytes: weight }
+    pub(super) fn new(received: CapturedEvent) -> Self {
+        let weight = received.queued_bytes();
+        LazyRecord { event: Mutex::new(Some(received)), record: OnceLock::new(), queued_bytes: weight }
     }
 
     #[cfg(test)]
@@ -77,10 +77,10 @@ impl LazyRecord {
 
     pub(super) fn record(&self) -> &LogEntry {
         self.record.get_or_init(|| {
-            let heard = self.event.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let received = self.event.lock().unwrap_or_else(PoisonError::into_inner).take();
             // The event is taken only here and only once, so it is present unless building its record
             // panicked.
-            heard
+            received
                 .map_or_else(|| LogEntry::from_message("an event could not be written"), LogEntry::from_event)
         })
     }
@@ -88,18 +88,18 @@ impl LazyRecord {
 
 impl CapturedEvent {
     pub(super) fn capture(event: &Event<'_>) -> Self {
-        let mut heard = CapturedEvent {
+        let mut received = CapturedEvent {
             time: Timestamp::now(),
             metadata: event.metadata(),
             redactor: redact::shared(),
             fields: Vec::with_capacity(12),
             call_ids: None,
         };
-        event.record(&mut heard);
-        if !heard.has_trace_id() {
-            heard.call_ids = CALL.try_with(Clone::clone).ok();
+        event.record(&mut received);
+        if !received.has_trace_id() {
+            received.call_ids = CALL.try_with(Clone::clone).ok();
         }
-        heard
+        received
     }
 
     /// Returns true for events of this crate.
@@ -108,14 +108,15 @@ impl CapturedEvent {
     }
 
     fn has_trace_id(&self) -> bool {
-        let named = |(name, said): &(&str, FieldValue)| {
-            *name == "trace_id" && matches!(said, FieldValue::Text { start, .. } if is_hex(start, 32))
+        let named = |(name, reported_text): &(&str, FieldValue)| {
+            *name == "trace_id"
+                && matches!(reported_text, FieldValue::Text { start, .. } if is_hex(start, 32))
         };
         self.fields.iter().any(named)
     }
 
     fn queued_bytes(&self) -> usize {
-        let bytes = |(_, said): &(&str, FieldValue)| match said {
+        let bytes = |(_, reported_text): &(&str, FieldValue)| match reported_text {
             FieldValue::Text { start, .. } => start.len(),
             FieldValue::Scalar(_) => 0,
         };

@@ -37,28 +37,32 @@ pub(crate) struct LogEntry {
 
 impl LogEntry {
     /// Builds the bounded and redacted record of a captured event.
-    pub(super) fn from_event(heard: CapturedEvent) -> Self {
-        let ours = heard.is_ours();
+    pub(super) fn from_event(received: CapturedEvent) -> Self {
+        let ours = received.is_ours();
         let record = LogEntry {
-            time: heard.time,
-            level: *heard.metadata.level(),
-            target: heard.metadata.target(),
-            event: ours.then(|| heard.metadata.name()),
+            time: received.time,
+            level: *received.metadata.level(),
+            target: received.metadata.target(),
+            event: ours.then(|| received.metadata.name()),
             message: None,
             trace_id: None,
             span_id: None,
-            fields: Vec::with_capacity(heard.fields.len()),
+            fields: Vec::with_capacity(received.fields.len()),
         };
-        let mut clerk =
-            RecordBuilder { redactor: &heard.redactor, is_own_event: ours, bytes_left: RECORD_LIMIT, record };
-        for (name, said) in heard.fields {
-            match said {
+        let mut clerk = RecordBuilder {
+            redactor: &received.redactor,
+            is_own_event: ours,
+            bytes_left: RECORD_LIMIT,
+            record,
+        };
+        for (name, reported_text) in received.fields {
+            match reported_text {
                 FieldValue::Text { start, full_length: bytes } => clerk.push_text(name, &start, bytes),
                 FieldValue::Scalar(value) => clerk.push_field(name, value),
             }
         }
         let mut record = clerk.record;
-        if let (None, Some(ids)) = (&record.trace_id, heard.call_ids) {
+        if let (None, Some(ids)) = (&record.trace_id, received.call_ids) {
             record.trace_id = Some(ids.trace_id.to_string());
             record.span_id = Some(ids.span_id.to_string());
         }

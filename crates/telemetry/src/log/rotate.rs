@@ -68,7 +68,7 @@ impl RotatingFile {
         Ok(RotatingFile { directory: directory.to_owned(), limits, open, checked: Instant::now() })
     }
 
-    fn file_with_space(&mut self, room: u64) -> io::Result<&mut OpenLogFile> {
+    fn file_with_space(&mut self, space: u64) -> io::Result<&mut OpenLogFile> {
         let newest = path(&self.directory, 0);
         if self.checked.elapsed() >= RECHECK_INTERVAL {
             self.checked = Instant::now();
@@ -78,7 +78,7 @@ impl RotatingFile {
             }
         }
         let full =
-            self.open.as_ref().is_some_and(|open| open.size > 0 && open.size + room > self.limits.max_bytes);
+            self.open.as_ref().is_some_and(|open| open.size > 0 && open.size + space > self.limits.max_bytes);
         if full {
             self.open = None;
             self.rotate()?;

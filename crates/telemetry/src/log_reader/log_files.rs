@@ -116,9 +116,9 @@ impl LogFileSource {
     fn read_line(&mut self) -> Result<ReadStep, TelemetryError> {
         let failed = |path: &Path, cause| TelemetryError::LogRead { path: path.to_owned(), cause };
         loop {
-            let room = (LINE_LIMIT + 1).saturating_sub(self.partial.len());
+            let space = (LINE_LIMIT + 1).saturating_sub(self.partial.len());
             let read = (&mut self.reader)
-                .take(room as u64)
+                .take(space as u64)
                 .read_until(b'\n', &mut self.partial)
                 .map_err(|cause| failed(&self.path, cause))?;
             if read == 0 {

@@ -40,10 +40,10 @@ pub(super) struct ExportMonitor {
 }
 
 impl ExportMonitor {
-    pub(super) fn new(signal: TelemetrySignal, room: usize) -> Arc<Self> {
+    pub(super) fn new(signal: TelemetrySignal, space: usize) -> Arc<Self> {
         Arc::new(ExportMonitor {
             signal,
-            capacity: room,
+            capacity: space,
             queued: AtomicUsize::new(0),
             delivered: AtomicU64::new(0),
             lost: AtomicU64::new(0),

@@ -77,7 +77,7 @@ fn configured_patterns_are_applied() {
     assert_eq!(redactor.first_blocking_pattern("B-1234 a@b.c"), None);
     assert_eq!(redactor.first_warning_pattern("a@b.c"), Some("e_mail"));
     assert_eq!(redactor.first_warning_pattern("B-1234"), None);
-    for (name, text, says) in [
+    for (name, text, message) in [
         ("Bad Name", "x", "a-z, 0-9 and _"),
         ("", "x", "a-z, 0-9 and _"),
         ("open", "(", "unclosed group"),
@@ -87,7 +87,7 @@ fn configured_patterns_are_applied() {
     ] {
         let error =
             Redactor::new(vec![pattern(name, text, SecretPatternAction::Redact)]).unwrap_err().to_string();
-        assert!(error.contains(says) && error.contains(&format!("`{name}`")), "{error}");
+        assert!(error.contains(message) && error.contains(&format!("`{name}`")), "{error}");
     }
 }
 

@@ -209,13 +209,13 @@ fn parse_output(
     report: &RunReport,
     permit: &Permit,
 ) -> Result<(TestRunOutput, Option<Truncation>), Failure> {
-    let said = String::from_utf8_lossy(&report.stderr.head).into_owned()
+    let text = String::from_utf8_lossy(&report.stderr.head).into_owned()
         + &String::from_utf8_lossy(&report.stderr.tail);
     let exit_code = report.end.exit_code();
-    let (counts, found) = count_results(runner, &said, &String::from_utf8_lossy(&report.stdout.head));
+    let (counts, found) = count_results(runner, &text, &String::from_utf8_lossy(&report.stdout.head));
     let word = run_outcome(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
-        let why = toolchain::failure_reason(&said);
+        let why = toolchain::failure_reason(&text);
         let hint = "the project may need a dependency that is not installed; tests run without network";
         let failure =
             Failure::new(FailureKind::Unreadable, format!("the tests did not run: {why}")).with_hint(hint);
@@ -228,25 +228,26 @@ fn parse_output(
         TestRunner::Nextest | TestRunner::Auto | TestRunner::Pytest => report.stdout.omitted,
     };
     let truncated = truncation(total, failures.len(), left_out);
-    let (said, quarantined) = (
-        test_results::tail_lines(&said, MAX_SHOWN_OUTPUT),
+    let (text, quarantined) = (
+        test_results::tail_lines(&text, MAX_SHOWN_OUTPUT),
         quarantine::quarantined_files(&report.quarantined),
     );
-    let value = TestRunOutput { program, outcome: word, exit_code, counts, failures, said, quarantined };
+    let value =
+        TestRunOutput { program, outcome: word, exit_code, counts, failures, said: text, quarantined };
     Ok((value, truncated))
 }
 
 /// Returns the counts that the runner reports, and the tests that failed.
-fn count_results(runner: TestRunner, said: &str, report: &str) -> (Option<TestCounts>, TestResults) {
+fn count_results(runner: TestRunner, text: &str, report: &str) -> (Option<TestCounts>, TestResults) {
     let found = match runner {
-        TestRunner::Cargo => test_results::parse_cargo(said),
-        TestRunner::Npm => script_failures::parse_failures(said),
+        TestRunner::Cargo => test_results::parse_cargo(text),
+        TestRunner::Npm => script_failures::parse_failures(text),
         TestRunner::Nextest | TestRunner::Auto | TestRunner::Pytest => junit::parse_report(report),
     };
     let counts = match runner {
-        TestRunner::Npm => test_results::parse_npm_counts(said),
+        TestRunner::Npm => test_results::parse_npm_counts(text),
         // A project that configures another report path still prints its counts.
-        TestRunner::Nextest if found.counts.total == 0 => test_results::parse_nextest_summary(said),
+        TestRunner::Nextest if found.counts.total == 0 => test_results::parse_nextest_summary(text),
         _ => Some(found.counts),
     };
     (counts, found)

@@ -53,8 +53,12 @@ impl IgnoreRules {
             return true;
         }
         // The innermost file with a matching pattern decides.
-        let said = self.active_files.iter().rev().map(|(_, file)| file.matched(found.relative, is_folder));
-        said.into_iter().find(|said| !said.is_none()).is_some_and(|said| matches!(said, Match::Ignore(_)))
+        let reported_text =
+            self.active_files.iter().rev().map(|(_, file)| file.matched(found.relative, is_folder));
+        reported_text
+            .into_iter()
+            .find(|reported_text| !reported_text.is_none())
+            .is_some_and(|reported_text| matches!(reported_text, Match::Ignore(_)))
     }
 
     /// Drops the ignore files of directories that the walk has left.

@@ -60,8 +60,8 @@ impl ProviderChain {
 impl ProviderSlot {
     /// Reserves the next request time, or returns why the provider is paused.
     pub(super) fn reserve_request(&self, now: Instant) -> Result<Instant, ProviderAttempt> {
-        let mut pace = self.pacing.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.reserve_request(now).map_err(|(outcome, left)| ProviderAttempt {
+        let mut interval = self.pacing.lock().unwrap_or_else(PoisonError::into_inner);
+        interval.reserve_request(now).map_err(|(outcome, left)| ProviderAttempt {
             provider: engine_name(self.provider.engine),
             outcome,
             detail: Some("not queried: it is paused after an earlier failure".to_owned()),

@@ -42,15 +42,15 @@ mod tests {
 
     #[test]
     fn entries_expire_and_the_oldest_is_evicted() {
-        let shelf = TtlCache::new(Duration::from_secs(10), 2);
+        let result_cache = TtlCache::new(Duration::from_secs(10), 2);
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let get = |key: &str, seconds| shelf.get(key, after(seconds)).map(|value| *value);
-        shelf.put("a".to_owned(), Arc::new(1), start);
-        shelf.put("a".to_owned(), Arc::new(2), after(1));
-        shelf.put("b".to_owned(), Arc::new(3), after(5));
+        let get = |key: &str, seconds| result_cache.get(key, after(seconds)).map(|value| *value);
+        result_cache.put("a".to_owned(), Arc::new(1), start);
+        result_cache.put("a".to_owned(), Arc::new(2), after(1));
+        result_cache.put("b".to_owned(), Arc::new(3), after(5));
         assert_eq!((get("a", 10), get("a", 11), get("b", 11)), (Some(2), None, Some(3)));
-        shelf.put("c".to_owned(), Arc::new(4), after(6));
+        result_cache.put("c".to_owned(), Arc::new(4), after(6));
         assert_eq!((get("a", 6), get("b", 6), get("c", 6)), (None, Some(3), Some(4)));
     }
 }

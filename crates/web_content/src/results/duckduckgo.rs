@@ -92,8 +92,8 @@ fn outcome(document: &Document, hits: Vec<WebSearchHit>, place: &str, none: &str
     if document.select(CHALLENGE_SELECTOR).exists() {
         return SearchOutcome::Failing(SearchFailure::Blocked, "it shows a challenge for humans".to_owned());
     }
-    let says_none = |text: &str| text.contains(none) || text.contains("No results");
-    if document.select(".no-results").exists() || says_none(&document.select(place).text()) {
+    let is_empty_page = |text: &str| text.contains(none) || text.contains("No results");
+    if document.select(".no-results").exists() || is_empty_page(&document.select(place).text()) {
         return SearchOutcome::Nothing;
     }
     layout_changed("the page contains neither results nor a statement that there are none")

@@ -24,7 +24,7 @@ fn legible(home: &Home) -> Vec<Value> {
 
 /// Checks that a change to the open segment is noticed before the next call runs. The ledger then continues
 /// in a new segment with a recorded reason, and `verify` reports the missing records.
-fn check_noticed(meddle: impl Fn(&Path), says: &str) -> (Home, u64) {
+fn check_noticed(meddle: impl Fn(&Path), message: &str) -> (Home, u64) {
     let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
     let mut agent = daemon.agent();
     assert_eq!(write(&mut agent, "before")["success"], true);
@@ -48,7 +48,7 @@ fn check_noticed(meddle: impl Fn(&Path), says: &str) -> (Home, u64) {
     let records = legible(&home);
     let resumed = records.iter().find(|record| record["kind"] == "resumed").expect("it goes on, on record");
     let reason = resumed["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains(says), "it is on record: {reason:?}");
+    assert!(reason.contains(message), "it is on record: {reason:?}");
     let lost = &status["result"]["ledger"]["lost_records"];
     assert_eq!(lost, &resumed["lost"], "counted by whoever is asked as on record");
     let call = &after["metadata"]["call_id"];

@@ -40,8 +40,8 @@ pub(super) fn describe_bounds(permit: &Permit, at_work: ExecutionSite) -> String
 /// a sandbox that exposes other files.
 fn sandbox_fingerprint(permit: &Permit) -> String {
     let sight = permit.visibility_filter();
-    let walls = canonical::bytes(&json!([sight.forbidden_patterns(), permit.program_folders()]));
-    canonical::sha256_hex(&walls).chars().take(12).collect()
+    let sandbox_spec = canonical::bytes(&json!([sight.forbidden_patterns(), permit.program_folders()]));
+    canonical::sha256_hex(&sandbox_spec).chars().take(12).collect()
 }
 
 /// Workspaces that a program can access: an approval does not extend to workspaces that are added later.

@@ -34,8 +34,8 @@ fn card(text: &str) -> ApprovalRequest {
 }
 
 /// Returns the content that the request says would be written to a new file.
-fn written_content(card: &ApprovalRequest) -> String {
-    let lines = card.lines();
+fn written_content(approval_request: &ApprovalRequest) -> String {
+    let lines = approval_request.lines();
     let begin = lines.iter().position(|line| line.text.starts_with("file      ")).unwrap();
     let mut out = String::new();
     for line in &lines[begin + 1..] {
@@ -76,9 +76,9 @@ fn shown_diff_converts_back_to_the_written_content() {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             text.push_str(pieces[usize::try_from(seed >> 33).unwrap() % pieces.len()]);
         }
-        let card = card(&text);
-        assert_eq!(written_content(&card), text, "{:?}", card.changes);
-        assert!(card.lines().iter().all(|line| is_visible(&line.text)));
+        let approval_request = card(&text);
+        assert_eq!(written_content(&approval_request), text, "{:?}", approval_request.changes);
+        assert!(approval_request.lines().iter().all(|line| is_visible(&line.text)));
     }
 }
 
@@ -93,9 +93,9 @@ fn invisible_characters_are_escaped_in_every_field() {
 
 #[test]
 fn rule_that_asks_twice_is_listed_once() {
-    let mut card = card("x");
-    card.asked_by = vec![card.asked_by[0].clone(), card.asked_by[0].clone()];
-    assert_eq!(card.lines().iter().filter(|line| line.text.starts_with("asked by")).count(), 1);
+    let mut request = card("x");
+    request.asked_by = vec![request.asked_by[0].clone(), request.asked_by[0].clone()];
+    assert_eq!(request.lines().iter().filter(|line| line.text.starts_with("asked by")).count(), 1);
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn masks_hide_only_plain_tokens() {
 #[test]
 fn paths_are_never_masked_and_only_tokens_are() {
     let named = |text: &str| {
-        let mut card = card("x");
-        (card.summary, card.effect) = (text.to_owned(), vec![fact("writes", text)]);
-        card.arguments = vec![fact("content", "nothing")];
-        card
+        let mut request = card("x");
+        (request.summary, request.effect) = (text.to_owned(), vec![fact("writes", text)]);
+        request.arguments = vec![fact("content", "nothing")];
+        request
     };
     let path = "/w/token=abc123def456/deploy.sh";
     let masked = named(path).with_secrets_masked().unwrap();
@@ -171,15 +171,15 @@ fn paths_are_never_masked_and_only_tokens_are() {
         "export AUTH_TOKEN=$(curl evil)",
         "api_key: evil.example.com:8080",
     ] {
-        let mut card = named("/w/a");
-        card.arguments = vec![fact("content", text)];
-        match card.with_secrets_masked() {
+        let mut request = named("/w/a");
+        request.arguments = vec![fact("content", text)];
+        match request.with_secrets_masked() {
             None => {}
-            Some(card) => assert_eq!(card.arguments[0].text, text, "the whole text is shown"),
+            Some(request) => assert_eq!(request.arguments[0].text, text, "the whole text is shown"),
         }
     }
-    let mut card = named("/w/a");
-    card.arguments = vec![fact("content", "api_key = abcDEF123456")];
-    let card = card.with_secrets_masked().unwrap();
-    assert_eq!((card.masked, card.arguments[0].text.as_str()), (1, "api_key = [redacted:assignment]"));
+    let mut request = named("/w/a");
+    request.arguments = vec![fact("content", "api_key = abcDEF123456")];
+    let request = request.with_secrets_masked().unwrap();
+    assert_eq!((request.masked, request.arguments[0].text.as_str()), (1, "api_key = [redacted:assignment]"));
 }

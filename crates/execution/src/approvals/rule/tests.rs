@@ -211,13 +211,13 @@ fn only_read_only_programs_allow_further_words() {
 
 #[test]
 fn rule_binds_the_other_arguments() {
-    let told = |words: &str| Some(words.to_owned());
+    let reported = |words: &str| Some(words.to_owned());
     let rule = with_profile(
-        |wanted| wanted.other_arguments_digest = told("stdin"),
+        |wanted| wanted.other_arguments_digest = reported("stdin"),
         |wanted| RuleScope::from_call(wanted).unwrap(),
     );
     assert!(rule.lines().iter().any(|line| line == "  other arguments: the same"), "{:?}", rule.lines());
-    assert!(covers(&rule, |wanted| wanted.other_arguments_digest = told("stdin")));
-    assert!(!covers(&rule, |wanted| wanted.other_arguments_digest = told("other words")));
+    assert!(covers(&rule, |wanted| wanted.other_arguments_digest = reported("stdin")));
+    assert!(!covers(&rule, |wanted| wanted.other_arguments_digest = reported("other words")));
     assert!(!covers(&rule, |wanted| wanted.other_arguments_digest = None));
 }

@@ -153,13 +153,14 @@ impl DaemonRun {
             previewed: Mutex::default(),
             policy_variants: Mutex::default(),
         });
-        let world = snapshot(folder, stance, &body);
+        let snapshot = snapshot(folder, stance, &body);
         // Small segments, so that a start reads little and requests are carried over between segments.
         let options = LedgerOptions { segment_bytes: 128 * 1024, ..LedgerOptions::default() };
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &options).unwrap();
         let undo =
             UndoStore::at(&folder.join("undo"), UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO });
-        let parts = LayerParts { snapshot: world, ledger, recovery, state_dir: folder.join("state"), undo };
+        let parts =
+            LayerParts { snapshot: snapshot, ledger, recovery, state_dir: folder.join("state"), undo };
         let layer = ToolExecutionLayer::new(parts).unwrap();
         body.layer.set(Arc::downgrade(&layer)).unwrap();
         layer.approvals.clock.now_with_wall_clock(truth.lock().now);

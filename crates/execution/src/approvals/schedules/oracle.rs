@@ -109,8 +109,8 @@ impl ApprovalOracle {
     pub(super) fn confirm_approval(&self, name: &str, number: usize, until: Timestamp) {
         let mut known = self.lock();
         let thing = known.objects.entry(name.to_owned()).or_default();
-        let said = thing.approvals.iter_mut().filter(|yes| yes.number == number);
-        said.for_each(|yes| yes.until = Some(until));
+        let text = thing.approvals.iter_mut().filter(|yes| yes.number == number);
+        text.for_each(|yes| yes.until = Some(until));
         known.check_object(name);
     }
 

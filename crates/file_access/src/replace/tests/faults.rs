@@ -9,9 +9,9 @@ use crate::testing::WorkspaceFixture;
 
 #[test]
 fn full_disk_leaves_old_content_and_no_temporary_file() {
-    let world = WorkspaceFixture::new();
+    let fixture = WorkspaceFixture::new();
     let mount = |arguments: &[&str]| {
-        let status = Command::new("mount").args(arguments).arg(world.path("ws")).output();
+        let status = Command::new("mount").args(arguments).arg(fixture.path("ws")).output();
         status.is_ok_and(|output| output.status.success())
     };
     if !mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"]) {
@@ -19,17 +19,20 @@ fn full_disk_leaves_old_content_and_no_temporary_file() {
         return;
     }
     let result = std::panic::catch_unwind(|| {
-        world.file("ws/f", "old");
+        fixture.file("ws/f", "old");
         for text in ["f", "new"] {
-            let error = world
+            let error = fixture
                 .write(text)
-                .replace(&[b'x'; 100_000], &ContentPrecondition::Anything, &world.recorder())
+                .replace(&[b'x'; 100_000], &ContentPrecondition::Anything, &fixture.recorder())
                 .unwrap_err();
             assert_eq!(Failure::from(error).kind, FailureKind::ResourceExhausted, "{text}");
-            assert_eq!((world.content("ws/f"), world.names("ws")), ("old".into(), vec!["f".to_owned()]));
+            assert_eq!((fixture.content("ws/f"), fixture.names("ws")), ("old".into(), vec!["f".to_owned()]));
         }
-        world.write("f").replace(&[b'x'; 10_000], &ContentPrecondition::Anything, &world.recorder()).unwrap();
+        fixture
+            .write("f")
+            .replace(&[b'x'; 10_000], &ContentPrecondition::Anything, &fixture.recorder())
+            .unwrap();
     });
-    assert!(Command::new("umount").arg(world.path("ws")).status().unwrap().success());
+    assert!(Command::new("umount").arg(fixture.path("ws")).status().unwrap().success());
     result.unwrap();
 }

@@ -276,8 +276,8 @@ fn sandbox_rule_denies_a_tool_that_cannot_be_sandboxed() {
         for rule in ["requires_sandbox: true", "min_isolation: reduced"] {
             assert_eq!(word("read_file", rule), "not_confinable", "{isolation:?} {rule}");
         }
-        let walls = if isolation.is_some() { "cleared" } else { "no_sandbox" };
-        assert_eq!(word("confined", "min_isolation: reduced"), walls, "{isolation:?}");
+        let sandbox = if isolation.is_some() { "cleared" } else { "no_sandbox" };
+        assert_eq!(word("confined", "min_isolation: reduced"), sandbox, "{isolation:?}");
     }
 }
 
@@ -328,10 +328,10 @@ fn prechecked_call_is_judged_under_the_current_mode() {
     let policy = machine.policy();
     let mut situation =
         Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: RateCounts::default() };
-    let cleared =
+    let prechecked =
         precheck(&policy, &situation, valid_call("write_file", json!({"path": "a.txt", "content": ""})))
             .unwrap();
     situation.mode = Mode::Lockdown;
-    let outcome = VerdictSummary::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
+    let outcome = VerdictSummary::of(judge(&policy, &situation, file_access::open(prechecked).unwrap()));
     assert_eq!(outcome.verdict, "mode_denied forbidden");
 }

@@ -159,27 +159,28 @@ impl JudgeCase {
     }
 
     /// Returns the verdict in the notation of the model.
-    fn verdict(&self, policy: &Policy, mode: Mode, counts: RateCounts, trail: &mut RuleTrace) -> String {
-        let standing = EffectivePolicy::new(policy, &self.definition);
+    fn verdict(&self, policy: &Policy, mode: Mode, counts: RateCounts, trace: &mut RuleTrace) -> String {
+        let effective_policy = EffectivePolicy::new(policy, &self.definition);
         let situation = Situation { mode, workspaces: &self.workspaces, counts };
-        let mut notes = TraceRecorder::new(trail);
-        let judged = check_typed(&standing, &situation, &self.arguments, &mut notes).and_then(|named| {
-            let requests: &[PathRequest] = &named.path_requests;
-            assert_eq!(requests.len(), self.reached.len());
-            let content_bytes = self.plan.content.map(|bytes| bytes as u64);
-            let (reached, errands) = (&self.reached, &named.external_targets);
-            let facts = DecisionInput {
-                path_requests: requests,
-                reached_paths: reached,
-                external_targets: errands,
-                content_bytes,
-            };
-            decide(&standing, &situation, &facts, &mut notes)
-        });
+        let mut notes = TraceRecorder::new(trace);
+        let judged =
+            check_typed(&effective_policy, &situation, &self.arguments, &mut notes).and_then(|named| {
+                let requests: &[PathRequest] = &named.path_requests;
+                assert_eq!(requests.len(), self.reached.len());
+                let content_bytes = self.plan.content.map(|bytes| bytes as u64);
+                let (reached, targets) = (&self.reached, &named.external_targets);
+                let facts = DecisionInput {
+                    path_requests: requests,
+                    reached_paths: reached,
+                    external_targets: targets,
+                    content_bytes,
+                };
+                decide(&effective_policy, &situation, &facts, &mut notes)
+            });
         match judged {
-            Err(grounds) => {
-                notes.record_denied(&self.definition, &grounds);
-                grounds.into_refusal("").code.as_str().to_owned()
+            Err(reason) => {
+                notes.record_denied(&self.definition, &reason);
+                reason.into_refusal("").code.as_str().to_owned()
             }
             Ok(decision) if decision.approval_rules.is_empty() => "permit".to_owned(),
             Ok(decision) => format!("ask {}", decision.approval_rules.len()),
@@ -237,14 +238,14 @@ fn compare_with_model(
                 };
                 assert_eq!(found, expect, "judge and model disagree, {}", shown());
                 if dice.one_in(share) {
-                    let mut trail = RuleTrace::enabled();
-                    let explained = case.verdict(&policy, mode, counts, &mut trail);
+                    let mut trace = RuleTrace::enabled();
+                    let explained = case.verdict(&policy, mode, counts, &mut trace);
                     assert_eq!(explained, found, "explained, {}", shown());
-                    let says = |word: RuleOutcome| trail.steps().iter().any(|step| step.said == word);
+                    let message = |word: RuleOutcome| trace.steps().iter().any(|step| step.said == word);
                     let is_question = found.starts_with("ask");
                     let is_denial = found != "permit" && !is_question;
                     assert_eq!(
-                        (says(RuleOutcome::Denies), says(RuleOutcome::Asks)),
+                        (message(RuleOutcome::Denies), message(RuleOutcome::Asks)),
                         (is_denial, is_question),
                         "{}",
                         shown()

@@ -10,20 +10,20 @@ use crate::{EditAction, PolicyEdit, RuleOutcome, RuleTrace};
 fn judge_with_trace(machine: &TestMachine, tool: &str, arguments: &Value) -> (VerdictSummary, RuleTrace) {
     let arguments = arguments.to_string().replace("$ROOT", &machine.root.display().to_string());
     let call = || valid_call(tool, serde_json::from_str(&arguments).unwrap());
-    let mut trail = RuleTrace::enabled();
-    let outcome = VerdictSummary::of(machine.verdict_traced(call(), &mut trail));
+    let mut rule_trace = RuleTrace::enabled();
+    let outcome = VerdictSummary::of(machine.verdict_traced(call(), &mut rule_trace));
     let plain = VerdictSummary::of(machine.verdict(call()));
     assert_eq!(
         (&outcome.verdict, &outcome.rules),
         (&plain.verdict, &plain.rules),
         "tracing must not change the verdict"
     );
-    (outcome, trail)
+    (outcome, rule_trace)
 }
 
 /// Formats the steps as `line id result`, without those of the built-in denials.
-fn short_steps(trail: &RuleTrace) -> Vec<String> {
-    let written = trail.steps().iter().filter(|step| !step.rule.id.starts_with("floor."));
+fn short_steps(rule_trace: &RuleTrace) -> Vec<String> {
+    let written = rule_trace.steps().iter().filter(|step| !step.rule.id.starts_with("floor."));
     written.map(|step| format!("{} {} {:?}", step.rule.line, step.rule.id, step.said)).collect()
 }
 
@@ -44,7 +44,7 @@ const TOOLS: &str = "tools:
 
 #[test]
 fn permit_trace_names_every_evaluated_rule() {
-    let (outcome, trail) = judge_with_trace(&machine(TOOLS), "read_file", &json!({"path": "a.txt"}));
+    let (outcome, rule_trace) = judge_with_trace(&machine(TOOLS), "read_file", &json!({"path": "a.txt"}));
     assert_eq!(outcome.verdict, "permit");
     let expect = [
         "5 read_file.forbidden_in_modes DoesNotApply",
@@ -57,25 +57,25 @@ fn permit_trace_names_every_evaluated_rule() {
         "11 read_file.allowed_paths DoesNotApply",
         "12 read_file.allowed_paths Passes",
     ];
-    let steps = short_steps(&trail);
+    let steps = short_steps(&rule_trace);
     assert_eq!(steps.get(..expect.len()), Some(expect.map(str::to_owned).as_slice()), "{steps:#?}");
     assert!(steps[expect.len()..].iter().all(|step| step.ends_with("DoesNotApply")), "{steps:#?}");
-    assert!(trail.changes().is_empty());
-    let floor = trail.steps().iter().find(|step| &*step.rule.id == "floor.sinew").unwrap();
-    assert_eq!(floor.said, RuleOutcome::DoesNotApply);
-    assert!(floor.asked.ends_with("/ws/a.txt"), "{floor:?}");
+    assert!(rule_trace.changes().is_empty());
+    let lower_bound = rule_trace.steps().iter().find(|step| &*step.rule.id == "floor.sinew").unwrap();
+    assert_eq!(lower_bound.said, RuleOutcome::DoesNotApply);
+    assert!(lower_bound.asked.ends_with("/ws/a.txt"), "{lower_bound:?}");
 }
 
 #[test]
 fn denial_trace_ends_at_the_denying_rule_with_a_remedy() {
     let check = |machine: TestMachine, tool: &str, arguments: Value, last: &str, write: Option<&str>| {
         let root = machine.root.display().to_string();
-        let (outcome, trail) = judge_with_trace(&machine, tool, &arguments);
-        let step = trail.steps().last().unwrap();
-        assert_eq!(step.said, RuleOutcome::Denies, "{:#?}", trail.steps());
+        let (outcome, trace) = judge_with_trace(&machine, tool, &arguments);
+        let step = trace.steps().last().unwrap();
+        assert_eq!(step.said, RuleOutcome::Denies, "{:#?}", trace.steps());
         assert_eq!(Some(&step.rule), outcome.rules.last());
         assert_eq!(format!("{} {}", step.rule.line, step.rule.id), last);
-        let change = trail.changes().first().unwrap_or_else(|| panic!("no change: {outcome:?}"));
+        let change = trace.changes().first().unwrap_or_else(|| panic!("no change: {outcome:?}"));
         assert_eq!(change.write.as_deref().map(|text| text.replace(&root, "$ROOT")).as_deref(), write);
         assert_eq!(change.rule, step.rule);
     };
@@ -118,21 +118,21 @@ fn denial_trace_ends_at_the_denying_rule_with_a_remedy() {
 #[test]
 fn built_in_denial_has_no_remedy() {
     let machine = machine(TOOLS);
-    let (outcome, trail) =
+    let (outcome, trace) =
         judge_with_trace(&machine, "write_file", &json!({"path": ".git/config", "content": ""}));
     assert_eq!(outcome.verdict, "path_forbidden floor");
-    assert_eq!(trail.steps().last().unwrap().rule.id.as_ref(), "floor.git");
-    assert!(trail.changes().is_empty());
+    assert_eq!(trace.steps().last().unwrap().rule.id.as_ref(), "floor.git");
+    assert!(trace.changes().is_empty());
 }
 
 #[test]
 fn approval_trace_names_the_rule_and_its_remedy() {
-    let (outcome, trail) =
+    let (outcome, trace) =
         judge_with_trace(&machine(TOOLS).mode(Mode::Alert), "read_file", &json!({"path": "a.txt"}));
     assert_eq!(outcome.verdict, "ask");
-    let asking: Vec<_> = trail.steps().iter().filter(|step| step.said == RuleOutcome::Asks).collect();
+    let asking: Vec<_> = trace.steps().iter().filter(|step| step.said == RuleOutcome::Asks).collect();
     assert_eq!(asking.iter().map(|step| step.rule.line).collect::<Vec<_>>(), [4]);
-    assert_eq!(trail.changes().iter().map(|change| change.rule.line).collect::<Vec<_>>(), [4]);
+    assert_eq!(trace.changes().iter().map(|change| change.rule.line).collect::<Vec<_>>(), [4]);
     let (_, nothing) = (outcome, RuleTrace::disabled());
     assert!(nothing.steps().is_empty() && nothing.changes().is_empty());
 }
@@ -147,15 +147,15 @@ struct ExpectedRemedy<'a> {
 
 #[track_caller]
 fn check_remedy(machine: &TestMachine, tool: &str, arguments: &Value, expect: &ExpectedRemedy<'_>) {
-    let (outcome, trail) = judge_with_trace(machine, tool, arguments);
+    let (outcome, trace) = judge_with_trace(machine, tool, arguments);
     let plain = |text: &str| text.replace(&machine.root.display().to_string(), "$ROOT");
-    let step = trail.steps().last().unwrap();
+    let step = trace.steps().last().unwrap();
     assert_eq!(
         (step.said, plain(&step.asked).as_str()),
         (RuleOutcome::Denies, expect.checked_value),
         "{outcome:?}"
     );
-    let [change] = trail.changes() else { panic!("{:#?}", trail.changes()) };
+    let [change] = trace.changes() else { panic!("{:#?}", trace.changes()) };
     let write = plain(change.write.as_deref().unwrap_or_default());
     assert_eq!((change.how.as_str(), write.as_str()), (expect.instruction, expect.write), "{outcome:?}");
     assert_eq!(plain(&change.edit.as_ref().map(format_edit).unwrap_or_default()), expect.edit, "{outcome:?}");
@@ -164,9 +164,9 @@ fn check_remedy(machine: &TestMachine, tool: &str, arguments: &Value, expect: &E
 /// Checks that a denial which no policy file can lift has no remedy.
 #[track_caller]
 fn check_no_remedy(machine: &TestMachine, tool: &str, arguments: &Value) {
-    let (outcome, trail) = judge_with_trace(machine, tool, arguments);
-    assert_eq!(trail.steps().last().unwrap().said, RuleOutcome::Denies, "{outcome:?}");
-    assert!(trail.changes().is_empty(), "{outcome:?}: {:#?}", trail.changes());
+    let (outcome, trace) = judge_with_trace(machine, tool, arguments);
+    assert_eq!(trace.steps().last().unwrap().said, RuleOutcome::Denies, "{outcome:?}");
+    assert!(trace.changes().is_empty(), "{outcome:?}: {:#?}", trace.changes());
 }
 
 #[test]
@@ -383,9 +383,9 @@ fn format_edit(edit: &PolicyEdit) -> String {
 
 /// Formats the steps as rule, rule text, checked value and result, without those of built-in denials and
 /// other modes.
-fn full_steps(trail: &RuleTrace) -> Vec<String> {
+fn full_steps(trace: &RuleTrace) -> Vec<String> {
     let of_others = |id: &str| id.starts_with("floor.") || id.ends_with(".require_approval_for");
-    let steps = trail.steps().iter().filter(|step| !of_others(&step.rule.id));
+    let steps = trace.steps().iter().filter(|step| !of_others(&step.rule.id));
     let shown = |step: &crate::TraceStep| {
         let states = step.states.as_deref().unwrap_or("-");
         format!("{} {} | {states} | {} | {:?}", step.rule.line, step.rule.id, step.asked, step.said)
@@ -401,9 +401,9 @@ fn trace_lists_command_host_and_category_steps() {
     forbidden_commands: [sudo, {argv: [ls, -R]}]
 ";
     let modes = "modes: {NORMAL: {allowed_tool_categories: [read_only, system_write]}}\n";
-    let (_, trail) = judge_with_trace(&machine(tools).modes(modes), "run", &json!({"argv": ["ls", "-l"]}));
+    let (_, trace) = judge_with_trace(&machine(tools).modes(modes), "run", &json!({"argv": ["ls", "-l"]}));
     assert_eq!(
-        full_steps(&trail),
+        full_steps(&trace),
         [
             "0 run.allowed_modes | NORMAL | NORMAL | Passes",
             "1 NORMAL.allowed_tool_categories | read_only | system_write | DoesNotApply",
@@ -419,9 +419,9 @@ fn trace_lists_command_host_and_category_steps() {
   allowed_domains: [a.org, \"*.b.org\"]
 ";
     let machine = machine("tools:\n  fetch:\n    allowed_domains: [c.org, x.b.org]\n").safety(safety);
-    let (_, trail) = self::judge_with_trace(&machine, "fetch", &json!({"url": "https://x.b.org/"}));
+    let (_, trace) = self::judge_with_trace(&machine, "fetch", &json!({"url": "https://x.b.org/"}));
     assert_eq!(
-        full_steps(&trail),
+        full_steps(&trace),
         [
             "0 fetch.allowed_modes | NORMAL | NORMAL | Passes",
             "2 outbound_gateway.blocked_domains | evil.org | x.b.org | DoesNotApply",
@@ -443,12 +443,12 @@ fn trace_lists_path_size_and_unattended_steps() {
     requires_approval: true
 ";
     let machine = machine(tools);
-    let (outcome, trail) = judge_with_trace(&machine, "read_file", &json!({"path": "sub/../sub/b.txt"}));
+    let (outcome, trace) = judge_with_trace(&machine, "read_file", &json!({"path": "sub/../sub/b.txt"}));
     assert_eq!(outcome.verdict, "permit");
     let root = machine.root.display().to_string();
-    let told: Vec<String> = full_steps(&trail).iter().map(|step| step.replace(&root, "$ROOT")).collect();
+    let reported: Vec<String> = full_steps(&trace).iter().map(|step| step.replace(&root, "$ROOT")).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "0 read_file.allowed_modes | NORMAL | NORMAL | Passes",
             "3 read_file.allowed_paths | /srv/** | $ROOT/ws/sub | DoesNotApply",

@@ -106,12 +106,12 @@ fn denied_command_or_host_opens_no_path() {
     let policy = machine.policy();
     let situation =
         Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: RateCounts::default() };
-    let cleared = |tool: &str, arguments: Value| {
+    let prechecked = |tool: &str, arguments: Value| {
         let denial = precheck(&policy, &situation, valid_call(tool, arguments)).map(|_| ()).unwrap_err();
         denial.refusal().code
     };
-    assert_eq!(cleared("run", json!({"argv": ["rm"]})), RefusalCode::CommandNotAllowed);
-    assert_eq!(cleared("fetch", json!({"url": "http://x.onion"})), RefusalCode::DomainNotAllowed);
+    assert_eq!(prechecked("run", json!({"argv": ["rm"]})), RefusalCode::CommandNotAllowed);
+    assert_eq!(prechecked("fetch", json!({"url": "http://x.onion"})), RefusalCode::DomainNotAllowed);
 }
 
 #[test]

@@ -115,11 +115,13 @@ impl TestMachine {
         self.verdict_traced(call, &mut RuleTrace::disabled())
     }
 
-    pub(crate) fn verdict_traced(&self, call: ValidCall, trail: &mut RuleTrace) -> Verdict {
+    pub(crate) fn verdict_traced(&self, call: ValidCall, trace: &mut RuleTrace) -> Verdict {
         let policy = self.policy();
         let situation = Situation { mode: self.mode, workspaces: &self.workspaces, counts: self.counts };
-        match precheck_traced(&policy, &situation, call, trail) {
-            Ok(cleared) => judge_traced(&policy, &situation, file_access::open(cleared).unwrap(), trail),
+        match precheck_traced(&policy, &situation, call, trace) {
+            Ok(prechecked) => {
+                judge_traced(&policy, &situation, file_access::open(prechecked).unwrap(), trace)
+            }
             Err(denial) => Verdict::Denial(denial),
         }
     }

@@ -206,18 +206,18 @@ fn forbidden_name_is_not_opened() {
         "tools: {write_file: {forbidden_paths: [\"$ROOT/other\"], forbidden_in_modes: [LOCKDOWN]}}\n",
     );
     let policy = machine.policy();
-    let cleared = |path: &str, mode| {
+    let prechecked = |path: &str, mode| {
         let situation = Situation { mode, workspaces: &machine.workspaces, counts: RateCounts::default() };
         precheck(&policy, &situation, valid_call("write_file", json!({"path": path, "content": ""})))
             .map(|_| ())
     };
-    let code = |path: &str, mode| cleared(path, mode).unwrap_err().refusal().code;
+    let code = |path: &str, mode| prechecked(path, mode).unwrap_err().refusal().code;
     assert_eq!(code("../other/o.txt", Mode::Normal), tool::RefusalCode::PathForbidden);
     assert_eq!(code(".git/config", Mode::Normal), tool::RefusalCode::PathForbidden);
     assert_eq!(code("../sinew/x", Mode::Normal), tool::RefusalCode::ControlPlane);
     assert_eq!(code("a.txt", Mode::Lockdown), tool::RefusalCode::ModeDenied);
     // Only the canonical name decides whether a path is allowed, so the pre-check passes.
-    cleared("/etc/hosts", Mode::Normal).unwrap();
+    prechecked("/etc/hosts", Mode::Normal).unwrap();
 }
 
 /// The match of a typed name is reused only for the same lists. The name here leads to a file that may be
@@ -232,10 +232,10 @@ fn typed_name_is_matched_again_after_a_policy_change() {
         let situation =
             Situation { mode: machine.mode, workspaces: &machine.workspaces.clone(), counts: machine.counts };
         let call = valid_call("read_file", json!({"path": "sub/link"}));
-        let cleared = precheck(&machine.policy(), &situation, call).unwrap();
+        let prechecked = precheck(&machine.policy(), &situation, call).unwrap();
         machine.files[1].1 = after.to_owned();
         let policy = machine.policy_with_own_folder(sinews_own);
-        let outcome = VerdictSummary::of(judge(&policy, &situation, file_access::open(cleared).unwrap()));
+        let outcome = VerdictSummary::of(judge(&policy, &situation, file_access::open(prechecked).unwrap()));
         assert_eq!(outcome.verdict, expect, "{before}{after}{sinews_own}");
     };
     check([&here.replace("link", "other"), &elsewhere], "sinew", "permit");
@@ -283,8 +283,8 @@ fn links_are_judged_by_both_names() {
     machine.write("out/new.txt", "path_not_allowed outside_workspaces");
     machine.write("dangling", "path_not_allowed outside_workspaces");
     // The refusal does not reveal the target of a link.
-    let told = machine.read("out/o.txt", "path_not_allowed outside_workspaces");
-    assert!(!format!("{told:?}").contains("other"), "{told:?}");
+    let reported = machine.read("out/o.txt", "path_not_allowed outside_workspaces");
+    assert!(!format!("{reported:?}").contains("other"), "{reported:?}");
 }
 
 #[test]

@@ -26,14 +26,14 @@ fn shadow_denial_is_recorded_and_the_call_runs() {
     let check = |mode, path: &str, would: Option<&str>| {
         let machine = machine(TOOLS).modes(free).mode(mode);
         let call = valid_call("write_file", json!({"path": path, "content": ""}));
-        let mut trail = RuleTrace::enabled();
-        let Verdict::Permit(permit) = machine.verdict_traced(call, &mut trail) else {
+        let mut trace = RuleTrace::enabled();
+        let Verdict::Permit(permit) = machine.verdict_traced(call, &mut trace) else {
             panic!("{path} does not run")
         };
         let refusal = permit.shadow_denial();
         assert_eq!(refusal.and_then(|refusal| refusal.detail.as_deref()), would, "{path} in {mode}");
         assert_eq!(permit.facts()["would_deny"]["detail"], json!(would));
-        assert_eq!(trail.steps().iter().any(|step| step.said == RuleOutcome::WouldDeny), would.is_some());
+        assert_eq!(trace.steps().iter().any(|step| step.said == RuleOutcome::WouldDeny), would.is_some());
     };
     check(Mode::Normal, "a.txt", Some("tool_per_hour"));
     check(Mode::Normal, "sub/b.txt", Some("tool_per_hour"));

@@ -91,8 +91,8 @@ mod tests {
             let program = compile(&calls).unwrap();
             for number in 0..700 {
                 let is_listed = calls.iter().any(|call| call.number == number);
-                let (said, steps) = answer(&program, number);
-                assert_eq!(said, if is_listed { number } else { ALLOW }, "{number} of {count}");
+                let (text, steps) = answer(&program, number);
+                assert_eq!(text, if is_listed { number } else { ALLOW }, "{number} of {count}");
                 assert!(steps <= 20, "{steps} steps for {number} of {count}");
             }
         }

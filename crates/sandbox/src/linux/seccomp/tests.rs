@@ -44,8 +44,8 @@ fn answer(network: NetworkAccess, architecture: u32, number: u32, arguments: [u3
 
 fn check(network: NetworkAccess, number: libc::c_long, arguments: [u32; 3], expect: u32) {
     let [first, second, third] = arguments;
-    let said = answer(network, NATIVE_ARCHITECTURE, syscall_number(number), [first, second, third, 0]);
-    assert_eq!(said, expect, "call {number} {arguments:?} with network {network:?}");
+    let text = answer(network, NATIVE_ARCHITECTURE, syscall_number(number), [first, second, third, 0]);
+    assert_eq!(text, expect, "call {number} {arguments:?} with network {network:?}");
 }
 
 const EPERM: u32 = FAIL | libc::EPERM.unsigned_abs();
@@ -54,8 +54,8 @@ const EINVAL: u32 = FAIL | libc::EINVAL.unsigned_abs();
 
 #[test]
 fn listed_calls_are_refused_and_others_allowed() {
-    for (number, told) in REFUSED {
-        let expect = match told {
+    for (number, reported) in REFUSED {
+        let expect = match reported {
             SyscallRefusal::NotPermitted => EPERM,
             SyscallRefusal::NotImplemented => ENOSYS,
             SyscallRefusal::InvalidArgument => EINVAL,
@@ -171,8 +171,8 @@ fn calls_that_weaken_or_bypass_the_sandbox_are_refused() {
 #[test]
 fn set_id_modes_are_refused() {
     let check = |number: libc::c_long, arguments: [u32; 4], expect: u32| {
-        let said = answer(NetworkAccess::Off, NATIVE_ARCHITECTURE, syscall_number(number), arguments);
-        assert_eq!(said, expect, "call {number} {arguments:?}");
+        let text = answer(NetworkAccess::Off, NATIVE_ARCHITECTURE, syscall_number(number), arguments);
+        assert_eq!(text, expect, "call {number} {arguments:?}");
     };
     for bits in [0o4755, 0o2755, 0o6777] {
         check(libc::SYS_fchmod, [3, bits, 0, 0], EPERM);

@@ -69,17 +69,17 @@ impl ProportionalCount {
         (listed, apart): (&[i32], &[i32]),
         list: impl FnOnce() -> Vec<i32>,
         quick: u64,
-        (scratch, room): (u64, u64),
+        (scratch, available): (u64, u64),
     ) -> Option<u64> {
         let begin = || CountRound::new(with_memory(listed), apart, quick);
-        self.count_within(begin, || with_memory(&list()), (scratch, room), MAX_CPU_TIME)
+        self.count_within(begin, || with_memory(&list()), (scratch, available), MAX_CPU_TIME)
     }
 
     fn count_within(
         &mut self,
         begin: impl FnOnce() -> CountRound,
         living_now: impl FnOnce() -> Vec<i32>,
-        (scratch, room): (u64, u64),
+        (scratch, available): (u64, u64),
         most: Duration,
     ) -> Option<u64> {
         let now = Instant::now();
@@ -91,11 +91,11 @@ impl ProportionalCount {
             let fresh = begin();
             CountRound { cpu_at_start: again.unwrap_or(fresh.cpu_at_start), ..fresh }
         });
-        let counted = round.continue_until(now + STEP_TIME, scratch, room, most)?;
+        let counted = round.continue_until(now + STEP_TIME, scratch, available, most)?;
         // Memory of a process that was not counted yet may have moved to one that was counted already, or to
         // a new one. The retry uses the same processor time budget, so a run that changes all the time gets
         // the result of the quick count.
-        if counted <= room && living_now() != round.living {
+        if counted <= available && living_now() != round.living {
             self.retry_cpu_start = Some(round.cpu_at_start);
             self.round = None;
             return None;
@@ -129,10 +129,10 @@ impl CountRound {
         }
     }
 
-    fn continue_until(&mut self, until: Instant, scratch: u64, room: u64, most: Duration) -> Option<u64> {
+    fn continue_until(&mut self, until: Instant, scratch: u64, space: u64, most: Duration) -> Option<u64> {
         while let Some(process) = self.next.pop() {
             self.counted += memory::proportional(process).unwrap_or_else(|| memory::resident(process));
-            if self.counted.with_scratch(scratch) > room {
+            if self.counted.with_scratch(scratch) > space {
                 break;
             }
             if processor_time().saturating_sub(self.cpu_at_start) > most {
@@ -163,11 +163,11 @@ mod tests {
     const ALL: u64 = u64::MAX;
 
     /// Counts this process as if it were many; returns the usage and the number of steps.
-    fn count(shares: &mut ProportionalCount, room: u64, most: Duration) -> Option<(u64, u32)> {
+    fn count(shares: &mut ProportionalCount, space: u64, most: Duration) -> Option<(u64, u32)> {
         let own = vec![i32::try_from(std::process::id()).expect("a number"); 2_000];
         for part in 1.. {
             if let Some(counted) =
-                shares.count_within(|| CountRound::new(Vec::new(), &own, ALL), Vec::new, (0, room), most)
+                shares.count_within(|| CountRound::new(Vec::new(), &own, ALL), Vec::new, (0, space), most)
             {
                 return Some((counted, part));
             }

@@ -118,8 +118,8 @@ impl UsageMonitor {
             SandboxLayer::KernelMemoryMonitor,
             self.kernel_memory.continue_scan(&self.processes, self.deadline),
         );
-        let room = self.limits.memory_bytes.saturating_sub(held);
-        let used = self.count(is_due, room).map_or(0, |used| held + used);
+        let space = self.limits.memory_bytes.saturating_sub(held);
+        let used = self.count(is_due, space).map_or(0, |used| held + used);
         self.peak_memory = self.peak_memory.max(used);
         if used > self.limits.memory_bytes && layers::is_enabled(SandboxLayer::MemoryMonitor) {
             Some(RunEnd::OutOfMemory)
@@ -153,13 +153,13 @@ impl UsageMonitor {
     /// Returns the memory of all processes once it is known. The quick count counts pages that a fork left
     /// shared, and memory that a child shares with its parent, once per process. Only if that exceeds `room`
     /// is the proportional count made.
-    fn count(&mut self, is_due: bool, room: u64) -> Option<u64> {
+    fn count(&mut self, is_due: bool, space: u64) -> Option<u64> {
         let begins_again = self.proportional.restarts();
         if begins_again && !is_due {
             self.sample();
         }
         if (is_due || begins_again)
-            && let Some(used) = self.count_quickly(room)
+            && let Some(used) = self.count_quickly(space)
         {
             self.proportional.abandon();
             return Some(used);
@@ -174,26 +174,26 @@ impl UsageMonitor {
                 descendants(self.limits.processes, self.deadline).processes
             }
         };
-        self.proportional.continue_count(among, list, self.quick.all, (self.scratch, room))
+        self.proportional.continue_count(among, list, self.quick.all, (self.scratch, space))
     }
 
-    fn count_quickly(&mut self, room: u64) -> Option<u64> {
+    fn count_quickly(&mut self, space: u64) -> Option<u64> {
         let quick = quick_count(&self.processes, self.scratch, self.deadline);
-        if !self.proportional.starts_next() || quick.certain_usage(room).is_some() {
-            return quick.certain_usage(room);
+        if !self.proportional.starts_next() || quick.certain_usage(space).is_some() {
+            return quick.certain_usage(space);
         }
         let doubles = self.before.spaces.duplicates();
         self.separate = self.processes.iter().copied().filter(|process| !doubles.contains(process)).collect();
         self.quick = self::quick_count(&self.separate, self.scratch, self.deadline);
-        self.quick.certain_usage(room)
+        self.quick.certain_usage(space)
     }
 }
 
 impl QuickCount {
     /// Returns the usage where it is certain: the sum if it fits into `room`, or the largest single process
     /// if that alone exceeds it, because one process has that much whatever it shares with others.
-    fn certain_usage(&self, room: u64) -> Option<u64> {
-        match (self.all <= room, self.largest > room) {
+    fn certain_usage(&self, space: u64) -> Option<u64> {
+        match (self.all <= space, self.largest > space) {
             (true, _) => Some(self.all),
             (false, true) => Some(self.largest),
             (false, false) => None,

@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn ambiguous_or_malformed_input_is_refused() {
-        let check = |bytes: &[u8], says: &str| {
+        let check = |bytes: &[u8], message: &str| {
             let error = parse_error(bytes);
-            assert!(error.contains(says) && error.len() < 300, "{error}");
+            assert!(error.contains(message) && error.len() < 300, "{error}");
         };
         check(b"", "not acceptable JSON");
         check(b"[]", "not a JSON object");

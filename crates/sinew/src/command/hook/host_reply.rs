@@ -189,8 +189,11 @@ mod tests {
     #[test]
     fn permit_names_its_rules_unless_the_table_is_silent() {
         assert_eq!(judged(ExplainedVerdict::Permit, OnPermit::None), HostReply::NoDecision);
-        let says = "Sinew permits `write_file` in NORMAL mode: write_file.modes (tools.yaml:1), write_file.allowed_paths (tools.yaml:7)";
-        assert_eq!(judged(ExplainedVerdict::Permit, OnPermit::default()), HostReply::Allow(says.to_owned()));
+        let message = "Sinew permits `write_file` in NORMAL mode: write_file.modes (tools.yaml:1), write_file.allowed_paths (tools.yaml:7)";
+        assert_eq!(
+            judged(ExplainedVerdict::Permit, OnPermit::default()),
+            HostReply::Allow(message.to_owned())
+        );
         assert_eq!(HostReply::NoDecision.to_object(FailMode::Closed), (json!({}), ExitKind::Done));
     }
 

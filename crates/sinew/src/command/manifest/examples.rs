@@ -96,7 +96,7 @@ pub(super) fn run(
 async fn check_example(tool: &Tool, example: &CommandExample) -> Option<String> {
     let arguments = Value::Object(example.input.clone());
     let refused = match check_schema(tool.definition(), tool.schema(), arguments) {
-        Ok(fitting) => fitting.run_validators().await.err(),
+        Ok(schema_checked) => schema_checked.run_validators().await.err(),
         Err(refusal) => Some(refusal),
     };
     let wrong = has_invalid_arguments(example);
@@ -130,9 +130,9 @@ fn message_mismatch(example: &CommandExample, refusal: &Refusal) -> Option<Strin
         return Some(refusal.reason.clone());
     }
     let wanted = example.error.as_ref().and_then(|error| error.message.as_deref())?;
-    let said = refusal.problems.iter().map(|problem| problem.message.as_str());
-    let said: String = said.chain([refusal.reason.as_str()]).collect::<Vec<_>>().join("\n");
-    let found = said.to_lowercase().contains(&wanted.to_lowercase());
+    let text = refusal.problems.iter().map(|problem| problem.message.as_str());
+    let text: String = text.chain([refusal.reason.as_str()]).collect::<Vec<_>>().join("\n");
+    let found = text.to_lowercase().contains(&wanted.to_lowercase());
     (!found).then(|| format!("the example says `{wanted}`, the refusal says: {}", refusal.reason))
 }
 

@@ -105,7 +105,7 @@ const LIMIT_PHRASES: &[(&str, &str)] = &[
 /// Returns how to grant the operation that this line reports as failed, if the sandbox probably denied it.
 fn grant_hint(line: &str, granted: &RunGrants<'_>) -> Option<String> {
     let lower = line.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let message_text = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     let network = [
         "network is unreachable",
         "could not resolve host",
@@ -114,7 +114,7 @@ fn grant_hint(line: &str, granted: &RunGrants<'_>) -> Option<String> {
         "connection refused",
         "socket: operation not permitted",
     ];
-    if says(&network) {
+    if message_text(&network) {
         return match granted.network {
             NetworkAccess::Off => Some("`network: loopback` or `network: full` in tools.yaml".to_owned()),
             NetworkAccess::Loopback => Some("`network: full` in tools.yaml".to_owned()),
@@ -124,7 +124,7 @@ fn grant_hint(line: &str, granted: &RunGrants<'_>) -> Option<String> {
     if let Some((_, grant)) = LIMIT_PHRASES.iter().find(|(words, _)| lower.contains(words)) {
         return Some((*grant).to_owned());
     }
-    if says(&["no space left on device"])
+    if message_text(&["no space left on device"])
         && first_absolute_path(line).is_some_and(|path| path.starts_with("/tmp"))
     {
         return Some("`memory_mb` in tools.yaml: /tmp is in memory".to_owned());
@@ -206,7 +206,7 @@ pub(super) fn denial_note(permit: &Permit, report: &RunReport) -> Option<String>
 mod tests {
     use super::*;
 
-    fn check(end: RunEnd, said: &str, expect: &[(&str, &str)]) {
+    fn check(end: RunEnd, text: &str, expect: &[(&str, &str)]) {
         let granted = RunGrants {
             writable: vec![Path::new("/w")],
             readable: vec![Path::new("/r")],
@@ -214,12 +214,12 @@ mod tests {
             directory: "/w".into(),
             shows: &|path| !path.ends_with(".env"),
         };
-        let all = detect_denials(end, said, &granted);
+        let all = detect_denials(end, text, &granted);
         let matches = |denied: &SandboxDenial, (what, grant): &(&str, &str)| {
             denied.what.contains(what) && denied.grant.contains(grant)
         };
         let is_same = all.len() == expect.len() && all.iter().zip(expect).all(|(one, two)| matches(one, two));
-        assert!(is_same, "{said}: {all:?}");
+        assert!(is_same, "{text}: {all:?}");
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn limit_messages_are_reported_with_their_setting() {
-        for (said, grant) in [
+        for (text, grant) in [
             ("OSError: [Errno 27] File too large", "max_file_size_mb"),
             ("MemoryError", "memory_mb"),
             ("sh: 1: Cannot fork: Resource temporarily unavailable", "max_processes"),
@@ -295,7 +295,7 @@ mod tests {
             ("semget: Function not implemented", "cannot be granted"),
             ("tee: /tmp/x: No space left on device", "/tmp is in memory"),
         ] {
-            check(RunEnd::Exited(1), said, &[("", grant)]);
+            check(RunEnd::Exited(1), text, &[("", grant)]);
         }
         check(RunEnd::Exited(1), "tee: /w/x: No space left on device", &[]);
     }

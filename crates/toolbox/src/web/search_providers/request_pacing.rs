@@ -84,38 +84,41 @@ mod tests {
 
     #[test]
     fn requests_are_spaced_and_stop_during_a_block() {
-        let mut pace = RequestPacing::for_engine(SearchEngine::DuckduckgoHtml);
+        let mut interval = RequestPacing::for_engine(SearchEngine::DuckduckgoHtml);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!((pace.reserve_request(start), pace.reserve_request(start)), (Ok(start), Ok(at(1))));
-        assert_eq!(pace.reserve_request(at(10)), Ok(at(10)));
-        assert_eq!(pace.record_outcome(ProviderOutcome::Ok, None, at(10)), None);
-        let quarter = Duration::from_secs(15 * 60);
-        assert_eq!(pace.record_outcome(ProviderOutcome::Blocked, None, at(10)), Some(quarter));
         assert_eq!(
-            pace.reserve_request(at(20)),
+            (interval.reserve_request(start), interval.reserve_request(start)),
+            (Ok(start), Ok(at(1)))
+        );
+        assert_eq!(interval.reserve_request(at(10)), Ok(at(10)));
+        assert_eq!(interval.record_outcome(ProviderOutcome::Ok, None, at(10)), None);
+        let quarter = Duration::from_secs(15 * 60);
+        assert_eq!(interval.record_outcome(ProviderOutcome::Blocked, None, at(10)), Some(quarter));
+        assert_eq!(
+            interval.reserve_request(at(20)),
             Err((ProviderOutcome::Blocked, quarter - Duration::from_secs(10)))
         );
-        assert!(pace.reserve_request(at(10 + 15 * 60)).is_ok());
+        assert!(interval.reserve_request(at(10 + 15 * 60)).is_ok());
         assert_eq!(
-            pace.record_outcome(ProviderOutcome::Blocked, None, at(1000)),
+            interval.record_outcome(ProviderOutcome::Blocked, None, at(1000)),
             Some(quarter * 2),
             "each block doubles the pause"
         );
-        assert_eq!(pace.record_outcome(ProviderOutcome::Blocked, None, at(1000)), Some(HOUR));
-        assert_eq!(pace.record_outcome(ProviderOutcome::Blocked, None, at(1000)), Some(HOUR));
-        pace.record_outcome(ProviderOutcome::Empty, None, at(9000));
+        assert_eq!(interval.record_outcome(ProviderOutcome::Blocked, None, at(1000)), Some(HOUR));
+        assert_eq!(interval.record_outcome(ProviderOutcome::Blocked, None, at(1000)), Some(HOUR));
+        interval.record_outcome(ProviderOutcome::Empty, None, at(9000));
         assert_eq!(
-            pace.record_outcome(ProviderOutcome::Blocked, None, at(9000)),
+            interval.record_outcome(ProviderOutcome::Blocked, None, at(9000)),
             Some(quarter),
             "an answer resets the pause"
         );
         let requested_pause = Some(Duration::from_secs(7));
         assert_eq!(
-            pace.record_outcome(ProviderOutcome::RateLimited, requested_pause, at(9000)),
+            interval.record_outcome(ProviderOutcome::RateLimited, requested_pause, at(9000)),
             requested_pause
         );
         let absurd = Some(Duration::from_secs(u64::MAX / 4));
-        assert_eq!(pace.record_outcome(ProviderOutcome::RateLimited, absurd, at(9000)), Some(MAX_PAUSE));
+        assert_eq!(interval.record_outcome(ProviderOutcome::RateLimited, absurd, at(9000)), Some(MAX_PAUSE));
     }
 }

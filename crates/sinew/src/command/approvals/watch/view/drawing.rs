@@ -44,10 +44,10 @@ impl WatchView {
         lines.extend(self.list_lines(width));
         lines.push(paint(DIM_STYLE, "─".repeat(width)));
         let foot = self.footer_lines(width);
-        let room = height.saturating_sub(lines.len() + foot.len() + 1).max(1);
+        let space = height.saturating_sub(lines.len() + foot.len() + 1).max(1);
         // If no line is left for the request, it is not displayed and its progress does not advance.
         if lines.len() < height {
-            lines.extend(self.request_lines(width, room));
+            lines.extend(self.request_lines(width, space));
         }
         while lines.len() + foot.len() < height {
             lines.push(String::new());
@@ -87,7 +87,7 @@ impl WatchView {
         lines
     }
 
-    fn request_lines(&mut self, width: usize, room: usize) -> Vec<String> {
+    fn request_lines(&mut self, width: usize, available: usize) -> Vec<String> {
         let Some(chosen) = self.selected() else { return Vec::new() };
         let text = match &self.input_mode {
             InputMode::ConfirmRule(_, _, rule) => rule_lines(rule),
@@ -98,12 +98,12 @@ impl WatchView {
             | InputMode::SelectionGone => chosen.card.lines(),
         };
         let wrapped: Vec<ApprovalRequestLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
-        let fits = wrapped.len() <= room;
-        let room = if fits { room } else { room.saturating_sub(1).max(1) };
-        let last = wrapped.len().saturating_sub(room);
-        self.scroll_limits = (last, room.saturating_sub(1).max(1));
+        let fits = wrapped.len() <= available;
+        let available = if fits { available } else { available.saturating_sub(1).max(1) };
+        let last = wrapped.len().saturating_sub(available);
+        self.scroll_limits = (last, available.saturating_sub(1).max(1));
         let from = self.scroll.min(last);
-        let to = (from + room).min(wrapped.len());
+        let to = (from + available).min(wrapped.len());
         let looked_at = match self.input_mode {
             InputMode::Browse => Some(&mut self.display_progress),
             InputMode::ConfirmRule(..) => Some(&mut self.rule_display_progress),
