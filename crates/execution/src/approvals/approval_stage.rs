@@ -61,7 +61,7 @@ pub(crate) async fn approve(
     match layer.approvals.check_usable(&approval_ref.id, &call.caller) {
         Ok(()) => {
             let approval_ref = approval_ref.clone();
-            Ok((question.into_permit(), ApprovalBasis::Once { approval_ref: approval_ref, rules }))
+            Ok((question.into_permit(), ApprovalBasis::Once { approval_ref, rules }))
         }
         Err(UnusableApproval::Pending) => {
             let (question, effect) =
@@ -115,7 +115,7 @@ pub(crate) async fn consume_approval(
             let id = covering.ok_or_else(|| rule_expired_refusal(call))?;
             Ok((permit.with_previewed_arguments(effect.into_rewritten()), id))
         }
-        ApprovalBasis::Once { approval_ref: approval_ref, rules } => {
+        ApprovalBasis::Once { approval_ref, rules } => {
             let digest = effect.digest().to_owned();
             let claim = ApprovalClaim { caller: &call.caller, digest: &digest, rules };
             match layer.approvals.consume(&layer.ledger, &approval_ref.id, claim).await {

@@ -240,6 +240,6 @@ async fn configured_service_may_be_local_only_by_its_own_name() {
 async fn ports_of_other_services_are_refused() {
     for port in [22, 25, 6667, 10080] {
         let end = gateway().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], limits(100)).await;
-        assert_eq!(outcome(&end), "Port", "{port}");
+        assert_eq!(outcome(&end), "BlockedPort", "{port}");
     }
 }

@@ -80,11 +80,11 @@ async fn time_and_headers_are_limited() {
     });
     for url in [endless.url("/"), million.url("/")] {
         let end = gateway().get(&permit(OPEN), &url, &[], limits(100)).await;
-        assert_eq!(outcome(&end), "Garbled", "{url}");
+        assert_eq!(outcome(&end), "InvalidResponse", "{url}");
     }
     let nonsense = Server::with_response("220 mail.example.org ESMTP\r\n");
     let end = gateway().get(&permit(OPEN), &nonsense.url("/"), &[], limits(100)).await;
-    assert_eq!(outcome(&end), "Garbled");
+    assert_eq!(outcome(&end), "InvalidResponse");
 }
 
 #[tokio::test]

@@ -55,13 +55,13 @@ async fn key_for_another_origin_opens_no_connection() {
         let question = question(&elsewhere, credential(&own.url("/"), None));
         let mut more = |_: &[u8]| false;
         let end = gateway().send_until(&permit(OPEN), &question, limits(100), &mut more).await;
-        assert_eq!(outcome(&end), "KeyAstray", "{elsewhere}");
+        assert_eq!(outcome(&end), "KeyOriginMismatch", "{elsewhere}");
         let end = gateway().open_stream(&permit(OPEN), &question, limits(100).deadline).await;
-        assert_eq!(outcome_of(&end), "KeyAstray", "{elsewhere}");
+        assert_eq!(outcome_of(&end), "KeyOriginMismatch", "{elsewhere}");
     }
     let socket = question(&other.url("/").replace("http:", "ws:"), credential(&own.url("/"), None));
     let end = gateway().open_websocket(&permit(OPEN), &socket, "mcp", limits(100)).await;
-    assert_eq!(outcome_of(&end), "KeyAstray");
+    assert_eq!(outcome_of(&end), "KeyOriginMismatch");
     assert_eq!((own.connections(), other.connections()), (0, 0));
 }
 
@@ -71,7 +71,7 @@ async fn websocket_key_is_sent_with_the_handshake() {
     let url = server.url("/").replace("http:", "ws:");
     let question = question(&url, credential(&url, Some("x-api-key")));
     let end = gateway().open_websocket(&permit(OPEN), &question, "mcp", limits(100)).await;
-    assert_eq!(outcome_of(&end), "NoSocket");
+    assert_eq!(outcome_of(&end), "WebSocketRefused");
     assert!(server.requests()[0].contains("x-api-key: key-5b1c\r\n"), "{:?}", server.requests());
 }
 
@@ -89,8 +89,8 @@ async fn key_is_not_sent_unencrypted() {
         let end = asked.send_until(&permit(OPEN), &question, caps, &mut more).await;
         assert_eq!(outcome(&end), expect, "{scheme} {address}");
     };
-    check("http", "10.255.255.1", "KeyInTheOpen").await;
-    check("http", "::ffff:10.255.255.1", "KeyInTheOpen").await;
+    check("http", "10.255.255.1", "KeyUnencrypted").await;
+    check("http", "::ffff:10.255.255.1", "KeyUnencrypted").await;
     // No server listens at either, so `Unreachable` shows that a connection was attempted.
     check("http", "127.0.0.1", "Unreachable").await;
     check("https", "127.0.0.1", "Unreachable").await;

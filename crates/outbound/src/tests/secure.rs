@@ -67,11 +67,11 @@ async fn only_a_valid_certificate_for_the_host_is_accepted() {
     };
     let good = server(&issuer, "good.example.org", false);
     check(trusting.clone(), good, "ok 200").await;
-    check(gateway(), good, "Untrusted").await;
-    check(trusting.clone(), server(&issuer, "other.example.org", false), "Untrusted").await;
-    check(trusting.clone(), server(&issuer, "good.example.org", true), "Untrusted").await;
+    check(gateway(), good, "TlsFailed").await;
+    check(trusting.clone(), server(&issuer, "other.example.org", false), "TlsFailed").await;
+    check(trusting.clone(), server(&issuer, "good.example.org", true), "TlsFailed").await;
     let plain = super::server::Server::with_response(super::server::response("200 OK", "", "x"));
-    check(trusting, plain.port, "Untrusted").await;
+    check(trusting, plain.port, "TlsFailed").await;
 }
 
 /// The server answers the handshake with status 200, which only a client that trusts its certificate sees.
@@ -85,7 +85,7 @@ async fn websocket_checks_the_certificate_too() {
     let script = Arc::new(ScriptedResolver::of(&[("good.example.org", &[&["127.0.0.1"]])]));
     let question = HttpRequest::get(format!("wss://good.example.org:{port}/"));
     let roots = [TrustedRoots::with_file(&file).unwrap(), TrustedRoots::mozilla()];
-    for (roots, expect) in roots.into_iter().zip(["NoSocket", "Untrusted"]) {
+    for (roots, expect) in roots.into_iter().zip(["WebSocketRefused", "TlsFailed"]) {
         let keeper = HttpGateway::new(roots).unwrap().with_resolver(Arc::clone(&script));
         let end = keeper.open_websocket(&permit(OPEN), &question, "mcp", limits(100)).await;
         assert_eq!(outcome_of(&end), expect);

@@ -109,7 +109,7 @@ async fn received_bytes_are_limited() {
     let check = async |then: fn(&mut TcpStream)| {
         let server = websocket_server(then);
         let end = tokio::time::timeout(Duration::from_secs(30), receive(&server)).await.expect("an end");
-        assert_eq!(outcome_of(&end), "TooMuch", "{end:?}");
+        assert_eq!(outcome_of(&end), "TooManyBytes", "{end:?}");
     };
     check(|stream| {
         let _ = stream.write_all(&[&[TEXT, 127][..], &(1_u64 << 40).to_be_bytes()].concat());
@@ -213,9 +213,9 @@ async fn websocket_reaches_only_permitted_hosts() {
     check(SHIPPED, format!("ws://inner.example.org:{port}/"), "private_address").await;
     check(SHIPPED, format!("ws://me:mine@example.org:{port}/"), "userinfo").await;
     check("{allowed_domains: [b.example]}", "ws://a.example/".to_owned(), "not_listed").await;
-    check(OPEN, "ws://127.0.0.1:22/".to_owned(), "Port").await;
+    check(OPEN, "ws://127.0.0.1:22/".to_owned(), "BlockedPort").await;
     for other in ["http", "https", "WS", "file"] {
-        check(OPEN, format!("{other}://127.0.0.1:{port}/"), "NoSocket").await;
+        check(OPEN, format!("{other}://127.0.0.1:{port}/"), "WebSocketRefused").await;
     }
     assert_eq!(inside.connections(), 0);
     check(OPEN, format!("ws://inner.example.org:{port}/"), "ok").await;
@@ -232,10 +232,10 @@ async fn handshake_ends_at_the_deadline() {
     let end = gateway().open_websocket(&permit(OPEN), &question, "mcp", soon).await;
     assert_eq!(outcome_of(&end), "TimedOut");
     let nonsense = Server::with_response("220 mail.example.org ESMTP\r\n");
-    assert_eq!(outcome_of(&open(&nonsense).await), "Garbled");
+    assert_eq!(outcome_of(&open(&nonsense).await), "InvalidResponse");
     let endless = Server::start(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 101 Yes\r\nA: ");
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
-    assert_eq!(outcome_of(&open(&endless).await), "Garbled");
+    assert_eq!(outcome_of(&open(&endless).await), "InvalidResponse");
 }
