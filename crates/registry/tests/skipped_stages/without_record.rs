@@ -5,7 +5,7 @@ use std::sync::Arc;
 use governance::Permit;
 use registry::Tool;
 
-fn walk(tool: &Tool, permit: Permit) {
+fn execute(tool: &Tool, permit: Permit) {
     let order: Arc<Permit> = Arc::new(permit);
     drop(tool.executor().run(order));
 }

@@ -3,7 +3,7 @@
 use governance::Permit;
 use ledger::Intent;
 
-fn forge(permit: Permit) -> registry::Order {
+fn forge(permit: Permit) -> registry::RecordedPermit {
     Intent::new(permit)
 }
 

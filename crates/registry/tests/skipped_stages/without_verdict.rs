@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use governance::Cleared;
-use ledger::{Decision, Ledger};
+use governance::Prechecked;
+use ledger::{RecordedDecision, Ledger};
 use registry::Tool;
 use file_access::Opened;
 
-async fn walk(tool: &Tool, ledger: &Ledger, decision: Decision, opened: Opened<Cleared>) {
+async fn execute(tool: &Tool, ledger: &Ledger, decision: RecordedDecision, opened: Opened<Prechecked>) {
     let Ok(order) = ledger.intend(decision, opened).await else { return };
     let order = Arc::new(order);
     drop(tool.executor().run(order));

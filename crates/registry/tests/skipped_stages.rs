@@ -6,7 +6,7 @@
 #[test]
 fn pipeline_without_a_stage_does_not_compile() {
     let cases = trybuild::TestCases::new();
-    cases.compile_fail("tests/road/without_*.rs");
-    cases.compile_fail("tests/road/forged_*.rs");
-    cases.compile_fail("tests/road/mixed_*.rs");
+    cases.compile_fail("tests/skipped_stages/without_*.rs");
+    cases.compile_fail("tests/skipped_stages/forged_*.rs");
+    cases.compile_fail("tests/skipped_stages/mixed_*.rs");
 }

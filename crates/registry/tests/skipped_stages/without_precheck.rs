@@ -2,7 +2,7 @@
 
 use guardrail::ValidCall;
 
-fn walk(valid: ValidCall) {
+fn execute(valid: ValidCall) {
     let _ = file_access::open(valid);
 }
 

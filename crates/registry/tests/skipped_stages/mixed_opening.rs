@@ -1,9 +1,9 @@
 //! Opened paths of one call cannot be combined with another call: only `open` combines them.
 
-use governance::Cleared;
+use governance::Prechecked;
 use file_access::{Opened, OpenedPath};
 
-fn mix(mine: Cleared, theirs: Vec<OpenedPath>) -> Opened<Cleared> {
+fn mix(mine: Prechecked, theirs: Vec<OpenedPath>) -> Opened<Prechecked> {
     Opened { call: mine, paths: theirs }
 }
 
