@@ -5,9 +5,9 @@ use std::sync::Arc;
 use governance::Prechecked;
 use ledger::{RecordedDecision, Ledger};
 use registry::Tool;
-use file_access::Opened;
+use file_access::OpenedCall;
 
-async fn execute(tool: &Tool, ledger: &Ledger, decision: RecordedDecision, opened: Opened<Prechecked>) {
+async fn execute(tool: &Tool, ledger: &Ledger, decision: RecordedDecision, opened: OpenedCall<Prechecked>) {
     let Ok(order) = ledger.intend(decision, opened).await else { return };
     let order = Arc::new(order);
     drop(tool.executor().run(order));
