@@ -198,8 +198,8 @@ fn start(folder: &Path) -> Result<()> {
     within(LONGEST_START, took, "a start")
 }
 
-fn ask(folder: &Path) -> Result<()> {
-    let reader = ledger::LedgerReader::new(folder);
+/// Returns the measured queries, each with a name.
+fn measured_queries(reader: &ledger::LedgerReader) -> Result<Vec<(&'static str, RecordFilter)>> {
     let some = |text: &str| Some(text.to_owned());
     let page = RecordFilter { limit: Some(100), ..RecordFilter::default() };
     let middle = reader.query(&RecordFilter {
@@ -212,7 +212,7 @@ fn ask(folder: &Path) -> Result<()> {
     let trace = middle
         .first()
         .and_then(|record| Some(record.json().pointer("/trace/trace_id")?.as_str()?.to_owned()));
-    let questions = [
+    Ok(vec![
         ("the last 100", page.clone()),
         ("one call", RecordFilter { call_id: call, ..RecordFilter::default() }),
         ("one trace", RecordFilter { trace, ..RecordFilter::default() }),
@@ -264,9 +264,13 @@ fn ask(folder: &Path) -> Result<()> {
                 ..page
             },
         ),
-    ];
+    ])
+}
+
+fn ask(folder: &Path) -> Result<()> {
+    let reader = ledger::LedgerReader::new(folder);
     let mut slowest = (Duration::ZERO, "");
-    for (name, filter) in questions {
+    for (name, filter) in measured_queries(&reader)? {
         let mut costs = Vec::new();
         let mut found = 0;
         for _ in 0..5 {

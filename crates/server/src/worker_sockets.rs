@@ -179,8 +179,7 @@ impl WorkerSockets {
         let stop = self.shared.stop.child_token();
         let open = OpenWorkerSocket { path: path.clone(), stop: stop.clone(), _slot: place };
         self.open_sockets.lock_sockets().insert(opened.session_id.clone(), open);
-        let endpoint =
-            WorkerSocket { opened, path: path, opener, open_sockets: Arc::clone(&self.open_sockets) };
+        let endpoint = WorkerSocket { opened, path, opener, open_sockets: Arc::clone(&self.open_sockets) };
         let bound = BoundSocket::bind_new(&endpoint.path).map_err(|error| {
             WorkerSocketError::Unavailable(RpcError::server("resource_exhausted", error.to_string()))
         })?;

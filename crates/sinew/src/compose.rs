@@ -361,7 +361,7 @@ pub(crate) fn layer_on(
 ) -> Result<Arc<ToolExecutionLayer>, CommandError> {
     let (state, undo) = (setting.home().state_dir().to_owned(), undo_store(setting, &setting.settings()?));
     setting.accepted_writer().set_ledger(&ledger);
-    let parts = LayerParts { snapshot: snapshot, ledger, recovery, state_dir: state, undo };
+    let parts = LayerParts { snapshot, ledger, recovery, state_dir: state, undo };
     let layer = ToolExecutionLayer::new(parts).map_err(CommandError::configuration)?;
     layer_hooks::connect_introspection(&layer, setting.home().state_dir());
     layer_hooks::connect_pipeline(&layer, setting.pipeline_entry());

@@ -44,7 +44,7 @@ impl<A, O> SandboxedTool<A, O> {
 
     /// Sets the function that previews a call.
     pub(crate) fn with_preview(self, preview: SandboxedPreviewFn<A>) -> Self {
-        SandboxedTool { preview: preview, ..self }
+        SandboxedTool { preview, ..self }
     }
 }
 

@@ -255,35 +255,19 @@ pub(super) fn compare_rules(
         (None, None) => {}
     }
     let list = |what: &str| format!("{name}: {what}");
-    compare_lists(
-        &list("forbidden path"),
-        &old.forbidden_paths,
-        &new.forbidden_paths,
-        LoosenedBy::Removal,
-        found,
-    );
-    compare_lists(&list("unattended path"), &old.unattended, &new.unattended, LoosenedBy::Addition, found);
-    compare_lists(
-        &list("allowed command"),
-        &old.allowed_commands,
-        &new.allowed_commands,
-        LoosenedBy::Addition,
-        found,
-    );
-    compare_lists(
-        &list("forbidden command"),
-        &old.forbidden_commands,
-        &new.forbidden_commands,
-        LoosenedBy::Removal,
-        found,
-    );
-    compare_lists(
-        &list("program folder"),
-        &old.program_folders,
-        &new.program_folders,
-        LoosenedBy::Addition,
-        found,
-    );
+    for (what, old, new, loosened_by) in [
+        ("forbidden path", &old.forbidden_paths, &new.forbidden_paths, LoosenedBy::Removal),
+        ("unattended path", &old.unattended, &new.unattended, LoosenedBy::Addition),
+        ("program folder", &old.program_folders, &new.program_folders, LoosenedBy::Addition),
+    ] {
+        compare_lists(&list(what), old, new, loosened_by, found);
+    }
+    for (what, old, new, loosened_by) in [
+        ("allowed command", &old.allowed_commands, &new.allowed_commands, LoosenedBy::Addition),
+        ("forbidden command", &old.forbidden_commands, &new.forbidden_commands, LoosenedBy::Removal),
+    ] {
+        compare_lists(&list(what), old, new, loosened_by, found);
+    }
     match (&old.hosts, &new.hosts) {
         (None, Some(_)) => {
             add_difference(found, PolicyEffect::Tightens, format!("{name} may reach listed hosts only"), None)
@@ -299,8 +283,8 @@ pub(super) fn compare_rules(
         (Some(old), Some(new)) => compare_lists(&list("allowed host"), old, new, LoosenedBy::Addition, found),
         (None, None) => {}
     }
-    if let Some(way) = new.cost.partial_cmp(&old.cost).filter(|way| way.is_ne()) {
-        let effect = if way.is_lt() { PolicyEffect::Loosens } else { PolicyEffect::Tightens };
+    if let Some(order) = new.cost.partial_cmp(&old.cost).filter(|order| order.is_ne()) {
+        let effect = if order.is_lt() { PolicyEffect::Loosens } else { PolicyEffect::Tightens };
         add_difference(
             found,
             effect,

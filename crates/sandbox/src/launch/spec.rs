@@ -122,7 +122,7 @@ impl RunSpec {
 
 impl RunLimits {
     /// Serialises the limits alone, for the watcher, which does not need the rest.
-    pub(crate) fn to_frame(&self) -> Vec<u8> {
+    pub(crate) fn to_frame(self) -> Vec<u8> {
         let mut writer = MessageWriter::default();
         self.write_fields(&mut writer);
         writer.into_frame()

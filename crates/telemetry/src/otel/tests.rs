@@ -183,10 +183,8 @@ fn call_is_exported_as_a_span_with_its_stages() {
     assert!(!bytes.contains(SECRET) && !bytes.contains("the content"));
 }
 
-#[test]
-fn metrics_are_exported_under_their_names() {
-    let _alone = lock_exclusive();
-    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
+/// Records every metric at least once.
+fn record_one_of_each() {
     let trace = TraceContext::root();
     let call = |tool| CallContext {
         tool,
@@ -196,27 +194,32 @@ fn metrics_are_exported_under_their_names() {
         session: None,
     };
     let tool = ToolName::new("read_file").unwrap();
-    let guard = run_exporting(settings_for(&receiver), |_| {
-        CallSpan::start(&call("read_file")).end(CallOutcome::Done);
-        CallSpan::start(&call("read_file")).end(CallOutcome::Done);
-        CallSpan::start(&call("any name / at all")).end(CallOutcome::Refused(RefusalCode::UnknownTool));
-        drop(CallSpan::start(&call("read_file")));
-        metrics::record_decision(Mode::Lockdown, "deny");
-        metrics::record_approval(ApprovalDecision::TimedOut, Duration::from_secs(300));
-        for (unit, total) in
-            [(TruncationUnit::Bytes, 1024), (TruncationUnit::Entries, 515), (TruncationUnit::Bytes, 600)]
-        {
-            let cut = Truncation { unit, total, returned: 512, how_to_continue: String::new() };
-            metrics::record_truncation(&tool, &cut);
-        }
-        let operation = metrics::RequestOperation {
-            method: "tools/call",
-            tool: Some(&tool),
-            protocol_version: Some("2026-07-28"),
-            error_type: Some("tool_error"),
-        };
-        metrics::record_operation(&operation, Duration::from_millis(15));
-    });
+    CallSpan::start(&call("read_file")).end(CallOutcome::Done);
+    CallSpan::start(&call("read_file")).end(CallOutcome::Done);
+    CallSpan::start(&call("any name / at all")).end(CallOutcome::Refused(RefusalCode::UnknownTool));
+    drop(CallSpan::start(&call("read_file")));
+    metrics::record_decision(Mode::Lockdown, "deny");
+    metrics::record_approval(ApprovalDecision::TimedOut, Duration::from_secs(300));
+    for (unit, total) in
+        [(TruncationUnit::Bytes, 1024), (TruncationUnit::Entries, 515), (TruncationUnit::Bytes, 600)]
+    {
+        let cut = Truncation { unit, total, returned: 512, how_to_continue: String::new() };
+        metrics::record_truncation(&tool, &cut);
+    }
+    let operation = metrics::RequestOperation {
+        method: "tools/call",
+        tool: Some(&tool),
+        protocol_version: Some("2026-07-28"),
+        error_type: Some("tool_error"),
+    };
+    metrics::record_operation(&operation, Duration::from_millis(15));
+}
+
+#[test]
+fn metrics_are_exported_under_their_names() {
+    let _alone = lock_exclusive();
+    let receiver = TestCollector::start(CollectorBehaviour::Accepting);
+    let guard = run_exporting(settings_for(&receiver), |_| record_one_of_each());
     let (_pending, _running) =
         (metrics::Gauge::ApprovalsPending.increment(), metrics::Gauge::ToolsRunning.increment());
     drop(metrics::Gauge::ToolsRunning.increment());

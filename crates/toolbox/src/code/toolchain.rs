@@ -136,7 +136,7 @@ pub(super) fn preview<P: ProjectProgram>(
     let named = beside.chain(settings).map(PathBuf::into_os_string);
     let program = if own.is_some() { "sh" } else { name };
     let command = SandboxCommand {
-        working_directory: WorkingDirectory::Granted(project.folder.clone()),
+        working_directory: WorkingDirectory::Granted(project.folder),
         variables: variables(permit),
         ..SandboxCommand::read_only(program, named.chain(words).collect(), Instant::now() + permit.timeout())
     };

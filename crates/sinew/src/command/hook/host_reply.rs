@@ -57,7 +57,7 @@ impl HostReply {
         } else {
             BLOCK_EXIT
         };
-        let (object, exit) = self.to_object(fail);
+        let (object, exit) = self.into_object(fail);
         // The Rust runtime opens a closed standard output on /dev/null before `main`, where every write
         // succeeds.
         if stdout_is_null_device() {
@@ -70,7 +70,7 @@ impl HostReply {
         }
     }
 
-    fn to_object(self, fail: FailMode) -> (Value, ExitKind) {
+    fn into_object(self, fail: FailMode) -> (Value, ExitKind) {
         match self {
             HostReply::NoDecision => (json!({}), ExitKind::Done),
             HostReply::Allow(reason) => (decision("allow", &reason), ExitKind::Done),
@@ -194,20 +194,20 @@ mod tests {
             judged(ExplainedVerdict::Permit, OnPermit::default()),
             HostReply::Allow(message.to_owned())
         );
-        assert_eq!(HostReply::NoDecision.to_object(FailMode::Closed), (json!({}), ExitKind::Done));
+        assert_eq!(HostReply::NoDecision.into_object(FailMode::Closed), (json!({}), ExitKind::Done));
     }
 
     #[test]
     fn unjudgeable_call_is_blocked_or_reported() {
-        let (object, exit) = HostReply::CannotJudge("x".to_owned()).to_object(FailMode::Closed);
+        let (object, exit) = HostReply::CannotJudge("x".to_owned()).into_object(FailMode::Closed);
         assert_eq!(exit as u8, 2);
         assert_eq!(object["hookSpecificOutput"]["permissionDecision"], "deny", "{object}");
-        let (object, exit) = HostReply::CannotJudge("x".to_owned()).to_object(FailMode::Open);
+        let (object, exit) = HostReply::CannotJudge("x".to_owned()).into_object(FailMode::Open);
         assert_eq!(exit as u8, 0);
         assert!(object["systemMessage"].is_string() && object.as_object().unwrap().len() == 1, "{object}");
         for fail in [FailMode::Open, FailMode::Closed] {
             assert_eq!(
-                HostReply::CannotReview("x".to_owned()).to_object(fail).1 as u8,
+                HostReply::CannotReview("x".to_owned()).into_object(fail).1 as u8,
                 0,
                 "a completed call cannot be blocked"
             );
@@ -225,7 +225,7 @@ mod tests {
             |refusal: Refusal| judged(ExplainedVerdict::Deny { refusal: Box::new(refusal) }, OnPermit::Allow);
         let expect = "Sinew refused this by the rules of `write_file`: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
         assert_eq!(deny(short), HostReply::Deny(expect.to_owned()));
-        let (object, _) = deny(refusal).to_object(FailMode::Closed);
+        let (object, _) = deny(refusal).into_object(FailMode::Closed);
         assert!(object.to_string().len() < 10_000);
     }
 }
