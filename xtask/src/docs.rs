@@ -139,8 +139,7 @@ mod tests {
         let pages: Pages = [("docs/tools/a.md", "one\ntwo\n"), ("docs/cli.md", "x\n")]
             .map(|(path, text)| (path.to_owned(), text.to_owned()))
             .into();
-        let same =
-            [("docs/tools/a.md", "one\ntwo\n"), ("docs/cli.md", "x\n"), ("docs/troubleshooting.md", "")];
+        let same = [("docs/tools/a.md", "one\ntwo\n"), ("docs/cli.md", "x\n"), ("docs/operations.md", "")];
         assert_findings(&drift(&pages, &Tree::of(&same)), &[]);
         let wrong = [("docs/tools/a.md", "one\n2\n"), ("docs/schemas/old.json", "{}")];
         assert_findings(
