@@ -45,8 +45,10 @@ pub(crate) fn page(descriptions: &str, examples: &str) -> Result<String> {
         serde_json::from_str(descriptions).with_context(|| format!("`{DESCRIPTIONS}` is not JSON"))?;
     let examples: Value =
         serde_json::from_str(examples).with_context(|| format!("`{EXAMPLES}` is not JSON"))?;
+    let sockets =
+        descriptions.get("sockets").with_context(|| format!("`{DESCRIPTIONS}` has no `sockets`"))?;
     let mut page = HEAD.to_owned();
-    for socket in items(&descriptions["sockets"]) {
+    for socket in items(sockets) {
         write!(page, "\n## {}\n\n{}\n\n", text(&socket["socket"]), text(&socket["text"]))?;
         page.push_str("| method | purpose |\n|---|---|\n");
         for method in items(&socket["methods"]) {
