@@ -1,4 +1,4 @@
-//! Tests of the documentation: the blocks of the cookbook load, their examples hold, and the documented
+//! Tests of the documentation: the blocks of the policy page load, their examples hold, and the documented
 //! commands work.
 
 use std::path::Path;
@@ -18,8 +18,8 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_cookbook_recipe_loads_and_keeps_its_examples() {
-    let page = page("docs/cookbook.md");
+fn every_policy_recipe_loads_and_keeps_its_examples() {
+    let page = page("docs/policy.md");
     let recipes = blocks(&page, "yaml");
     assert!(recipes.len() >= 8, "{}", recipes.len());
     for recipe in recipes {
@@ -34,7 +34,7 @@ fn every_cookbook_recipe_loads_and_keeps_its_examples() {
 
 #[test]
 fn wrong_example_is_detected() {
-    let page = page("docs/cookbook.md");
+    let page = page("docs/policy.md");
     let recipe = blocks(&page, "yaml").remove(0).replacen("expect: deny", "expect: allow", 1);
     let home = Home::initialised();
     home.configure("governance/tools.yaml", &format!("{recipe}\n"));
@@ -42,8 +42,8 @@ fn wrong_example_is_detected() {
 }
 
 #[test]
-fn cookbook_commands_work_as_written() {
-    let page = page("docs/cookbook.md");
+fn policy_commands_work_as_written() {
+    let page = page("docs/policy.md");
     let home = Home::initialised();
     for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
         let (command, remark) = line.split_once('#').unwrap_or((line, ""));
@@ -78,53 +78,79 @@ fn lines(block: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the expected exit code of a line of the tour: 3 for a call the remark calls refused, and for
-/// `explain`, whose example is a denial.
-fn expected_tour_exit(command: &str, remark: &str) -> i32 {
-    match remark.starts_with("refused") || command.starts_with("sinew explain") {
-        true => 3,
-        false => 0,
+/// Blocks of the tour in the README: the first works with and without a daemon, the second needs one.
+fn tour(readme: &str) -> [&str; 2] {
+    let mut tour = blocks(readme, "sh").into_iter().filter(|block| block.contains("sinew call"));
+    let parts = [tour.next().expect("a first part"), tour.next().expect("a second part")];
+    assert_eq!(tour.next(), None);
+    assert!(parts.into_iter().flat_map(lines).count() >= 20);
+    parts
+}
+
+/// Runs the lines of a part of the tour in turn, and compares the exit code of each with its remark.
+fn run_tour(home: &Home, part: &str, daemon_runs: bool) {
+    let mut approval = String::new();
+    for (command, remark) in lines(part) {
+        // The test starts the daemon itself, and each line starts in the folder of the tour.
+        if command.starts_with("sinew serve &") {
+            continue;
+        }
+        let call =
+            || home.records().iter().rev().find_map(|record| record["call_id"].as_str().map(str::to_owned));
+        let mut line = command.replace("APPROVAL_ID", &approval);
+        if line.contains("CALL_ID") {
+            line = line.replace("CALL_ID", &call().expect("a call was made"));
+        }
+        let folder = if command.starts_with("mkdir") { "" } else { "cd ~/notes && " };
+        let run = run_in_shell(home, &format!("{folder}{line}"));
+        if let Some((_, id)) = run.stderr().split_once("approval_id `") {
+            approval = id.split('`').next().unwrap_or_default().to_owned();
+        }
+        run.must_exit(expected_tour_exit(remark, daemon_runs));
     }
 }
 
+/// Returns the expected exit code of a line of the tour: 3 for a call that its remark calls refused, else the
+/// code that the remark names.
+fn expected_tour_exit(remark: &str, daemon_runs: bool) -> i32 {
+    match remark.split_once("exit code ") {
+        Some((condition, _)) if condition.contains("without a daemon") && daemon_runs => 0,
+        Some((_, code)) => code.parse().expect("the code ends the remark"),
+        None if remark.starts_with("refused") => 3,
+        None => 0,
+    }
+}
+
+fn assert_tour_results(home: &Home) {
+    let notes = home.user_home().join("notes");
+    assert_eq!(std::fs::read_to_string(notes.join("today.md")).expect("the tour wrote it"), "hello");
+    assert!(!notes.join("plan.md").exists(), "the tour takes it back");
+}
+
 #[test]
-fn readme_tour_works_as_written() {
+fn readme_tour_works_without_a_daemon() {
     let readme = page("README.md");
-    let tour =
-        blocks(&readme, "sh").into_iter().find(|block| block.contains("sinew serve &")).expect("a tour");
-    let (alone, served) = tour.split_once("sinew serve &").expect("the daemon");
+    let [first, second] = tour(&readme);
     let home = Home::new();
-    home.file("README.md", &readme);
-    let mut typed = 0;
-    let mut walk = |home: &Home, part: &str| {
-        for (command, remark) in lines(part).filter(|(command, _)| !command.is_empty()) {
-            // Skips the build, because the binary exists, and the watch, which needs a terminal. `CALL_ID`
-            // stands for the newest call.
-            if command.starts_with("cargo ") || command == "sinew approvals watch" {
-                continue;
-            }
-            let call = || {
-                home.records().iter().rev().find_map(|record| record["call_id"].as_str().map(str::to_owned))
-            };
-            let line = match command.contains("CALL_ID") {
-                true => command.replace("CALL_ID", &call().expect("a call was made")),
-                false => command.trim_end_matches(" -f").to_owned(),
-            };
-            run_in_shell(home, &line).must_exit(expected_tour_exit(command, remark));
-            typed += 1;
-        }
-    };
-    walk(&home, alone);
+    run_tour(&home, first, false);
     let daemon = Daemon::start_in(home);
-    walk(daemon.home(), served.split_once('\n').expect("a line ends").1);
-    assert!(typed >= 20, "{typed}");
-    let note = std::fs::read_to_string(daemon.home().user_home().join("notes/today.md"));
-    assert_eq!(note.expect("the tour wrote it"), "hello");
+    run_tour(daemon.home(), second, true);
+    assert_tour_results(daemon.home());
+}
+
+#[test]
+fn readme_tour_works_with_a_running_daemon() {
+    let readme = page("README.md");
+    let daemon = Daemon::start_in(Home::new());
+    for part in tour(&readme) {
+        run_tour(daemon.home(), part, true);
+    }
+    assert_tour_results(daemon.home());
 }
 
 #[test]
 fn commands_of_other_pages_work_as_written() {
-    for name in ["docs/connect.md", "docs/hooks.md"] {
+    for name in ["docs/connect.md", "docs/hooks.md", "docs/approvals.md"] {
         let (page, home) = (page(name), Home::initialised());
         let blocks = blocks(&page, "sh");
         assert!(!blocks.is_empty(), "{name}");
@@ -144,8 +170,8 @@ fn plain_words(command: &str) -> Vec<&str> {
 fn every_command_named_on_a_page_exists() {
     let home = Home::new();
     let mut seen = std::collections::BTreeSet::new();
-    let pages = ["README", "SECURITY", "docs/troubleshooting", "docs/connect", "docs/cookbook", "docs/hooks"];
-    for name in pages.into_iter().chain(["docs/manifests", "docs/telemetry", "docs/control"]) {
+    let pages = ["README", "SECURITY", "docs/operations", "docs/connect", "docs/policy", "docs/hooks"];
+    for name in pages.into_iter().chain(["docs/manifests", "docs/telemetry", "docs/approvals"]) {
         for quoted in page(&format!("{name}.md")).split('`').skip(1).step_by(2) {
             let Some(words) = quoted.strip_prefix("sinew ").map(plain_words) else { continue };
             if !words.is_empty() && seen.insert(words.join(" ")) {

@@ -25,6 +25,7 @@ mod manifests;
 mod mcp;
 mod modes;
 mod policy;
+mod protocol;
 mod records;
 mod reload;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,9 @@
 //! `cargo xtask docs`: generates the tool reference, the JSON Schemas and the command-line page from the
-//! output of the built program. `tidy` reports pages that differ; none of them is edited by hand.
+//! output of the built program, and the protocol reference from the server's descriptions of its methods.
+//! `tidy` reports pages that differ; none of them is edited by hand.
 
 mod cli_page;
+mod protocol_page;
 mod tool_page;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use crate::{process, project};
 const TOOLS: &str = "docs/tools/";
 const SCHEMAS: &str = "docs/schemas/";
 const CLI: &str = "docs/cli.md";
+const PROTOCOL: &str = "docs/protocol.md";
 
 /// Pages by their path.
 pub(crate) type Pages = BTreeMap<String, String>;
@@ -67,6 +70,11 @@ pub(crate) fn generate(root: &Root, binary: &Path) -> Result<Pages> {
         pages.insert(format!("{SCHEMAS}{name}.json"), serde_json::to_string_pretty(&schema)? + "\n");
     }
     pages.insert(CLI.to_owned(), cli_page::page(|words| sinew.says(words))?);
+    let read = |path| {
+        std::fs::read_to_string(root.path().join(path)).with_context(|| format!("cannot read `{path}`"))
+    };
+    let protocol = protocol_page::page(&read(protocol_page::DESCRIPTIONS)?, &read(protocol_page::EXAMPLES)?)?;
+    pages.insert(PROTOCOL.to_owned(), protocol);
     Ok(pages)
 }
 
@@ -139,8 +147,7 @@ mod tests {
         let pages: Pages = [("docs/tools/a.md", "one\ntwo\n"), ("docs/cli.md", "x\n")]
             .map(|(path, text)| (path.to_owned(), text.to_owned()))
             .into();
-        let same =
-            [("docs/tools/a.md", "one\ntwo\n"), ("docs/cli.md", "x\n"), ("docs/troubleshooting.md", "")];
+        let same = [("docs/tools/a.md", "one\ntwo\n"), ("docs/cli.md", "x\n"), ("docs/operations.md", "")];
         assert_findings(&drift(&pages, &Tree::of(&same)), &[]);
         let wrong = [("docs/tools/a.md", "one\n2\n"), ("docs/schemas/old.json", "{}")];
         assert_findings(

@@ -31,7 +31,7 @@ usage: cargo xtask TASK
   test [ARGS…]      build sinew and run every test; ARGS go to the test runner
   ci [--only STEP]  everything that must hold before a change is merged
   tidy              the rules of the house that no compiler checks
-  docs              regenerate docs/tools, docs/schemas and docs/cli.md
+  docs              regenerate docs/tools, docs/schemas, docs/cli.md and docs/protocol.md
   bench [--quick] [--peers] [--only PART] [--check | --save]
                     what a governed call costs here, on a release build: --peers installs others and measures them beside
                     it, --quick takes two minutes, --check fails where something is worse than the committed baseline,

@@ -107,3 +107,11 @@ pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
 pub(crate) fn has_method(method: &str) -> bool {
     METHODS.iter().any(|known| known.name == method)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_method_is_described() {
+        crate::tests::assert_described(super::SOCKET_NAME, super::METHODS);
+    }
+}

@@ -97,3 +97,11 @@ pub(crate) fn service(context: ControlContext) -> SocketService<ControlContext> 
 pub(crate) fn has_method(method: &str) -> bool {
     METHODS.iter().any(|known| known.name == method)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_method_is_described() {
+        crate::tests::assert_described(super::SOCKET_NAME, super::METHODS);
+    }
+}

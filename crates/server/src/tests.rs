@@ -12,7 +12,25 @@ use serde_json::{Value, json};
 
 use self::daemon::{daemon, daemon_with_limits, daemon_with_state, limits};
 use crate::listener::{ListenerLimits, SharedListenerState};
+use crate::service::RpcMethod;
 use crate::settings::ConnectionLimits;
+
+/// Compares the methods of a socket with their descriptions, which the protocol reference is generated from.
+pub(crate) fn assert_described<C>(socket: &str, methods: &[RpcMethod<C>]) {
+    let descriptions: Value = serde_json::from_str(include_str!("../protocol.json")).unwrap();
+    let sockets = descriptions["sockets"].as_array().unwrap();
+    let described = sockets.iter().find(|described| described["socket"] == socket).unwrap();
+    let mut described: Vec<&str> = described["methods"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|method| method["name"].as_str().unwrap())
+        .collect();
+    let mut known: Vec<&str> = methods.iter().map(|method| method.name).collect();
+    described.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(known, described, "{socket}: describe each method in crates/server/protocol.json");
+}
 
 #[test]
 fn replies_are_sent_as_they_become_ready() {

@@ -40,9 +40,9 @@ fn facts(tool: &Value) -> String {
         ("also called", aliases),
         ("category", text(&tool["category"])),
         ("risk", text(&tool["risk_level"])),
-        ("modes, where no policy says otherwise", names(&tool["allowed_modes"])),
-        ("asks a human", yes_no(&tool["requires_approval"])),
-        ("runs confined", yes_no(&tool["requires_sandbox"])),
+        ("modes, unless the policy restricts them", names(&tool["allowed_modes"])),
+        ("requires approval", yes_no(&tool["requires_approval"])),
+        ("runs in a sandbox", yes_no(&tool["requires_sandbox"])),
         ("time limit", format!("{} s", text(&tool["timeout_seconds"]))),
         ("rate limit", rate),
     ];
@@ -136,8 +136,8 @@ mod tests {
         let page = page(&tool());
         for part in [
             "# `read_file`\n\nRead a file. All of it.\n",
-            "| modes, where no policy says otherwise | `NORMAL`, `ALERT` |\n",
-            "| runs confined | yes |\n",
+            "| modes, unless the policy restricts them | `NORMAL`, `ALERT` |\n",
+            "| runs in a sandbox | yes |\n",
             "| rate limit | none |\n",
             "| `path` | string (path) | yes |  | a \\| b |\n",
             "| `max` | integer | no | `10` | at most |\n",
