@@ -37,7 +37,7 @@ fn restart_does_not_accept_looser_rules() {
     assert!(reads(&daemon));
     let daemon = Daemon::start_in(daemon.stop());
     assert!(reads(&daemon), "what was accepted once is not asked again");
-    assert_eq!(starts(daemon.home()), ["first", "waiting", "waiting", "taken"]);
+    assert_eq!(starts(daemon.home()), ["first", "waiting", "waiting", "applied"]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn tighter_rules_hold_from_the_first_call_after_a_start() {
     home.configure("governance/tools.yaml", SHUT);
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon));
-    assert_eq!(starts(daemon.home()), ["first", "taken"]);
+    assert_eq!(starts(daemon.home()), ["first", "applied"]);
     // The next change is compared with the tighter rules.
     let home = daemon.stop();
     home.configure("governance/tools.yaml", OPEN);
@@ -199,5 +199,5 @@ fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     assert!(knows(&daemon));
     let daemon = Daemon::start_in(daemon.stop());
     assert!(knows(&daemon), "it was accepted");
-    assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown", "taken"]);
+    assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown", "applied"]);
 }

@@ -60,7 +60,7 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
             let settings = Settings { reload: settings.reload, ..files.settings };
             (LoadedFiles { snapshot: config_snapshot, settings, ..files }, StartConfiguration::Waiting)
         }
-        Ok(_) => (files, StartConfiguration::Taken),
+        Ok(_) => (files, StartConfiguration::Applied),
         // The operator is not asked at a first start, so newer definitions of MCP servers are not accepted.
         Err(None) if first => (read_config(setting, PinVersion::Accepted)?, StartConfiguration::First),
         Err(why) => {

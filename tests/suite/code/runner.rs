@@ -36,7 +36,7 @@ fn project_tests_are_counted_and_failures_explained() {
     assert!(failures[0]["message"].as_str().unwrap().contains("one is not two"), "{seen}");
     assert!(failures[0]["output"].as_str().unwrap().contains("assert 1 == 2"));
     assert_eq!(failures[1]["name"], "test_x::test_broken");
-    assert!(seen["said"].as_str().unwrap().contains("1 failed, 1 passed"), "{seen}");
+    assert!(seen["output"].as_str().unwrap().contains("1 failed, 1 passed"), "{seen}");
     assert_eq!(
         (&seen["program"]["name"], &seen["program"]["from_project"]),
         (&json!("pytest"), &json!(true))

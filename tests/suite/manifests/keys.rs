@@ -394,7 +394,7 @@ fn doctor_reports_presence_and_host_of_a_key() {
         .filter(|row| row["area"] == "keys")
         .map(|row| {
             let text = |key: &str| row[key].as_str().unwrap_or_default();
-            (text("check"), text("standing"), text("found"))
+            (text("check"), text("status"), text("found"))
         })
         .collect();
     let expect = [

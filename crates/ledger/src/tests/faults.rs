@@ -72,7 +72,7 @@ async fn check_write_failure(faults: &[WriteFault], reason: &str) {
         _ => None,
     });
     let resumed = resumed.expect("the new segment says why there is one");
-    assert!(resumed.reason.contains(reason) && resumed.turned_away >= 1 && resumed.lost == 0, "{resumed:?}");
+    assert!(resumed.reason.contains(reason) && resumed.rejected >= 1 && resumed.lost == 0, "{resumed:?}");
     assert!(!all(folder.path()).iter().any(|record| record.entry == samples::note("lost?")));
 }
 

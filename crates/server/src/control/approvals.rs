@@ -33,11 +33,11 @@ pub(super) fn list(
 
 /// Returns a summary of one approval request. The full requests might not fit into one message.
 fn summary(listed: &ListedApproval) -> Value {
-    let ListedApproval { state, seconds_left, waiting, card: approval_request, .. } = listed;
+    let ListedApproval { state, seconds_left, waiting, request: approval_request, .. } = listed;
     json!({
         "id": approval_request.id, "state": state, "seconds_left": seconds_left, "waiting": waiting, "tool": approval_request.tool,
         "summary": approval_request.summary, "caller": approval_request.caller, "session": approval_request.session, "risk": approval_request.risk,
-        "mode": approval_request.mode, "call_id": approval_request.call_id, "trace_id": approval_request.trace_id, "asked_at": approval_request.asked_at,
+        "mode": approval_request.mode, "call_id": approval_request.call_id, "trace_id": approval_request.trace_id, "requested_at": approval_request.requested_at,
     })
 }
 
@@ -128,10 +128,10 @@ fn decision_reply(id: &str, decided: Result<DecisionOutcome, DecideError>) -> Rp
             rpc::encode_result(&json!({"id": id, "decided": true, "grant": rule}))
         }
         Ok(DecisionOutcome::NewRequest { id: next }) => {
-            rpc::encode_result(&json!({"id": id, "decided": false, "asks_as": next}))
+            rpc::encode_result(&json!({"id": id, "decided": false, "new_request_id": next}))
         }
         Ok(DecisionOutcome::Permitted) => {
-            rpc::encode_result(&json!({"id": id, "decided": true, "needs_nobody": true}))
+            rpc::encode_result(&json!({"id": id, "decided": true, "no_approval_needed": true}))
         }
         Err(error) => Err(decide_error(&error).with_data("id", id)),
     }

@@ -53,7 +53,7 @@ pub(super) fn execute(
         request.curated_map = CuratedMapCheck::Skipped;
     }
     params.finish()?;
-    request.caller = Caller { door: CallerEndpoint::Control, ..request.caller };
+    request.caller = Caller { endpoint: CallerEndpoint::Control, ..request.caller };
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move { rpc::encode_result(&layer.execute(request).await) }))
 }

@@ -58,7 +58,7 @@ pub(super) fn set(
             Err(error) => {
                 let word = match error {
                     ModeError::PinRequired => "pin_needed",
-                    ModeError::NoTransition { .. } => "no_such_way",
+                    ModeError::NoTransition { .. } => "no_such_transition",
                     ModeError::NotRecorded(_) => "mode_not_changed",
                 };
                 Err(RpcError::server(word, error.to_string()))

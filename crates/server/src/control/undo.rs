@@ -61,7 +61,7 @@ fn changes_to_json(changes: &[RevertedChange]) -> Vec<Value> {
         };
         let diff = change.diff.as_ref().map(|difference| &difference.text);
         json!({"path": change.path.to_string_lossy(), "action": action, "diff": diff,
-            "stays": change.remaining_folder.as_ref().map(|folder| folder.to_string_lossy())})
+            "remaining_folder": change.remaining_folder.as_ref().map(|folder| folder.to_string_lossy())})
     };
     changes.iter().map(shown).collect()
 }

@@ -270,11 +270,11 @@ impl RefusedCallRecord {
     }
 
     fn manual_change_error(&self, change: &SuggestedChange) -> CommandError {
-        let write = change.write.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+        let write = change.text.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
         let place = escape_invisible_line(&render::format_rule(&change.rule));
         self.no_proposal_error(
             &format!("{place} has to be changed by hand"),
-            &format!("{}{}", change.how, escape_invisible_line(&write)),
+            &format!("{}{}", change.description, escape_invisible_line(&write)),
         )
     }
 

@@ -89,7 +89,7 @@ pub(crate) fn show_changes(report: &Value) -> Result<(), CommandError> {
         };
         print_result_line(format!(
             "{sign} {}{place}",
-            escape_invisible_line(change["what"].as_str().unwrap_or_default())
+            escape_invisible_line(change["description"].as_str().unwrap_or_default())
         ))?;
     }
     Ok(())

@@ -110,8 +110,8 @@ fn reload_text(text: &impl Fn(&str) -> String) -> Option<String> {
 /// Returns the state of the ledger, the number of deferred records, and the reason if it takes no records.
 fn ledger_text(text: &impl Fn(&str) -> String) -> String {
     let mut line = format!("{}, {} records", text("/ledger/state"), text("/ledger/records"));
-    if text("/ledger/owed") != "0" {
-        line += &format!(", {} deferred", text("/ledger/owed"));
+    if text("/ledger/deferred") != "0" {
+        line += &format!(", {} deferred", text("/ledger/deferred"));
     }
     let removed = text("/ledger/removed_under_pressure");
     if !["", "0"].contains(&removed.as_str()) {

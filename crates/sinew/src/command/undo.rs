@@ -54,7 +54,7 @@ fn show(reply: &Value, dry_run: bool) -> Result<(), CommandError> {
             Some("put_back") => format!("put back {path}"),
             _ => format!("restored {path}"),
         })?;
-        if let Some(folder) = change["stays"].as_str() {
+        if let Some(folder) = change["remaining_folder"].as_str() {
             print_result_line(format!(
                 "kept     {}, which contains more than the call created",
                 escape_invisible_line(folder)

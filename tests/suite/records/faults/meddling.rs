@@ -126,7 +126,7 @@ fn slow_disk_delays_changes_and_loses_none() {
     strace.stop();
     let status = daemon.agent().request("sinew/status", &json!({}));
     let ledger = &status["result"]["ledger"];
-    assert_eq!((&ledger["lost_records"], &ledger["owed"]), (&json!(0), &json!(0)), "{status}");
+    assert_eq!((&ledger["lost_records"], &ledger["deferred"]), (&json!(0), &json!(0)), "{status}");
     let home = daemon.stop();
     let records = home.records();
     let ended = records.iter().filter(|record| record["outcome"] == "done");

@@ -33,7 +33,7 @@ fn shadow_denial_is_recorded_and_the_call_runs() {
         let refusal = permit.shadow_denial();
         assert_eq!(refusal.and_then(|refusal| refusal.detail.as_deref()), would, "{path} in {mode}");
         assert_eq!(permit.facts()["would_deny"]["detail"], json!(would));
-        assert_eq!(trace.steps().iter().any(|step| step.said == RuleOutcome::WouldDeny), would.is_some());
+        assert_eq!(trace.steps().iter().any(|step| step.outcome == RuleOutcome::WouldDeny), would.is_some());
     };
     check(Mode::Normal, "a.txt", Some("tool_per_hour"));
     check(Mode::Normal, "sub/b.txt", Some("tool_per_hour"));
