@@ -294,7 +294,7 @@ fn policy_files_apply_to_host_tools() {
     let write = json!({"file_path": daemon.home().workspace().join("a"), "content": "twelve words"});
     let decisions: Vec<String> =
         (0..3).map(|_| run_pre_tool_use(daemon.home(), "Write", &write).decision().to_owned()).collect();
-    assert_eq!(decisions, ["allow", "allow", "deny"], "a limit somebody wrote down holds here too");
+    assert_eq!(decisions, ["allow", "allow", "deny"], "a configured limit applies here too");
 }
 
 #[test]

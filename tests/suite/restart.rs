@@ -108,7 +108,7 @@ fn calls_before_the_first_daemon_accept_nothing() {
     home.run(&["call", "read_file", &path]).must_exit(3);
     home.configure("governance/tools.yaml", OPEN);
     let daemon = Daemon::start_in(home);
-    assert!(reads(&daemon), "nobody had accepted less");
+    assert!(reads(&daemon), "no stricter configuration was accepted before");
     assert_eq!(starts(daemon.home()), ["first"]);
     let home = daemon.stop();
     std::fs::remove_dir_all(home.root().join("state/accepted")).expect("removed");
@@ -189,7 +189,7 @@ fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     let home = daemon.stop();
     std::fs::write(home.root().join("state/accepted/seal"), "another").unwrap();
     let daemon = Daemon::start_in(home);
-    assert!(!knows(&daemon), "nobody knows who has seen it");
+    assert!(!knows(&daemon), "it is unknown which client has seen it");
     let home = daemon.stop();
     let asks = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));

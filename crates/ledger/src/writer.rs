@@ -252,7 +252,7 @@ impl LedgerWriter {
         if ours.len() != self.active.length {
             let (found, length) = (ours.len(), self.active.length);
             return Some(format!(
-                "{name} has {found} bytes where {length} were written: somebody else changed it"
+                "{name} has {found} bytes where {length} were written: another process changed it"
             ));
         }
         match fs::symlink_metadata(&self.active.segment.path) {

@@ -292,7 +292,7 @@ impl Drop for WorkerSocket {
 
 impl std::fmt::Debug for WorkerSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerDoor").field("session", &self.opened.session_id).finish_non_exhaustive()
+        f.debug_struct("WorkerSocket").field("session", &self.opened.session_id).finish_non_exhaustive()
     }
 }
 

@@ -117,7 +117,7 @@ fn special_files_are_not_opened() {
             assert_eq!(kind, "wrong_kind", "{tool} {name}: {message}");
         }
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a peer");
+    assert!(began.elapsed() < Duration::from_secs(10), "the call does not wait for a peer");
     assert_eq!(scene.names(), ["pipe", "socket"]);
     assert_eq!(std::io::Read::read(&mut waiting, &mut [0; 16]).unwrap(), 4, "not a byte was taken");
     let found = scene.output_of("search_files", json!({"query": "x"}));

@@ -258,12 +258,12 @@ pub(crate) mod tests {
     #[test]
     fn unknown_or_missing_field_is_refused() {
         let mut writer = MessageWriter::default();
-        writer.put("wall", "none");
+        writer.put("unknown", "none");
         assert!(
             RunSpec::parse(&writer.into_frame()[wire_format::LENGTH_BYTES..])
                 .unwrap_err()
                 .to_string()
-                .contains("`wall`")
+                .contains("`unknown`")
         );
         let unlimited = RunSpec { limits: RunLimits { memory_bytes: 0, ..spec().limits }, ..spec() };
         assert!(RunSpec::parse(&unlimited.to_frame()[wire_format::LENGTH_BYTES..]).is_err());
