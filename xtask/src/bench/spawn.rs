@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::Length;
 use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
-use super::wish::Length;
 use crate::process;
 use crate::project;
 use crate::tree::Root;
