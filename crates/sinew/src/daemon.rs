@@ -17,7 +17,7 @@ use crate::accepted_config::{self, AcceptedComparison, ConfigFiles};
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::CommandError;
-use crate::terminal::{WARNING_STYLE, paint, print_message};
+use crate::terminal::print_warning;
 
 /// Attempts to read files that change while they are being read.
 const MAX_READ_ATTEMPTS: usize = 3;
@@ -139,12 +139,9 @@ fn warn_of_unknown(why: Option<&str>) {
         why,
         "the accepted configuration is unknown: policy files apply as they are, manifests wait"
     );
-    print_message(paint(
-        WARNING_STYLE,
-        format!(
-            "warning: the accepted configuration is unknown ({why}): the policy files apply as they are, and \
+    print_warning(format!(
+        "warning: the accepted configuration is unknown ({why}): the policy files apply as they are, and \
              the tools of manifests wait for `sinew reload --accept`"
-        ),
     ));
 }
 

@@ -23,7 +23,7 @@ use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible, escape_invisible_line,
-    is_interactive, paint, print_message, print_result_line,
+    is_interactive, paint, print_message, print_result_line, print_warning,
 };
 
 /// Upper bound on the rules lifted for one call. More than a few in a row are rare.
@@ -85,10 +85,9 @@ pub(crate) fn run(args: &AllowArgs) -> Result<ExitKind, CommandError> {
 
 fn remind_to_reload(setting: &CommandContext) {
     if setting.is_daemon_ready() {
-        print_message(paint(
-            WARNING_STYLE,
+        print_warning(
             "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
-        ));
+        );
     }
 }
 

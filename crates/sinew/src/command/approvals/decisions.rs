@@ -13,7 +13,7 @@ use crate::command::{call, each, pin};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{
-    SUCCESS_STYLE, WARNING_STYLE, confirm, is_interactive, paint, print_message, print_result_line,
+    SUCCESS_STYLE, confirm, is_interactive, paint, print_message, print_result_line, print_warning,
 };
 
 pub(crate) fn approve(args: &ApproveArgs) -> Result<ExitKind, CommandError> {
@@ -158,7 +158,7 @@ fn outcome_text(id: &str, reply: &Value, done: &str) -> String {
 }
 
 fn print_rule(rule: &Value) {
-    print_message(paint(WARNING_STYLE, "the rule:"));
+    print_warning("the rule:");
     for line in rule.as_array().into_iter().flatten() {
         print_message(format!("  {}", escape_for_display(line.as_str().unwrap_or_default())));
     }
@@ -221,7 +221,7 @@ async fn decide_one_on_terminal(layer: &Arc<ToolExecutionLayer>, listed: &Listed
     let answer = if yes { OperatorDecision::ApproveOnce } else { OperatorDecision::Deny(None) };
     let by = Caller { pid: None, ..call::caller("the terminal") };
     if let Err(error) = layer.decide(&listed.request.id, answer, &by, pin).await {
-        print_message(paint(WARNING_STYLE, error));
+        print_warning(error);
         let _ = layer.decide(&listed.request.id, OperatorDecision::Deny(None), &by, None).await;
     }
 }
