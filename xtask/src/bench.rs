@@ -16,14 +16,12 @@ mod instructions;
 mod kernel;
 mod ledger_share;
 mod life;
-mod machine;
 mod page;
 mod peers;
 mod read;
 mod results;
 mod spawn;
 mod table;
-mod times;
 mod training;
 mod validator;
 
@@ -112,7 +110,7 @@ pub(crate) fn command(root: &Root, options: &BenchOptions) -> Result<()> {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
     let results = measure(root, &binary, &folder, options)?;
-    let machine = machine::class();
+    let machine = page::machine_class();
     println!("{}\n\n{machine}", table::plain(&results));
     let file = folder.join("results.json");
     std::fs::write(&file, format!("{:#}\n", results.to_json(&machine)))?;

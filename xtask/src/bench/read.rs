@@ -18,8 +18,7 @@ use super::daemon::{Daemon, Home};
 use super::echo::OtherEnd;
 use super::ledger_share::{self, Replies};
 use super::peers::Installed;
-use super::results::{Bound, RATIO, Results};
-use super::times::Times;
+use super::results::{Bound, RATIO, Results, Times};
 
 /// Warm-up rounds, whose times are discarded.
 const WARM_UP: usize = 2;
