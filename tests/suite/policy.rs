@@ -110,7 +110,7 @@ fn allowing_every_path_needs_an_explicit_statement() {
     let daemon = Daemon::start_in(home);
     assert!(daemon.log().contains("allows every path of the machine"), "{}", daemon.log());
     let shut = daemon.agent().execute("read_file", &json!({"path": "/proc/self/environ"}));
-    assert_eq!(shut["metadata"]["refusal"]["code"], "path_forbidden", "the floor holds: {shut}");
+    assert_eq!(shut["metadata"]["refusal"]["code"], "path_forbidden", "built-in denials still apply: {shut}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn built_in_denial_has_no_remedy() {
     let machine = machine(TOOLS);
     let (outcome, trace) =
         judge_with_trace(&machine, "write_file", &json!({"path": ".git/config", "content": ""}));
-    assert_eq!(outcome.verdict, "path_forbidden floor");
+    assert_eq!(outcome.verdict, "path_forbidden built_in");
     assert_eq!(trace.steps().last().unwrap().rule.id.as_ref(), "built_in.git");
     assert!(trace.changes().is_empty());
 }
