@@ -43,7 +43,8 @@ pub(crate) struct Anchor {
     pub(crate) synced: u64,
     /// Allowed read-only calls whose records are still deferred. A crash loses the records but not their
     /// number.
-    #[serde(default, alias = "owed", skip_serializing_if = "is_zero")]
+    // An anchor is valid only if rendering it again gives the same bytes, so its field keeps the first name.
+    #[serde(rename = "owed", default, skip_serializing_if = "is_zero")]
     pub(crate) deferred: u64,
     /// State of the writer.
     pub(crate) writer: WriterState,
@@ -187,6 +188,6 @@ mod tests {
         let whole = text(&anchor);
         assert!(whole.starts_with(&format!(r#"{head},"writer":"open",{tail}"#)), "{whole}");
         let whole = text(&Anchor { deferred: 3, writer: WriterState::Halted, ..anchor });
-        assert!(whole.starts_with(&format!(r#"{head},"deferred":3,"writer":"halted",{tail}"#)), "{whole}");
+        assert!(whole.starts_with(&format!(r#"{head},"owed":3,"writer":"halted",{tail}"#)), "{whole}");
     }
 }

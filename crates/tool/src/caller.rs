@@ -110,3 +110,17 @@ impl Caller {
         self.client.clone().unwrap_or_else(|| format!("uid {}", self.uid))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caller_of_an_older_record_is_readable() {
+        let record = |field: &str| json!({"uid": 1, field: "mcp", "connection": 2});
+        let [old, new] =
+            ["door", "endpoint"].map(|name| serde_json::from_value::<Caller>(record(name)).unwrap());
+        assert_eq!((&old, old.endpoint), (&new, CallerEndpoint::Mcp));
+        assert_eq!(json!(old), record("endpoint"));
+    }
+}
