@@ -50,7 +50,7 @@ impl OpenedPath {
             return Ok(FileChunk::from_content(content, offset, max_bytes));
         }
         let failed = |error| AccessError::io("reading", &self.canonical, error);
-        let reader = FileReader { offset: offset, ..self.reader()? };
+        let reader = FileReader { offset, ..self.reader()? };
         reader.read_chunk(max_bytes).map_err(failed)
     }
 
